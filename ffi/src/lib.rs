@@ -1,0 +1,1 @@
+//! What ibex calls, made safe.

@@ -1,0 +1,2 @@
+//! The engine of ibex.
+#![forbid(unsafe_code)]
