@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Named cases with one printed line each, byte patterns with guards around them, and a summary: what every MPI test
+// program of this folder shares. Header only, so that each program is one compilation: mpicc -O2 -o NAME NAME.c
+//
+// A program: check_start(), then check_case("name") ... checks ... check_end_case() any number of times, and
+// `return check_finish();`. A case is collective over MPI_COMM_WORLD and ends in one MPI_Allreduce, so all ranks agree
+// on its result and all exit alike. A rank that sees a mismatch prints its own `not ok` line at once (a later hang
+// cannot hide it); rank 0 prints `ok NAME` when no rank failed.
+//
+// Threads: check_fail() and what is built on it may be called from any thread, the rest from the main thread only.
+// Units: bytes and seconds. IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
+#ifndef IBEX_HW_TESTS_CHECK_H
+#define IBEX_HW_TESTS_CHECK_H
+
+#include <mpi.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CHECK_GUARD_BYTES = 64,   // untouched bytes verified on each side of a receive buffer
+    CHECK_LINES_PER_CASE = 3, // `not ok` lines one rank prints for one case
+    CHECK_USAGE_EXIT = 2,     // wrong arguments or rank count, as opposed to a failed case (1)
+};
+
+static struct {
+    int rank, size;
+    int passed, failed, skipped; // the same on every rank
+    double scale;
+    char name[128];  // of the case that runs
+    atomic_int wrong; // mismatches seen by this rank in the case that runs
+} check;
+
+// ---- reporting ------------------------------------------------------------------------------------------------------
+
+// Records a mismatch in the case that runs. `format` says what, what was expected and what was got.
+__attribute__((format(printf, 1, 2))) static inline void check_fail(const char *format, ...) {
+    if (atomic_fetch_add(&check.wrong, 1) >= CHECK_LINES_PER_CASE)
+        return;
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    printf("not ok %s: %s, rank %d\n", check.name, text, check.rank);
+    fflush(stdout);
+}
+
+static inline void check_int(const char *what, long long expected, long long got) {
+    if (expected != got)
+        check_fail("%s: expected %lld, got %lld", what, expected, got);
+}
+
+static inline void check_true(const char *what, bool holds) {
+    if (!holds)
+        check_fail("%s: expected true, got false", what);
+}
+
+// Ends the job when an MPI call that must succeed did not.
+static inline void check_mpi(int code, const char *call, const char *file, int line) {
+    if (code == MPI_SUCCESS)
+        return;
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    check_fail("%s:%d %.120s: expected MPI_SUCCESS, got %d (%s)", file, line, call, code, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+#define MPI_OK(call) check_mpi((call), #call, __FILE__, __LINE__)
+
+// Checks that an MPI call returned an error of the class `expected` (an MPI_ERR_... value).
+static inline void check_error_class(const char *what, int expected, int code) {
+    int error_class = code;
+    MPI_Error_class(code, &error_class);
+    if (error_class != expected)
+        check_fail("error class of %s: expected %d, got %d", what, expected, error_class);
+}
+
+__attribute__((format(printf, 1, 2))) static inline void check_case(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(check.name, sizeof check.name, format, arguments);
+    va_end(arguments);
+    atomic_store(&check.wrong, 0);
+}
+
+static inline void check_end_case(void) {
+    int wrong = atomic_load(&check.wrong), all = 0;
+    MPI_OK(MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    if (all == 0) {
+        check.passed++;
+        if (check.rank == 0)
+            printf("ok %s\n", check.name);
+    } else {
+        check.failed++;
+    }
+    fflush(stdout);
+}
+
+// Counts a case that cannot run here. Every rank calls it, with the same reason; no communication.
+static inline void check_skip(const char *name, const char *reason) {
+    check.skipped++;
+    if (check.rank == 0) {
+        printf("skip %s: %s\n", name, reason);
+        fflush(stdout);
+    }
+}
+
+// ---- start and finish -----------------------------------------------------------------------------------------------
+
+// Reads IBEX_TEST_SCALE, takes rank and size of MPI_COMM_WORLD, and makes MPI errors return. No communication.
+static inline void check_attach(int least_ranks) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &check.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &check.size);
+    const char *scale = getenv("IBEX_TEST_SCALE");
+    check.scale = scale ? atof(scale) : 1.0;
+    if (!(check.scale > 0.0)) {
+        if (check.rank == 0)
+            fprintf(stderr, "IBEX_TEST_SCALE=%s: expected a number above 0\n", scale);
+        MPI_Finalize();
+        exit(CHECK_USAGE_EXIT);
+    }
+    if (check.size < least_ranks) {
+        if (check.rank == 0)
+            fprintf(stderr, "this program needs at least %d ranks, and was started with %d (mpirun -n)\n", least_ranks,
+                    check.size);
+        MPI_Finalize();
+        exit(CHECK_USAGE_EXIT);
+    }
+}
+
+static inline void check_start(int *argc, char ***argv, int least_ranks) {
+    MPI_Init(argc, argv);
+    check_attach(least_ranks);
+}
+
+// Prints the summary, finalizes MPI, and gives the exit status of this process.
+static inline int check_finish(void) {
+    if (check.rank == 0) {
+        if (check.skipped)
+            printf("%d skipped\n", check.skipped);
+        printf("%d passed, %d failed\n", check.passed, check.failed);
+        fflush(stdout);
+    }
+    MPI_Finalize();
+    return check.failed || (check.passed == 0 && check.skipped == 0) ? 1 : 0;
+}
+
+// `count` times the scale, at least `least`.
+static inline int scaled(int count, int least) {
+    double value = count * check.scale;
+    return value < least ? least : value > 1e9 ? 1000000000 : (int)value;
+}
+
+// ---- patterns -------------------------------------------------------------------------------------------------------
+
+// The 8 pattern bytes at index 8*word of the pattern `seed` (SplitMix64's mixing function).
+static inline uint64_t pattern_word(uint64_t seed, uint64_t word) {
+    uint64_t z = (seed + 1) * 0x9e3779b97f4a7c15u + word * 0xd1342543de82ef95u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    return z ^ (z >> 27);
+}
+
+static inline unsigned char pattern_byte(uint64_t seed, size_t index) {
+    return (unsigned char)(pattern_word(seed, index / 8) >> (8 * (index % 8)));
+}
+
+static inline void pattern_fill(void *buffer, size_t bytes, uint64_t seed) {
+    unsigned char *at = buffer;
+    size_t i = 0;
+    for (; i + 8 <= bytes; i += 8) {
+        uint64_t word = pattern_word(seed, i / 8);
+        memcpy(at + i, &word, 8); // little-endian hosts: pattern_byte() agrees
+    }
+    for (; i < bytes; i++)
+        at[i] = pattern_byte(seed, i);
+}
+
+// Index of the first byte that differs from the pattern, or `bytes` when none does.
+static inline size_t pattern_mismatch(const void *buffer, size_t bytes, uint64_t seed) {
+    const unsigned char *at = buffer;
+    size_t i = 0;
+    for (; i + 8 <= bytes; i += 8) {
+        uint64_t word = pattern_word(seed, i / 8);
+        if (memcmp(at + i, &word, 8) != 0)
+            break;
+    }
+    for (; i < bytes; i++)
+        if (at[i] != pattern_byte(seed, i))
+            return i;
+    return bytes;
+}
+
+static inline void pattern_check(const char *what, const void *buffer, size_t bytes, uint64_t seed) {
+    size_t at = pattern_mismatch(buffer, bytes, seed);
+    if (at < bytes)
+        check_fail("%s, byte %zu of %zu: expected 0x%02x, got 0x%02x", what, at, bytes, pattern_byte(seed, at),
+                   ((const unsigned char *)buffer)[at]);
+}
+
+// ---- buffers with guards --------------------------------------------------------------------------------------------
+
+static inline void *check_alloc(size_t bytes) {
+    void *memory = malloc(bytes ? bytes : 1);
+    if (!memory) {
+        check_fail("malloc of %zu bytes: expected memory, got none", bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+// Bytes an arena needs so that `bytes` at any offset below 64 fit between two guards.
+static inline size_t guarded_bytes(size_t bytes) { return bytes + 2 * CHECK_GUARD_BYTES + 64; }
+
+// Readies `bytes` at `offset` (0..63) of the arena for a receive: wrong contents inside, guards outside.
+static inline unsigned char *guarded_ready(unsigned char *arena, size_t bytes, size_t offset) {
+    unsigned char *at = arena + CHECK_GUARD_BYTES + offset % 64;
+    memset(at - CHECK_GUARD_BYTES, 0xa5, CHECK_GUARD_BYTES);
+    memset(at, 0x5a, bytes);
+    memset(at + bytes, 0xa5, CHECK_GUARD_BYTES);
+    return at;
+}
+
+static inline void guarded_check(const char *what, const unsigned char *at, size_t bytes) {
+    for (int i = 0; i < CHECK_GUARD_BYTES; i++) {
+        if (at[i - CHECK_GUARD_BYTES] != 0xa5)
+            check_fail("%s of %zu bytes, guard %d before it: expected 0xa5, got 0x%02x", what, bytes,
+                       CHECK_GUARD_BYTES - i, at[i - CHECK_GUARD_BYTES]);
+        if (at[bytes + (size_t)i] != 0xa5)
+            check_fail("%s of %zu bytes, guard %d after it: expected 0xa5, got 0x%02x", what, bytes, i + 1,
+                       at[bytes + (size_t)i]);
+    }
+}
+
+// Checks source, tag, count (in bytes) of a receive's status.
+static inline void check_status(const MPI_Status *status, int source, int tag, int bytes) {
+    int count = -1;
+    MPI_OK(MPI_Get_count(status, MPI_BYTE, &count));
+    if (status->MPI_SOURCE != source || status->MPI_TAG != tag || count != bytes)
+        check_fail("status: expected source %d tag %d bytes %d, got source %d tag %d bytes %d", source, tag, bytes,
+                   status->MPI_SOURCE, status->MPI_TAG, count);
+}
+
+#endif
