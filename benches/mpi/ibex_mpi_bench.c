@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What MPI gives an application between two ranks: latency, bandwidth, bidirectional bandwidth, message rate, and
+// one-sided put and get. Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
+//
+// Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` consecutive stretches of
+// one uninterrupted run, `spread` their interquartile range in the same unit. Times are of rank 0's MPI_Wtime.
+//
+// Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after
+// it has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. As in
+// perftest, all messages of a window use one buffer, so that working sets compare. Above 8 MiB in flight the window
+// shrinks (to 4 at least); each row states its own.
+//
+// Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
+#include <getopt.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_SIZES = 64,
+    MAX_SAMPLES = 20,
+    LEAST_SAMPLES = 5,
+    MOST_IN_FLIGHT = 8 << 20, // bytes
+    RATE_MOST_BYTES = 4096,   // message_rate is for small messages
+    USAGE_EXIT = 2,
+    TAG_DATA = 1,
+    TAG_ACK = 2,
+};
+
+struct run;                                            // what one row needs while it is measured
+typedef void (*stretch)(struct run *, long iterations); // both ranks; calls mark() after each iteration
+
+static const struct test {
+    const char *name, *metric, *unit;
+    enum { MICROSECONDS, MEGABYTES, MESSAGES } value;
+    int directions; // of data that count
+    bool windowed, one_sided, get, zero_bytes;
+} tests[] = {
+    {"latency", "half_round_trip", "us", MICROSECONDS, 1, false, false, false, true},
+    {"bandwidth", "bandwidth", "MB/s", MEGABYTES, 1, true, false, false, false},
+    {"bidirectional_bandwidth", "bandwidth", "MB/s", MEGABYTES, 2, true, false, false, false},
+    {"message_rate", "message_rate", "msg/s", MESSAGES, 1, true, false, false, true},
+    {"put_latency", "put_and_flush", "us", MICROSECONDS, 1, false, true, false, false},
+    {"get_latency", "get_and_flush", "us", MICROSECONDS, 1, false, true, true, false},
+    {"put_bandwidth", "bandwidth", "MB/s", MEGABYTES, 1, true, true, false, false},
+    {"get_bandwidth", "bandwidth", "MB/s", MEGABYTES, 1, true, true, true, false},
+};
+enum { TEST_COUNT = sizeof tests / sizeof *tests };
+
+static struct {
+    int sizes[MAX_SIZES], size_count;
+    bool selected[TEST_COUNT];
+    double seconds_per_row;
+    int window;
+} options;
+
+struct run {
+    const struct test *test;
+    int bytes, window;                   // window: messages in flight
+    long per_sample, done;               // iterations between two marks; iterations so far
+    int mark_count;
+    double marks[MAX_SAMPLES + 2];       // seconds
+};
+
+static int rank;
+static unsigned char *send_buffer, *receive_buffer, *window_memory;
+static MPI_Win window = MPI_WIN_NULL;
+static MPI_Request *requests; // 2 * options.window sends, then as many receives
+
+// ---- errors ---------------------------------------------------------------------------------------------------------
+
+static void must(int code, const char *call, int line) {
+    if (code == MPI_SUCCESS)
+        return;
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    fprintf(stderr, "ibex_mpi_bench:%d: rank %d: %.100s: %s\n", line, rank, call, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+#define MPI_OK(call) must((call), #call, __LINE__)
+
+static void *allocate(size_t bytes) {
+    void *memory = NULL;
+    if (posix_memalign(&memory, 4096, bytes ? bytes : 1) != 0) {
+        fprintf(stderr, "ibex_mpi_bench: rank %d: no memory for %zu bytes\n", rank, bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    memset(memory, 0, bytes ? bytes : 1);
+    return memory;
+}
+
+// ---- the timed loops ------------------------------------------------------------------------------------------------
+
+static inline void mark(struct run *run) {
+    if (++run->done % run->per_sample == 0 && run->mark_count <= MAX_SAMPLES + 1)
+        run->marks[run->mark_count++] = MPI_Wtime();
+}
+
+static void ping_pong(struct run *run, long iterations) {
+    int bytes = run->bytes;
+    for (long i = 0; i < iterations; i++) {
+        if (rank == 0) {
+            MPI_OK(MPI_Send(send_buffer, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD));
+            MPI_OK(MPI_Recv(receive_buffer, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        } else {
+            MPI_OK(MPI_Recv(receive_buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Send(send_buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD));
+        }
+        mark(run);
+    }
+}
+
+// Posts one half window of receives, or of sends with the receive of their acknowledgement.
+static void post_receives(const struct run *run, MPI_Request *half) {
+    for (int i = 0; i < run->window / 2; i++)
+        MPI_OK(MPI_Irecv(receive_buffer, run->bytes, MPI_BYTE, 1 - rank, TAG_DATA, MPI_COMM_WORLD, &half[i]));
+}
+
+static void post_sends(const struct run *run, MPI_Request *half, MPI_Request *acknowledged) {
+    MPI_OK(MPI_Irecv(NULL, 0, MPI_BYTE, 1 - rank, TAG_ACK, MPI_COMM_WORLD, acknowledged));
+    for (int i = 0; i < run->window / 2; i++)
+        MPI_OK(MPI_Isend(send_buffer, run->bytes, MPI_BYTE, 1 - rank, TAG_DATA, MPI_COMM_WORLD, &half[i]));
+}
+
+// One iteration is half a window; two halves are in flight.
+static void stream(struct run *run, long iterations) {
+    bool sends = rank == 0 || run->test->directions == 2, receives = rank == 1 || run->test->directions == 2;
+    int half = run->window / 2;
+    MPI_Request *sent[2] = {requests, requests + half};
+    MPI_Request *received[2] = {requests + 2 * half, requests + 3 * half};
+    MPI_Request acknowledged[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    for (int h = 0; receives && h < 2 && h < iterations; h++)
+        post_receives(run, received[h]);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int h = 0; sends && h < 2 && h < iterations; h++)
+        post_sends(run, sent[h], &acknowledged[h]);
+    for (long i = 0; i < iterations; i++) {
+        int h = (int)(i % 2);
+        if (receives) {
+            MPI_OK(MPI_Waitall(half, received[h], MPI_STATUSES_IGNORE));
+            if (i + 2 < iterations)
+                post_receives(run, received[h]);
+            MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1 - rank, TAG_ACK, MPI_COMM_WORLD));
+        }
+        if (sends) {
+            MPI_OK(MPI_Wait(&acknowledged[h], MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Waitall(half, sent[h], MPI_STATUSES_IGNORE));
+            if (i + 2 < iterations)
+                post_sends(run, sent[h], &acknowledged[h]);
+        }
+        mark(run);
+    }
+}
+
+// One iteration is a window of puts or gets (one of them for latency) and a flush; rank 1 only waits.
+static void one_sided(struct run *run, long iterations) {
+    int bytes = run->bytes;
+    for (long i = 0; rank == 0 && i < iterations; i++) {
+        for (int k = 0; k < run->window; k++)
+            if (run->test->get)
+                MPI_OK(MPI_Get(receive_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
+            else
+                MPI_OK(MPI_Put(send_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
+        MPI_OK(MPI_Win_flush(1, window));
+        mark(run);
+    }
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// ---- the data is checked once per size, outside the timed loops ------------------------------------------------------
+
+static unsigned char expected_byte(int size, int sender, int i) {
+    return (unsigned char)(((uint32_t)i * 2654435761u >> 13) + (uint32_t)(size * 3 + sender * 101));
+}
+
+static void fill(unsigned char *at, int bytes, int sender) {
+    for (int i = 0; i < bytes; i++)
+        at[i] = expected_byte(bytes, sender, i);
+}
+
+static void verify(const char *what, const unsigned char *at, int bytes, int sender) {
+    for (int i = 0; i < bytes; i++)
+        if (at[i] != expected_byte(bytes, sender, i)) {
+            fprintf(stderr, "ibex_mpi_bench: rank %d: %s of %d bytes, byte %d: expected 0x%02x, got 0x%02x\n", rank,
+                    what, bytes, i, expected_byte(bytes, sender, i), at[i]);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+}
+
+static void check_messages(int bytes) {
+    memset(receive_buffer, 0, (size_t)bytes);
+    fill(send_buffer, bytes, rank);
+    MPI_OK(MPI_Sendrecv(send_buffer, bytes, MPI_BYTE, 1 - rank, TAG_DATA, receive_buffer, bytes, MPI_BYTE, 1 - rank,
+                        TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    verify("message", receive_buffer, bytes, 1 - rank);
+}
+
+static void check_one_sided(int bytes) {
+    memset(window_memory, 0, (size_t)bytes);
+    memset(receive_buffer, 0, (size_t)bytes);
+    fill(send_buffer, bytes, 0);
+    MPI_OK(MPI_Win_sync(window));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (rank == 0) {
+        MPI_OK(MPI_Put(send_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
+        MPI_OK(MPI_Win_flush(1, window));
+        MPI_OK(MPI_Get(receive_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
+        MPI_OK(MPI_Win_flush(1, window));
+        verify("get", receive_buffer, bytes, 0);
+    }
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    MPI_OK(MPI_Win_sync(window));
+    if (rank == 1)
+        verify("put", window_memory, bytes, 0);
+}
+
+// ---- one row --------------------------------------------------------------------------------------------------------
+
+// Runs `iterations` with a mark every `per_sample`; gives rank 0's seconds, agreed by both ranks.
+static double timed(struct run *run, stretch body, long iterations, long per_sample) {
+    double seconds;
+    run->per_sample = per_sample;
+    run->done = 0;
+    run->mark_count = 0;
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    seconds = MPI_Wtime();
+    body(run, iterations);
+    seconds = MPI_Wtime() - seconds;
+    MPI_OK(MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD));
+    return seconds;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double quantile(const double *sorted, int count, double at) {
+    double place = at * (count - 1);
+    int below = (int)place, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+}
+
+// The row's value from the seconds of one iteration.
+static double value_of(const struct run *run, double seconds) {
+    const struct test *test = run->test;
+    double messages = !test->windowed ? 1 : test->one_sided ? run->window : run->window / 2;
+    switch (test->value) {
+    case MICROSECONDS:
+        return seconds * 1e6 / (test->one_sided ? 1 : 2);
+    case MEGABYTES:
+        return messages * run->bytes * test->directions / seconds / 1e6;
+    default:
+        return messages / seconds;
+    }
+}
+
+static void report(const struct run *run) {
+    double values[MAX_SAMPLES];
+    int samples = run->mark_count - 1; // what precedes the first mark filled the pipeline
+    for (int i = 0; i < samples; i++)
+        values[i] = value_of(run, (run->marks[i + 1] - run->marks[i]) / (double)run->per_sample);
+    qsort(values, (size_t)samples, sizeof *values, compare_doubles);
+    printf("{\"test\":\"%s\",\"bytes\":%d,\"metric\":\"%s\",\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
+           "\"samples\":%d,\"iterations\":%ld,\"window\":%d}\n",
+           run->test->name, run->bytes, run->test->metric, run->test->unit, quantile(values, samples, 0.5),
+           quantile(values, samples, 0.75) - quantile(values, samples, 0.25), samples, run->per_sample * samples,
+           run->window);
+    fflush(stdout);
+}
+
+static int window_for(const struct test *test, int bytes) {
+    int most = bytes ? MOST_IN_FLIGHT / bytes : options.window;
+    if (!test->windowed)
+        return 1;
+    most = most < 4 ? 4 : most;
+    return (most < options.window ? most : options.window) & ~1;
+}
+
+static void measure(const struct test *test, int bytes) {
+    struct run run = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
+    stretch body = test->one_sided ? one_sided : test->windowed ? stream : ping_pong;
+    double budget = options.seconds_per_row;
+    long iterations = 2;
+    double seconds = timed(&run, body, iterations, iterations);
+    while (seconds < budget / 20) { // warm-up, and the time of an iteration
+        iterations *= 4;
+        seconds = timed(&run, body, iterations, iterations);
+    }
+    double affordable = budget / (seconds / (double)iterations); // the same number on both ranks: so are all decisions
+    int samples = affordable >= MAX_SAMPLES ? MAX_SAMPLES : affordable < LEAST_SAMPLES ? LEAST_SAMPLES : (int)affordable;
+    long per_sample = affordable / samples < 1 ? 1 : (long)(affordable / samples);
+    timed(&run, body, per_sample * (samples + 1), per_sample);
+    if (rank == 0)
+        report(&run);
+}
+
+// ---- options --------------------------------------------------------------------------------------------------------
+
+static void usage(FILE *to) {
+    fprintf(to, "usage: mpirun -n 2 ibex_mpi_bench [options]\n"
+                "  --tests LIST           of: ");
+    for (int i = 0; i < TEST_COUNT; i++)
+        fprintf(to, "%s%s", i ? "," : "", tests[i].name);
+    fprintf(to,
+            " (default: all)\n"
+            "  --sizes LIST           bytes, with K or M for 1024 or 1048576; A-B means the powers of two between\n"
+            "                         (default: 0-4M). Bandwidth and one-sided tests leave 0 out, message_rate\n"
+            "                         leaves out sizes above %d\n"
+            "  --seconds-per-row S    time for the samples of one row, above 0 (default: 0.5); slow rows take\n"
+            "                         longer, as each has at least %d samples\n"
+            "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n"
+            "  --help\n",
+            RATE_MOST_BYTES, LEAST_SAMPLES);
+}
+
+// Reads a size such as 64K; false when it is none or above 1 GiB.
+static bool parse_size(const char **text, long *bytes) {
+    char *end;
+    if (**text < '0' || **text > '9')
+        return false;
+    *bytes = strtol(*text, &end, 10);
+    long unit = *end == 'K' ? 1L << 10 : *end == 'M' ? 1L << 20 : 1;
+    *text = unit > 1 ? end + 1 : end;
+    if (*bytes > (1L << 30) / unit)
+        return false;
+    *bytes *= unit;
+    return true;
+}
+
+static bool parse_sizes(const char *text) {
+    options.size_count = 0;
+    for (;; text++) {
+        long first, last;
+        if (!parse_size(&text, &first))
+            return false;
+        last = first;
+        if (*text == '-' && (text++, !parse_size(&text, &last)))
+            return false;
+        for (long bytes = first; bytes <= last; bytes = bytes ? bytes * 2 : 1) {
+            if (options.size_count == MAX_SIZES)
+                return false;
+            options.sizes[options.size_count++] = (int)bytes;
+        }
+        if (*text != ',')
+            return *text == '\0' && options.size_count > 0;
+    }
+}
+
+static bool parse_tests(char *text) {
+    memset(options.selected, 0, sizeof options.selected);
+    for (char *name = strtok(text, ","); name; name = strtok(NULL, ",")) {
+        int i = 0;
+        while (i < TEST_COUNT && strcmp(name, tests[i].name) != 0)
+            i++;
+        if (i == TEST_COUNT)
+            return false;
+        options.selected[i] = true;
+    }
+    return true;
+}
+
+// Gives -1 to go on, else the exit status. Only rank 0 speaks.
+static int parse_options(int argc, char **argv) {
+    static const struct option known[] = {{"tests", required_argument, NULL, 't'},
+                                          {"sizes", required_argument, NULL, 's'},
+                                          {"seconds-per-row", required_argument, NULL, 'r'},
+                                          {"window", required_argument, NULL, 'w'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    int option, index = 0;
+    bool good = true;
+    options.seconds_per_row = 0.5;
+    options.window = 64;
+    memset(options.selected, 1, sizeof options.selected);
+    parse_sizes("0-4M");
+    opterr = rank == 0;
+    while (good && (option = getopt_long(argc, argv, "", known, &index)) != -1) {
+        if (option == 'h') {
+            if (rank == 0)
+                usage(stdout);
+            return 0;
+        }
+        char *end = NULL;
+        if (option == 't')
+            good = parse_tests(optarg);
+        else if (option == 's')
+            good = parse_sizes(optarg);
+        else if (option == 'r')
+            good = (options.seconds_per_row = strtod(optarg, &end)) > 0 && options.seconds_per_row <= 3600 && !*end;
+        else if (option == 'w')
+            good = (options.window = (int)strtol(optarg, &end, 10)) >= 2 && options.window <= 1024 &&
+                   options.window % 2 == 0 && !*end;
+        else
+            good = false;
+        if (!good && option != '?' && rank == 0)
+            fprintf(stderr, "ibex_mpi_bench: bad value for --%s\n", known[index].name);
+    }
+    if (good && optind == argc)
+        return -1;
+    if (good && rank == 0)
+        fprintf(stderr, "ibex_mpi_bench: unexpected argument %s\n", argv[optind]);
+    if (rank == 0)
+        usage(stderr);
+    return USAGE_EXIT;
+}
+
+// ---- the run --------------------------------------------------------------------------------------------------------
+
+static void prepare(void) {
+    int most = 0;
+    bool any_one_sided = false;
+    for (int i = 0; i < options.size_count; i++)
+        most = options.sizes[i] > most ? options.sizes[i] : most;
+    for (int i = 0; i < TEST_COUNT; i++)
+        any_one_sided |= options.selected[i] && tests[i].one_sided;
+    send_buffer = allocate((size_t)most);
+    receive_buffer = allocate((size_t)most);
+    requests = allocate(2 * (size_t)options.window * sizeof *requests);
+    if (any_one_sided) {
+        MPI_OK(MPI_Win_allocate(most ? most : 1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_memory, &window));
+        MPI_OK(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+        MPI_OK(MPI_Win_lock_all(0, window));
+    }
+}
+
+static void release(void) {
+    if (window != MPI_WIN_NULL) {
+        MPI_OK(MPI_Win_unlock_all(window));
+        MPI_OK(MPI_Win_free(&window));
+    }
+    free(send_buffer);
+    free(receive_buffer);
+    free(requests);
+}
+
+int main(int argc, char **argv) {
+    int ranks, status;
+    MPI_OK(MPI_Init(&argc, &argv));
+    MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    MPI_OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
+    status = parse_options(argc, argv);
+    if (status < 0 && ranks != 2) {
+        if (rank == 0)
+            fprintf(stderr, "ibex_mpi_bench: needs exactly 2 ranks, and was started with %d (mpirun -n 2)\n", ranks);
+        status = USAGE_EXIT;
+    }
+    if (status < 0) {
+        prepare();
+        for (int t = 0; t < TEST_COUNT; t++)
+            for (int i = 0; options.selected[t] && i < options.size_count; i++) {
+                int bytes = options.sizes[i];
+                if ((bytes == 0 && !tests[t].zero_bytes) || (tests[t].value == MESSAGES && bytes > RATE_MOST_BYTES))
+                    continue;
+                if (tests[t].one_sided)
+                    check_one_sided(bytes);
+                else
+                    check_messages(bytes);
+                measure(&tests[t], bytes);
+            }
+        release();
+        status = 0;
+    }
+    MPI_Finalize();
+    return status;
+}
