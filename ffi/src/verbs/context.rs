@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices: listing, opening, and asking what they, their ports and their GID tables are.
+//!
+//! Called by `ibex::device` and `ibex::port`. Setup grade, any thread. GIDs are 16 bytes in network order as the wire
+//! carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
+//! Tests: device tests in `hw-tests`.
+
+use super::errno;
+use ibverbs_sys as sys;
+use std::ffi::CStr;
+use std::io;
+use std::mem;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The names of the RDMA devices of this machine.
+///
+/// # Errors
+/// What `ibv_get_device_list(3)` gives: `ENOSYS` where the kernel has no RDMA support, `EPERM` without permission.
+pub fn devices() -> io::Result<Vec<String>> {
+    let list = ibverbs::devices()?;
+    Ok(list.iter().filter_map(|device| Some(device.name()?.to_string_lossy().into_owned())).collect())
+}
+
+/// An opened device (`struct ibv_context`).
+#[derive(Debug)]
+pub struct Context {
+    raw: NonNull<sys::ibv_context>,
+    name: String,
+    sysfs: String,
+}
+
+// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
+unsafe impl Send for Context {}
+// SAFETY: R4, every verb called through `&Context` is thread safe.
+unsafe impl Sync for Context {}
+
+/// What the engine needs of `struct ibv_device_attr`.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceAttributes {
+    /// Vendor and part, for messages.
+    pub vendor: (u32, u32),
+    /// Ports, numbered from 1.
+    pub ports: u8,
+    /// Largest number of work requests of a queue.
+    pub max_qp_wr: u32,
+    /// Largest number of entries of a completion queue.
+    pub max_cqe: u32,
+    /// Largest number of entries of a shared receive queue; 0 without support.
+    pub max_srq_wr: u32,
+    /// RDMA reads and atomics that may be outstanding on a queue pair, as responder and as initiator.
+    pub max_rd_atomic: (u8, u8),
+    /// `IBV_ATOMIC_*`: 0 none, 1 among queue pairs of this adapter, 2 also with the host's processors.
+    pub atomic_cap: u32,
+}
+
+/// What the engine needs of `struct ibv_port_attr`.
+#[derive(Debug, Clone, Copy)]
+pub struct PortAttributes {
+    /// One of [`super::port_state`].
+    pub state: u32,
+    /// One of [`super::link_layer`].
+    pub link_layer: u8,
+    /// Local identifier; 0 on Ethernet, or where no subnet manager has been.
+    pub lid: u16,
+    /// MTU codes, largest possible and active.
+    pub max_mtu: u32,
+    /// Active MTU code.
+    pub active_mtu: u32,
+    /// Entries of the GID table.
+    pub gids: u32,
+    /// Largest message, bytes.
+    pub max_message: u32,
+    /// Signalling rate less encoding, Mb/s.
+    pub rate_mbps: u32,
+}
+
+/// One entry of a port's GID table.
+#[derive(Debug, Clone, Copy)]
+pub struct GidEntry {
+    /// Place in the table.
+    pub index: u32,
+    /// The identifier, in network order.
+    pub gid: [u8; 16],
+    /// `IBV_GID_TYPE_*`: 0 InfiniBand, 1 RoCE v1, 2 RoCE v2.
+    pub kind: u32,
+    /// Interface index of the network device behind it; 0 where there is none.
+    pub interface: u32,
+}
+
+/// An asynchronous event of a device (`ibv_get_async_event(3)`).
+#[derive(Debug, Clone, Copy)]
+pub struct AsyncEvent {
+    /// `IBV_EVENT_*`.
+    pub kind: u32,
+    /// The port it is about, where it is about a port; else 0.
+    pub port: u8,
+}
+
+impl Context {
+    /// Opens a device by its name. Asynchronous events are made non-blocking to read.
+    ///
+    /// # Errors
+    /// `ENODEV` where no device has that name; what `ibv_open_device(3)` gives else (`EACCES`: no permission on
+    /// `/dev/infiniband/uverbs*`).
+    pub fn open(name: &str) -> io::Result<Arc<Context>> {
+        let mut count = 0;
+        // SAFETY: `count` is valid for a write; the list is freed below, after the device was opened, as the man page asks.
+        let list = unsafe { sys::ibv_get_device_list(&raw mut count) };
+        if list.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let opened = (0..usize::try_from(count).unwrap_or(0))
+            // SAFETY: `list` has `count` entries, each a valid device until the list is freed.
+            .map(|i| unsafe { *list.add(i) })
+            .find(|&device| device_name(device) == name)
+            .map(|device| Self::open_device(device, name));
+        // SAFETY: `list` came from ibv_get_device_list and is freed once; opened devices stay usable.
+        unsafe { sys::ibv_free_device_list(list) };
+        opened.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::ENODEV))).map(Arc::new)
+    }
+
+    fn open_device(device: *mut sys::ibv_device, name: &str) -> io::Result<Context> {
+        // SAFETY: `device` is an entry of a live device list.
+        let raw = NonNull::new(unsafe { sys::ibv_open_device(device) }).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: ibdev_path is a NUL-terminated array inside the live device.
+        let sysfs = unsafe { CStr::from_ptr((&raw const (*device).ibdev_path).cast()) };
+        let context = Context { raw, name: name.to_owned(), sysfs: sysfs.to_string_lossy().into_owned() };
+        // SAFETY: the context is open; async_fd is a descriptor it owns.
+        let descriptor = unsafe { (*raw.as_ptr()).async_fd };
+        // SAFETY: F_GETFL and F_SETFL on an open descriptor touch no memory.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFL, libc::fcntl(descriptor, libc::F_GETFL) | libc::O_NONBLOCK) };
+        Ok(context)
+    }
+
+    /// The device's name, as `rxe0` or `mlx5_0`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device's folder in sysfs, as `/sys/class/infiniband/rxe0`.
+    #[must_use]
+    pub fn sysfs(&self) -> &str {
+        &self.sysfs
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::ibv_context {
+        self.raw.as_ptr()
+    }
+
+    /// Asks the device for its attributes (`ibv_query_device(3)`).
+    ///
+    /// # Errors
+    /// The errno of the verb.
+    pub fn attributes(&self) -> io::Result<DeviceAttributes> {
+        let mut raw = sys::ibv_device_attr::default();
+        // SAFETY: the context is open (R4) and `raw` is valid for a write of its type.
+        errno(unsafe { sys::ibv_query_device(self.raw(), &raw mut raw) })?;
+        let small = |value: i32| u8::try_from(value).unwrap_or(if value < 0 { 0 } else { u8::MAX });
+        Ok(DeviceAttributes {
+            vendor: (raw.vendor_id, raw.vendor_part_id),
+            ports: raw.phys_port_cnt,
+            max_qp_wr: raw.max_qp_wr.max(0) as u32,
+            max_cqe: raw.max_cqe.max(0) as u32,
+            max_srq_wr: if raw.max_srq > 0 { raw.max_srq_wr.max(0) as u32 } else { 0 },
+            max_rd_atomic: (small(raw.max_qp_rd_atom), small(raw.max_qp_init_rd_atom)),
+            atomic_cap: raw.atomic_cap,
+        })
+    }
+
+    /// Asks for the attributes of port `port`, numbered from 1 (`ibv_query_port(3)`).
+    ///
+    /// # Errors
+    /// The errno of the verb; `EINVAL` for a port that is not there.
+    pub fn port(&self, port: u8) -> io::Result<PortAttributes> {
+        let mut raw = sys::ibv_port_attr::default();
+        // SAFETY: the context is open (R4). The function writes at most the library's own `ibv_port_attr`, which has only
+        // ever grown, so that it fits in the one of these newer bindings.
+        errno(unsafe { sys::ibv_query_port(self.raw(), port, (&raw mut raw).cast()) })?;
+        Ok(PortAttributes {
+            state: raw.state,
+            link_layer: raw.link_layer,
+            lid: raw.lid,
+            max_mtu: raw.max_mtu,
+            active_mtu: raw.active_mtu,
+            gids: raw.gid_tbl_len.max(0) as u32,
+            max_message: raw.max_msg_sz,
+            rate_mbps: rate_mbps(raw.active_width, raw.active_speed),
+        })
+    }
+
+    /// The entry of port `port`'s GID table at `index`, or `None` where it is empty.
+    #[must_use]
+    pub fn gid(&self, port: u8, index: u32) -> Option<GidEntry> {
+        // SAFETY: all fields of the entry are integers or a union of integers, for which zero is a value.
+        let mut raw: sys::ibv_gid_entry = unsafe { mem::zeroed() };
+        let size = mem::size_of::<sys::ibv_gid_entry>();
+        // SAFETY: the context is open (R4), `raw` is valid for a write of `size` bytes.
+        let code = unsafe { sys::_ibv_query_gid_ex(self.raw(), u32::from(port), index, &raw mut raw, 0, size) };
+        if code != 0 {
+            return None;
+        }
+        // SAFETY: `raw.gid` is a union of plain bytes and integers; every bit pattern is a valid byte array.
+        let gid = unsafe { raw.gid.raw };
+        (gid != [0; 16]).then_some(GidEntry { index, gid, kind: raw.gid_type, interface: raw.ndev_ifindex })
+    }
+
+    /// Takes the next asynchronous event, if there is one. A system call; never blocks.
+    #[must_use]
+    pub fn async_event(&self) -> Option<AsyncEvent> {
+        // SAFETY: all fields are integers and pointers, for which zero is a value.
+        let mut raw: sys::ibv_async_event = unsafe { mem::zeroed() };
+        // SAFETY: the context is open (R4), its event descriptor is non-blocking, `raw` is valid for a write.
+        if unsafe { sys::ibv_get_async_event(self.raw(), &raw mut raw) } != 0 {
+            return None;
+        }
+        let about_port = matches!(raw.event_type, sys::IBV_EVENT_PORT_ACTIVE | sys::IBV_EVENT_PORT_ERR)
+            || (sys::IBV_EVENT_LID_CHANGE..=sys::IBV_EVENT_SM_CHANGE).contains(&raw.event_type)
+            || raw.event_type == sys::IBV_EVENT_GID_CHANGE;
+        // SAFETY: for port events the union holds `port_num`; it is an integer in any case.
+        let port = if about_port { unsafe { raw.element.port_num as u8 } } else { 0 };
+        // SAFETY: the event came from ibv_get_async_event and is acknowledged once.
+        unsafe { sys::ibv_ack_async_event(&raw mut raw) };
+        Some(AsyncEvent { kind: raw.event_type, port })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: R4: opened once, closed once, and nothing made from it is left.
+        unsafe { sys::ibv_close_device(self.raw()) };
+    }
+}
+
+fn device_name(device: *mut sys::ibv_device) -> String {
+    // SAFETY: the caller passes an entry of a live device list; its name is NUL-terminated and outlives this call.
+    unsafe { CStr::from_ptr(sys::ibv_get_device_name(device)) }.to_string_lossy().into_owned()
+}
+
+/// Data rate in Mb/s of a link of this width and speed code (`ibv_query_port(3)`; IBTA volume 1, `PortInfo`).
+fn rate_mbps(width: u8, speed: u8) -> u32 {
+    let lanes = match width {
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 1,
+    };
+    let lane = match speed {
+        2 => 4_000,
+        4 | 8 => 10_000, // QDR carries 8, FDR10 10.3: the nearest that keeps their order.
+        16 => 13_600,
+        32 => 25_000,
+        64 => 50_000,
+        128 => 100_000,
+        _ => 2_000,
+    };
+    lanes * lane
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate_mbps;
+
+    #[test]
+    fn a_four_lane_edr_link_carries_100_gigabits() {
+        assert_eq!(rate_mbps(2, 32), 100_000);
+    }
+
+    #[test]
+    fn an_unknown_width_or_speed_is_taken_as_the_slowest() {
+        assert_eq!(rate_mbps(0, 0), 2_000);
+    }
+}

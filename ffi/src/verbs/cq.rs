@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completion queues and the work completions they give.
+//!
+//! Polled by the engine, hot: one indirect call into the provider, no system call, no allocation. The array polled into
+//! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
+
+use super::{Context, Status};
+use ibverbs_sys as sys;
+use std::io;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+type PollCq = unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i32;
+
+/// A completion queue (`ibv_create_cq(3)`) without a completion channel: it is polled.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    handle: Arc<Handle>,
+    poll: PollCq,
+    completions: Box<[WorkCompletion]>,
+}
+
+/// The verbs object, shared with the queue pairs that complete into it.
+#[derive(Debug)]
+pub(super) struct Handle {
+    raw: NonNull<sys::ibv_cq>,
+    _context: Arc<Context>,
+}
+
+// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
+unsafe impl Send for Handle {}
+// SAFETY: `&Handle` only gives out the pointer.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    pub(super) fn raw(&self) -> *mut sys::ibv_cq {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: R4: the queue pairs that use it each hold an `Arc`, so none is left.
+        unsafe { sys::ibv_destroy_cq(self.raw()) };
+    }
+}
+
+/// One work completion (`struct ibv_wc`). Status and opcode stay integers, as the adapter wrote them.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct WorkCompletion(sys::ibv_wc);
+
+impl WorkCompletion {
+    /// The identifier given when the work request was posted.
+    #[must_use]
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.0.wr_id()
+    }
+
+    /// Whether it succeeded.
+    #[must_use]
+    #[inline]
+    pub fn succeeded(&self) -> bool {
+        self.0.is_valid()
+    }
+
+    /// The status, and the vendor's error code.
+    #[must_use]
+    pub fn status(&self) -> (Status, u32) {
+        let (status, vendor) = self.0.error().unwrap_or((0, 0));
+        (Status(status), vendor)
+    }
+
+    /// Bytes received. Of a UD datagram, with the 40 bytes of the GRH.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Whether no byte was received.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The immediate data, in host order, where the message carried one.
+    #[must_use]
+    #[inline]
+    pub fn immediate(&self) -> Option<u32> {
+        self.0.imm_data().map(u32::from_be)
+    }
+
+    /// The number of the local queue pair it belongs to.
+    #[must_use]
+    #[inline]
+    pub fn qp_num(&self) -> u32 {
+        self.0.qp_num
+    }
+}
+
+impl std::fmt::Debug for WorkCompletion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "id 0x{:x}, QP 0x{:06x}, {:?}", self.id(), self.qp_num(), self.status())
+    }
+}
+
+impl CompletionQueue {
+    /// Creates a queue for at least `entries` completions, from which at most `batch` are taken at a time.
+    ///
+    /// # Errors
+    /// The errno of the verb: `EINVAL` beyond the device's `max_cqe`, `ENOMEM`.
+    pub fn new(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
+        // SAFETY: the context is open (R4); no channel and no cookie are given.
+        let raw = unsafe { sys::ibv_create_cq(context.raw(), entries as i32, ptr::null_mut(), ptr::null_mut(), 0) };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        let handle = Arc::new(Handle { raw, _context: Arc::clone(context) });
+        // SAFETY: the context is open; its operations are set once, when it is opened.
+        let poll = unsafe { (*context.raw()).ops.poll_cq };
+        let poll = poll.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        // SAFETY: every field of `ibv_wc` is an integer, for which zero is a value.
+        let blank = WorkCompletion(unsafe { mem::zeroed() });
+        Ok(Self { handle, poll, completions: vec![blank; batch].into_boxed_slice() })
+    }
+
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// How many completions it holds at most: what the adapter granted, at least what was asked for.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        // SAFETY: R4, the queue is live; the field is set when it is created.
+        unsafe { (*self.handle.raw()).cqe }.max(0) as u32
+    }
+
+    /// Takes up to `limit` completions (bounded by the batch given at creation). Hot.
+    ///
+    /// # Errors
+    /// A negative answer of the provider: the queue is broken (overrun, device gone).
+    #[inline]
+    pub fn poll(&mut self, limit: usize) -> io::Result<&[WorkCompletion]> {
+        let limit = limit.min(self.completions.len());
+        // SAFETY: the array has at least `limit` entries, `WorkCompletion` is transparent over `ibv_wc`, and the queue is
+        // live (R4).
+        let taken = unsafe { (self.poll)(self.handle.raw(), limit as i32, self.completions.as_mut_ptr().cast()) };
+        match usize::try_from(taken) {
+            Ok(taken) => Ok(&self.completions[..taken.min(limit)]),
+            Err(_) => Err(broken()),
+        }
+    }
+}
+
+#[cold]
+fn broken() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Protection domains and registered memory, and the spans of memory that work requests name.
+//!
+//! Called by the engine (its own buffers) and by the plugin (user memory, through Open MPI's registration cache).
+//! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
+
+use super::{Context, errno};
+use ibverbs_sys as sys;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+bitflags::bitflags! {
+    /// What may be done to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// The adapter may write here for this process: receives, reads' and atomics' results.
+        const LOCAL_WRITE = 1;
+        /// Peers may write here.
+        const REMOTE_WRITE = 2;
+        /// Peers may read from here.
+        const REMOTE_READ = 4;
+        /// Peers may do atomics here.
+        const REMOTE_ATOMIC = 8;
+    }
+}
+
+/// A protection domain (`ibv_alloc_pd(3)`): queues and memory of one domain may be used together.
+#[derive(Debug)]
+pub struct ProtectionDomain {
+    raw: NonNull<sys::ibv_pd>,
+    context: Arc<Context>,
+}
+
+// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
+unsafe impl Send for ProtectionDomain {}
+// SAFETY: R4, registration is thread safe.
+unsafe impl Sync for ProtectionDomain {}
+
+impl ProtectionDomain {
+    /// Allocates a protection domain of `context`.
+    ///
+    /// # Errors
+    /// The errno of the verb, `ENOMEM` most often.
+    pub fn new(context: &Arc<Context>) -> io::Result<Arc<Self>> {
+        // SAFETY: the context is open and kept so by the `Arc` held below (R4).
+        let raw = NonNull::new(unsafe { sys::ibv_alloc_pd(context.raw()) }).ok_or_else(io::Error::last_os_error)?;
+        Ok(Arc::new(Self { raw, context: Arc::clone(context) }))
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::ibv_pd {
+        self.raw.as_ptr()
+    }
+
+    /// The device it belongs to.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Registers `len` bytes at `addr` (`ibv_reg_mr(3)`). Any thread; a system call.
+    ///
+    /// # Errors
+    /// `ENOMEM` where the limit of locked memory is reached, `EFAULT` where the range is not mapped.
+    ///
+    /// # Safety
+    /// While the registration lives, the adapter may read the range, and write it if `access` lets it: the range must stay
+    /// mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
+    pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
+        let flags = access.bits() as i32;
+        // SAFETY: the domain is live (R4); the range is the caller's promise.
+        let raw = unsafe { sys::ibv_reg_mr(self.raw(), addr as *mut _, len, flags) };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        Ok(MemoryRegion { raw, domain: Arc::clone(self) })
+    }
+}
+
+impl Drop for ProtectionDomain {
+    fn drop(&mut self) {
+        // SAFETY: R4: every object of the domain holds an `Arc` to it, so none is left.
+        unsafe { sys::ibv_dealloc_pd(self.raw()) };
+    }
+}
+
+/// A registration of memory (`struct ibv_mr`); dropped, it is taken back (`ibv_dereg_mr(3)`), from any thread.
+#[derive(Debug)]
+pub struct MemoryRegion {
+    raw: NonNull<sys::ibv_mr>,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
+unsafe impl Send for MemoryRegion {}
+// SAFETY: `&MemoryRegion` only reads two fields that never change.
+unsafe impl Sync for MemoryRegion {}
+
+impl MemoryRegion {
+    /// The key by which this process' work requests name the memory.
+    #[must_use]
+    pub fn lkey(&self) -> u32 {
+        // SAFETY: R4, the registration is live; the field is set once, at registration.
+        unsafe { (*self.raw.as_ptr()).lkey }
+    }
+
+    /// The key by which peers name the memory.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: as for `lkey`.
+        unsafe { (*self.raw.as_ptr()).rkey }
+    }
+
+    /// Takes the registration back and says whether that worked.
+    ///
+    /// # Errors
+    /// The errno of `ibv_dereg_mr(3)`; the registration is then lost to the process until it ends.
+    pub fn deregister(self) -> io::Result<()> {
+        let region = std::mem::ManuallyDrop::new(self);
+        // SAFETY: R4: destroyed once, here; the `ManuallyDrop` keeps `drop` from doing so again. R3 is kept by the
+        // owner, who lets go of a registration only when no work request names it.
+        let outcome = errno(unsafe { sys::ibv_dereg_mr(region.raw.as_ptr()) });
+        // SAFETY: the field is read once and the original is never dropped.
+        drop(unsafe { std::ptr::read(&raw const region.domain) });
+        outcome
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        // SAFETY: R4: registered once, deregistered once; R3 is kept by the owner.
+        unsafe { sys::ibv_dereg_mr(self.raw.as_ptr()) };
+    }
+}
+
+/// Registered memory of this process that a work request may name: an address, a length in bytes and a local key.
+///
+/// A span can only be made where the promise of [`LocalSpan::new`] is given, so posting one is safe.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct LocalSpan(pub(super) sys::ibv_sge);
+
+impl LocalSpan {
+    /// A span of no bytes, which needs no registration.
+    pub const EMPTY: LocalSpan = LocalSpan(sys::ibv_sge { addr: 0, length: 0, lkey: 0 });
+
+    /// Names `len` bytes at `addr`, registered under `lkey`.
+    ///
+    /// # Safety
+    /// Until every work request that names the span has completed, the range stays registered under `lkey` (R3), and the
+    /// program treats it as the device's (R1, R2): it is not written while it is being sent, and not read through a
+    /// reference while it is being received into.
+    #[must_use]
+    pub const unsafe fn new(addr: u64, len: u32, lkey: u32) -> Self {
+        LocalSpan(sys::ibv_sge { addr, length: len, lkey })
+    }
+
+    /// Where it starts.
+    #[must_use]
+    pub const fn addr(&self) -> u64 {
+        self.0.addr
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.0.length
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.length == 0
+    }
+
+    /// The key of its registration.
+    #[must_use]
+    pub const fn lkey(&self) -> u32 {
+        self.0.lkey
+    }
+
+    /// Its first `len` bytes; the whole where it is shorter.
+    #[must_use]
+    pub const fn first(self, len: u32) -> Self {
+        let length = if len < self.0.length { len } else { self.0.length };
+        LocalSpan(sys::ibv_sge { length, ..self.0 })
+    }
+}
+
+impl std::fmt::Debug for LocalSpan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes at 0x{:x}, lkey 0x{:x}", self.0.length, self.0.addr, self.0.lkey)
+    }
+}
+
+/// Memory of a peer: an address in its address space and the remote key of its registration. Safe to make: the peer's
+/// adapter checks both.
+#[derive(Debug, Clone, Copy)]
+pub struct RemoteSpan {
+    /// Address at the peer.
+    pub addr: u64,
+    /// Remote key.
+    pub rkey: u32,
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The verbs that ibex calls, made safe: objects that own what they stand for, posts and completions that cost nothing.
+//!
+//! Called by the engine only. Device listing goes through the `ibverbs` crate; the rest reaches its raw bindings
+//! (`ibverbs-sys`), because `ibverbs` 0.9 has no shared receive queue, no UD queue pair, no immediate data, no choice of
+//! port, and keeps its handles private.
+//!
+//! The memory rules that every unsafe block of this module argues from:
+//!
+//! - **R1** No Rust reference is ever made to bytes an adapter may touch; they are reached through raw pointers.
+//! - **R2** Such bytes belong to the device from the post of a work request until its completion.
+//! - **R3** A registration outlives every work request that names it.
+//!
+//! And the rule for handles:
+//!
+//! - **R4** A handle is made by a successful verb, is destroyed once, in `Drop`, and everything it was made from (context,
+//!   protection domain, queues) is kept alive by an `Arc` it holds. libibverbs locks each object inside, so handles may
+//!   be used from any thread (`ibv_open_device(3)` and the verbs manual pages: all verbs are thread safe).
+//!
+//! Destroy verbs that fail in `Drop` are ignored: nothing can be done then, and the kernel frees all at process end.
+
+mod arena;
+mod context;
+mod cq;
+mod domain;
+mod qp;
+mod srq;
+mod status;
+mod ud;
+
+pub use arena::Arena;
+pub use context::{AsyncEvent, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
+pub use cq::{CompletionQueue, WorkCompletion};
+pub use domain::{Access, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
+pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Transition, Wr};
+pub use srq::SharedReceiveQueue;
+pub use status::{Status, event_name};
+pub use ud::{AddressHandle, Datagram, UdQueuePair};
+
+use std::io;
+
+/// Port states (`ibv_port_state`), as the adapter reports them.
+pub mod port_state {
+    /// The link is down.
+    pub const DOWN: u32 = 1;
+    /// Physically up; the subnet manager has not configured it.
+    pub const INIT: u32 = 2;
+    /// Configured, not yet active.
+    pub const ARMED: u32 = 3;
+    /// Usable.
+    pub const ACTIVE: u32 = 4;
+}
+
+/// Link layers (`IBV_LINK_LAYER_*`).
+pub mod link_layer {
+    /// Not said; means InfiniBand on old kernels.
+    pub const UNSPECIFIED: u8 = 0;
+    /// InfiniBand: LID addressing.
+    pub const INFINIBAND: u8 = 1;
+    /// Ethernet: RoCE, addressed by GID.
+    pub const ETHERNET: u8 = 2;
+}
+
+/// Turns the return value of a verb that answers 0 or an errno value into a result.
+fn errno(code: i32) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        // Some providers answer -1 and set errno; most answer the errno itself.
+        -1 => Err(io::Error::last_os_error()),
+        code => Err(io::Error::from_raw_os_error(code.abs())),
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completion statuses and asynchronous events, as integers with names.
+//!
+//! Used where something failed; never hot. Source: `enum ibv_wc_status` and `enum ibv_event_type` of `infiniband/verbs.h`,
+//! IBTA volume 1, 11.6.2.
+
+use std::fmt;
+
+/// The status of a work completion (`enum ibv_wc_status`); any value an adapter writes is representable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Status(pub u32);
+
+impl Status {
+    /// The work request did what it was asked.
+    pub const SUCCESS: Status = Status(0);
+    /// The queue pair was in the error state: nothing was sent.
+    pub const FLUSHED: Status = Status(5);
+    /// The peer's adapter refused the access: wrong remote key, bounds or rights.
+    pub const REMOTE_ACCESS: Status = Status(10);
+    /// The peer did not acknowledge in all the tries allowed.
+    pub const RETRY_EXCEEDED: Status = Status(12);
+    /// The peer had no receive posted in all the tries allowed.
+    pub const RNR_RETRY_EXCEEDED: Status = Status(13);
+
+    /// The name the header gives it, without its prefix.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        const NAMES: [&str; 24] = [
+            "SUCCESS",
+            "LOC_LEN_ERR",
+            "LOC_QP_OP_ERR",
+            "LOC_EEC_OP_ERR",
+            "LOC_PROT_ERR",
+            "WR_FLUSH_ERR",
+            "MW_BIND_ERR",
+            "BAD_RESP_ERR",
+            "LOC_ACCESS_ERR",
+            "REM_INV_REQ_ERR",
+            "REM_ACCESS_ERR",
+            "REM_OP_ERR",
+            "RETRY_EXC_ERR",
+            "RNR_RETRY_EXC_ERR",
+            "LOC_RDD_VIOL_ERR",
+            "REM_INV_RD_REQ_ERR",
+            "REM_ABORT_ERR",
+            "INV_EECN_ERR",
+            "INV_EEC_STATE_ERR",
+            "FATAL_ERR",
+            "RESP_TIMEOUT_ERR",
+            "GENERAL_ERR",
+            "TM_ERR",
+            "TM_RNDV_INCOMPLETE",
+        ];
+        NAMES.get(self.0 as usize).copied().unwrap_or("unknown")
+    }
+
+    /// What it means for the one who runs the program, and what to do.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            Status::RETRY_EXCEEDED => {
+                "the peer no longer answers: its process ended, its host or a link on the way is down, or the path loses \
+                 packets; see whether the peer died first, then the fabric (ibstat, perfquery), then raise \
+                 btl_ibex_ack_timeout"
+            }
+            Status::RNR_RETRY_EXCEEDED => {
+                "the peer had no receive buffer for too long; raise btl_ibex_receive_queue_depth, or set \
+                 btl_ibex_rnr_retry to 7, which waits for ever"
+            }
+            Status::REMOTE_ACCESS => {
+                "the peer's adapter refused the access; the memory was no longer registered there, or the address is outside it"
+            }
+            Status::FLUSHED => "the connection had failed before; the first error of this connection says why",
+            _ => "see the verbs manual page ibv_poll_cq(3) for this status",
+        }
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IBV_WC_{} ({})", self.name(), self.0)
+    }
+}
+
+/// The name of an asynchronous event (`enum ibv_event_type`), without its prefix.
+#[must_use]
+pub fn event_name(kind: u32) -> &'static str {
+    const NAMES: [&str; 20] = [
+        "CQ_ERR",
+        "QP_FATAL",
+        "QP_REQ_ERR",
+        "QP_ACCESS_ERR",
+        "COMM_EST",
+        "SQ_DRAINED",
+        "PATH_MIG",
+        "PATH_MIG_ERR",
+        "DEVICE_FATAL",
+        "PORT_ACTIVE",
+        "PORT_ERR",
+        "LID_CHANGE",
+        "PKEY_CHANGE",
+        "SM_CHANGE",
+        "SRQ_ERR",
+        "SRQ_LIMIT_REACHED",
+        "QP_LAST_WQE_REACHED",
+        "CLIENT_REREGISTER",
+        "GID_CHANGE",
+        "WQ_FATAL",
+    ];
+    NAMES.get(kind as usize).copied().unwrap_or("unknown")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibverbs_sys as sys;
+
+    #[test]
+    fn the_names_stand_at_the_numbers_of_the_header() {
+        assert_eq!(Status(sys::ibv_wc_status::IBV_WC_RETRY_EXC_ERR).name(), "RETRY_EXC_ERR");
+        assert_eq!(Status(sys::ibv_wc_status::IBV_WC_TM_RNDV_INCOMPLETE).name(), "TM_RNDV_INCOMPLETE");
+        assert_eq!(event_name(sys::IBV_EVENT_PORT_ERR), "PORT_ERR");
+        assert_eq!(event_name(sys::IBV_EVENT_WQ_FATAL), "WQ_FATAL");
+    }
+
+    #[test]
+    fn a_status_no_header_knows_is_shown_with_its_number() {
+        assert_eq!(Status(77).to_string(), "IBV_WC_unknown (77)");
+    }
+}
