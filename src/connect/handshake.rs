@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One side of one connection being made: a state machine that sees hellos and time, and says what to do.
+//!
+//! Owns what is known of the peer's queue pair, who has confirmed what, retries and time-outs. It has no clock, network or
+//! adapter: the port calls it and does the [`Step`] that comes back. Both sides run the same machine; either may start, both
+//! may at once, and packets may be lost, doubled, late or out of order.
+//!
+//! The exchange: each hello names the sender's queue pair and the one of the receiver's that it has *heard* (set its own to).
+//! A hello that has heard ours confirms us: we may send. A hello that is not marked confirmed gets an answer; whoever is not
+//! confirmed repeats. Data on the connection confirms as well: only a peer that heard us can send it.
+//!
+//! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces what we knew; an older one is late.
+//!
+//! Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
+//! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::hello::{Hello, QpInfo};
+use super::{Carrier, Identity, Paths, Reach, Via};
+use crate::address::PortAddress;
+use crate::peer::PeerName;
+use crate::tunables::Tunables;
+
+#[cfg(test)]
+mod tests;
+
+/// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the port shall do, in the order of the fields. Nothing set: nothing to do.
+#[must_use]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Step {
+    /// The hello was of no use, for this reason: count it.
+    pub ignored: Option<Ignored>,
+    /// The peer has begun a new connection while this one was in use (it had dropped its end). Give up the queue pair, make a
+    /// new one with a new handshake of a new epoch, and give this same hello to that.
+    pub superseded: bool,
+    /// Set the local queue pair to this one of the peer: ready to receive, then ready to send. The peer's path is in the
+    /// hello's `source.address`.
+    pub program: Option<Program>,
+    /// The peer can receive: send what waits. Comes once per handshake.
+    pub confirmed: bool,
+    /// Send [`Handshake::hello`], made after `program` was done, by this.
+    pub send: Option<Via>,
+    /// No connection comes about. Comes once; the handshake does nothing afterwards.
+    pub failed: Option<Failure>,
+}
+
+/// The peer's queue pair, and what both can do.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Program {
+    /// The number of the peer's queue pair (`dest_qp_num`).
+    pub qpn: u32,
+    /// The sequence number its sends begin with (`rq_psn`).
+    pub psn: u32,
+    /// The smaller of both ports' MTU, as verbs.h's code (`path_mtu`).
+    pub mtu: u8,
+    /// How many reads and atomics we may have in flight (`max_rd_atomic`): what we can and the peer serves.
+    pub max_rd_atomic: u8,
+    /// How many of the peer's we serve at once (`max_dest_rd_atomic`).
+    pub max_dest_rd_atomic: u8,
+    /// The queue pair was set to an earlier one of the peer, which it has given up before anything was sent: reset ours first
+    /// (number and sequence number stay).
+    pub reset: bool,
+}
+
+/// Why a hello was of no use.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Ignored {
+    /// It is for another life of this port (or another port).
+    NotForUs,
+    /// It is from another life of the peer than the one whose address we have.
+    OtherInstance,
+    /// It belongs to an earlier connection: it was late.
+    Late,
+    /// It names another queue pair for the connection we already have; the first one counts.
+    Conflict,
+    /// This handshake has failed before.
+    Failed,
+}
+
+/// Why no connection came about, and what was tried.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Failure {
+    /// The kind.
+    pub reason: FailureReason,
+    /// Which carriers there were.
+    pub paths: Paths,
+    /// Hellos sent as datagrams.
+    pub ud_sent: u32,
+    /// Hellos sent over TCP.
+    pub tcp_sent: u32,
+    /// Hellos heard from the peer.
+    pub heard: u32,
+    /// What had become of TCP.
+    pub reach: Reach,
+    /// How long the peer was silent.
+    pub silent: Duration,
+}
+
+/// The kinds of failure.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum FailureReason {
+    /// The two ports have no carrier in common.
+    NoCarrier,
+    /// Never a word of the peer.
+    Unanswered,
+    /// The peer spoke, but went silent before it confirmed.
+    Unconfirmed,
+}
+
+/// One side of one connection being made.
+#[derive(Clone, Debug)]
+pub struct Handshake {
+    local: QpInfo,
+    peer_instance: u64,
+    /// The peer's queue pair number, sequence number and epoch, once ours is set to it.
+    peer: Option<(u32, u32, u32)>,
+    peer_port: u8,
+    paths: Paths,
+    state: State,
+    /// What brought the last hello.
+    heard_by: Option<Carrier>,
+    /// When the next try is due.
+    due: Duration,
+    /// How long to wait after that.
+    pause: Duration,
+    /// When the peer was last heard, or the beginning.
+    alive: Duration,
+    retry: Duration,
+    timeout: Duration,
+    ud_tries: u32,
+    ud_sent: u32,
+    tcp_sent: u32,
+    heard: u32,
+}
+
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum State {
+    Asking,
+    Confirmed,
+    Failed,
+}
+
+impl Handshake {
+    /// Begins a connection with a queue pair that is made but not yet set to a peer's.
+    ///
+    /// `peer_instance` and `peer_port` are from the peer's modex or from the hello that made us begin. The first try is due at
+    /// once: a side that begins calls [`Handshake::on_timer`], a side that was spoken to [`Handshake::on_hello`].
+    #[must_use]
+    pub fn new(
+        local: QpInfo,
+        peer_instance: u64,
+        peer_port: u8,
+        paths: Paths,
+        now: Duration,
+        tunables: &Tunables,
+    ) -> Handshake {
+        let retry = Duration::from_millis(tunables.connect_retry);
+        Handshake {
+            local,
+            peer_instance,
+            peer: None,
+            peer_port,
+            paths,
+            state: State::Asking,
+            heard_by: None,
+            due: now,
+            pause: retry,
+            alive: now,
+            retry,
+            timeout: Duration::from_secs(tunables.connect_timeout),
+            ud_tries: u32::try_from(tunables.connect_ud_tries).unwrap_or(u32::MAX),
+            ud_sent: 0,
+            tcp_sent: 0,
+            heard: 0,
+        }
+    }
+
+    /// The hello to send now. `me` is the port's own identity.
+    #[must_use]
+    pub fn hello(&self, me: &Identity) -> Hello {
+        let (heard_qpn, _, heard_epoch) = self.peer.unwrap_or((0, 0, 0));
+        Hello {
+            source: *me,
+            destination_instance: self.peer_instance,
+            destination_port: self.peer_port,
+            qp: self.local,
+            heard_qpn,
+            heard_epoch,
+            confirmed: self.is_confirmed(),
+        }
+    }
+
+    /// A hello of this peer arrived, brought by `carrier`.
+    pub fn on_hello(&mut self, me: &Identity, hello: &Hello, carrier: Carrier, now: Duration) -> Step {
+        if let Err(ignored) = self.is_for_this_connection(me, hello) {
+            return Step { ignored: Some(ignored), ..Step::default() };
+        }
+        let reset = match self.peer {
+            Some((_, _, epoch)) if hello.qp.epoch > epoch => {
+                if self.is_confirmed() {
+                    return Step { superseded: true, ..Step::default() };
+                }
+                true
+            }
+            _ => false,
+        };
+        self.alive = now;
+        self.heard = self.heard.saturating_add(1);
+        self.heard_by = Some(carrier);
+        let mut step = Step::default();
+        if reset || self.peer.is_none() {
+            step.program = Some(self.program(me, hello, reset));
+        }
+        if hello.heard_qpn != 0 {
+            step.confirmed = self.confirm();
+        }
+        if !hello.confirmed {
+            step.send = Some(self.count(carrier.into()));
+            self.pause = self.retry;
+            self.due = now + self.pause;
+        }
+        step
+    }
+
+    /// Data arrived on the connection's queue pair: the peer has set its own to ours.
+    ///
+    /// True once, when this is what confirms.
+    pub fn on_data(&mut self) -> bool {
+        self.peer.is_some() && self.confirm()
+    }
+
+    /// Time has passed. Call it when [`Handshake::due`] has come; `reach` is how far TCP gets to this peer.
+    pub fn on_timer(&mut self, reach: Reach, now: Duration) -> Step {
+        if self.state != State::Asking || now < self.due {
+            return Step::default();
+        }
+        if let Some(reason) = self.hopeless(reach, now) {
+            self.state = State::Failed;
+            return Step { failed: Some(self.failure(reason, reach, now)), ..Step::default() };
+        }
+        self.due = now + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(self.retry));
+        let via = self.count(self.route());
+        Step { send: Some(via), ..Step::default() }
+    }
+
+    /// When [`Handshake::on_timer`] wants to be called; `None`: never again.
+    #[must_use]
+    pub fn due(&self) -> Option<Duration> {
+        (self.state == State::Asking).then_some(self.due)
+    }
+
+    /// Whether the peer can receive.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.state == State::Confirmed
+    }
+
+    /// Whether the local queue pair is set to one of the peer.
+    #[must_use]
+    pub fn is_programmed(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// The local queue pair.
+    #[must_use]
+    pub fn local(&self) -> QpInfo {
+        self.local
+    }
+
+    /// Whether this hello speaks of this connection, or why not.
+    fn is_for_this_connection(&self, me: &Identity, hello: &Hello) -> Result<(), Ignored> {
+        if self.state == State::Failed {
+            return Err(Ignored::Failed);
+        }
+        if hello.destination_instance != me.address.instance {
+            return Err(Ignored::NotForUs);
+        }
+        if hello.source.address.instance != self.peer_instance {
+            return Err(Ignored::OtherInstance);
+        }
+        // The sender has set its queue pair to one that we gave up: it will see our newer epoch and begin anew.
+        let heard = (hello.heard_qpn, hello.heard_epoch);
+        if heard != (0, 0) && heard != (self.local.qpn, self.local.epoch) {
+            return Err(Ignored::Late);
+        }
+        match self.peer {
+            Some((_, _, epoch)) if hello.qp.epoch < epoch => Err(Ignored::Late),
+            Some((qpn, psn, epoch)) if hello.qp.epoch == epoch && (hello.qp.qpn, hello.qp.psn) != (qpn, psn) => {
+                Err(Ignored::Conflict)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the hello's queue pair as the peer's.
+    fn program(&mut self, me: &Identity, hello: &Hello, reset: bool) -> Program {
+        self.peer = Some((hello.qp.qpn, hello.qp.psn, hello.qp.epoch));
+        self.peer_port = hello.source.port;
+        Program {
+            qpn: hello.qp.qpn,
+            psn: hello.qp.psn,
+            mtu: me.address.mtu.min(hello.source.address.mtu),
+            max_rd_atomic: self.local.initiator_depth.min(hello.qp.responder_resources),
+            max_dest_rd_atomic: self.local.responder_resources,
+            reset,
+        }
+    }
+
+    fn confirm(&mut self) -> bool {
+        let first = self.state == State::Asking;
+        if first {
+            self.state = State::Confirmed;
+        }
+        first
+    }
+
+    /// By what to try next: datagrams; TCP as well where they stay unanswered, or where TCP is what the peer was heard by.
+    fn route(&self) -> Via {
+        match self.paths {
+            Paths { ud: true, tcp: true } => {
+                let unanswered = self.ud_sent >= self.ud_tries;
+                if unanswered || self.heard_by == Some(Carrier::Tcp) { Via::Both } else { Via::Ud }
+            }
+            Paths { ud: true, tcp: false } => Via::Ud,
+            Paths { ud: false, .. } => Via::Tcp,
+        }
+    }
+
+    fn count(&mut self, via: Via) -> Via {
+        self.ud_sent = self.ud_sent.saturating_add(via.ud().into());
+        self.tcp_sent = self.tcp_sent.saturating_add(via.tcp().into());
+        via
+    }
+
+    /// Whether to give up. While a TCP connection stands, the peer's process lives and merely computes: no time is too long.
+    fn hopeless(&self, reach: Reach, now: Duration) -> Option<FailureReason> {
+        if !self.paths.ud && !self.paths.tcp && self.heard_by.is_none() {
+            return Some(FailureReason::NoCarrier);
+        }
+        if now.saturating_sub(self.alive) < self.timeout || reach == Reach::Open {
+            return None;
+        }
+        Some(if self.heard == 0 { FailureReason::Unanswered } else { FailureReason::Unconfirmed })
+    }
+
+    fn failure(&self, reason: FailureReason, reach: Reach, now: Duration) -> Failure {
+        Failure {
+            reason,
+            paths: self.paths,
+            ud_sent: self.ud_sent,
+            tcp_sent: self.tcp_sent,
+            heard: self.heard,
+            reach,
+            silent: now.saturating_sub(self.alive),
+        }
+    }
+}
+
+impl Failure {
+    /// The whole message: who, from which local port (`rxe0:1`), what was tried and how often, what to do.
+    #[must_use]
+    pub fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
+        format!("no connection from port {local_port} to peer {peer}: {}", FailureText { failure: self, remote })
+    }
+}
+
+/// What was tried and what to do, once it is known where.
+struct FailureText<'a> {
+    failure: &'a Failure,
+    remote: &'a PortAddress,
+}
+
+impl fmt::Display for FailureText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { reason, paths, ud_sent, tcp_sent, heard, reach, silent } = *self.failure;
+        if reason == FailureReason::NoCarrier {
+            return write!(
+                f,
+                "the handshake has nothing to go by (datagram queue pair of the peer: {}; its TCP port: {}): \
+                 set btl_ibex_connect_via to auto, or use another BTL between these hosts",
+                present(self.remote.ud_qpn),
+                present(self.remote.tcp_port.into()),
+            );
+        }
+        match reason {
+            FailureReason::Unanswered => write!(f, "it did not answer for {} s", silent.as_secs())?,
+            _ => write!(f, "it sent {heard} handshake packets, but then none for {} s", silent.as_secs())?,
+        }
+        write!(f, " (sent: ")?;
+        if paths.ud || ud_sent > 0 {
+            write!(f, "{ud_sent} datagrams to queue pair {:#x} at {}, ", self.remote.ud_qpn, Place(self.remote))?;
+        }
+        if paths.tcp || tcp_sent > 0 {
+            write!(f, "{tcp_sent} packets over TCP to ")?;
+            self.tcp_addresses(f)?;
+            write!(f, ", {}", reach_text(reach))?;
+        } else {
+            write!(f, "none over TCP, which it does not offer or btl_ibex_connect_via does not permit")?;
+        }
+        write!(f, "). ")?;
+        match reach {
+            Reach::Refused => write!(f, "Its process has probably ended: look for its last words.")?,
+            _ => write!(f, "Look whether its process and host live and whether the network lets packets through.")?,
+        }
+        write!(f, " If it computes for long without calling MPI, set btl_ibex_connect_timeout above that time.")
+    }
+}
+
+impl FailureText<'_> {
+    fn tcp_addresses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = self.remote.tcp_port;
+        for (index, address) in self.remote.ip_addresses().enumerate() {
+            let separator = if index == 0 { "" } else { " or " };
+            write!(f, "{separator}{}", std::net::SocketAddr::new(address.to_canonical(), port))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a port is on the fabric.
+struct Place<'a>(&'a PortAddress);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.lid != 0 {
+            return write!(f, "LID {}", self.0.lid);
+        }
+        write!(f, "GID {}", std::net::Ipv6Addr::from(self.0.gid))
+    }
+}
+
+fn present(number: u32) -> String {
+    if number == 0 { "none".to_owned() } else { format!("{number:#x}") }
+}
+
+fn reach_text(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Unused => "not yet tried",
+        Reach::Trying => "not connected yet",
+        Reach::Open => "connected",
+        Reach::Refused => "refused or reset",
+        Reach::Unreachable => "which cannot be reached",
+    }
+}

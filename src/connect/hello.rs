@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one message of the handshake: here I am, this is my queue pair, and this is what I have heard of yours.
+//!
+//! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and [`super::tcp`].
+//!
+//! Bytes: fixed size, versioned, little-endian, with a CRC-32, because TCP's own check is weak and a stranger may write to a
+//! listening port. It fits a datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A hello that was
+//! decoded has every field in its range; whether it is for us and of now, the handshake decides.
+//!
+//! Path: setup. Threads: plain data. Tests: at the end of the file.
+
+use super::Identity;
+use crate::address::{AddressError, MAX_24_BIT, PortAddress};
+use crate::peer::PeerName;
+
+const MAGIC: [u8; 4] = *b"ibHi";
+/// The version of these bytes.
+const VERSION: u8 = 1;
+/// Flag: the sender knows that its queue pair is in use by the receiver, and needs no answer.
+const CONFIRMED: u8 = 1;
+/// Where the port address begins.
+const ADDRESS: usize = 48;
+/// Where the checksum stands: over all bytes before it.
+const CHECKSUM: usize = ADDRESS + PortAddress::SIZE;
+
+/// A queue pair as the handshake speaks of it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct QpInfo {
+    /// Its number: 24 bits, not 0.
+    pub qpn: u32,
+    /// The packet sequence number its sends begin with: 24 bits.
+    pub psn: u32,
+    /// Which connection of its process this is: a count that only grows (never 0), so that an old hello is known by it, even
+    /// when the adapter uses a queue pair number again.
+    pub epoch: u32,
+    /// How many reads and atomics it may have in flight (`max_rd_atomic`).
+    pub initiator_depth: u8,
+    /// How many reads and atomics of the peer it can serve at once (`max_dest_rd_atomic`).
+    pub responder_resources: u8,
+}
+
+/// One message of the handshake.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Hello {
+    /// Who sends it, from which port, reached how.
+    pub source: Identity,
+    /// The instance nonce of the port it is for ([`PortAddress::instance`]).
+    pub destination_instance: u64,
+    /// The index of the port it is for in the receiver's modex.
+    pub destination_port: u8,
+    /// The sender's queue pair.
+    pub qp: QpInfo,
+    /// The number of the receiver's queue pair to which the sender has set its own; 0: none yet.
+    pub heard_qpn: u32,
+    /// The epoch of that queue pair; 0: none yet.
+    pub heard_epoch: u32,
+    /// The sender knows that the receiver has set its queue pair to the sender's: no answer is needed.
+    pub confirmed: bool,
+}
+
+/// Bytes are not a hello.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum HelloError {
+    /// Too short or too long.
+    #[error("a handshake packet has {got} bytes instead of {}: it was cut, or is not ibex's", Hello::SIZE)]
+    Length {
+        /// Bytes that were there.
+        got: usize,
+    },
+    /// Not ibex's.
+    #[error("a handshake packet does not begin with \"ibHi\": something else wrote to this port")]
+    Magic,
+    /// Another version.
+    #[error(
+        "a peer's handshake has version {got}, this ibex understands {VERSION}: install the same ibex on all nodes"
+    )]
+    Version {
+        /// The peer's.
+        got: u8,
+    },
+    /// Damaged on the way.
+    #[error("a handshake packet has the checksum {got:#010x} instead of {wanted:#010x}: it was damaged on its way")]
+    Checksum {
+        /// What it says.
+        got: u32,
+        /// What its bytes give.
+        wanted: u32,
+    },
+    /// A field holds what it cannot.
+    #[error("a handshake packet has {value:#x} as {field}: the peer's ibex is faulty")]
+    Field {
+        /// The field's name.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+    },
+    /// The sender's address does not hold.
+    #[error("a handshake packet's sender: {0}")]
+    Address(#[from] AddressError),
+}
+
+impl Hello {
+    /// Bytes of a hello.
+    pub const SIZE: usize = CHECKSUM + 4;
+
+    /// The bytes of this hello; see the layout test for their places.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = VERSION;
+        bytes[5] = if self.confirmed { CONFIRMED } else { 0 };
+        bytes[6] = self.source.port;
+        bytes[7] = self.destination_port;
+        let words = [
+            (8, self.source.name.job),
+            (12, self.source.name.rank),
+            (24, self.qp.epoch),
+            (28, self.qp.qpn),
+            (32, self.qp.psn),
+            (36, self.heard_epoch),
+            (40, self.heard_qpn),
+        ];
+        for (place, word) in words {
+            bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[16..24].copy_from_slice(&self.destination_instance.to_le_bytes());
+        bytes[44] = self.qp.initiator_depth;
+        bytes[45] = self.qp.responder_resources;
+        // 46..48 stay zero.
+        bytes[ADDRESS..CHECKSUM].copy_from_slice(&self.source.address.encode());
+        let checksum = crc32(&bytes[..CHECKSUM]);
+        bytes[CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads and checks the bytes of a hello.
+    ///
+    /// # Errors
+    /// [`HelloError`] when they are not a hello of this version, whole and with every field in its range.
+    pub fn decode(bytes: &[u8]) -> Result<Hello, HelloError> {
+        let bytes: &[u8; Self::SIZE] = bytes.try_into().map_err(|_| HelloError::Length { got: bytes.len() })?;
+        if bytes[..4] != MAGIC {
+            return Err(HelloError::Magic);
+        }
+        if bytes[4] != VERSION {
+            return Err(HelloError::Version { got: bytes[4] });
+        }
+        let (got, wanted) = (word(bytes, CHECKSUM), crc32(&bytes[..CHECKSUM]));
+        if got != wanted {
+            return Err(HelloError::Checksum { got, wanted });
+        }
+        check("flags", bytes[5] & !CONFIRMED == 0, bytes[5].into())?;
+        check("a reserved field", bytes[46..48] == [0, 0], bytes[46].into())?;
+        let hello = Hello {
+            source: Identity {
+                name: PeerName { job: word(bytes, 8), rank: word(bytes, 12) },
+                port: bytes[6],
+                address: PortAddress::decode(&bytes[ADDRESS..CHECKSUM])?,
+            },
+            destination_instance: u64::from(word(bytes, 16)) | u64::from(word(bytes, 20)) << 32,
+            destination_port: bytes[7],
+            qp: QpInfo {
+                epoch: word(bytes, 24),
+                qpn: word(bytes, 28),
+                psn: word(bytes, 32),
+                initiator_depth: bytes[44],
+                responder_resources: bytes[45],
+            },
+            heard_epoch: word(bytes, 36),
+            heard_qpn: word(bytes, 40),
+            confirmed: bytes[5] & CONFIRMED != 0,
+        };
+        hello.check()?;
+        Ok(hello)
+    }
+
+    /// Whether every field holds what it may.
+    fn check(&self) -> Result<(), HelloError> {
+        let qp = &self.qp;
+        check("queue pair number", (1..=MAX_24_BIT).contains(&qp.qpn), qp.qpn.into())?;
+        check("packet sequence number", qp.psn <= MAX_24_BIT, qp.psn.into())?;
+        check("epoch", qp.epoch != 0, 0)?;
+        check("heard queue pair number", self.heard_qpn <= MAX_24_BIT, self.heard_qpn.into())?;
+        let heard_fits = (self.heard_qpn == 0) == (self.heard_epoch == 0);
+        check("heard epoch", heard_fits, self.heard_epoch.into())
+    }
+}
+
+fn word(bytes: &[u8; Hello::SIZE], place: usize) -> u32 {
+    u32::from_le_bytes([bytes[place], bytes[place + 1], bytes[place + 2], bytes[place + 3]])
+}
+
+fn check(field: &'static str, fits: bool, value: u64) -> Result<(), HelloError> {
+    if fits { Ok(()) } else { Err(HelloError::Field { field, value }) }
+}
+
+/// CRC-32 as Ethernet and zip have it (polynomial 0x04c11db7, reflected). Bit by bit: a handshake has time.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::address::tests::ethernet;
+    use crate::connect::Random;
+
+    pub(crate) fn hello() -> Hello {
+        Hello {
+            source: Identity { name: PeerName { job: 0x0102_0304, rank: 0x0506_0708 }, port: 9, address: ethernet() },
+            destination_instance: 0x1011_1213_1415_1617,
+            destination_port: 10,
+            qp: QpInfo {
+                qpn: 0x0018_191a,
+                psn: 0x001c_1d1e,
+                epoch: 0x1f20_2122,
+                initiator_depth: 11,
+                responder_resources: 12,
+            },
+            heard_qpn: 0x0023_2425,
+            heard_epoch: 0x2627_2829,
+            confirmed: true,
+        }
+    }
+
+    #[test]
+    fn the_layout_of_a_hello_is_these_bytes() {
+        let mut wanted = b"ibHi".to_vec();
+        wanted.extend([1, 1, 9, 10]); // version, flags, source port, destination port
+        wanted.extend([4, 3, 2, 1, 8, 7, 6, 5]); // job, rank
+        wanted.extend([0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x10]); // destination instance
+        wanted.extend([0x22, 0x21, 0x20, 0x1f]); // epoch
+        wanted.extend([0x1a, 0x19, 0x18, 0]); // queue pair number
+        wanted.extend([0x1e, 0x1d, 0x1c, 0]); // packet sequence number
+        wanted.extend([0x29, 0x28, 0x27, 0x26]); // heard epoch
+        wanted.extend([0x25, 0x24, 0x23, 0]); // heard queue pair number
+        wanted.extend([11, 12, 0, 0]); // reads and atomics out, in; reserved
+        wanted.extend(ethernet().encode());
+        wanted.extend(crc32(&wanted).to_le_bytes());
+        assert_eq!(hello().encode().as_slice(), wanted);
+        assert_eq!(wanted.len(), Hello::SIZE);
+        assert_eq!(Hello::decode(&wanted), Ok(hello()));
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_of_ethernet() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+
+    #[test]
+    fn a_hello_fits_the_smallest_datagram() {
+        const { assert!(Hello::SIZE <= 256) };
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let good = hello().encode();
+        for place in 0..good.len() {
+            let mut bytes = good;
+            bytes[place] ^= 0x40;
+            Hello::decode(&bytes).expect_err("changed");
+        }
+    }
+
+    #[test]
+    fn every_other_length_is_refused() {
+        let good = [hello().encode().as_slice(), &[0; 8]].concat();
+        for length in (0..good.len()).filter(|length| *length != Hello::SIZE) {
+            assert_eq!(Hello::decode(&good[..length]), Err(HelloError::Length { got: length }));
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_apart_from_damage() {
+        let mut bytes = hello().encode();
+        bytes[4] = 2;
+        let refusal = Hello::decode(&bytes).expect_err("version 2");
+        assert_eq!(refusal, HelloError::Version { got: 2 });
+        assert!(refusal.to_string().contains("install the same ibex"), "{refusal}");
+    }
+
+    #[test]
+    fn every_field_is_checked_before_use() {
+        let spoilt: [(&str, fn(&mut Hello)); 7] = [
+            ("queue pair number", |h| h.qp.qpn = 0),
+            ("queue pair number", |h| h.qp.qpn = 1 << 24),
+            ("packet sequence number", |h| h.qp.psn = 1 << 24),
+            ("epoch", |h| h.qp.epoch = 0),
+            ("heard queue pair number", |h| h.heard_qpn = 1 << 24),
+            ("heard epoch", |h| h.heard_epoch = 0),
+            ("heard epoch", |h| h.heard_qpn = 0),
+        ];
+        for (wanted, spoil) in spoilt {
+            let mut bad = hello();
+            spoil(&mut bad);
+            let refusal = Hello::decode(&bad.encode()).expect_err(wanted);
+            assert!(matches!(refusal, HelloError::Field { field, .. } if field == wanted), "{wanted}: {refusal}");
+        }
+        let mut bad = hello();
+        bad.source.address.mtu = 0;
+        assert!(matches!(Hello::decode(&bad.encode()), Err(HelloError::Address(_))));
+    }
+
+    #[test]
+    fn no_random_input_panics_even_with_a_right_checksum() {
+        let mut random = Random::new(11);
+        for _ in 0..20_000 {
+            let mut bytes = hello().encode();
+            for _ in 0..=random.below(4) {
+                bytes[4 + random.below(CHECKSUM as u64 - 4) as usize] = random.next() as u8;
+            }
+            let checksum = crc32(&bytes[..CHECKSUM]);
+            bytes[CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+            if let Ok(hello) = Hello::decode(&bytes) {
+                assert_eq!(hello.encode(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connecting two processes: one message type, repeated until both sides know that the other side's queue pair is set.
+//!
+//! - [`hello`]: the message, its bytes and its checks.
+//! - [`handshake`]: what one side does with it, per peer: a state machine without clock, network or adapter.
+//! - `ud` and [`tcp`]: what carries it.
+//!
+//! This file owns the words they share: who we are, carriers, and the injected faults. The port drives it all: it gives a hello
+//! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks again when
+//! the handshake is due. Path: setup. Threads: the port's. Times: since any fixed moment, the same for all calls.
+//! Tests: in each file; [`handshake`] has a simulation of both sides over a bad network.
+
+pub mod handshake;
+pub mod hello;
+pub mod tcp;
+
+use crate::address::PortAddress;
+use crate::peer::PeerName;
+use crate::tunables::{ConnectVia, Tunables};
+
+/// Who we are, in every hello that leaves a port.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// This process.
+    pub name: PeerName,
+    /// Which of this process's published ports: its index in the modex.
+    pub port: u8,
+    /// What this process published about it.
+    pub address: PortAddress,
+}
+
+/// What brought a hello.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Carrier {
+    /// The datagram queue pair.
+    Ud,
+    /// A TCP connection.
+    Tcp,
+}
+
+/// What shall carry a hello.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Via {
+    /// The datagram queue pair.
+    Ud,
+    /// A TCP connection.
+    Tcp,
+    /// Both: whichever gets through.
+    Both,
+}
+
+impl Via {
+    /// Whether the datagram queue pair is part of it.
+    #[must_use]
+    pub fn ud(self) -> bool {
+        self != Via::Tcp
+    }
+
+    /// Whether TCP is part of it.
+    #[must_use]
+    pub fn tcp(self) -> bool {
+        self != Via::Ud
+    }
+}
+
+impl From<Carrier> for Via {
+    fn from(carrier: Carrier) -> Via {
+        match carrier {
+            Carrier::Ud => Via::Ud,
+            Carrier::Tcp => Via::Tcp,
+        }
+    }
+}
+
+/// How far TCP gets to a peer.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum Reach {
+    /// Nothing was sent to it over TCP yet.
+    #[default]
+    Unused,
+    /// A connection is being made.
+    Trying,
+    /// A connection stands: the peer's process lives, even if it does not answer.
+    Open,
+    /// The peer's host says that nobody listens, or the connection was reset: the process has ended, or a firewall says so.
+    Refused,
+    /// No address of the peer answers.
+    Unreachable,
+}
+
+/// Which carriers two ports have in common.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Paths {
+    /// Both have a datagram queue pair, and it is permitted.
+    pub ud: bool,
+    /// The peer listens on TCP, and it is permitted.
+    pub tcp: bool,
+}
+
+impl Paths {
+    /// What `local` and `remote` have in common and `btl_ibex_connect_via` permits.
+    ///
+    /// `has_tcp`: this process could open its own TCP carrier.
+    #[must_use]
+    pub fn between(local: &PortAddress, remote: &PortAddress, has_tcp: bool, tunables: &Tunables) -> Paths {
+        let via = tunables.via();
+        Paths {
+            ud: via != ConnectVia::Tcp && local.ud_qpn != 0 && remote.ud_qpn != 0,
+            tcp: via != ConnectVia::Ud && has_tcp && remote.tcp_port != 0,
+        }
+    }
+}
+
+/// Small reproducible pseudo-random numbers (SplitMix64), for injected faults and tests. Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A sequence of its own for each seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`; 0 if `limit` is 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next().checked_rem(limit).unwrap_or(0)
+    }
+}
+
+/// The injected faults of the handshake (`btl_ibex_handshake_loss`, `btl_ibex_handshake_duplicate`).
+#[derive(Clone, Debug)]
+pub struct Faults {
+    loss: u64,
+    duplicate: u64,
+    random: Random,
+}
+
+impl Faults {
+    /// The faults asked for; `rank` makes the choices of different processes differ.
+    #[must_use]
+    pub fn new(tunables: &Tunables, rank: u32) -> Faults {
+        Faults {
+            loss: tunables.handshake_loss,
+            duplicate: tunables.handshake_duplicate,
+            random: Random::new(tunables.fault_seed ^ (u64::from(rank) << 32)),
+        }
+    }
+
+    /// How often to send the next packet: once, unless faults are injected (0 or 2 times then).
+    pub fn copies(&mut self) -> u8 {
+        if self.loss == 0 && self.duplicate == 0 {
+            return 1;
+        }
+        if self.random.below(100) < self.loss {
+            0
+        } else if self.random.below(100) < self.duplicate {
+            2
+        } else {
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::tests::ethernet;
+
+    fn share(loss: u64, duplicate: u64) -> [u32; 3] {
+        let tunables = Tunables { handshake_loss: loss, handshake_duplicate: duplicate, ..Tunables::default() };
+        let mut faults = Faults::new(&tunables, 3);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            counts[usize::from(faults.copies())] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn without_faults_every_packet_is_sent_once() {
+        assert_eq!(share(0, 0), [0, 10_000, 0]);
+    }
+
+    #[test]
+    fn faults_take_the_share_asked_for() {
+        assert_eq!(share(100, 0), [10_000, 0, 0]);
+        assert_eq!(share(0, 100), [0, 0, 10_000]);
+        let [none, _, twice] = share(30, 10);
+        assert!((2700..3300).contains(&none) && (500..900).contains(&twice), "{none} {twice}");
+    }
+
+    #[test]
+    fn the_same_seed_and_rank_make_the_same_choice() {
+        let tunables = Tunables { handshake_loss: 50, ..Tunables::default() };
+        let choices = |rank| -> Vec<u8> {
+            let mut faults = Faults::new(&tunables, rank);
+            (0..64).map(|_| faults.copies()).collect()
+        };
+        assert_eq!(choices(1), choices(1));
+        assert_ne!(choices(1), choices(2));
+    }
+
+    #[test]
+    fn a_path_needs_both_ends_and_permission() {
+        let (full, bare) = (ethernet(), PortAddress { ud_qpn: 0, tcp_port: 0, ..ethernet() });
+        let with = |via: &str| Tunables { connect_via: via.to_owned(), ..Tunables::default() };
+        let paths = |a, b, tcp, via| Paths::between(a, b, tcp, &with(via));
+        assert_eq!(paths(&full, &full, true, "auto"), Paths { ud: true, tcp: true });
+        assert_eq!(paths(&full, &full, true, "ud"), Paths { ud: true, tcp: false });
+        assert_eq!(paths(&full, &full, true, "tcp"), Paths { ud: false, tcp: true });
+        assert_eq!(paths(&full, &full, false, "auto"), Paths { ud: true, tcp: false });
+        assert_eq!(paths(&bare, &full, true, "auto"), Paths { ud: false, tcp: true });
+        assert_eq!(paths(&full, &bare, true, "auto"), Paths { ud: false, tcp: false });
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The name of a peer: which process of which job, as Open MPI numbers them.
+//!
+//! Owns [`PeerName`] and how it is printed. Made by the plugin from Open MPI's process name, carried by the handshake, named by
+//! every error. Knows no MPI.
+//!
+//! Path: setup. Threads: plain data. Units: both numbers are in host byte order. Tests: at the end of the file.
+
+use std::fmt;
+
+/// Open MPI's name of a process (`opal_process_name_t`): unique among the processes that can reach each other.
+///
+/// It is the name, not the life: a process started again under an old name has another instance nonce
+/// ([`crate::address::PortAddress::instance`]).
+#[derive(Copy, Clone, Debug, Eq, PartialEq, Hash, Ord, PartialOrd)]
+pub struct PeerName {
+    /// The job (`jobid`): its high half is the `mpirun`, its low half the job within it.
+    pub job: u32,
+    /// The rank in the job's `MPI_COMM_WORLD` (`vpid`).
+    pub rank: u32,
+}
+
+/// Printed as Open MPI prints it: `[[family,job],rank]`.
+impl fmt::Display for PeerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[[{},{}],{}]", self.job >> 16, self.job & 0xffff, self.rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_printed_as_open_mpi_prints_it() {
+        let name = PeerName { job: (41987 << 16) | 1, rank: 3 };
+        assert_eq!(name.to_string(), "[[41987,1],3]");
+    }
+
+    #[test]
+    fn a_name_is_eight_bytes() {
+        assert_eq!(size_of::<PeerName>(), 8);
+    }
+}
