@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What Open MPI offers only as a macro or an inline function, as functions that Rust can call. */
+#ifndef IBEX_OPENMPI_SHIM_H
+#define IBEX_OPENMPI_SHIM_H
+
+/* Publishes `size` bytes under `key` for every process of the job. Returns an OPAL code. */
+int ibex_modex_put(const char *key, const void *bytes, size_t size);
+
+/* Fetches what `name` published under `key`; `*bytes` is malloc()ed and the caller's to free(). */
+int ibex_modex_get(const char *key, const opal_process_name_t *name, void **bytes, size_t *size);
+
+/* OBJ_CONSTRUCT of a descriptor in storage of the caller's. */
+void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor);
+
+/* Where the next byte of the data stands, or NULL where the data must be packed. */
+void *ibex_convertor_pointer(const opal_convertor_t *convertor);
+
+/* Bytes already taken, and the way back there. */
+size_t ibex_convertor_position(const opal_convertor_t *convertor);
+int ibex_convertor_rewind(opal_convertor_t *convertor, size_t position);
+
+/* One row per field of the mirrored types, as the C compiler lays them out (for the layout test). */
+struct ibex_layout_row {
+    const char *type;
+    const char *field; /* NULL: the row is the type's own size and alignment */
+    size_t offset;     /* of the field; the type's alignment where field is NULL */
+    size_t size;
+};
+extern const struct ibex_layout_row ibex_layout[];
+extern const size_t ibex_layout_rows;
+
+#endif

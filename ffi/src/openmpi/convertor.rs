@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The data of a message, by Open MPI's datatype engine.
+//!
+//! Called by plugin-abi's `send` and `descriptor`. A convertor walks user data in the order it is sent; contiguous data
+//! can be read in place, other data is packed. Grade: hot (no allocation in ibex). Threads: the caller's own convertor.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::sys;
+
+/// A convertor lent by Open MPI for the length of one call.
+pub struct Convertor<'call> {
+    raw: NonNull<sys::opal_convertor_t>,
+    lent: PhantomData<&'call mut sys::opal_convertor_t>,
+}
+
+impl Convertor<'_> {
+    /// Takes the convertor of a BTL call; `None` for null.
+    ///
+    /// # Safety
+    /// A non-null `raw` is an initialised convertor, prepared for sending, that nothing else uses during the call.
+    #[must_use]
+    pub unsafe fn from_raw(raw: *mut sys::opal_convertor_t) -> Option<Self> {
+        NonNull::new(raw).map(|raw| Convertor { raw, lent: PhantomData })
+    }
+
+    /// Where the data from the present position on stands in user memory; `None` where it must be packed.
+    #[must_use]
+    pub fn contiguous(&self) -> Option<NonNull<u8>> {
+        // SAFETY: an initialised convertor (constructor), only read.
+        let pointer = unsafe { sys::ibex_convertor_pointer(self.raw.as_ptr()) };
+        NonNull::new(pointer.cast())
+    }
+
+    /// Packs up to `size` bytes to `to`, and moves on behind them. Returns how many bytes it packed.
+    ///
+    /// # Errors
+    /// The OPAL code with which the datatype engine failed.
+    ///
+    /// # Safety
+    /// `to` may be written for `size` bytes and no adapter touches them (R2).
+    pub unsafe fn pack(&mut self, to: *mut u8, size: usize) -> Result<usize, i32> {
+        let mut piece = sys::iovec { iov_base: to.cast(), iov_len: size };
+        let mut pieces = 1;
+        let mut packed = size;
+        // SAFETY: one piece, writable for its length (this function's own rule); the counts are live locals.
+        let code = unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut packed) };
+        if code < 0 { Err(code) } else { Ok(packed) }
+    }
+
+    /// Passes over up to `size` bytes of contiguous data without copying. Returns where they stand and how many they are.
+    ///
+    /// # Errors
+    /// The OPAL code with which the datatype engine failed.
+    pub fn take(&mut self, size: usize) -> Result<(*const u8, usize), i32> {
+        // A null base asks for the place of the data in user memory (opal_convertor.c, opal_convertor_pack).
+        let mut piece = sys::iovec { iov_base: std::ptr::null_mut(), iov_len: size };
+        let mut pieces = 1;
+        let mut taken = size;
+        // SAFETY: nothing is written but the piece, for contiguous data; the counts are live locals.
+        let code = unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut taken) };
+        if code < 0 { Err(code) } else { Ok((piece.iov_base.cast_const().cast(), taken)) }
+    }
+
+    /// Bytes passed so far.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        // SAFETY: an initialised convertor, only read.
+        unsafe { sys::ibex_convertor_position(self.raw.as_ptr()) }
+    }
+
+    /// Goes back to `position`, a former answer of [`Self::position`].
+    pub fn rewind(&mut self, position: usize) {
+        // SAFETY: an initialised convertor that is ours for the call. It cannot fail for a position it had before.
+        unsafe { sys::ibex_convertor_rewind(self.raw.as_ptr(), position) };
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The test that bindgen and the C compiler agree on the layout of every mirrored type.
+//!
+//! `ffi/openmpi/layout.c` is compiled against the same headers and holds size, alignment, and every field's offset and
+//! size; bindgen's view is compared with it row by row. The comparison fails on a row that has no counterpart, so that
+//! the C table cannot grow unnoticed.
+#![cfg(test)]
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::mem::{offset_of, size_of};
+
+use super::sys;
+
+type Rows = BTreeMap<(String, Option<String>), (usize, usize)>;
+
+fn c_rows() -> Rows {
+    // SAFETY: the table is a constant of the shim, `ibex_layout_rows` rows long.
+    let rows = unsafe { std::slice::from_raw_parts((&raw const sys::ibex_layout).cast::<sys::ibex_layout_row>(), sys::ibex_layout_rows) };
+    rows.iter()
+        .map(|row| {
+            // SAFETY: both names are string literals of the shim.
+            let name = unsafe { CStr::from_ptr(row.type_) };
+            let field = (!row.field.is_null()).then(|| {
+                // SAFETY: as above, and not null.
+                unsafe { CStr::from_ptr(row.field) }.to_string_lossy().into_owned()
+            });
+            let name = name.to_string_lossy().trim_start_matches("struct ").to_owned();
+            ((name, field), (row.offset, row.size))
+        })
+        .collect()
+}
+
+/// Size of the field that `pick` points at; only its type is used.
+fn field_size<T, F>(_pick: fn(*const T) -> *const F) -> usize {
+    size_of::<F>()
+}
+
+macro_rules! rows {
+    ($($type:ident { $($field:ident),* })*) => {{
+        let mut rows = Rows::new();
+        $(
+            rows.insert((stringify!($type).to_owned(), None), (align_of::<sys::$type>(), size_of::<sys::$type>()));
+            $(
+                rows.insert(
+                    (stringify!($type).to_owned(), Some(stringify!($field).to_owned())),
+                    (
+                        offset_of!(sys::$type, $field),
+                        // SAFETY: the closure is never called; it only names the type of the field.
+                        field_size(|whole: *const sys::$type| unsafe { &raw const (*whole).$field }),
+                    ),
+                );
+            )*
+        )*
+        rows
+    }};
+}
+
+fn bindgen_rows() -> Rows {
+    rows! {
+        mca_base_component_t {
+            mca_major_version, mca_project_name, mca_type_name, mca_type_major_version, mca_component_name,
+            mca_open_component, mca_close_component, mca_query_component, mca_register_component_params,
+            mca_component_flags, reserved
+        }
+        mca_btl_base_component_t { btl_version, btl_data, btl_init, btl_progress }
+        mca_btl_base_module_t {
+            btl_component, btl_eager_limit, btl_rndv_eager_limit, btl_max_send_size, btl_rdma_pipeline_send_length,
+            btl_rdma_pipeline_frag_size, btl_min_rdma_pipeline_size, btl_exclusivity, btl_latency, btl_bandwidth,
+            btl_flags, btl_atomic_flags, btl_registration_handle_size, btl_get_limit, btl_get_alignment, btl_put_limit,
+            btl_put_alignment, btl_get_local_registration_threshold, btl_put_local_registration_threshold,
+            btl_add_procs, btl_del_procs, btl_register, btl_finalize, btl_alloc, btl_free, btl_prepare_src, btl_send,
+            btl_sendi, btl_put, btl_get, btl_dump, btl_atomic_op, btl_atomic_fop, btl_atomic_cswap, btl_register_mem,
+            btl_deregister_mem, btl_mpool, btl_register_error, btl_ft_event, btl_flush, padding
+        }
+        mca_btl_base_descriptor_t {
+            super_, des_segments, des_segment_count, des_cbfunc, des_cbdata, des_context, des_flags, order
+        }
+        mca_btl_base_segment_t { seg_addr, seg_len }
+        mca_btl_active_message_callback_t { cbfunc, cbdata }
+        mca_rcache_base_registration_t { super_, base, bound, ref_count, flags, access_flags }
+        mca_rcache_base_resources_t { cache_name, reg_data, sizeof_reg, register_mem, deregister_mem }
+        mca_rcache_base_module_t { rcache_register, rcache_deregister }
+        opal_proc_t { proc_name, proc_arch, proc_flags, proc_hostname }
+        opal_process_name_t { jobid, vpid }
+        mca_base_pvar_t { ctx }
+        opal_convertor_t {}
+        opal_class_t { cls_sizeof }
+    }
+}
+
+#[test]
+fn every_mirrored_type_is_laid_out_as_the_c_compiler_lays_it_out() {
+    let c = c_rows();
+    // `super` is a word of Rust's, so bindgen writes `super_`.
+    let rust: Rows = bindgen_rows()
+        .into_iter()
+        .map(|((name, field), row)| ((name, field.map(|field| if field == "super_" { "super".to_owned() } else { field })), row))
+        .collect();
+    assert_eq!(c.keys().collect::<Vec<_>>(), rust.keys().collect::<Vec<_>>(), "the two tables name the same fields");
+    for (key, row) in &c {
+        assert_eq!(row, &rust[key], "{key:?}: (offset or alignment, size)");
+    }
+}

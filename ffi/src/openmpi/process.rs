@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Processes of the job: names, hosts, architectures.
+//!
+//! Called by plugin-abi's `procs` and `modex`. Grade: setup and errors. Threads: any; an `opal_proc_t` is Open MPI's and
+//! lives until MPI_Finalize.
+
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use super::sys;
+
+/// Open MPI's name of a process: the job, and the rank within it (`MPI_COMM_WORLD`'s).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Name {
+    /// `jobid`, as mpirun gave it.
+    pub job: u32,
+    /// `vpid`: the rank.
+    pub rank: u32,
+}
+
+impl Name {
+    pub(super) fn to_c(self) -> sys::opal_process_name_t {
+        sys::opal_process_name_t { jobid: self.job, vpid: self.rank }
+    }
+}
+
+/// A process as Open MPI describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Process(NonNull<sys::opal_proc_t>);
+
+impl Process {
+    /// Takes a pointer that Open MPI gave.
+    ///
+    /// # Safety
+    /// `raw` is null, or an `opal_proc_t` of Open MPI's that outlives the value.
+    #[must_use]
+    pub unsafe fn from_raw(raw: *mut sys::opal_proc_t) -> Option<Self> {
+        NonNull::new(raw).map(Process)
+    }
+
+    /// This process; `None` before MPI_Init has made it known.
+    #[must_use]
+    pub fn me() -> Option<Self> {
+        // SAFETY: returns the process's own object, or null; no argument.
+        let raw = unsafe { sys::opal_proc_local_get() };
+        // SAFETY: see above; the object lives until the process ends.
+        unsafe { Self::from_raw(raw) }
+    }
+
+    /// The process of that name; Open MPI makes its object if it has none yet.
+    #[must_use]
+    pub fn of(name: Name) -> Option<Self> {
+        // SAFETY: a function pointer that Open MPI sets at start and never after.
+        let lookup = unsafe { (&raw const sys::opal_proc_for_name).read() }?;
+        // SAFETY: the lookup takes any name, and returns null for one it does not know.
+        let raw = unsafe { lookup(name.to_c()) };
+        // SAFETY: as `from_raw` asks.
+        unsafe { Self::from_raw(raw) }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> Name {
+        // SAFETY: a live `opal_proc_t` (constructor); the name is set before the object is published.
+        let name = unsafe { (&raw const (*self.0.as_ptr()).proc_name).read() };
+        Name { job: name.jobid, rank: name.vpid }
+    }
+
+    /// Its architecture, as Open MPI's convertors encode it (byte order, sizes of the C types).
+    #[must_use]
+    pub fn architecture(self) -> u32 {
+        // SAFETY: as `name`.
+        unsafe { (&raw const (*self.0.as_ptr()).proc_arch).read() }
+    }
+
+    /// The host it runs on; fetched from the modex at first use.
+    #[must_use]
+    pub fn host(self) -> String {
+        // SAFETY: a live `opal_proc_t`; the text is its own and must not be freed.
+        let text = unsafe { sys::opal_get_proc_hostname(self.0.as_ptr()) };
+        if text.is_null() {
+            return "an unknown host".to_owned();
+        }
+        // SAFETY: a NUL-terminated text that lives as long as the process object.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+
+    /// The pointer, to hand back to Open MPI.
+    #[must_use]
+    pub fn as_raw(self) -> *mut sys::opal_proc_t {
+        self.0.as_ptr()
+    }
+}

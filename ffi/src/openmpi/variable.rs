@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Control and performance variables, registered with Open MPI's own variable system.
+//!
+//! Called by plugin-abi's `variables`. Registered so, they appear in `ompi_info`, on mpirun's command line, in the
+//! environment and in files, and in the `MPI_T_cvar_*` and `MPI_T_pvar_*` calls. Grade: setup. Threads: registration runs
+//! in one thread; a performance variable is read from any.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use super::sys;
+
+/// Storage of a control variable: as long as the variable is registered, Open MPI writes what the user asked for to it.
+///
+/// The three kinds of a parameter; pointers must stay valid until the component is closed.
+#[derive(Clone, Copy, Debug)]
+pub enum Storage {
+    /// `unsigned long long`.
+    Count(*mut u64),
+    /// `char *`; Open MPI copies the text found there, and owns what it puts there.
+    Text(*mut *mut c_char),
+    /// `bool`.
+    Flag(*mut bool),
+}
+
+/// Registers a control variable `btl_<component>_<name>`; its default is what the storage holds.
+///
+/// `level` is the MPI_T verbosity, 1 (user, basic) to 9 (developer, all). Users may set it until MPI_Init, not after.
+///
+/// # Errors
+/// The OPAL code of the refusal.
+///
+/// # Safety
+/// `component` is a registered component's structure; the storage is valid and not moved until that component is closed.
+pub unsafe fn control(component: *const sys::mca_base_component_t, name: &str, help: &str, level: u8, storage: Storage) -> Result<(), i32> {
+    let name = CString::new(name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+    let help = CString::new(help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+    let (kind, storage) = match storage {
+        Storage::Count(place) => (sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, place.cast::<c_void>()),
+        Storage::Text(place) => (sys::MCA_BASE_VAR_TYPE_STRING, place.cast()),
+        Storage::Flag(place) => (sys::MCA_BASE_VAR_TYPE_BOOL, place.cast()),
+    };
+    // SAFETY: the texts are copied by the callee; the storage is this function's rule.
+    let code = unsafe {
+        sys::mca_base_component_var_register(
+            component,
+            name.as_ptr(),
+            help.as_ptr(),
+            kind,
+            std::ptr::null_mut(),
+            0,
+            0,
+            info_level(level),
+            sys::MCA_BASE_VAR_SCOPE_READONLY,
+            storage,
+        )
+    };
+    if code < 0 { Err(code) } else { Ok(()) }
+}
+
+/// What a performance variable is, in MPI_T's words.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Class {
+    /// Counts events; read as the difference since its handle was started.
+    Counter,
+    /// A sum of what events carried, such as bytes.
+    Aggregate,
+    /// How much of a resource is in use now.
+    Level,
+    /// The most that was ever in use.
+    HighWatermark,
+}
+
+/// Called for the value of a performance variable: the variable, where to write an `unsigned long long`, the object.
+pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
+
+/// Registers a read-only, always running performance variable of type `unsigned long long`, bound to no object.
+///
+/// # Errors
+/// The OPAL code of the refusal.
+///
+/// # Safety
+/// `component` as for [`control`]; `read` is callable from any thread until the component is closed, with `context` in
+/// the variable's `ctx`.
+pub unsafe fn performance(
+    component: *const sys::mca_base_component_t,
+    name: &str,
+    help: &str,
+    level: u8,
+    class: Class,
+    read: Read,
+    context: *mut c_void,
+) -> Result<(), i32> {
+    let name = CString::new(name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+    let help = CString::new(help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+    let class = match class {
+        Class::Counter => sys::MCA_BASE_PVAR_CLASS_COUNTER,
+        Class::Aggregate => sys::MCA_BASE_PVAR_CLASS_AGGREGATE,
+        Class::Level => sys::MCA_BASE_PVAR_CLASS_LEVEL,
+        Class::HighWatermark => sys::MCA_BASE_PVAR_CLASS_HIGHWATERMARK,
+    };
+    // SAFETY: the texts are copied by the callee; the callback is this function's rule.
+    let code = unsafe {
+        sys::mca_base_component_pvar_register(
+            component,
+            name.as_ptr(),
+            help.as_ptr(),
+            info_level(level),
+            class as c_int,
+            sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
+            std::ptr::null_mut(),
+            sys::MCA_BASE_VAR_BIND_NO_OBJECT as c_int,
+            sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
+            Some(read),
+            None,
+            None,
+            context,
+        )
+    };
+    if code < 0 { Err(code) } else { Ok(()) }
+}
+
+/// The text of another part's variable, such as (`"btl"`, none, none) for the list of BTLs the user asked for.
+#[must_use]
+pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<String> {
+    let index = find(framework, component, name)?;
+    let mut value: *const *const c_char = std::ptr::null();
+    // SAFETY: for a text, the callee writes the address of the variable's storage to the local.
+    let code = unsafe { sys::mca_base_var_get_value(index, (&raw mut value).cast(), std::ptr::null_mut(), std::ptr::null_mut()) };
+    if code != sys::OPAL_SUCCESS || value.is_null() {
+        return None;
+    }
+    // SAFETY: the storage of a registered variable of type text.
+    let text = unsafe { value.read() };
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: Open MPI's own NUL-terminated copy of the text.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// Whether the user set the variable (command line, environment, file or MPI_T), rather than leaving its default.
+#[must_use]
+pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> bool {
+    let Some(index) = find(framework, component, name) else { return false };
+    let mut source = sys::MCA_BASE_VAR_SOURCE_DEFAULT;
+    // SAFETY: only the source is asked for, and written to the local.
+    let code = unsafe { sys::mca_base_var_get_value(index, std::ptr::null(), &raw mut source, std::ptr::null_mut()) };
+    code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
+}
+
+fn find(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<c_int> {
+    let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: texts that are only compared; null stands for "none".
+    let index = unsafe { sys::mca_base_var_find(c"opal".as_ptr(), framework.as_ptr(), pointer(component), pointer(name)) };
+    (index >= 0).then_some(index)
+}
+
+fn info_level(level: u8) -> sys::mca_base_var_info_lvl_t {
+    sys::OPAL_INFO_LVL_1 + sys::mca_base_var_info_lvl_t::from(level.clamp(1, 9) - 1)
+}
