@@ -1,2 +1,59 @@
-//! The commands of the README.
-fn main() {}
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The commands of the README, as `cargo xtask COMMAND`: parses the arguments and hands over to one file per command.
+//!
+//! Calls cargo, apt-get, mpicc and Open MPI as programs, and [`hw_tests`] for a place with a device; links neither the
+//! engine nor any C library, so that it builds on a machine that has nothing installed yet.
+//!
+//! Grade: setup. Single-threaded, but for what a library does behind a progress bar.
+//! Tests: in each file; `cargo test -p xtask`.
+
+mod bench;
+mod build;
+mod command;
+mod install;
+mod manifest;
+mod setup;
+mod test;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Builds, measures, tests and installs ibex.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install the Debian packages that building and running ibex needs
+    Setup(setup::Arguments),
+    /// Measure MPI through ibex beside the raw adapter and beside TCP, on one device, in one boot
+    Bench(bench::Arguments),
+    /// Run every test: formatting, clippy, unit, doc and compile-fail tests, then the tests on a device
+    Test(test::Arguments),
+    /// Put the library where Open MPI finds it
+    Install(install::InstallArguments),
+    /// Remove exactly what `install` put there
+    Uninstall(install::UninstallArguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Setup(arguments) => setup::command(&arguments),
+        Command::Bench(arguments) => bench::command(&arguments),
+        Command::Test(arguments) => test::command(&arguments),
+        Command::Install(arguments) => install::install(&arguments),
+        Command::Uninstall(arguments) => install::uninstall(&arguments),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

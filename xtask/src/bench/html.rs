@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A report as one HTML page that needs nothing else: the speed bars, then per test a plot and its table, then what the
+//! numbers depend on.
+//!
+//! Grade: setup. Called by the bench. Tests: at the end of this file.
+
+use super::bars::{self, Verdict};
+use super::plan::Test;
+use super::plot;
+use super::report::{Report, Transport};
+use super::table::{ratio, size, with_spread};
+use anyhow::Result;
+
+const TRANSPORTS: [(Transport, &str); 3] = [
+    (Transport::Ibex, "MPI through ibex"),
+    (Transport::Raw, "raw adapter (perftest)"),
+    (Transport::Tcp, "MPI through TCP"),
+];
+
+/// The page. `environment` is shown as it is, name and value.
+///
+/// # Errors
+/// When a plot cannot be drawn.
+pub(crate) fn page(report: &Report, tests: &[&'static Test], environment: &[(String, String)]) -> Result<String> {
+    let mut body =
+        format!("<header><h1>ibex</h1><p>MPI over RDMA, measured on <b>{}</b></p></header>\n", escaped(&report.device));
+    body += &bars_section(&bars::verdicts(report));
+    for test in tests {
+        if !report.sizes(test.name).is_empty() {
+            body += &test_section(report, test)?;
+        }
+    }
+    body += &environment_section(environment);
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>ibex on {}</title>\n<style>{}{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+        escaped(&report.device),
+        colours(),
+    ))
+}
+
+fn bars_section(verdicts: &[Verdict]) -> String {
+    let lines: Vec<String> = verdicts.iter().map(bar_line).collect();
+    format!(
+        "<section>\n<h2>Against the raw adapter</h2>\n<table class=\"bars\">\n\
+         <thead><tr><th>MPI through ibex</th><th>compared with</th><th class=\"n\">wanted</th>\
+         <th class=\"n\">measured</th><th></th></tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</section>\n",
+        lines.concat()
+    )
+}
+
+fn bar_line(verdict: &Verdict) -> String {
+    let class = match verdict.met() {
+        Some(true) => "met",
+        Some(false) => "missed",
+        None => "open",
+    };
+    let shown = |(ratio, bytes)| format!("{ratio:.2} × <small>at {}</small>", size(bytes));
+    format!(
+        "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+         <td><span class=\"{class}\">{}</span></td></tr>\n",
+        verdict.bar.what,
+        verdict.bar.against,
+        verdict.bar.bound().replace(" x", " ×"),
+        verdict.worst.map_or_else(|| "–".to_owned(), shown),
+        verdict.word(),
+    )
+}
+
+fn test_section(report: &Report, test: &Test) -> Result<String> {
+    let measured =
+        |transport: Transport| report.rows.iter().any(|row| row.test == test.name && row.transport == transport.name());
+    let legend: Vec<String> = TRANSPORTS
+        .iter()
+        .filter(|(transport, _)| measured(*transport))
+        .map(|(transport, words)| format!("<span class=\"{}\">{words}</span>", transport.name()))
+        .collect();
+    Ok(format!(
+        "<section>\n<h2>{}</h2>\n<p class=\"note\">{}</p>\n<p class=\"legend\">{}</p>\n{}\n{}</section>\n",
+        test.title,
+        escaped(test.note),
+        legend.concat(),
+        plot::svg(report, test)?,
+        test_table(report, test),
+    ))
+}
+
+fn test_table(report: &Report, test: &Test) -> String {
+    // Which raw program was the better one is worth a column where there are several.
+    let several = test.raw.len() > 1;
+    let lines = report.sizes(test.name).into_iter().map(|bytes| {
+        let row = |transport| report.row(test.name, transport, bytes);
+        let better = report.raw_program(test, bytes).unwrap_or("–");
+        format!(
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n strong\">{}</td><td class=\"n\">{}</td>{}</tr>\n",
+            size(bytes),
+            cell(&with_spread(row(Transport::Ibex))),
+            cell(&with_spread(row(Transport::Raw))),
+            cell(&with_spread(row(Transport::Tcp))),
+            cell(&ratio(row(Transport::Ibex))),
+            cell(&ratio(row(Transport::Tcp))),
+            if several { format!("<td>{better}</td>") } else { String::new() },
+        )
+    });
+    format!(
+        "<table>\n<thead><tr><th>size</th><th class=\"n\">ibex, {unit}</th><th class=\"n\">raw, {unit}</th>\
+         <th class=\"n\">tcp, {unit}</th><th class=\"n\">ibex / raw</th><th class=\"n\">tcp / raw</th>{}</tr></thead>\n\
+         <tbody>\n{}</tbody>\n</table>\n",
+        if several { "<th>raw is</th>" } else { "" },
+        lines.collect::<Vec<_>>().concat(),
+        unit = test.metric.unit(),
+    )
+}
+
+/// The spread is set smaller than the value, and nothing measured is a dash.
+fn cell(text: &str) -> String {
+    match text.split_once('±') {
+        Some((value, spread)) => format!("{value}<small>±{spread}</small>"),
+        None => text.replace('-', "–"),
+    }
+}
+
+fn environment_section(environment: &[(String, String)]) -> String {
+    let line =
+        |(name, value): &(String, String)| format!("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value));
+    format!(
+        "<section>\n<h2>Measured with</h2>\n<table class=\"facts\">\n<tbody>\n{}</tbody>\n</table>\n\
+         <p class=\"note\">A value is the median over the rounds, ± its interquartile range. MB is 10<sup>6</sup> bytes. \
+         Speeds of a software device or a virtual machine move from boot to boot: compare within one page.</p>\n</section>\n",
+        environment.iter().map(line).collect::<Vec<_>>().concat()
+    )
+}
+
+fn colours() -> String {
+    let rule = |(transport, _): &(Transport, &str)| {
+        let plotters::style::RGBColor(red, green, blue) = plot::colour(*transport);
+        format!(".legend .{}::before{{background:rgb({red},{green},{blue})}}", transport.name())
+    };
+    TRANSPORTS.iter().map(rule).collect::<Vec<_>>().concat()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+const STYLE: &str = "
+:root{color-scheme:light}
+body{margin:0;background:#f4f5f7;color:#1d2127;font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}
+main{max-width:860px;margin:0 auto;padding:32px 20px 64px}
+header h1{margin:0;font-size:30px;letter-spacing:-.02em}
+header p{margin:2px 0 24px;color:#555c66}
+section{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:20px 24px 22px;margin:0 0 20px;overflow-x:auto}
+h2{margin:0 0 2px;font-size:19px}
+.note{margin:0 0 10px;color:#555c66;font-size:13.5px}
+.facts+.note{margin-top:14px}
+.legend{margin:0;font-size:13.5px}
+.legend span{margin-right:22px;white-space:nowrap}
+.legend span::before{content:'';display:inline-block;width:18px;height:3px;border-radius:2px;margin-right:7px;vertical-align:middle}
+svg{display:block;width:100%;height:auto;margin:4px 0 10px}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
+th,td{padding:5px 10px;text-align:left;border-bottom:1px solid #eceef1;white-space:nowrap}
+td:first-child,th:first-child{padding-left:2px}
+thead th{font-weight:600;color:#555c66;border-bottom:1px solid #c9ced5}
+tbody tr:last-child td,tbody tr:last-child th{border-bottom:0}
+.n{text-align:right}
+.strong{font-weight:600}
+small{color:#7a828c;font-size:12px}
+.bars{margin-top:8px}
+.bars td{white-space:normal}
+.bars .n{white-space:nowrap}
+.met,.missed,.open{display:inline-block;padding:1px 10px;border-radius:10px;font-size:12.5px;font-weight:600;white-space:nowrap}
+.met{background:#e2f4e7;color:#17652f}
+.missed{background:#fce6e4;color:#97231a}
+.open{background:#eceef1;color:#555c66}
+.facts{width:auto;margin-top:8px}
+.facts th{font-weight:500;color:#555c66}
+.facts td{white-space:normal}
+@media print{body{background:#fff}section{break-inside:avoid}}
+";
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan;
+    use super::super::report::{summarise, tests::measured};
+    use super::*;
+
+    fn example() -> String {
+        let tests = [plan::test("bandwidth").unwrap()];
+        let measurements = [
+            measured("bandwidth", Transport::Ibex, 1 << 20, 97.0),
+            measured("ib_read_bw", Transport::Raw, 1 << 20, 100.0),
+        ];
+        let environment = [("Kernel".to_owned(), "Linux <6.12> & more".to_owned())];
+        page(&summarise("rxe0", &tests, &measurements), &tests, &environment).unwrap()
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere() {
+        let page = example();
+        for outside in ["<script", "src=", "href=", "url(", "@import"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn the_page_shows_the_verdict_the_plot_and_the_raw_program_that_was_better() {
+        let page = example();
+        assert!(page.contains("<span class=\"met\">met</span>"), "{page}");
+        assert!(page.contains("<svg viewBox"), "{page}");
+        assert!(page.contains("<td>ib_read_bw</td>"), "{page}");
+    }
+
+    #[test]
+    fn what_a_machine_says_of_itself_is_text_and_not_markup() {
+        assert!(example().contains("Linux &lt;6.12&gt; &amp; more"));
+    }
+}

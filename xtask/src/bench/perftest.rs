@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The raw adapter: runs the two sides of a perftest program on one node, and reads its table.
+//!
+//! perftest's MB is 2^20 bytes, its latencies are microseconds; what leaves this file is in the units of the report.
+//!
+//! Grade: setup. Called by [`super::run`]. Tests: at the end of this file, over outputs of perftest 4.5.
+
+use super::plan::{RawProgram, Reads};
+use anyhow::{Context, Result, bail};
+
+/// What one run measured, in the unit of the report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Value {
+    /// The value.
+    pub(crate) value: f64,
+    /// What perftest itself says of the spread, 0 where it says nothing.
+    pub(crate) spread: f64,
+}
+
+/// The command that runs server and client on one node and shows what the client prints, or, where the client failed,
+/// what both did. `port` is where they meet; a later run needs another, as the old one is not free at once.
+pub(crate) fn command(program: &RawProgram, device: &str, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
+    let options = program.options.join(" ");
+    let line = format!("{} -F -d {device} -s {bytes} -n {iterations} -p {port} {options}", program.program);
+    let script = format!(
+        "log=$(mktemp)\n\
+         {line} >$log 2>&1 & server=$!\n\
+         until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
+             kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
+             sleep 0.02\n\
+         done\n\
+         {line} 127.0.0.1; status=$?\n\
+         if [ $status != 0 ]; then kill $server; echo 'the server said:'; cat $log; fi\n\
+         wait $server; rm -f $log; exit $status\n"
+    );
+    vec!["sh".into(), "-c".into(), script]
+}
+
+/// Takes the value out of what the client printed.
+///
+/// # Errors
+/// When there is no table, or its line is not of that size.
+pub(crate) fn parse(output: &str, reads: Reads, bytes: u64) -> Result<Value> {
+    let (header, line) = table(output)?;
+    let cells: Vec<f64> = line.split_whitespace().map_while(|cell| cell.parse().ok()).collect();
+    if cells.first() != Some(&(bytes as f64)) {
+        bail!("perftest's table is not of {bytes} bytes: {line}");
+    }
+    // Names of columns may hold a space ("BW peak[MB/sec]"), so each is found by the units, which hold none.
+    let column = |name: &str| {
+        let at = header
+            .split(']')
+            .position(|title| title.contains(name))
+            .with_context(|| format!("perftest's table has no {name}: {header}"))?;
+        cells.get(at + COLUMNS_WITHOUT_UNIT).copied().with_context(|| format!("perftest's line is too short: {line}"))
+    };
+    let no_spread = |value| Value { value, spread: 0.0 };
+    if reads == Reads::TypicalLatency {
+        return Ok(Value { value: column("t_typical")?, spread: column("t_stdev").unwrap_or(0.0) });
+    }
+    let per_microsecond = messages_per_microsecond(bytes, column("BW average")?, column("MsgRate")?);
+    if per_microsecond <= 0.0 {
+        bail!("perftest measured nothing, its numbers are too small to print: {line}");
+    }
+    Ok(no_spread(match reads {
+        Reads::Bandwidth => bytes as f64 * per_microsecond,
+        Reads::MessageRate => per_microsecond * 1e6,
+        Reads::TimePerMessage | Reads::TypicalLatency => 1.0 / per_microsecond,
+    }))
+}
+
+/// perftest prints the rate with six digits after the point and the average with two: of the two, the one that has
+/// more digits left. `average` is in perftest's MB per second, `rate` in millions of messages per second.
+fn messages_per_microsecond(bytes: u64, average: f64, rate: f64) -> f64 {
+    if rate * 1e4 > average { rate } else { average * MEGABYTES_OF_PERFTEST / bytes as f64 }
+}
+
+/// `#bytes` and `#iterations` come first and have no unit.
+const COLUMNS_WITHOUT_UNIT: usize = 2;
+
+const MEGABYTES_OF_PERFTEST: f64 = 1.048576;
+
+/// The header of the table and its first line.
+fn table(output: &str) -> Result<(&str, &str)> {
+    let mut lines = output.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
+    let header = lines.next().with_context(|| format!("perftest printed no table:\n{output}"))?;
+    let starts_with_digit = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+    let line = lines.find(starts_with_digit).with_context(|| format!("perftest's table is empty:\n{output}"))?;
+    Ok((header, line))
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The result of a bench: from the measurements of all rounds to one row per test, transport and size.
+//!
+//! A value is the median over the rounds, its spread the interquartile range over the rounds (of one round: what the
+//! measurement itself says). The raw row of a test is the better of the raw programs it is compared with; each of
+//! these has rows of its own, too, under its own name. A ratio is that of the two medians.
+//!
+//! Units: latency in microseconds, bandwidth in MB/s (10^6 bytes per second), rate in messages per second.
+//!
+//! Grade: setup. Called by the bench; read by [`super::table`], [`super::html`], [`super::bars`].
+//! Tests: at the end of this file.
+
+use super::plan::{self, Test};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The device all of it ran on.
+    pub(crate) device: String,
+    /// In the order of the plan, sizes ascending.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One value of `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// Name of the test, or of the raw program.
+    pub(crate) test: String,
+    /// `ibex`, `raw` or `tcp`.
+    pub(crate) transport: String,
+    /// Message size.
+    pub(crate) bytes: u64,
+    /// `latency`, `bandwidth` or `message_rate`.
+    pub(crate) metric: String,
+    /// Unit of value and spread.
+    pub(crate) unit: String,
+    /// Median over the rounds.
+    pub(crate) value: f64,
+    /// Interquartile range over the rounds.
+    pub(crate) spread: f64,
+    /// This value over the raw one of the same test and size; none where there is no raw one.
+    pub(crate) ratio_to_raw: Option<f64>,
+}
+
+/// The transport of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Transport {
+    /// MPI through ibex.
+    Ibex,
+    /// The adapter without MPI: perftest.
+    Raw,
+    /// MPI through Open MPI's tcp BTL on the interface of the same device.
+    Tcp,
+}
+
+impl Transport {
+    /// Its name in `report.json`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ibex => "ibex",
+            Self::Raw => "raw",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// One measured value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Measurement {
+    /// Name of the test, or of the raw program.
+    pub(crate) test: String,
+    /// What carried it.
+    pub(crate) transport: Transport,
+    /// Message size.
+    pub(crate) bytes: u64,
+    /// The value, in the unit of the test.
+    pub(crate) value: f64,
+    /// What the measurement itself says of its spread.
+    pub(crate) spread: f64,
+}
+
+/// Makes the report of all that was measured.
+pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[Measurement]) -> Report {
+    let medians = medians(measurements);
+    let mut rows = Vec::new();
+    for test in tests {
+        for bytes in sizes(&medians, test) {
+            let raw = best_raw(&medians, test, bytes);
+            for transport in [Transport::Ibex, Transport::Raw, Transport::Tcp] {
+                let found = match transport {
+                    Transport::Raw => raw,
+                    _ => medians.get(&(test.name, transport, bytes)).copied(),
+                };
+                if let Some(found) = found {
+                    rows.push(row(test, test.name, transport, bytes, found, raw.map(|raw| raw.value)));
+                }
+            }
+        }
+    }
+    rows.extend(raw_rows(tests, &medians));
+    Report { device: device.to_owned(), rows }
+}
+
+impl Report {
+    /// The row of a test, transport and size.
+    pub(crate) fn row(&self, test: &str, transport: Transport, bytes: u64) -> Option<&Row> {
+        self.rows.iter().find(|row| row.test == test && row.transport == transport.name() && row.bytes == bytes)
+    }
+
+    /// The sizes a test has rows of, ascending.
+    pub(crate) fn sizes(&self, test: &str) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.rows.iter().filter(|row| row.test == test).map(|row| row.bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// Which raw program a test's raw row comes from.
+    pub(crate) fn raw_program(&self, test: &Test, bytes: u64) -> Option<&'static str> {
+        let value = |program: &str| Some(self.row(program, Transport::Raw, bytes)?.value);
+        let measured = test.raw.iter().filter_map(|program| Some((*program, value(program)?)));
+        test.metric.better(measured).map(|(program, _)| program)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    value: f64,
+    spread: f64,
+}
+
+type Medians<'a> = BTreeMap<(&'a str, Transport, u64), Found>;
+
+fn medians(measurements: &[Measurement]) -> Medians<'_> {
+    let mut rounds: BTreeMap<(&str, Transport, u64), Vec<&Measurement>> = BTreeMap::new();
+    for measurement in measurements {
+        let key = (measurement.test.as_str(), measurement.transport, measurement.bytes);
+        rounds.entry(key).or_default().push(measurement);
+    }
+    rounds.into_iter().map(|(key, rounds)| (key, over_rounds(&rounds))).collect()
+}
+
+fn over_rounds(rounds: &[&Measurement]) -> Found {
+    let mut values: Vec<f64> = rounds.iter().map(|measurement| measurement.value).collect();
+    values.sort_by(f64::total_cmp);
+    let spread = match rounds {
+        [only] => only.spread,
+        _ => quantile(&values, 0.75) - quantile(&values, 0.25),
+    };
+    Found { value: quantile(&values, 0.5), spread }
+}
+
+/// Of ascending values, at least one, the quantile `at` in 0..=1, interpolated between neighbours.
+fn quantile(ascending: &[f64], at: f64) -> f64 {
+    let position = at * (ascending.len() - 1) as f64;
+    let (below, above) = (position.floor() as usize, position.ceil() as usize);
+    ascending[below] + (ascending[above] - ascending[below]) * (position - position.floor())
+}
+
+fn sizes(medians: &Medians, test: &Test) -> Vec<u64> {
+    let of_test = |name: &str| name == test.name || test.raw.contains(&name);
+    let mut sizes: Vec<u64> = medians.keys().filter(|key| of_test(key.0)).map(|key| key.2).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+fn best_raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Found> {
+    let found = test.raw.iter().filter_map(|program| medians.get(&(*program, Transport::Raw, bytes)).copied());
+    test.metric.better(found.map(|found| (found, found.value))).map(|(found, _)| found)
+}
+
+fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Found, raw: Option<f64>) -> Row {
+    Row {
+        test: name.to_owned(),
+        transport: transport.name().to_owned(),
+        bytes,
+        metric: test.metric.name().to_owned(),
+        unit: test.metric.unit().to_owned(),
+        value: rounded(found.value),
+        spread: rounded(found.spread),
+        ratio_to_raw: raw.filter(|raw| *raw > 0.0).map(|raw| rounded(found.value / raw)),
+    }
+}
+
+fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for program in plan::raw_programs(tests) {
+        let Some(test) = tests.iter().find(|test| test.raw.contains(&program)) else { continue };
+        for ((name, transport, bytes), found) in medians {
+            if *name == program && *transport == Transport::Raw {
+                rows.push(row(test, program, Transport::Raw, *bytes, *found, None));
+            }
+        }
+    }
+    rows
+}
+
+/// Six significant digits: more than any of the measurements has.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::table::with_spread;
+    use super::*;
+
+    pub(crate) fn measured(test: &str, transport: Transport, bytes: u64, value: f64) -> Measurement {
+        Measurement { test: test.to_owned(), transport, bytes, value, spread: 0.5 }
+    }
+
+    #[test]
+    fn a_value_is_the_median_over_the_rounds_and_its_spread_their_interquartile_range() {
+        let rounds = [10.0, 50.0, 20.0, 30.0, 40.0].map(|value| measured("latency", Transport::Ibex, 8, value));
+        let report = summarise("rxe0", &[plan::test("latency").unwrap()], &rounds);
+        assert_eq!(with_spread(report.rows.first()), "30.0 ±20.0");
+        assert_eq!(report.rows[0].ratio_to_raw, None);
+    }
+
+    #[test]
+    fn one_round_keeps_the_spread_it_was_measured_with() {
+        let report =
+            summarise("rxe0", &[plan::test("latency").unwrap()], &[measured("latency", Transport::Tcp, 8, 1.0)]);
+        assert_eq!(with_spread(report.rows.first()), "1.00 ±0.50");
+    }
+
+    #[test]
+    fn a_bandwidth_is_compared_with_the_better_raw_program() {
+        let measurements = [
+            measured("bandwidth", Transport::Ibex, 64, 90.0),
+            measured("ib_write_bw", Transport::Raw, 64, 80.0),
+            measured("ib_read_bw", Transport::Raw, 64, 100.0),
+        ];
+        let test = plan::test("bandwidth").unwrap();
+        let report = summarise("rxe0", &[test], &measurements);
+        assert_eq!(report.row("bandwidth", Transport::Ibex, 64).unwrap().ratio_to_raw, Some(0.9));
+        assert_eq!(with_spread(report.row("bandwidth", Transport::Raw, 64)), "100 ±0.50");
+        assert_eq!(report.raw_program(test, 64), Some("ib_read_bw"));
+        assert_eq!(report.row("ib_write_bw", Transport::Raw, 64).unwrap().ratio_to_raw, None);
+    }
+
+    #[test]
+    fn a_latency_is_compared_with_the_smaller_raw_value() {
+        let measurements =
+            [measured("latency", Transport::Ibex, 8, 55.0), measured("ib_send_lat", Transport::Raw, 8, 50.0)];
+        let report = summarise("rxe0", &[plan::test("latency").unwrap()], &measurements);
+        assert_eq!(report.row("latency", Transport::Ibex, 8).unwrap().ratio_to_raw, Some(1.1));
+        assert_eq!(report.row("latency", Transport::Raw, 8).unwrap().ratio_to_raw, Some(1.0));
+    }
+
+    #[test]
+    fn the_json_has_the_documented_fields_and_no_others() {
+        let report =
+            summarise("rxe0", &[plan::test("latency").unwrap()], &[measured("latency", Transport::Ibex, 8, 2.0)]);
+        assert_eq!(
+            serde_json::to_string(&report).unwrap(),
+            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"latency","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}]}"#
+        );
+    }
+}

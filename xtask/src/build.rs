@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Builds what is measured, tested and installed: the library in release, and the MPI programs in C.
+//!
+//! The library goes, with its component links, into a folder of its own (see [`crate::workspace`]); a folder that
+//! Open MPI searches must hold no link to nothing, so each step replaces a file that is complete.
+//!
+//! Grade: setup. Tests: at the end of this file.
+
+use crate::command::{cargo, run, step};
+use crate::manifest::{Link, replace_file, replace_link};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+/// Builds `libibex.so` in release and returns where it is; beside it is the folder with the component links.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
+    step("Building libibex.so (release)");
+    run(cargo(workspace.root()).args(["build", "--release", "--package", "ibex-plugin-abi"]))?;
+    let built = workspace.target().join("release/libibex.so");
+    let bytes = fs::read(&built).with_context(|| format!("cargo built no {}", built.display()))?;
+    let library = workspace.library();
+    fs::create_dir_all(workspace.components())?;
+    replace_file(&library, &bytes)?;
+    let link = Link { path: workspace.components().join("mca_btl_ibex.so"), target: "../libibex.so".into() };
+    replace_link(&link)?;
+    Ok(library)
+}
+
+/// Compiles the program of each C file in a folder of the checkout, where it is older than its sources, and returns
+/// the programs.
+///
+/// # Errors
+/// When the folder holds no program, or one does not compile without a warning.
+pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+    let sources = sources(&workspace.root().join(folder))?;
+    let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
+    fs::create_dir_all(workspace.programs())?;
+    step(&format!("Compiling {} MPI programs of {folder}", sources.len()));
+    sources
+        .iter()
+        .map(|source| {
+            let program = workspace.programs().join(source.file_stem().unwrap_or_default());
+            if modified(&program) <= headers.max(modified(source)) {
+                compile(source, &program)?;
+            }
+            Ok(program)
+        })
+        .collect()
+}
+
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let sources = files_with(folder, "c")?;
+    if sources.is_empty() {
+        bail!("{} holds no C file to compile", folder.display());
+    }
+    Ok(sources)
+}
+
+fn compile(source: &Path, program: &Path) -> Result<()> {
+    run(Command::new("mpicc")
+        .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(program)
+        .arg(source)
+        .arg("-lm"))
+}
+
+fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// When a file was written; the beginning of time where there is none.
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn newest(files: &[PathBuf]) -> SystemTime {
+    files.iter().map(|file| modified(file)).max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::install::tests::Folder;
+
+    #[test]
+    fn a_folder_without_a_program_is_an_error() {
+        let folder = Folder::new();
+        let error = sources(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("holds no C file"), "{error}");
+        assert!(sources(&folder.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_older_than_every_other() {
+        let folder = Folder::new();
+        let file = folder.path().join("a.c");
+        fs::write(&file, "").unwrap();
+        assert!(modified(&folder.path().join("a")) < modified(&file));
+        assert_eq!(newest(&[]), modified(&folder.path().join("a")));
+    }
+}

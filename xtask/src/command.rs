@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that the commands run: says what is run, and turns a failure into an error that shows the command line.
+//!
+//! Grade: setup. Tests: at the end of this file.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Prints the headline of a step.
+pub(crate) fn step(text: &str) {
+    println!("==> {text}");
+}
+
+/// Cargo itself, the one that started this program, in the folder `root`.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// Runs a command with the terminal's own output and input.
+///
+/// # Errors
+/// When it cannot be started, or ends with anything but 0.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = shown(command);
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs a command and returns what it wrote to its standard output; its errors go to the terminal.
+///
+/// # Errors
+/// When it cannot be started, or ends with anything but 0.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let line = shown(command);
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start `{line}`"))?;
+    if !output.status.success() {
+        bail!("`{line}` failed ({})", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a program of that name is in `PATH`.
+pub(crate) fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The command line as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_command_line_and_the_status() {
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err().to_string();
+        assert_eq!(error, "`sh -c 'exit 3'` failed (exit status: 3)");
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_an_error_and_not_a_success() {
+        assert!(!is_in_path("no-such-program-of-ibex"));
+        assert!(run(&mut Command::new("no-such-program-of-ibex")).is_err());
+    }
+
+    #[test]
+    fn what_a_command_printed_is_returned() {
+        assert_eq!(output(Command::new("echo").arg("a b")).unwrap(), "a b\n");
+    }
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `install` puts the library where Open MPI finds it; `uninstall` removes exactly that.
+//!
+//! Without `--prefix`, the library goes under `~/.local` and its component link into `~/.openmpi/components`, where a
+//! stock Open MPI looks by itself. With `--prefix DIR` everything goes under DIR, and Open MPI is told by a variable.
+//! The library is one file, each component a symlink to it: two copies would be two instances.
+//!
+//! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
+//! links removed before files. Each is renamed into place. The manifest is written before anything else.
+//!
+//! Grade: setup. Tests: at the end of this file.
+
+use crate::build;
+use crate::command::{is_in_path, output, step};
+use crate::manifest::{File, Link, Manifest, hash, replace_file, replace_link};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The components the library holds.
+const COMPONENTS: &[&str] = &["mca_btl_ibex.so"];
+
+/// Arguments of `cargo xtask install`.
+#[derive(clap::Args)]
+pub(crate) struct InstallArguments {
+    /// Install under this folder [default: your own home, where Open MPI looks by itself]
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+}
+
+/// Arguments of `cargo xtask uninstall`.
+#[derive(clap::Args)]
+pub(crate) struct UninstallArguments {
+    /// The folder that was given to `install`
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+}
+
+/// Where an installation goes.
+#[derive(Debug)]
+struct Place {
+    /// Folder of `libibex.so`.
+    library: PathBuf,
+    /// Folder of the component links.
+    components: PathBuf,
+    /// What the links say, followed by the library's name.
+    link_to: PathBuf,
+    /// Folder of the headers.
+    headers: PathBuf,
+    manifest: PathBuf,
+    /// Whether Open MPI looks there without being told.
+    found_by_itself: bool,
+}
+
+impl Place {
+    fn of_user(home: &Path) -> Self {
+        let local = home.join(".local");
+        Self {
+            library: local.join("lib"),
+            components: home.join(".openmpi/components"),
+            link_to: local.join("lib"),
+            headers: local.join("include/ibex"),
+            manifest: local.join("share/ibex/manifest.json"),
+            found_by_itself: true,
+        }
+    }
+
+    fn under(prefix: &Path) -> Self {
+        Self {
+            library: prefix.join("lib"),
+            components: prefix.join("lib/openmpi"),
+            link_to: "..".into(),
+            headers: prefix.join("include/ibex"),
+            manifest: prefix.join("share/ibex/manifest.json"),
+            found_by_itself: false,
+        }
+    }
+
+    fn chosen(prefix: Option<&Path>) -> Result<Self> {
+        if let Some(prefix) = prefix {
+            let prefix = std::path::absolute(prefix).with_context(|| format!("{} is not a path", prefix.display()))?;
+            return Ok(Self::under(&prefix));
+        }
+        let home = std::env::home_dir().context("this user has no home folder; give --prefix DIR")?;
+        Ok(Self::of_user(&home))
+    }
+
+    /// The variable Open MPI needs to find the components, where it needs one.
+    fn variable(&self) -> Option<String> {
+        let value = format!("{}:SYSTEM_DEFAULT", self.components.display());
+        (!self.found_by_itself).then(|| format!("OMPI_MCA_mca_base_component_path={value}"))
+    }
+}
+
+/// `cargo xtask install`.
+pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
+    let workspace = Workspace::here();
+    let place = Place::chosen(arguments.prefix.as_deref())?;
+    crate::setup::ensure(None)?;
+    let library = build::library(&workspace)?;
+    step("Installing");
+    let manifest = put(&place, &library, &workspace.headers())?;
+    let paths = manifest.files.iter().map(|file| &file.path).chain(manifest.links.iter().map(|link| &link.path));
+    paths.for_each(|path| println!("    {}", path.display()));
+    check_that_open_mpi_sees_it(&place)?;
+    print!("{}", how_to_run(&place));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `cargo xtask uninstall`.
+pub(crate) fn uninstall(arguments: &UninstallArguments) -> Result<ExitCode> {
+    let place = Place::chosen(arguments.prefix.as_deref())?;
+    for path in take_away(&place)? {
+        println!("removed {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Installs under a prefix, and returns the folder of the component links.
+///
+/// # Errors
+/// As the command.
+pub(crate) fn put_under(prefix: &Path, library: &Path, headers: &Path) -> Result<PathBuf> {
+    let place = Place::under(prefix);
+    put(&place, library, headers).map(|_| place.components)
+}
+
+/// Uninstalls from a prefix.
+///
+/// # Errors
+/// As the command.
+pub(crate) fn take_away_from(prefix: &Path) -> Result<()> {
+    take_away(&Place::under(prefix)).map(drop)
+}
+
+/// Puts library, headers and links in place.
+fn put(place: &Place, library: &Path, headers: &Path) -> Result<Manifest> {
+    let before = Manifest::read(&place.manifest)?.unwrap_or_default();
+    let copies = copies(place, library, headers)?;
+    let links: Vec<Link> = COMPONENTS
+        .iter()
+        .map(|name| Link { path: place.components.join(name), target: place.link_to.join("libibex.so") })
+        .collect();
+    refuse_what_is_not_ours(&before, copies.iter().map(|(_, to)| to).chain(links.iter().map(|link| &link.path)))?;
+    refuse_dangling_links(&place.components)?;
+
+    let mut manifest =
+        Manifest { version: env!("CARGO_PKG_VERSION").into(), folders: before.folders.clone(), ..Manifest::default() };
+    for folder in [&place.library, &place.components, &place.headers, place.manifest.parent().unwrap_or(Path::new("/"))]
+    {
+        make_folder(folder, &mut manifest.folders)?;
+    }
+    for (from, to) in &copies {
+        manifest.files.push(File { path: to.clone(), sha256: hash(from)? });
+    }
+    manifest.links.clone_from(&links);
+    manifest.write(&place.manifest)?;
+
+    for (from, to) in &copies {
+        let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+        replace_file(to, &bytes)?;
+    }
+    links.iter().try_for_each(replace_link)?;
+    remove_leftovers(&before, &manifest)?;
+    Ok(manifest)
+}
+
+/// What an older version had installed and this one has not.
+fn remove_leftovers(before: &Manifest, now: &Manifest) -> Result<()> {
+    let mut leftovers = before.clone();
+    leftovers.links.retain(|link| !now.lists(&link.path));
+    leftovers.files.retain(|file| !now.lists(&file.path));
+    leftovers.remove().map(drop)
+}
+
+/// Removes what the manifest of this place lists.
+fn take_away(place: &Place) -> Result<Vec<PathBuf>> {
+    let Some(manifest) = Manifest::read(&place.manifest)? else {
+        bail!(
+            "nothing is installed here: there is no {}; was it installed with another --prefix?",
+            place.manifest.display()
+        );
+    };
+    let mut removed = manifest.remove()?;
+    fs::remove_file(&place.manifest).with_context(|| format!("cannot remove {}", place.manifest.display()))?;
+    removed.push(place.manifest.clone());
+    manifest.remove_folders();
+    Ok(removed)
+}
+
+/// Each file to copy, and where to.
+fn copies(place: &Place, library: &Path, headers: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let mut copies = vec![(library.to_path_buf(), place.library.join("libibex.so"))];
+    if headers.is_dir() {
+        for entry in fs::read_dir(headers).with_context(|| format!("cannot read {}", headers.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "h") {
+                let name = path.file_name().unwrap_or_default().to_owned();
+                copies.push((path, place.headers.join(name)));
+            }
+        }
+    }
+    copies.sort();
+    Ok(copies)
+}
+
+fn refuse_what_is_not_ours<'a>(before: &Manifest, mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+    match paths.find(|path| fs::symlink_metadata(path).is_ok() && !before.lists(path)) {
+        None => Ok(()),
+        Some(path) => bail!(
+            "{} exists and was not put there by cargo xtask install; move it away, then try again",
+            path.display()
+        ),
+    }
+}
+
+/// One dangling link makes Open MPI skip the rest of the folder, ibex included.
+fn refuse_dangling_links(folder: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_symlink() && !path.exists() {
+            bail!(
+                "{} is a symlink to nothing, and Open MPI stops its search for components at one; remove it, then try again",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Makes a folder and notes which ones were new, outermost first.
+fn make_folder(folder: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
+    let mut new: Vec<PathBuf> = folder.ancestors().take_while(|path| !path.exists()).map(Path::to_path_buf).collect();
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    new.reverse();
+    made.extend(new);
+    Ok(())
+}
+
+fn check_that_open_mpi_sees_it(place: &Place) -> Result<()> {
+    if !is_in_path("ompi_info") {
+        println!("ompi_info is not in PATH, so nothing checked that Open MPI finds it.");
+        return Ok(());
+    }
+    let mut ompi_info = Command::new("ompi_info");
+    ompi_info.arg("--parsable").env_remove("OMPI_MCA_mca_base_component_path");
+    if let Some((name, value)) = place.variable().as_deref().and_then(|line| line.split_once('=')) {
+        ompi_info.env(name, value);
+    }
+    if output(&mut ompi_info)?.lines().any(|line| line.starts_with("mca:btl:ibex:")) {
+        return Ok(());
+    }
+    bail!(
+        "it is installed, but ompi_info does not list it; `ompi_info --mca mca_base_component_show_load_errors 1{}` says why",
+        place.variable().map_or_else(String::new, |variable| format!("` with {variable} in the environment `"))
+    )
+}
+
+fn how_to_run(place: &Place) -> String {
+    let found = place.variable().map_or_else(String::new, |variable| {
+        format!(
+            "Open MPI finds it with\n    export {variable}\n\
+             or, for every user of the machine, with this line in openmpi-mca-params.conf\n    \
+             mca_base_component_path = {}:SYSTEM_DEFAULT\n",
+            place.components.display()
+        )
+    });
+    format!(
+        "\n{found}Run a program over it:\n    mpirun -n 2 --mca pml ob1 --mca btl self,vader,ibex ./app\n\
+         See its parameters:\n    ompi_info --param btl ibex --level 9\n"
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A folder of this test alone, removed with it.
+    pub(crate) struct Folder(PathBuf);
+
+    impl Folder {
+        pub(crate) fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            // Each test needs a number of its own; nothing else is ordered by it.
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("ibex-xtask-{}-{number}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// A build to install from: a library and one header.
+    fn built(folder: &Folder) -> (PathBuf, PathBuf) {
+        let library = folder.path().join("built.so");
+        let headers = folder.path().join("headers");
+        fs::write(&library, "the library").unwrap();
+        fs::create_dir_all(&headers).unwrap();
+        fs::write(headers.join("peruse.h"), "the header").unwrap();
+        fs::write(headers.join("notes.txt"), "not a header").unwrap();
+        (library, headers)
+    }
+
+    fn everything_under(path: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                found.extend(everything_under(&path));
+            }
+            found.push(path);
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn the_component_is_a_link_to_the_one_library() {
+        let folder = Folder::new();
+        let (library, headers) = built(&folder);
+        let home = folder.path().join("home");
+        put(&Place::of_user(&home), &library, &headers).unwrap();
+        let component = home.join(".openmpi/components/mca_btl_ibex.so");
+        assert!(component.is_symlink());
+        assert_eq!(fs::canonicalize(component).unwrap(), fs::canonicalize(home.join(".local/lib/libibex.so")).unwrap());
+        assert_eq!(fs::read(home.join(".local/include/ibex/peruse.h")).unwrap(), b"the header");
+        assert!(!home.join(".local/include/ibex/notes.txt").exists());
+    }
+
+    #[test]
+    fn an_installation_under_a_prefix_can_be_moved_as_a_whole() {
+        let folder = Folder::new();
+        let (library, headers) = built(&folder);
+        put(&Place::under(&folder.path().join("a")), &library, &headers).unwrap();
+        fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
+        assert_eq!(fs::read(folder.path().join("b/lib/openmpi/mca_btl_ibex.so")).unwrap(), b"the library");
+    }
+
+    #[test]
+    fn uninstall_leaves_exactly_what_was_there_before() {
+        let folder = Folder::new();
+        let (library, headers) = built(&folder);
+        let home = folder.path().join("home");
+        fs::create_dir_all(home.join(".local/lib")).unwrap();
+        fs::write(home.join(".local/lib/other.so"), "not ours").unwrap();
+        let before = everything_under(&home);
+        let place = Place::of_user(&home);
+        put(&place, &library, &headers).unwrap();
+        put(&place, &library, &headers).unwrap();
+        take_away(&place).unwrap();
+        assert_eq!(everything_under(&home), before);
+    }
+
+    #[test]
+    fn a_second_installation_replaces_the_first_and_drops_what_it_no_longer_has() {
+        let folder = Folder::new();
+        let (library, headers) = built(&folder);
+        let place = Place::under(&folder.path().join("p"));
+        put(&place, &library, &headers).unwrap();
+        fs::write(&library, "newer").unwrap();
+        fs::rename(headers.join("peruse.h"), headers.join("events.h")).unwrap();
+        put(&place, &library, &headers).unwrap();
+        assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"newer");
+        assert!(place.headers.join("events.h").exists());
+        assert!(!place.headers.join("peruse.h").exists());
+    }
+
+    #[test]
+    fn somebody_elses_file_is_not_overwritten() {
+        let folder = Folder::new();
+        let (library, headers) = built(&folder);
+        let place = Place::under(&folder.path().join("p"));
+        fs::create_dir_all(&place.library).unwrap();
+        fs::write(place.library.join("libibex.so"), "mine").unwrap();
+        let error = put(&place, &library, &headers).unwrap_err().to_string();
+        assert!(error.contains("was not put there by cargo xtask install"), "{error}");
+        assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_dangling_link_among_the_components_is_refused_by_name() {
+        let folder = Folder::new();
+        let (library, headers) = built(&folder);
+        let place = Place::of_user(folder.path());
+        fs::create_dir_all(&place.components).unwrap();
+        std::os::unix::fs::symlink("nowhere", place.components.join("mca_btl_old.so")).unwrap();
+        let error = put(&place, &library, &headers).unwrap_err().to_string();
+        assert!(error.contains("mca_btl_old.so is a symlink to nothing"), "{error}");
+    }
+
+    #[test]
+    fn uninstalling_what_is_not_installed_says_so() {
+        let folder = Folder::new();
+        let error = take_away(&Place::under(folder.path())).unwrap_err().to_string();
+        assert!(error.contains("nothing is installed here"), "{error}");
+    }
+
+    #[test]
+    fn only_a_prefix_needs_a_variable() {
+        assert_eq!(Place::of_user(Path::new("/home/me")).variable(), None);
+        let variable = Place::under(Path::new("/opt/ibex")).variable().unwrap();
+        assert_eq!(variable, "OMPI_MCA_mca_base_component_path=/opt/ibex/lib/openmpi:SYSTEM_DEFAULT");
+        let text = how_to_run(&Place::under(Path::new("/opt/ibex")));
+        assert!(
+            text.contains("export OMPI_MCA_mca_base_component_path=/opt/ibex/lib/openmpi:SYSTEM_DEFAULT"),
+            "{text}"
+        );
+    }
+}

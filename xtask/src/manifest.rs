@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an installation put where: written before the first file, read by `uninstall`, which removes nothing else.
+//!
+//! Regular files are known by their SHA-256, symlinks by where they point; folders are those the installation made.
+//!
+//! Grade: setup. Called by [`crate::install`]. Tests: at the end of this file, and tests/install.rs.
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// One installation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// The version that was installed.
+    pub(crate) version: String,
+    /// Symlinks, removed first: a link whose target is gone would stop Open MPI's search for components.
+    pub(crate) links: Vec<Link>,
+    /// Regular files.
+    pub(crate) files: Vec<File>,
+    /// Folders the installation made, outermost first; removed when nothing else is in them.
+    pub(crate) folders: Vec<PathBuf>,
+}
+
+/// A symlink that was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Link {
+    /// Where the link is.
+    pub(crate) path: PathBuf,
+    /// The text in it.
+    pub(crate) target: PathBuf,
+}
+
+/// A file that was copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct File {
+    /// Where the copy is.
+    pub(crate) path: PathBuf,
+    /// SHA-256 of its bytes, in hexadecimal.
+    pub(crate) sha256: String,
+}
+
+impl Manifest {
+    /// Reads a manifest; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
+        match fs::read_to_string(path) {
+            Ok(text) => serde_json::from_str(&text)
+                .map(Some)
+                .with_context(|| format!("{} is not a manifest of cargo xtask install", path.display())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Writes it, as a whole or not at all.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        replace_file(path, format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())
+    }
+
+    /// The paths of this manifest that are there and are not what was installed, each with what is wrong.
+    pub(crate) fn changed(&self) -> Vec<String> {
+        let links = self.links.iter().filter_map(|link| match fs::symlink_metadata(&link.path) {
+            Err(_) => None,
+            Ok(_) => match fs::read_link(&link.path) {
+                Ok(target) if target == link.target => None,
+                Ok(target) => Some(format!("{} points to {}", link.path.display(), target.display())),
+                Err(_) => Some(format!("{} is not a symlink", link.path.display())),
+            },
+        });
+        let files = self.files.iter().filter_map(|file| match fs::symlink_metadata(&file.path) {
+            Err(_) => None,
+            Ok(metadata) if !metadata.is_file() => Some(format!("{} is not a regular file", file.path.display())),
+            Ok(_) => match hash(&file.path) {
+                Ok(sha256) if sha256 == file.sha256 => None,
+                Ok(_) => Some(format!("{} has other contents", file.path.display())),
+                Err(error) => Some(format!("{error:#}")),
+            },
+        });
+        links.chain(files).collect()
+    }
+
+    /// Whether this manifest lists the path.
+    pub(crate) fn lists(&self, path: &Path) -> bool {
+        self.links.iter().any(|link| link.path == path) || self.files.iter().any(|file| file.path == path)
+    }
+
+    /// Removes what is listed, links first, and returns what was removed.
+    ///
+    /// # Errors
+    /// When something is not what was installed (then nothing is removed), or a removal fails.
+    pub(crate) fn remove(&self) -> Result<Vec<PathBuf>> {
+        let changed = self.changed();
+        if !changed.is_empty() {
+            bail!(
+                "these are not what was installed, so nothing was removed:\n    {}\n\
+                 remove them by hand, or run `cargo xtask install` again, then try again",
+                changed.join("\n    ")
+            );
+        }
+        let mut removed = Vec::new();
+        let paths = self.links.iter().map(|link| &link.path).chain(self.files.iter().map(|file| &file.path));
+        for path in paths {
+            match fs::remove_file(path) {
+                Ok(()) => removed.push(path.clone()),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot remove {}", path.display())),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes the folders the installation made, innermost first, as far as they are empty.
+    pub(crate) fn remove_folders(&self) {
+        for folder in self.folders.iter().rev() {
+            // Somebody else's files in it are a reason to keep it, and no error.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// SHA-256 of a file, in hexadecimal.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn hash(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let digits: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(digits.concat())
+}
+
+/// Puts a file in place under its final name in one step, so that nobody sees half of it and a program that has
+/// the old one mapped keeps it.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = beside(path);
+    fs::write(&beside, bytes).with_context(|| format!("cannot write {}", beside.display()))?;
+    fs::rename(&beside, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Puts a symlink in place in one step. Its target must be there: a dangling link stops Open MPI's search.
+///
+/// # Errors
+/// When the target is missing, or the folder cannot be written to.
+pub(crate) fn replace_link(link: &Link) -> Result<()> {
+    let folder = link.path.parent().unwrap_or(Path::new("/"));
+    let target = folder.join(&link.target);
+    if !target.exists() {
+        bail!("{} would point to {}, which does not exist", link.path.display(), target.display());
+    }
+    let beside = beside(&link.path);
+    let _ = fs::remove_file(&beside);
+    std::os::unix::fs::symlink(&link.target, &beside).with_context(|| format!("cannot write {}", beside.display()))?;
+    fs::rename(&beside, &link.path).with_context(|| format!("cannot write {}", link.path.display()))
+}
+
+/// A name in the same folder which Open MPI does not take for a component.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.new", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::install::tests::Folder;
+
+    fn installed(folder: &Folder) -> Manifest {
+        let file = folder.path().join("libibex.so");
+        replace_file(&file, b"library").unwrap();
+        let link = Link { path: folder.path().join("mca_btl_ibex.so"), target: "libibex.so".into() };
+        replace_link(&link).unwrap();
+        Manifest {
+            version: "0".into(),
+            links: vec![link],
+            files: vec![File { sha256: hash(&file).unwrap(), path: file }],
+            folders: vec![],
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let folder = Folder::new();
+        let manifest = installed(&folder);
+        let path = folder.path().join("manifest.json");
+        manifest.write(&path).unwrap();
+        assert_eq!(Manifest::read(&path).unwrap(), Some(manifest));
+        assert_eq!(Manifest::read(&folder.path().join("none")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_was_changed_is_not_removed_and_neither_is_anything_else() {
+        let folder = Folder::new();
+        let manifest = installed(&folder);
+        fs::write(folder.path().join("libibex.so"), "mine").unwrap();
+        let error = manifest.remove().unwrap_err().to_string();
+        assert!(error.contains("libibex.so has other contents"), "{error}");
+        assert!(folder.path().join("mca_btl_ibex.so").exists());
+    }
+
+    #[test]
+    fn a_link_that_points_elsewhere_is_not_removed() {
+        let folder = Folder::new();
+        let manifest = installed(&folder);
+        fs::write(folder.path().join("other"), "").unwrap();
+        replace_link(&Link { path: folder.path().join("mca_btl_ibex.so"), target: "other".into() }).unwrap();
+        let error = manifest.remove().unwrap_err().to_string();
+        assert!(error.contains("mca_btl_ibex.so points to other"), "{error}");
+    }
+
+    #[test]
+    fn what_is_gone_already_is_no_obstacle() {
+        let folder = Folder::new();
+        let manifest = installed(&folder);
+        fs::remove_file(folder.path().join("mca_btl_ibex.so")).unwrap();
+        assert_eq!(manifest.remove().unwrap(), [folder.path().join("libibex.so")]);
+        assert_eq!(manifest.remove().unwrap(), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_refused() {
+        let folder = Folder::new();
+        let link = Link { path: folder.path().join("link"), target: "missing".into() };
+        assert!(replace_link(&link).unwrap_err().to_string().contains("does not exist"));
+        assert!(fs::symlink_metadata(&link.path).is_err());
+    }
+}

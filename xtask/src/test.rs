@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask test`: formatting, lints, the tests that need no device, an installation, and the tests on a device.
+//!
+//! Every part runs even where an earlier one failed; the last line counts all of it. A part that is not made of tests
+//! (formatting, lints, a build) counts as one. Tests that a device cannot do are listed, and counted as skipped.
+//!
+//! Grade: setup. Tests: at the end of this file.
+
+use crate::command::{cargo, output, shown, step};
+use crate::workspace::Workspace;
+use crate::{build, install, setup};
+use anyhow::{Context, Result, bail};
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+/// Arguments of `cargo xtask test`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// `soft-roce` (a software device in a virtual machine), or an adapter of this machine such as `mlx5_0`
+    #[arg(long, value_name = "NAME", default_value = hw_tests::device::SOFT_ROCE)]
+    device: String,
+    /// Of the device tests only those whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Only the tests on the device
+    #[arg(long)]
+    device_only: bool,
+}
+
+/// `cargo xtask test`.
+pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
+    let started = Instant::now();
+    let workspace = Workspace::here();
+    // A wrong name is refused before anything is built.
+    let _: hw_tests::Device = arguments.device.parse()?;
+    setup::ensure(Some(&arguments.device))?;
+    let mut tally = Tally::default();
+    if !arguments.device_only {
+        without_device(&workspace, &mut tally);
+    }
+    on_device(&workspace, arguments, &mut tally);
+
+    println!();
+    for name in &tally.failures {
+        println!("FAILED: {name}");
+    }
+    println!("{tally} in {:.0} s", started.elapsed().as_secs_f64());
+    Ok(if tally.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn without_device(workspace: &Workspace, tally: &mut Tally) {
+    let root = workspace.root();
+    tally.part("formatting", cargo(root).args(["fmt", "--all", "--check"]));
+    tally.part(
+        "clippy",
+        cargo(root).args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    );
+    // The tests on a device are a target of hw-tests, and follow later.
+    let rest = ["test", "--no-fail-fast", "--workspace", "--exclude", "ibex-hw-tests"];
+    tally.tests("unit, doc and compile-fail tests", cargo(root).args(rest));
+    let hw_tests = ["test", "--no-fail-fast", "--package", "ibex-hw-tests"];
+    tally.tests("unit tests of hw-tests", cargo(root).args(hw_tests).args(["--lib", "--bins"]));
+    tally.tests("doc tests of hw-tests", cargo(root).args(hw_tests).arg("--doc"));
+}
+
+fn on_device(workspace: &Workspace, arguments: &Arguments, tally: &mut Tally) {
+    let Some(library) = tally.done("release build", build::library(workspace)) else { return };
+    let folders = ["hw-tests/mpi", "benches/mpi"];
+    for folder in folders {
+        if tally.done(&format!("C programs of {folder}"), build::programs(workspace, folder)).is_none() {
+            return;
+        }
+    }
+    if !arguments.device_only {
+        let installed = installs_and_uninstalls(workspace, &library);
+        tally.done("install and uninstall with Open MPI's own ompi_info", installed);
+    }
+    let mut tests = cargo(workspace.root());
+    tests
+        .args(["test", "--package", "ibex-hw-tests", "--test", "device", "--"])
+        .args(arguments.only.as_deref())
+        .env("IBEX_DEVICE", &arguments.device)
+        .env("IBEX_COMPONENTS", workspace.components())
+        .env("IBEX_PROGRAMS", workspace.programs());
+    tally.tests(&format!("device tests on {}", arguments.device), &mut tests);
+}
+
+/// Installs under a folder of the target folder, asks `ompi_info`, uninstalls, and looks whether anything is left.
+fn installs_and_uninstalls(workspace: &Workspace, library: &Path) -> Result<()> {
+    let prefix = workspace.target().join("ibex/installed");
+    if prefix.exists() {
+        fs::remove_dir_all(&prefix).with_context(|| format!("cannot remove {}", prefix.display()))?;
+    }
+    let components = install::put_under(&prefix, library, &workspace.headers())?;
+    let path = format!("{}:SYSTEM_DEFAULT", components.display());
+    let listing = output(Command::new("ompi_info").arg("--parsable").env("OMPI_MCA_mca_base_component_path", path))?;
+    for component in ["mca:btl:ibex:", "mca:btl:tcp:"] {
+        if !listing.lines().any(|line| line.starts_with(component)) {
+            bail!("ompi_info does not list {component} after an installation under {}", prefix.display());
+        }
+    }
+    install::take_away_from(&prefix)?;
+    if prefix.exists() {
+        bail!("uninstall left something in {}", prefix.display());
+    }
+    Ok(())
+}
+
+/// What was run so far.
+#[derive(Debug, Default, PartialEq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    /// Names of what failed.
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn good(&self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+
+    /// Runs a part that either succeeds or not.
+    fn part(&mut self, name: &str, command: &mut Command) {
+        step(&format!("{name}: {}", shown(command)));
+        self.done(name, crate::command::run(command));
+    }
+
+    /// Counts a part, and gives what it made.
+    fn done<T>(&mut self, name: &str, done: Result<T>) -> Option<T> {
+        match done {
+            Ok(made) => {
+                self.passed += 1;
+                Some(made)
+            }
+            Err(error) => {
+                println!("{name}: {error:#}");
+                self.fail(name.to_owned());
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, name: String) {
+        self.failed += 1;
+        self.failures.push(name);
+    }
+
+    /// Runs a test program of Rust's, shows its output, and counts its results.
+    fn tests(&mut self, name: &str, command: &mut Command) {
+        step(&format!("{name}: {}", shown(command)));
+        let before = (self.passed, self.failed);
+        let ended = self.count_output_of(command);
+        let said_failed = self.failed > before.1;
+        match ended {
+            Ok(true) if self.passed > before.0 => {}
+            Ok(true) => self.fail(format!("{name}: not one test ran")),
+            // What failed is counted already where the output said so; a crash or a failed build says nothing.
+            Ok(false) if said_failed => {}
+            Ok(false) => self.fail(name.to_owned()),
+            Err(error) => self.fail(format!("{name}: {error:#}")),
+        }
+    }
+
+    /// Whether the program succeeded.
+    fn count_output_of(&mut self, command: &mut Command) -> Result<bool> {
+        let line = shown(command);
+        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+        let stdout = child.stdout.take().context("standard output is a pipe")?;
+        for text in BufReader::new(stdout).split(b'\n') {
+            let text = String::from_utf8_lossy(&text?).into_owned();
+            println!("{text}");
+            self.count(&text);
+        }
+        Ok(child.wait()?.success())
+    }
+
+    /// Counts what a line of a test program says.
+    fn count(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.to_owned());
+        }
+        if line.starts_with("skip ") {
+            self.skipped += 1;
+        }
+        if let Some(results) = line.strip_prefix("test result: ") {
+            self.passed += number_before(results, " passed");
+            self.failed += number_before(results, " failed");
+            self.skipped += number_before(results, " ignored");
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// The number that stands before a word: 12 before ` passed` in `ok. 12 passed; 0 failed`.
+fn number_before(text: &str, word: &str) -> u64 {
+    let before = text.split(word).next().unwrap_or("");
+    before.rsplit(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_test_programs_are_added_up() {
+        let mut tally = Tally::default();
+        tally.count("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s");
+        tally.count("test a::b ... FAILED");
+        tally
+            .count("test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
+        tally.count("skip pt2pt: the device has no timestamps");
+        assert_eq!(tally.to_string(), "15 passed, 1 failed, 2 skipped");
+        assert_eq!(tally.failures, ["a::b"]);
+        assert!(!tally.good());
+    }
+
+    #[test]
+    fn a_test_program_that_runs_no_test_is_a_failure() {
+        let mut tally = Tally::default();
+        tally.tests("nothing", &mut Command::new("true"));
+        assert_eq!(tally.failures, ["nothing: not one test ran"]);
+    }
+
+    #[test]
+    fn a_test_program_that_crashes_is_a_failure_even_if_its_tests_passed() {
+        let mut tally = Tally::default();
+        tally.tests(
+            "crash",
+            Command::new("sh").args(["-c", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 101"]),
+        );
+        assert_eq!((tally.passed, tally.failed), (2, 1));
+    }
+
+    #[test]
+    fn nothing_at_all_is_not_a_success() {
+        assert!(!Tally::default().good());
+    }
+}
