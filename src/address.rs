@@ -389,7 +389,8 @@ pub(crate) mod tests {
 
     #[test]
     fn every_field_is_checked_before_use() {
-        let spoilt: [(&str, fn(&mut PortAddress)); 12] = [
+        type Spoil = fn(&mut PortAddress);
+        let spoilt: [(&str, Spoil); 12] = [
             ("link layer", |a| a.link_layer = 0),
             ("link layer", |a| a.link_layer = 3),
             ("GID type", |a| a.gid_type = GID_IB),
@@ -425,10 +426,10 @@ pub(crate) mod tests {
             let mut bytes = good.clone();
             if round % 2 == 0 {
                 bytes.resize(random.below(300) as usize, 0);
-                bytes.fill_with(|| random.next() as u8);
+                bytes.fill_with(|| random.number() as u8);
             } else {
                 let place = random.below(bytes.len() as u64) as usize;
-                bytes[place] = random.next() as u8;
+                bytes[place] = random.number() as u8;
             }
             if let Ok(ports) = decode_ports(&bytes) {
                 accepted += 1;

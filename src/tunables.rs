@@ -175,7 +175,10 @@ macro_rules! table {
         /// The checked value of every parameter: one field per row of [`TABLE`], in the row's unit.
         #[derive(Clone, Debug, Eq, PartialEq)]
         pub struct Tunables {
-            $( #[doc = $help] pub $name: table!(@type $kind), )*
+            $(
+                #[doc = concat!("The checked value of `btl_ibex_", stringify!($name), "`.")]
+                pub $name: table!(@type $kind),
+            )*
         }
 
         impl Tunables {

@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the port shall do, in the order of the fields. Nothing set: nothing to do.
 #[must_use]
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Step {
     /// The hello was of no use, for this reason: count it.
     pub ignored: Option<Ignored>,

@@ -285,7 +285,8 @@ pub(crate) mod tests {
 
     #[test]
     fn every_field_is_checked_before_use() {
-        let spoilt: [(&str, fn(&mut Hello)); 7] = [
+        type Spoil = fn(&mut Hello);
+        let spoilt: [(&str, Spoil); 7] = [
             ("queue pair number", |h| h.qp.qpn = 0),
             ("queue pair number", |h| h.qp.qpn = 1 << 24),
             ("packet sequence number", |h| h.qp.psn = 1 << 24),
@@ -311,7 +312,7 @@ pub(crate) mod tests {
         for _ in 0..20_000 {
             let mut bytes = hello().encode();
             for _ in 0..=random.below(4) {
-                bytes[4 + random.below(CHECKSUM as u64 - 4) as usize] = random.next() as u8;
+                bytes[4 + random.below(CHECKSUM as u64 - 4) as usize] = random.number() as u8;
             }
             let checksum = crc32(&bytes[..CHECKSUM]);
             bytes[CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());

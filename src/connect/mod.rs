@@ -111,7 +111,7 @@ impl Paths {
     }
 }
 
-/// Small reproducible pseudo-random numbers (SplitMix64), for injected faults and tests. Not for secrets.
+/// Small reproducible pseudo-random numbers (`SplitMix64`), for injected faults and tests. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -123,7 +123,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -132,7 +132,7 @@ impl Random {
 
     /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next().checked_rem(limit).unwrap_or(0)
+        self.number().checked_rem(limit).unwrap_or(0)
     }
 }
 
