@@ -56,6 +56,8 @@ pub struct Program {
     pub qpn: u32,
     /// The sequence number its sends begin with (`rq_psn`).
     pub psn: u32,
+    /// The peer's own name for us, which messages to it carry.
+    pub endpoint: u32,
     /// The smaller of both ports' MTU, as verbs.h's code (`path_mtu`).
     pub mtu: u8,
     /// How many reads and atomics we may have in flight (`max_rd_atomic`): what we can and the peer serves.
@@ -305,6 +307,7 @@ impl Handshake {
         Program {
             qpn: hello.qp.qpn,
             psn: hello.qp.psn,
+            endpoint: hello.qp.endpoint,
             mtu: me.address.mtu.min(hello.source.address.mtu),
             max_rd_atomic: self.local.initiator_depth.min(hello.qp.responder_resources),
             max_dest_rd_atomic: self.local.responder_resources,

@@ -19,7 +19,7 @@ const VERSION: u8 = 1;
 /// Flag: the sender knows that its queue pair is in use by the receiver, and needs no answer.
 const CONFIRMED: u8 = 1;
 /// Where the port address begins.
-const ADDRESS: usize = 48;
+const ADDRESS: usize = 52;
 /// Where the checksum stands: over all bytes before it.
 const CHECKSUM: usize = ADDRESS + PortAddress::SIZE;
 
@@ -37,6 +37,8 @@ pub struct QpInfo {
     pub initiator_depth: u8,
     /// How many reads and atomics of the peer it can serve at once (`max_dest_rd_atomic`).
     pub responder_resources: u8,
+    /// The sender's own name for the receiver: 24 bits that the receiver's messages shall carry.
+    pub endpoint: u32,
 }
 
 /// One message of the handshake.
@@ -128,6 +130,7 @@ impl Hello {
         bytes[44] = self.qp.initiator_depth;
         bytes[45] = self.qp.responder_resources;
         // 46..48 stay zero.
+        bytes[48..52].copy_from_slice(&self.qp.endpoint.to_le_bytes());
         bytes[ADDRESS..CHECKSUM].copy_from_slice(&self.source.address.encode());
         let checksum = crc32(&bytes[..CHECKSUM]);
         bytes[CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
@@ -166,6 +169,7 @@ impl Hello {
                 psn: word(bytes, 32),
                 initiator_depth: bytes[44],
                 responder_resources: bytes[45],
+                endpoint: word(bytes, 48),
             },
             heard_epoch: word(bytes, 36),
             heard_qpn: word(bytes, 40),
@@ -181,6 +185,7 @@ impl Hello {
         check("queue pair number", (1..=MAX_24_BIT).contains(&qp.qpn), qp.qpn.into())?;
         check("packet sequence number", qp.psn <= MAX_24_BIT, qp.psn.into())?;
         check("epoch", qp.epoch != 0, 0)?;
+        check("endpoint", qp.endpoint <= MAX_24_BIT, qp.endpoint.into())?;
         check("heard queue pair number", self.heard_qpn <= MAX_24_BIT, self.heard_qpn.into())?;
         let heard_fits = (self.heard_qpn == 0) == (self.heard_epoch == 0);
         check("heard epoch", heard_fits, self.heard_epoch.into())
@@ -219,6 +224,7 @@ pub(crate) mod tests {
                 epoch: 0x1f20_2122,
                 initiator_depth: 11,
                 responder_resources: 12,
+                endpoint: 0x002a_2b2c,
             },
             heard_qpn: 0x0023_2425,
             heard_epoch: 0x2627_2829,
@@ -238,6 +244,7 @@ pub(crate) mod tests {
         wanted.extend([0x29, 0x28, 0x27, 0x26]); // heard epoch
         wanted.extend([0x25, 0x24, 0x23, 0]); // heard queue pair number
         wanted.extend([11, 12, 0, 0]); // reads and atomics out, in; reserved
+        wanted.extend([0x2c, 0x2b, 0x2a, 0]); // endpoint
         wanted.extend(ethernet().encode());
         wanted.extend(crc32(&wanted).to_le_bytes());
         assert_eq!(hello().encode().as_slice(), wanted);
@@ -286,11 +293,12 @@ pub(crate) mod tests {
     #[test]
     fn every_field_is_checked_before_use() {
         type Spoil = fn(&mut Hello);
-        let spoilt: [(&str, Spoil); 7] = [
+        let spoilt: [(&str, Spoil); 8] = [
             ("queue pair number", |h| h.qp.qpn = 0),
             ("queue pair number", |h| h.qp.qpn = 1 << 24),
             ("packet sequence number", |h| h.qp.psn = 1 << 24),
             ("epoch", |h| h.qp.epoch = 0),
+            ("endpoint", |h| h.qp.endpoint = 1 << 24),
             ("heard queue pair number", |h| h.heard_qpn = 1 << 24),
             ("heard epoch", |h| h.heard_epoch = 0),
             ("heard epoch", |h| h.heard_qpn = 0),

@@ -204,6 +204,16 @@ impl QueuePair {
         )
     }
 
+    /// Any state to reset: what is posted is forgotten without a completion. The number stays.
+    ///
+    /// # Errors
+    /// The errno of `ibv_modify_qp(3)`.
+    pub fn reset(&mut self) -> io::Result<()> {
+        let mut attr = blank();
+        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RESET;
+        self.modify(&mut attr, Mask::IBV_QP_STATE)
+    }
+
     /// Initialised to ready-to-receive to ready-to-send, towards `path`.
     ///
     /// # Errors

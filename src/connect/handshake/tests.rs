@@ -79,6 +79,7 @@ impl Node {
             epoch: self.epochs,
             initiator_depth: 16,
             responder_resources: 4 + self.me.port,
+            endpoint: 0,
         };
         self.peer.address.instance = peer_instance;
         self.handshake = Some(Handshake::new(qp, peer_instance, self.peer.port, paths, now, tunables));
@@ -440,7 +441,7 @@ fn two_ports_without_a_common_carrier_fail_at_once() {
 #[test]
 fn a_process_can_connect_to_itself() {
     let node = Node::new(0, 0xa0);
-    let qp = QpInfo { qpn: 5, psn: 6, epoch: 1, initiator_depth: 1, responder_resources: 1 };
+    let qp = QpInfo { qpn: 5, psn: 6, epoch: 1, initiator_depth: 1, responder_resources: 1, endpoint: 0 };
     let mut handshake = Handshake::new(qp, 0xa0, 0, BOTH, Duration::ZERO, &Tunables::default());
     assert_eq!(handshake.on_timer(Reach::Unused, Duration::ZERO).send, Some(Via::Ud));
     let step = handshake.on_hello(&node.me, &handshake.hello(&node.me), Carrier::Ud, MS);

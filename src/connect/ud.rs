@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hellos as datagrams of the fabric: needs neither an IP address nor a connection manager.
+//!
+//! Owns the port's UD queue pair and the ways to the peers being connected to. Driven by `connecting.rs`. Setup grade; a poll
+//! that finds nothing is one look at a completion queue of its own. Datagrams may be lost: the handshake repeats.
+//! Tests: the device tests in `hw-tests`.
+
+use super::hello::Hello;
+use crate::address::PortAddress;
+use crate::device::PortChoice;
+use crate::tunables::Tunables;
+use ibex_ffi::verbs::{AddressHandle, Context, Path, ProtectionDomain, UdQueuePair};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// The queue key of all ibex ports. Its high bit is clear: keys with it are the kernel's to give.
+const QUEUE_KEY: u32 = 0x1be5_0001;
+/// Datagrams that may wait to be looked at, and that may be on their way out.
+const DEPTH: u32 = 256;
+
+/// The datagram carrier of a port.
+#[derive(Debug)]
+pub struct UdCarrier {
+    // Ways go before the queue pair, both before the domain.
+    ways: HashMap<u64, AddressHandle>,
+    qp: UdQueuePair,
+    domain: Arc<ProtectionDomain>,
+}
+
+/// The path from `choice` to a port at `remote`, for the queue pair `qp_num` there.
+pub(crate) fn path(choice: &PortChoice, tunables: &Tunables, remote: &PortAddress, qp_num: u32) -> Path {
+    // InfiniBand needs the global header only to leave its subnet; RoCE has no other address.
+    let global = choice.is_ethernet() || remote.subnet_prefix != choice.subnet_prefix();
+    Path {
+        qp_num,
+        psn: 0,
+        mtu: u32::from(choice.mtu.min(remote.mtu)),
+        lid: remote.lid,
+        gid: global.then_some(remote.gid),
+        gid_index: choice.gid_index,
+        port: choice.port,
+        service_level: tunables.service_level as u8,
+        traffic_class: tunables.traffic_class as u8,
+    }
+}
+
+impl UdCarrier {
+    /// Makes the queue pair and posts its receives.
+    ///
+    /// # Errors
+    /// What the adapter says; `EOPNOTSUPP` or `EINVAL` where it has no UD.
+    pub fn open(
+        context: &Arc<Context>,
+        domain: &Arc<ProtectionDomain>,
+        choice: &PortChoice,
+        tunables: &Tunables,
+    ) -> io::Result<Self> {
+        let place = (choice.port, tunables.pkey_index as u16);
+        let qp = UdQueuePair::new(context, domain, place, (Hello::SIZE, DEPTH), QUEUE_KEY)?;
+        Ok(Self { ways: HashMap::new(), qp, domain: Arc::clone(domain) })
+    }
+
+    /// The number of the queue pair, which the modex tells the peers.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.qp.number()
+    }
+
+    /// Sends a hello to the port at `remote`, `path` leading there.
+    ///
+    /// # Errors
+    /// The way could not be resolved, or the datagram not posted. The next try may work.
+    pub fn send(&mut self, remote: &PortAddress, path: &Path, hello: &Hello) -> io::Result<()> {
+        let way = match self.ways.entry(remote.instance) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(new) => new.insert(AddressHandle::new(&self.domain, path)?),
+        };
+        self.qp.send(way, remote.ud_qpn, &hello.encode())
+    }
+
+    /// Gives the bytes of each datagram that came in to `take`.
+    ///
+    /// # Errors
+    /// The queue pair is broken: nothing will come any more.
+    pub fn poll(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
+        self.qp.receive(|datagram| take(&datagram.0))
+    }
+
+    /// Forgets the way to the port that lives as `instance`: it is connected, or given up.
+    pub fn forget(&mut self, instance: u64) {
+        self.ways.remove(&instance);
+    }
+}

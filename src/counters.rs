@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a port counts, and the one table by which the counts are shown as performance variables.
+//!
+//! Written by the port's owner on every path, hot included: an addition is a load, an add and a store, never a locked
+//! instruction, because only the thread that has the port exclusively writes. Read by anyone at any time, so a reader may
+//! see a count one event old. Registrations are counted by the plugin, from any thread, with [`add_shared`].
+//! Tests: at the end of the file.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a performance variable behaves (the classes of the MPI tool interface, MPI 4.1 section 15.3.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Counts events; only grows. A tool sees what was added since it started its handle.
+    Counter,
+    /// Adds up bytes; only grows.
+    Aggregate,
+    /// What is in use now; rises and falls.
+    Level,
+}
+
+/// One row of the table of performance variables.
+pub struct CounterRow {
+    /// Its name, without the prefix `btl_ibex_`.
+    pub name: &'static str,
+    /// Its class.
+    pub class: Class,
+    /// Its unit, for people.
+    pub unit: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// Reads it.
+    pub read: fn(&Counters) -> u64,
+}
+
+macro_rules! counters {
+    ($($name:ident: $class:ident $unit:literal $help:literal;)*) => {
+        /// The counts of one port.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $(#[doc = $help] pub $name: AtomicU64,)*
+        }
+
+        /// Every count, in the order in which they are shown.
+        pub static COUNTERS: &[CounterRow] = &[
+            $(CounterRow {
+                name: stringify!($name),
+                class: Class::$class,
+                unit: $unit,
+                help: $help,
+                read: |counters| counters.$name.load(Ordering::Relaxed),
+            },)*
+        ];
+    };
+}
+
+counters! {
+    inline_sent: Counter "messages" "Messages sent inside their work request, without a buffer.";
+    inline_bytes: Aggregate "bytes" "Bytes of the messages sent inside their work request.";
+    copy_sent: Counter "messages" "Messages sent from a buffer of ibex they were copied to.";
+    copy_bytes: Aggregate "bytes" "Bytes of the messages sent from a buffer of ibex.";
+    zero_copy_sent: Counter "messages" "Messages sent from the user's own memory.";
+    zero_copy_bytes: Aggregate "bytes" "Bytes of the messages sent from the user's own memory.";
+    received: Counter "messages" "Messages received.";
+    received_bytes: Aggregate "bytes" "Bytes of the messages received.";
+    put: Counter "operations" "RDMA writes started.";
+    put_bytes: Aggregate "bytes" "Bytes of the RDMA writes started.";
+    get: Counter "operations" "RDMA reads started.";
+    get_bytes: Aggregate "bytes" "Bytes of the RDMA reads started.";
+    atomic: Counter "operations" "64-bit fetch-and-adds and compare-and-swaps started.";
+    receiver_not_ready: Counter "events" "Times the last posted receive of the port was used up, so that senders had to wait.";
+    queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry.";
+    waiting: Level "requests" "Requests waiting inside ibex now.";
+    connections: Level "connections" "Peers connected now.";
+    connected: Counter "connections" "Connections made.";
+    failed: Counter "connections" "Connections that failed.";
+    handshakes_sent: Counter "packets" "Handshake packets sent, by datagram or TCP.";
+    handshakes_received: Counter "packets" "Handshake packets received.";
+    handshakes_dropped: Counter "packets" "Handshake packets not understood, or not for this process.";
+    registrations: Counter "registrations" "Registrations of user memory made with the adapter.";
+    deregistrations: Counter "registrations" "Registrations of user memory taken back.";
+    polls: Counter "polls" "Times the completion queue was looked at.";
+    empty_polls: Counter "polls" "Times it was found empty.";
+    completions: Counter "completions" "Completions taken from the queue.";
+    signalled: Counter "requests" "Work requests posted that ask for a completion.";
+    posted: Counter "requests" "Work requests posted.";
+    malformed: Counter "messages" "Messages received that were not ibex's and were dropped.";
+}
+
+/// Adds to a count of which this thread is the only writer at the moment. Hot.
+#[inline]
+pub(crate) fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Takes from a level of which this thread is the only writer at the moment.
+#[inline]
+pub(crate) fn subtract(count: &AtomicU64, less: u64) {
+    count.store(count.load(Ordering::Relaxed).saturating_sub(less), Ordering::Relaxed);
+}
+
+/// Adds to a count that several threads may write at once. Setup.
+pub fn add_shared(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_name_stands_once_and_reads_its_own_count() {
+        let names: HashSet<_> = COUNTERS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), COUNTERS.len());
+        let counters = Counters::default();
+        add(&counters.get_bytes, 7);
+        let set: Vec<_> = COUNTERS.iter().filter(|row| (row.read)(&counters) != 0).map(|row| row.name).collect();
+        assert_eq!(set, ["get_bytes"]);
+    }
+
+    #[test]
+    fn a_level_does_not_fall_below_nothing() {
+        let level = AtomicU64::new(1);
+        subtract(&level, 3);
+        assert_eq!(level.load(Ordering::Relaxed), 0);
+    }
+}

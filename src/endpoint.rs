@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A peer as a port sees it: 32 bytes until it is spoken to, a connection from then on.
+//!
+//! Owned by `port.rs`; `send.rs` posts to its connection, `poll.rs` retires from it, `connecting.rs` makes it. The fields that
+//! a post or a retirement touches lie together. Budget: an endpoint at most 64 bytes, a connection at most 1 KiB beside
+//! the adapter's own buffers; both held by tests at the end of the file.
+
+use crate::connect::handshake::Handshake;
+use crate::event::{Immediate, Token};
+use crate::failure::Failure;
+use crate::peer::PeerName;
+use crate::posted::List;
+use ibex_ffi::verbs::{LocalSpan, QueuePair, RemoteSpan};
+use std::collections::VecDeque;
+
+/// A peer.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) name: PeerName,
+    /// The peer's port this endpoint is paired with, as its place in the peer's modex.
+    pub(crate) remote_port: u8,
+    /// Given up by the upper layer ([`crate::port::Port::forget`]).
+    pub(crate) forgotten: bool,
+    /// Made by the first message to or from the peer.
+    pub(crate) connection: Option<Box<Connection>>,
+    /// Why the connection failed, or could not be made.
+    pub(crate) failure: Option<Box<Failure>>,
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The handshake is under way; requests wait.
+    Connecting,
+    /// Both sides are set.
+    Ready,
+    /// It failed; requests are refused.
+    Failed,
+}
+
+/// A queue pair to a peer, and what is posted to it or waits for it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) qp: QueuePair,
+    pub(crate) state: State,
+    /// Work requests posted since it was made; wraps.
+    pub(crate) posted: u32,
+    /// Those known to be done.
+    pub(crate) retired: u32,
+    /// How many may be posted and not done.
+    pub(crate) depth: u32,
+    /// Posted since one last asked for a completion.
+    pub(crate) unsignalled: u32,
+    /// How the peer names this endpoint in immediates; see [`Immediate`].
+    pub(crate) named: u32,
+    /// Tokens of what is posted.
+    pub(crate) list: List,
+    /// What could not be posted yet, in order. While there is any, everything queues behind it.
+    pub(crate) pending: VecDeque<Request>,
+    /// Whether the port's backlog has this endpoint.
+    pub(crate) in_backlog: bool,
+    /// The handshake; kept while connected, for a peer that missed its last word.
+    pub(crate) handshake: Box<Handshake>,
+}
+
+impl Connection {
+    /// Requests the adapter has.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.posted.wrapping_sub(self.retired)
+    }
+
+    /// Whether a request may be posted now, as far as this connection goes.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Ready && self.pending.is_empty() && self.in_flight() < self.depth
+    }
+
+    #[inline]
+    pub(crate) fn immediate(&self, tag: u8) -> u32 {
+        Immediate::new(tag, self.named).0
+    }
+}
+
+/// What a request does, with what it needs beside its local memory.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    /// A message of one or two spans.
+    Send {
+        /// The tag it carries.
+        tag: u8,
+        /// The memory it is gathered from.
+        spans: [LocalSpan; 2],
+        /// How many of them.
+        count: u8,
+        /// Its completion is wanted soon.
+        prompt: bool,
+    },
+    Put {
+        local: LocalSpan,
+        remote: RemoteSpan,
+    },
+    PutInline {
+        bytes: Box<[u8]>,
+        remote: RemoteSpan,
+    },
+    Get {
+        local: LocalSpan,
+        remote: RemoteSpan,
+    },
+    FetchAdd {
+        local: LocalSpan,
+        remote: RemoteSpan,
+        operand: u64,
+    },
+    CompareSwap {
+        local: LocalSpan,
+        remote: RemoteSpan,
+        compare: u64,
+        swap: u64,
+    },
+    /// Nothing, but completed: tells that all before it is done.
+    Nothing,
+}
+
+/// A request that waits to be posted.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) token: Token,
+    pub(crate) operation: Operation,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_never_spoken_to_takes_at_most_64_bytes() {
+        assert!(size_of::<Endpoint>() <= 64, "{}", size_of::<Endpoint>());
+    }
+
+    #[test]
+    fn a_connection_takes_at_most_a_kibibyte() {
+        let bytes = size_of::<Connection>() + size_of::<Handshake>();
+        assert!(bytes <= 1024, "{bytes}");
+    }
+}

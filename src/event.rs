@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a poll reports: messages received, requests completed, peers failed; and the numbers that travel through the
+//! adapter to say which.
+//!
+//! Made by `poll.rs`, handed to the plugin in a [`Batch`] on its stack, so that its callbacks run while nothing of the
+//! port is borrowed. Hot: plain values. Tests: at the end of the file.
+
+use ibex_ffi::verbs::Status;
+
+/// The name of an endpoint of a port: its place in the port's table, from 0. Never reused while the port lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(u32);
+
+impl EndpointId {
+    /// Its place in the table.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+
+    /// The endpoint at this place. The port checks it at every use.
+    #[must_use]
+    pub const fn from_index(index: u32) -> Self {
+        EndpointId(index)
+    }
+}
+
+/// What the caller wants back when its request completes; the engine does not look inside. 0 asks for nothing back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token(pub u64);
+
+/// Why a request did not complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// The adapter's status; flushed also where the request never reached the adapter because its connection had failed.
+    pub status: Status,
+}
+
+/// Something that happened on a port.
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    /// Nothing; the unused places of a batch.
+    None,
+    /// A message came in. Its bytes stay where they are until the slot is released ([`crate::port::Port::release`]).
+    Received {
+        /// The tag it was sent with.
+        tag: u8,
+        /// Where its bytes start.
+        addr: u64,
+        /// How many there are.
+        len: u32,
+        /// The receive slot they lie in.
+        slot: u32,
+        /// Who sent it, where that could be told.
+        from: Option<EndpointId>,
+    },
+    /// A request that was given a token is done, or will never be.
+    Completed {
+        /// The token.
+        token: Token,
+        /// The peer.
+        to: EndpointId,
+        /// How it ended.
+        outcome: Result<(), Failed>,
+    },
+    /// The connection to a peer failed. Reported once; [`crate::port::Port::failure`] says why.
+    PeerFailed {
+        /// The peer.
+        peer: EndpointId,
+    },
+}
+
+/// The events of one poll.
+#[derive(Debug)]
+pub struct Batch {
+    events: [Event; Batch::CAPACITY],
+    len: usize,
+}
+
+impl Batch {
+    /// How many events a batch holds at most.
+    pub const CAPACITY: usize = 16;
+
+    /// A batch without events.
+    #[must_use]
+    #[inline]
+    pub const fn new() -> Self {
+        Batch { events: [Event::None; Self::CAPACITY], len: 0 }
+    }
+
+    /// The events, in the order in which they happened.
+    #[must_use]
+    #[inline]
+    pub fn events(&self) -> &[Event] {
+        &self.events[..self.len]
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        Self::CAPACITY - self.len
+    }
+
+    /// Takes the event, or gives it back when the batch is full.
+    #[inline]
+    pub(crate) fn push(&mut self, event: Event) -> Result<(), Event> {
+        match self.events.get_mut(self.len) {
+            Some(place) => {
+                *place = event;
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(event),
+        }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The identifier of a work request: who it belongs to, and which of theirs it is. A receive has its slot, a send the
+/// endpoint and the low 32 bits of its sequence number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WrId(pub u64);
+
+impl WrId {
+    const SEND: u64 = 1 << 63;
+
+    #[inline]
+    pub(crate) const fn receive(slot: u32) -> Self {
+        WrId(slot as u64)
+    }
+
+    #[inline]
+    pub(crate) const fn send(endpoint: EndpointId, sequence: u32) -> Self {
+        WrId(Self::SEND | (endpoint.0 as u64) << 32 | sequence as u64)
+    }
+
+    #[inline]
+    pub(crate) const fn is_send(self) -> bool {
+        self.0 & Self::SEND != 0
+    }
+
+    /// The slot of a receive, or the sequence number of a send.
+    #[inline]
+    pub(crate) const fn low(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    pub(crate) const fn endpoint(self) -> EndpointId {
+        EndpointId(((self.0 & !Self::SEND) >> 32) as u32)
+    }
+}
+
+/// The immediate data of a message: the tag, and the receiver's own name for the sender's endpoint, exchanged in the
+/// handshake, so that a receive finds its peer without a search. Version 1; 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Immediate(pub u32);
+
+impl Immediate {
+    /// Endpoints that can be named; beyond them a message says that it names none.
+    const UNNAMED: u32 = (1 << 24) - 1;
+
+    #[inline]
+    pub(crate) const fn new(tag: u8, endpoint_bits: u32) -> Self {
+        Immediate(endpoint_bits << 8 | tag as u32)
+    }
+
+    /// The bits by which messages name the endpoint `index` of their receiver.
+    pub(crate) const fn endpoint_bits(index: u32) -> u32 {
+        if index < Self::UNNAMED { index } else { Self::UNNAMED }
+    }
+
+    #[inline]
+    pub(crate) const fn tag(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The endpoint named; the port checks that it exists and that the message came by its queue pair.
+    #[inline]
+    pub(crate) const fn endpoint(self) -> EndpointId {
+        EndpointId(self.0 >> 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_and_a_receive_are_told_apart_and_read_back() {
+        let send = WrId::send(EndpointId(0x7fff_ffff), 0xffff_fffe);
+        assert!(send.is_send());
+        assert_eq!((send.endpoint(), send.low()), (EndpointId(0x7fff_ffff), 0xffff_fffe));
+        let receive = WrId::receive(1023);
+        assert!(!receive.is_send());
+        assert_eq!(receive.low(), 1023);
+    }
+
+    #[test]
+    fn the_immediate_has_the_tag_in_its_low_byte() {
+        let immediate = Immediate::new(0x41, 0x00ab_cdef);
+        assert_eq!(immediate.0, 0xabcd_ef41);
+        assert_eq!((immediate.tag(), immediate.endpoint()), (0x41, EndpointId(0x00ab_cdef)));
+    }
+
+    #[test]
+    fn an_endpoint_too_far_to_name_is_unnamed() {
+        assert_eq!(Immediate::endpoint_bits(1 << 24), (1 << 24) - 1);
+    }
+
+    #[test]
+    fn an_event_fills_half_a_cache_line() {
+        assert_eq!(size_of::<Event>(), 32);
+    }
+
+    #[test]
+    fn a_full_batch_gives_the_event_back() {
+        let mut batch = Batch::new();
+        for _ in 0..Batch::CAPACITY {
+            assert!(batch.push(Event::PeerFailed { peer: EndpointId(1) }).is_ok());
+        }
+        assert!(batch.push(Event::None).is_err());
+        assert_eq!(batch.events().len(), Batch::CAPACITY);
+    }
+}

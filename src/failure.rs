@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why a connection failed, told so that the one who reads it knows whom to look at and what to do.
+//!
+//! Made once per failed connection, by `poll.rs` and `connecting.rs`; shown by the plugin. Setup grade.
+//! Tests: at the end of the file.
+
+use crate::peer::PeerName;
+use ibex_ffi::verbs::Status;
+use std::fmt;
+
+/// The first thing that went wrong on a connection.
+#[derive(Debug, Clone)]
+pub enum Cause {
+    /// The adapter completed a request with an error.
+    Completion {
+        /// The status it gave.
+        status: Status,
+        /// The vendor's own code.
+        vendor: u32,
+    },
+    /// The adapter refused a request.
+    Post {
+        /// The errno.
+        errno: i32,
+    },
+    /// The connection could not be made; the sentence says why and what to do.
+    Connect(String),
+    /// The port can no longer be used: the sentence says why.
+    Port(String),
+}
+
+/// A failed connection: who, where, why.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The peer.
+    pub peer: PeerName,
+    /// Its host, as Open MPI names it.
+    pub host: String,
+    /// This side's device and port, as `rxe0:1`.
+    pub port: String,
+    /// This side's queue pair.
+    pub qp_num: u32,
+    /// What went wrong.
+    pub cause: Cause,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { peer, host, port, qp_num, cause } = self;
+        write!(f, "the connection to rank {} ({peer}) on host {host} through {port}, queue pair 0x{qp_num:06x}, ", peer.rank)?;
+        match cause {
+            Cause::Completion { status, vendor } => {
+                write!(f, "failed with status {status}, vendor error 0x{vendor:x}: {}", status.advice())
+            }
+            Cause::Post { errno } => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                write!(f, "failed: the adapter refused a request: {error}; see the kernel's log for the device")
+            }
+            Cause::Connect(why) => write!(f, "could not be made: {why}"),
+            Cause::Port(why) => write!(f, "was lost with its port: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_peer_host_device_queue_pair_and_status() {
+        let failure = Failure {
+            peer: PeerName { job: 1, rank: 3 },
+            host: "n2".into(),
+            port: "mlx5_0:1".into(),
+            qp_num: 0x1a2b,
+            cause: Cause::Completion { status: Status::RETRY_EXCEEDED, vendor: 0x81 },
+        };
+        let text = failure.to_string();
+        for part in ["rank 3", "n2", "mlx5_0:1", "0x001a2b", "RETRY_EXC_ERR (12)", "0x81"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The completion side of a port: takes completions in batches and turns them into events.
+//!
+//! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every so
+//! many polls it also looks after connections (`connecting.rs`, setup grade). Failures are cold. One thread at a time
+//! (`&mut Port`). Tests: the device tests in `hw-tests`.
+
+use crate::counters::{add, subtract};
+use crate::endpoint::State;
+use crate::event::{Batch, EndpointId, Event, Failed, Immediate, WrId};
+use crate::failure::{Cause, Failure};
+use crate::port::Port;
+use ibex_ffi::verbs::{Status, WorkCompletion};
+use std::io;
+
+impl Port {
+    /// Takes what has happened since the last call, at most a batch of it. Returns how many events there are. The callbacks
+    /// for them are to be run before [`Port::release`].
+    #[inline]
+    pub fn poll(&mut self, batch: &mut Batch) -> usize {
+        batch.clear();
+        self.countdown -= 1;
+        if self.countdown == 0 {
+            self.countdown = self.connect();
+        }
+        if !self.overflow.is_empty() {
+            self.drain_overflow(batch);
+        }
+        self.take_completions(batch);
+        if self.freed {
+            self.freed = false;
+            if !self.backlog.is_empty() {
+                self.work_backlog();
+            }
+        }
+        batch.events().len()
+    }
+
+    /// Gives the receive slots of a batch back, once the callbacks of its events are done.
+    #[inline]
+    pub fn release(&mut self, batch: &Batch) {
+        for event in batch.events() {
+            if let Event::Received { slot, .. } = event {
+                if let Err(error) = self.receives.release(*slot) {
+                    self.lose(&error, "posting to the shared receive queue");
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn take_completions(&mut self, batch: &mut Batch) {
+        let limit = self.poll_batch.min(batch.room());
+        if limit == 0 {
+            return;
+        }
+        add(&self.counters.polls, 1);
+        let completions = match self.cq.poll(limit) {
+            Ok([]) => return add(&self.counters.empty_polls, 1),
+            Ok(completions) => completions,
+            Err(error) => return self.lose(&error, "polling the completion queue"),
+        };
+        add(&self.counters.completions, completions.len() as u64);
+        for completion in completions {
+            if !completion.succeeded() {
+                self.failures.push(*completion);
+                continue;
+            }
+            let id = WrId(completion.id());
+            if id.is_send() {
+                let Some(endpoint) = self.endpoints.get_mut(id.endpoint().index() as usize) else { continue };
+                let Some(connection) = endpoint.connection.as_deref_mut() else { continue };
+                let done = id.low().wrapping_add(1).wrapping_sub(connection.retired);
+                if done > connection.in_flight() {
+                    // Of a queue pair this endpoint had before.
+                    continue;
+                }
+                connection.retired = id.low().wrapping_add(1);
+                self.credits += done;
+                self.freed = true;
+                while let Some((_, token)) = self.posted.pop_through(&mut connection.list, id.low()) {
+                    let event = Event::Completed { token, to: id.endpoint(), outcome: Ok(()) };
+                    if let Err(event) = batch.push(event) {
+                        self.overflow.push_back(event);
+                    }
+                }
+                continue;
+            }
+            let slot = id.low();
+            let span = self.receives.filled(slot, &self.counters);
+            let (Some(immediate), Some(span)) = (completion.immediate().map(Immediate), span) else {
+                self.malformed.push(slot);
+                continue;
+            };
+            add(&self.counters.received, 1);
+            add(&self.counters.received_bytes, u64::from(completion.len()));
+            // Who it says it is from holds only if it came by that endpoint's queue pair.
+            let named = immediate.endpoint();
+            let connection =
+                self.endpoints.get_mut(named.index() as usize).and_then(|e| e.connection.as_deref_mut());
+            let from = match connection {
+                Some(connection) if connection.qp.number() == completion.qp_num() => {
+                    if connection.state == State::Connecting {
+                        self.spoken_to.push(named);
+                    }
+                    Some(named)
+                }
+                _ => None,
+            };
+            let (addr, len) = (span.addr(), completion.len());
+            let event = Event::Received { tag: immediate.tag(), addr, len, slot, from };
+            if let Err(event) = batch.push(event) {
+                self.overflow.push_back(event);
+            }
+        }
+        if !self.failures.is_empty() || !self.malformed.is_empty() || !self.spoken_to.is_empty() {
+            self.rare_completions(batch);
+        }
+    }
+
+    /// What seldom comes: failed completions, foreign messages, first messages on a connection.
+    #[cold]
+    fn rare_completions(&mut self, batch: &mut Batch) {
+        for slot in std::mem::take(&mut self.malformed) {
+            add(&self.counters.malformed, 1);
+            if let Err(error) = self.receives.release(slot) {
+                self.lose(&error, "posting to the shared receive queue");
+            }
+        }
+        for peer in std::mem::take(&mut self.spoken_to) {
+            self.confirmed_by_data(peer);
+        }
+        for completion in std::mem::take(&mut self.failures) {
+            self.failed_completion(&completion);
+        }
+        self.drain_overflow(batch);
+    }
+
+    #[cold]
+    fn drain_overflow(&mut self, batch: &mut Batch) {
+        while batch.room() > 0 {
+            let Some(event) = self.overflow.pop_front() else { return };
+            // There is room.
+            let _ = batch.push(event);
+        }
+    }
+
+    /// A request did not succeed: everything before it did, it did not, and its connection is lost.
+    #[cold]
+    fn failed_completion(&mut self, completion: &WorkCompletion) {
+        let (status, vendor) = completion.status();
+        let id = WrId(completion.id());
+        if !id.is_send() {
+            return self.failed_receive(id.low(), completion);
+        }
+        let to = id.endpoint();
+        let Some(endpoint) = self.endpoints.get_mut(to.index() as usize) else { return };
+        let Some(connection) = endpoint.connection.as_deref_mut() else { return };
+        let done = id.low().wrapping_add(1).wrapping_sub(connection.retired);
+        if done > connection.in_flight() {
+            // Of a queue pair this endpoint had before.
+            return;
+        }
+        connection.retired = id.low().wrapping_add(1);
+        self.credits += done;
+        self.freed = true;
+        while let Some((sequence, token)) = self.posted.pop_through(&mut connection.list, id.low()) {
+            let outcome = if sequence == id.low() { Err(Failed { status }) } else { Ok(()) };
+            self.overflow.push_back(Event::Completed { token, to, outcome });
+        }
+        self.fail(to, Cause::Completion { status, vendor });
+    }
+
+    /// A receive did not succeed: a message larger than a slot, or a queue pair that was given up.
+    #[cold]
+    fn failed_receive(&mut self, slot: u32, completion: &WorkCompletion) {
+        self.receives.filled(slot, &self.counters);
+        if let Err(error) = self.receives.release(slot) {
+            self.lose(&error, "posting to the shared receive queue");
+        }
+        let (status, vendor) = completion.status();
+        let number = completion.qp_num();
+        let peer = self
+            .endpoints
+            .iter()
+            .position(|endpoint| endpoint.connection.as_ref().is_some_and(|c| c.qp.number() == number));
+        if let Some(index) = peer.filter(|_| status != Status::FLUSHED) {
+            self.fail(EndpointId::from_index(index as u32), Cause::Completion { status, vendor });
+        }
+    }
+
+    /// Gives a connection up: reports it once, fails what waits, and lets the adapter flush what it has.
+    #[cold]
+    pub(crate) fn fail(&mut self, to: EndpointId, cause: Cause) {
+        let Some(endpoint) = self.endpoints.get_mut(to.index() as usize) else { return };
+        if endpoint.failure.is_some() {
+            return;
+        }
+        let mut qp_num = 0;
+        if let Some(connection) = endpoint.connection.as_deref_mut() {
+            if connection.state == State::Ready {
+                subtract(&self.counters.connections, 1);
+            }
+            connection.state = State::Failed;
+            qp_num = connection.qp.number();
+            // Where even this fails the queue pair is in error already, or the device is gone.
+            let _ = connection.qp.fail();
+        }
+        let failure = Failure {
+            peer: endpoint.name,
+            host: self.directory.host(endpoint.name),
+            port: self.attributes.place(),
+            qp_num,
+            cause,
+        };
+        endpoint.failure = Some(Box::new(failure));
+        add(&self.counters.failed, 1);
+        if !endpoint.forgotten && !self.closing {
+            self.overflow.push_back(Event::PeerFailed { peer: to });
+        }
+        self.fail_pending(to);
+    }
+
+    /// The port itself can no longer be used: every connection fails.
+    #[cold]
+    pub(crate) fn lose(&mut self, error: &io::Error, doing: &str) {
+        let why = format!("{doing} failed ({error}); see the kernel's log for the device");
+        for index in 0..self.endpoints.len() as u32 {
+            let peer = EndpointId::from_index(index);
+            if self.connection(peer).is_some() {
+                self.fail(peer, Cause::Port(why.clone()));
+            }
+        }
+    }
+
+    /// Why the connection to `peer` failed; `None` while it has not.
+    #[must_use]
+    pub fn failure(&self, peer: EndpointId) -> Option<&Failure> {
+        self.endpoints.get(peer.index() as usize)?.failure.as_deref()
+    }
+}

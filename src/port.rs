@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A port that is used: its queues, its memory, its peers.
+//!
+//! Owns everything ibex has on one port of one adapter. Opened, described and closed here (setup grade); sends are in
+//! `send.rs`, completions in `poll.rs`, connections in `connecting.rs`, all methods of [`Port`]. The plugin gives one thread
+//! at a time the port (`&mut`); counters and the protection domain are shared. Nothing here calls back.
+//! Tests: the device tests in `hw-tests`.
+
+use crate::address::PortAddress;
+use crate::connecting::Connector;
+use crate::counters::{Counters, add, subtract};
+use crate::device::PortChoice;
+use crate::endpoint::{Connection, Endpoint, State};
+use crate::event::{Batch, EndpointId, Event};
+use crate::peer::PeerName;
+use crate::posted::Posted;
+use crate::receive::Receives;
+use crate::tunables::Tunables;
+use ibex_ffi::verbs::{
+    Arena, CompletionQueue, Context, LocalSpan, ProtectionDomain, QueuePair, QueuePairLimits, WorkCompletion,
+};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the engine asks the upper layer about peers. Called while the port is borrowed: it must not call the port.
+pub trait Directory: Send {
+    /// The address that `peer` published for its port numbered `port`; `None` where it published none.
+    fn address(&self, peer: PeerName, port: u8) -> Option<PortAddress>;
+    /// The name of the host `peer` runs on, for messages.
+    fn host(&self, peer: PeerName) -> String;
+}
+
+/// How a port is to be used.
+pub struct Setup {
+    /// Its place among the ports this process publishes.
+    pub index: u8,
+    /// This process.
+    pub me: PeerName,
+    /// The largest message, bytes: the size of a receive slot.
+    pub receive_size: u32,
+    /// Whom to ask about peers.
+    pub directory: Box<dyn Directory>,
+}
+
+/// Atomics an adapter can do on 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomics {
+    /// None.
+    None,
+    /// Atomic among the queue pairs of the adapter.
+    Adapter,
+    /// Atomic also with the host's processors.
+    Host,
+}
+
+/// What a port is and can.
+#[derive(Debug, Clone)]
+pub struct Attributes {
+    /// The device's name.
+    pub device: String,
+    /// The port's number on it, from 1.
+    pub port: u8,
+    /// Its rate in Mb/s.
+    pub mbps: u32,
+    /// The largest message it carries, bytes.
+    pub max_message: u64,
+    /// The largest message it carries inside a work request, bytes.
+    pub max_inline: u32,
+    /// Its atomics.
+    pub atomics: Atomics,
+    /// `IBV_LINK_LAYER_*`.
+    pub link_layer: u8,
+}
+
+impl Attributes {
+    /// Device and port, as `rxe0:1`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.device, self.port)
+    }
+}
+
+/// A port could not be opened, or got no memory.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {doing} failed: {error}{}", advice(.error))]
+pub struct PortError {
+    /// Device and port.
+    pub place: String,
+    /// What was tried, with its numbers.
+    pub doing: String,
+    /// What the adapter or the kernel said.
+    pub error: io::Error,
+}
+
+/// What to do about an error of the kernel.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => {
+            ". Most often the limit of locked memory is too low: see `ulimit -l`, raise it (limits.conf: `* - memlock \
+             unlimited`, and for a batch system its daemon's limit), or use less: lower btl_ibex_receive_queue_depth or \
+             btl_ibex_max_send_size"
+        }
+        io::ErrorKind::PermissionDenied => {
+            ". This user may not use the device: see the permissions of /dev/infiniband/uverbs*; the rdma-core package's \
+             udev rules open them to all users"
+        }
+        io::ErrorKind::InvalidInput => {
+            ". The adapter cannot do what was asked: see its limits with `ibv_devinfo -v` and lower the parameter"
+        }
+        io::ErrorKind::NotFound => ". The device has gone since it was listed",
+        _ => "",
+    }
+}
+
+/// A port in use.
+pub struct Port {
+    // Fields are dropped in this order: queue pairs, then queues, then the memory they name.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) connector: Connector,
+    pub(crate) cq: CompletionQueue,
+    pub(crate) receives: Receives,
+    arenas: Vec<Arena>,
+    pub(crate) domain: Arc<ProtectionDomain>,
+
+    // Hot: what a post or a poll reads.
+    /// Work requests that may still be posted before completions could overflow their queue.
+    pub(crate) credits: u32,
+    /// Below this many, every request asks for a completion.
+    pub(crate) scarce_credits: u32,
+    pub(crate) signal_interval: u32,
+    /// Whether copied sends ask for a completion each, because their buffers are few.
+    pub(crate) prompt_copies: bool,
+    pub(crate) poll_batch: usize,
+    /// Polls until connections are looked after.
+    pub(crate) countdown: u32,
+    /// Room came since the backlog was last worked.
+    pub(crate) freed: bool,
+    pub(crate) posted: Posted,
+    pub(crate) counters: Arc<Counters>,
+
+    // Pending: what did not fit.
+    /// Events that did not fit a batch.
+    pub(crate) overflow: VecDeque<Event>,
+    /// Peers with requests that wait.
+    pub(crate) backlog: VecDeque<EndpointId>,
+    pub(crate) failures: Vec<WorkCompletion>,
+    pub(crate) malformed: Vec<u32>,
+    /// Peers whose first message came before the handshake's last word.
+    pub(crate) spoken_to: Vec<EndpointId>,
+
+    // Setup.
+    pub(crate) attributes: Attributes,
+    pub(crate) directory: Box<dyn Directory>,
+    pub(crate) tunables: Tunables,
+    pub(crate) choice: PortChoice,
+    pub(crate) closing: bool,
+}
+
+impl Port {
+    /// Opens a port: its protection domain, completion queue, shared receive queue with its slots, and what the handshake
+    /// goes by.
+    ///
+    /// # Errors
+    /// [`PortError`]: what failed, with which values, and what to do.
+    pub fn open(choice: &PortChoice, tunables: &Tunables, setup: Setup) -> Result<Port, PortError> {
+        let place = format!("{}:{}", choice.device, choice.port);
+        let failed = |doing: String| {
+            let place = place.clone();
+            move |error| PortError { place, doing, error }
+        };
+        let context = Context::open(&choice.device).map_err(failed("opening the device".into()))?;
+        let device = context.attributes().map_err(failed("asking for the device's attributes".into()))?;
+        let port = context.port(choice.port).map_err(failed("asking for the port's attributes".into()))?;
+        let domain = ProtectionDomain::new(&context).map_err(failed("making a protection domain".into()))?;
+
+        let receives = (tunables.receive_queue_depth as u32).min(device.max_srq_wr);
+        if receives == 0 {
+            let error = io::Error::from(io::ErrorKind::Unsupported);
+            return Err(failed("making a shared receive queue, which this adapter does not have,".into())(error));
+        }
+        let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(device.max_cqe);
+        let cq = CompletionQueue::new(&context, entries, tunables.poll_batch as usize)
+            .map_err(failed(format!("making a completion queue of {entries} entries")))?;
+        let doing = format!("making a shared receive queue of {receives} slots of {} bytes", setup.receive_size);
+        let batch = (tunables.receive_batch as usize).min(receives as usize / 2).max(1);
+        let receives_side =
+            Receives::new(&domain, setup.receive_size, receives, batch).map_err(failed(doing))?;
+
+        let limits = queue_pair_limits(tunables, &device);
+        let probe = QueuePair::new(&domain, &cq, receives_side.srq(), limits)
+            .map_err(failed(format!("making a queue pair of {} sends", limits.sends)))?;
+        let attributes = Attributes {
+            device: choice.device.clone(),
+            port: choice.port,
+            mbps: port.rate_mbps,
+            max_message: u64::from(port.max_message),
+            max_inline: probe.max_inline().min(tunables.max_inline as u32),
+            atomics: match device.atomic_cap {
+                0 => Atomics::None,
+                1 => Atomics::Adapter,
+                _ => Atomics::Host,
+            },
+            link_layer: choice.link_layer,
+        };
+        drop(probe);
+        let connector = Connector::open(&context, &domain, choice, tunables, &setup, &device)
+            .map_err(failed("making the handshake's queue pair and listener".into()))?;
+        let credits = cq.capacity().saturating_sub(receives).max(1);
+        Ok(Port {
+            endpoints: Vec::new(),
+            connector,
+            cq,
+            receives: receives_side,
+            arenas: Vec::new(),
+            domain,
+            credits,
+            scarce_credits: credits / 2,
+            signal_interval: tunables.signal_interval as u32,
+            prompt_copies: tunables.send_slots_max != 0,
+            poll_batch: (tunables.poll_batch as usize).min(Batch::CAPACITY),
+            countdown: 1,
+            freed: false,
+            posted: Posted::with_capacity(1024),
+            counters: Arc::new(Counters::default()),
+            overflow: VecDeque::with_capacity(64),
+            backlog: VecDeque::new(),
+            failures: Vec::new(),
+            malformed: Vec::new(),
+            spoken_to: Vec::new(),
+            attributes,
+            directory: setup.directory,
+            tunables: tunables.clone(),
+            choice: choice.clone(),
+            closing: false,
+        })
+    }
+
+    /// What this port publishes about itself.
+    #[must_use]
+    pub fn address(&self) -> &PortAddress {
+        &self.connector.me.address
+    }
+
+    /// What it is and can.
+    #[must_use]
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Its protection domain, with which any thread may register memory.
+    #[must_use]
+    pub fn domain(&self) -> Arc<ProtectionDomain> {
+        Arc::clone(&self.domain)
+    }
+
+    /// Its counts, which any thread may read.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Registers `count` more send slots of `size` bytes each. They are the caller's until the port is dropped. Pending grade.
+    ///
+    /// # Errors
+    /// [`PortError`] where memory, or the limit of locked memory, does not suffice.
+    pub fn grow(&mut self, size: u32, count: u32) -> Result<Vec<LocalSpan>, PortError> {
+        let arena = Arena::new(&self.domain, size as usize, count as usize).map_err(|error| PortError {
+            place: self.attributes.place(),
+            doing: format!("registering {count} send slots of {size} bytes"),
+            error,
+        })?;
+        let spans = (0..arena.count()).filter_map(|index| arena.span(index)).collect();
+        self.arenas.push(arena);
+        Ok(spans)
+    }
+
+    /// The endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the peer's handshake
+    /// already made. Setup.
+    pub fn peer(&mut self, name: PeerName, remote_port: u8) -> EndpointId {
+        if let Some(known) = self.connector.known(name, remote_port) {
+            if let Some(endpoint) = self.endpoints.get_mut(known.index() as usize) {
+                endpoint.forgotten = false;
+            }
+            return known;
+        }
+        let id = EndpointId::from_index(self.endpoints.len() as u32);
+        self.endpoints.push(Endpoint { name, remote_port, forgotten: false, connection: None, failure: None });
+        self.connector.learn(name, remote_port, id);
+        id
+    }
+
+    /// Gives a peer up: its queue pair is destroyed, what waits for it is dropped. Setup.
+    pub fn forget(&mut self, peer: EndpointId) {
+        let Some(endpoint) = self.endpoints.get_mut(peer.index() as usize) else { return };
+        endpoint.forgotten = true;
+        self.drain(peer, Duration::from_millis(100));
+        self.fail_pending(peer);
+        self.drop_connection(peer);
+        self.connector.forget(self.endpoints[peer.index() as usize].name, self.endpoints[peer.index() as usize].remote_port);
+    }
+
+    /// Destroys a peer's queue pair. Its requests the adapter had complete as failed.
+    pub(crate) fn drop_connection(&mut self, peer: EndpointId) {
+        let Some(endpoint) = self.endpoints.get_mut(peer.index() as usize) else { return };
+        let Some(mut connection) = endpoint.connection.take() else { return };
+        if connection.state == State::Ready {
+            subtract(&self.counters.connections, 1);
+        }
+        let last = connection.posted.wrapping_sub(1);
+        self.credits += connection.in_flight();
+        let mut list = std::mem::replace(&mut connection.list, crate::posted::List::new());
+        // The queue pair goes first: what is flushed with it was the adapter's until now.
+        drop(connection);
+        while let Some((_, token)) = self.posted.pop_through(&mut list, last) {
+            let outcome = Err(crate::event::Failed { status: ibex_ffi::verbs::Status::FLUSHED });
+            self.overflow.push_back(Event::Completed { token, to: peer, outcome });
+        }
+    }
+
+    /// Polls until a peer has everything that was sent to it, for a bounded time.
+    fn drain(&mut self, peer: EndpointId, limit: Duration) {
+        let in_flight = |port: &Port| {
+            port.connection(peer).is_some_and(|c| c.state == State::Ready && (c.in_flight() > 0 || !c.pending.is_empty()))
+        };
+        if !in_flight(self) {
+            return;
+        }
+        self.reclaim();
+        let end = Instant::now() + limit;
+        let mut held = Vec::new();
+        while in_flight(self) && Instant::now() < end {
+            let mut batch = Batch::new();
+            if self.poll(&mut batch) > 0 {
+                held.extend_from_slice(batch.events());
+            }
+        }
+        // What came meanwhile is still to be delivered.
+        self.overflow.extend(held);
+    }
+
+    /// An endpoint in words: who, where, by which queue pair, how it stands.
+    #[must_use]
+    pub fn describe(&self, peer: EndpointId) -> String {
+        let Some(endpoint) = self.endpoints.get(peer.index() as usize) else {
+            return format!("no endpoint {}", peer.index());
+        };
+        let host = self.directory.host(endpoint.name);
+        let who = format!("rank {} ({}) on host {host}, {}", endpoint.name.rank, endpoint.name, self.attributes.place());
+        match &endpoint.connection {
+            None => format!("{who}, never spoken to"),
+            Some(c) => format!(
+                "{who}, queue pair 0x{:06x}, {:?}, {} posted, {} in flight, {} waiting",
+                c.qp.number(),
+                c.state,
+                c.posted,
+                c.in_flight(),
+                c.pending.len()
+            ),
+        }
+    }
+
+    /// The peer's name; `None` where there is no such endpoint.
+    #[must_use]
+    pub fn peer_name(&self, peer: EndpointId) -> Option<PeerName> {
+        Some(self.endpoints.get(peer.index() as usize)?.name)
+    }
+
+    /// Ends all connections: waits, for a bounded time, until peers have what was sent to them, then destroys the queue
+    /// pairs. The adapter touches no memory of this process afterwards. Failures are not reported any more.
+    pub fn close(&mut self) {
+        self.closing = true;
+        for index in 0..self.endpoints.len() as u32 {
+            let peer = EndpointId::from_index(index);
+            self.drain(peer, Duration::from_millis(100));
+            self.drop_connection(peer);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn connection(&self, peer: EndpointId) -> Option<&Connection> {
+        self.endpoints.get(peer.index() as usize)?.connection.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn connection_mut(&mut self, peer: EndpointId) -> Option<&mut Connection> {
+        self.endpoints.get_mut(peer.index() as usize)?.connection.as_deref_mut()
+    }
+
+    /// Notes a new connection that both sides have.
+    pub(crate) fn count_connection(&self) {
+        add(&self.counters.connections, 1);
+        add(&self.counters.connected, 1);
+    }
+}
+
+/// What a queue pair of this port is asked to hold.
+pub(crate) fn queue_pair_limits(
+    tunables: &Tunables,
+    device: &ibex_ffi::verbs::DeviceAttributes,
+) -> QueuePairLimits {
+    QueuePairLimits {
+        sends: (tunables.send_queue_depth as u32).min(device.max_qp_wr),
+        inline: tunables.max_inline as u32,
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Port {} with {} peers", self.attributes.place(), self.endpoints.len())
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The requests of a port that the adapter has and whose tokens must come back: one slab, and a list through it for each
+//! connection.
+//!
+//! Used by `send.rs` (push) and `poll.rs` (pop). Hot: a push or a pop touches one 24-byte entry; it allocates only when
+//! more requests are in flight than ever before. An inline send without a token takes no entry. Tests: at the end of the file.
+
+use crate::event::Token;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// The requests of one connection, oldest first; their entries are in the port's [`Posted`].
+#[derive(Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl List {
+    pub(crate) const fn new() -> Self {
+        List { head: NONE, tail: NONE }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    token: Token,
+    sequence: u32,
+    next: u32,
+}
+
+/// The slab.
+#[derive(Debug)]
+pub(crate) struct Posted {
+    entries: Vec<Entry>,
+    free: u32,
+}
+
+impl Posted {
+    pub(crate) fn with_capacity(entries: usize) -> Self {
+        Posted { entries: Vec::with_capacity(entries), free: NONE }
+    }
+
+    /// Notes that the request numbered `sequence` carries `token`.
+    #[inline]
+    pub(crate) fn push(&mut self, list: &mut List, sequence: u32, token: Token) {
+        let entry = Entry { token, sequence, next: NONE };
+        let index = match self.entries.get_mut(self.free as usize) {
+            Some(place) => {
+                let index = self.free;
+                self.free = place.next;
+                *place = entry;
+                index
+            }
+            None => self.grow(entry),
+        };
+        match self.entries.get_mut(list.tail as usize) {
+            Some(last) if list.head != NONE => last.next = index,
+            _ => list.head = index,
+        }
+        list.tail = index;
+    }
+
+    #[cold]
+    fn grow(&mut self, entry: Entry) -> u32 {
+        self.entries.push(entry);
+        (self.entries.len() - 1) as u32
+    }
+
+    /// Takes the oldest request if it is numbered `through` or before.
+    #[inline]
+    pub(crate) fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
+        let entry = *self.entries.get(list.head as usize)?;
+        // Sequence numbers wrap; of two numbers in flight the distance is far below half their range.
+        if through.wrapping_sub(entry.sequence) > u32::MAX / 2 {
+            return None;
+        }
+        self.entries[list.head as usize].next = self.free;
+        self.free = list.head;
+        list.head = entry.next;
+        Some((entry.sequence, entry.token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(posted: &mut Posted, list: &mut List, through: u32) -> Vec<u64> {
+        std::iter::from_fn(|| posted.pop_through(list, through)).map(|(_, token)| token.0).collect()
+    }
+
+    #[test]
+    fn tokens_come_back_in_order_up_to_the_completed_one() {
+        let (mut posted, mut list) = (Posted::with_capacity(4), List::new());
+        for (sequence, token) in [(1, 10), (3, 30), (4, 40)] {
+            posted.push(&mut list, sequence, Token(token));
+        }
+        assert_eq!(tokens(&mut posted, &mut list, 0), [0; 0]);
+        assert_eq!(tokens(&mut posted, &mut list, 3), [10, 30]);
+        posted.push(&mut list, 5, Token(50));
+        assert_eq!(tokens(&mut posted, &mut list, 9), [40, 50]);
+    }
+
+    #[test]
+    fn sequence_numbers_may_wrap() {
+        let (mut posted, mut list) = (Posted::with_capacity(4), List::new());
+        posted.push(&mut list, u32::MAX, Token(1));
+        posted.push(&mut list, 0, Token(2));
+        posted.push(&mut list, 1, Token(3));
+        assert_eq!(tokens(&mut posted, &mut list, 0), [1, 2]);
+    }
+
+    #[test]
+    fn entries_are_used_again_across_connections() {
+        let mut posted = Posted::with_capacity(0);
+        let (mut a, mut b) = (List::new(), List::new());
+        for round in 0..100 {
+            posted.push(&mut a, round, Token(1));
+            posted.push(&mut b, round, Token(2));
+            assert_eq!(tokens(&mut posted, &mut a, round), [1]);
+            assert_eq!(tokens(&mut posted, &mut b, round), [2]);
+        }
+        assert_eq!(posted.entries.len(), 2);
+    }
+}
