@@ -1,1 +1,31 @@
-//! Where device tests run.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where device tests and benches run: a [`Fabric`] of one or two nodes that have an RDMA device.
+//!
+//! ```no_run
+//! use hw_tests::{Device, Fabric, Job};
+//! let fabric = Fabric::open(&Device::SoftRoce, 1)?;
+//! let outcome = fabric.run(&Job::new(["ibv_devinfo", "-d", fabric.device_name()]))?;
+//! assert!(outcome.success(), "{outcome}");
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+//!
+//! [`fabric`] is the face; [`job`] says what runs and how it ended; [`device`] names devices; [`vm`] prepares and boots the
+//! virtual machines of soft-RoCE; [`process`] runs a job on the machine it is on (the guest's agent and local devices use it);
+//! [`wire`] and [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
+//! several calls of the `fabric` command. Everything here is setup grade: it may block, allocate and start processes.
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod channel;
+pub mod device;
+pub mod fabric;
+pub mod job;
+pub mod kept;
+pub mod process;
+pub mod vm;
+pub mod wire;
+
+pub use device::Device;
+pub use fabric::{Fabric, Options};
+pub use job::{Ending, Job, Outcome, Running, Stream};

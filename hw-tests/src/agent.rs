@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receives jobs over a stream of frames and runs them: the agent of a guest, and what serves a kept fabric.
+//!
+//! [`serve`] does one stream; [`serve_port`] is a guest's life (the virtio-serial port of the host, and TCP of the other node);
+//! [`remote_shell`] is the other end of that TCP, used by `mpirun` as its `rsh`. The jobs of a stream end with it, so a caller
+//! that dies leaves nothing running. Setup grade; one thread per stream and one per job.
+//! Tests: [`crate::channel`] tests both ends together.
+
+use std::collections::HashMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::job::{Event, Job, Stream};
+use crate::process::{self, Kill};
+use crate::wire::{ENDED, Ended, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP, Start};
+
+/// The TCP port on which agents take jobs from the other node.
+const SHELL_PORT: u16 = 4790;
+/// The name of the virtio-serial port that joins a guest's agent with the host.
+pub const PORT_NAME: &str = "fabric";
+
+/// Starts a job, has its events sent, and returns what kills it.
+pub trait Starter: Send + Sync + 'static {
+    /// Called once per `START` frame.
+    ///
+    /// # Errors
+    /// The job cannot be handed to a node; it then ends as not started, with this reason.
+    fn start(&self, job: Job, events: Sender<Event>) -> anyhow::Result<Kill>;
+}
+
+/// Starts jobs on this machine with a given environment.
+struct Here {
+    environment: Vec<(String, String)>,
+}
+
+impl Starter for Here {
+    fn start(&self, mut job: Job, events: Sender<Event>) -> anyhow::Result<Kill> {
+        job.cwd.get_or_insert_with(|| PathBuf::from("/tmp"));
+        Ok(process::start(&job, &self.environment, events))
+    }
+}
+
+type Shared<W> = Arc<Mutex<W>>;
+
+/// Serves one stream until it ends: says hello, starts and kills jobs, passes on their events.
+///
+/// Returns whether the other side asked to stop. All jobs of the stream are killed before it returns.
+///
+/// # Errors
+/// The stream broke, or carried what is no frame.
+pub fn serve(
+    mut input: impl Read,
+    output: impl Write + Send + 'static,
+    hello: &Hello,
+    starter: &dyn Starter,
+) -> anyhow::Result<bool> {
+    let output = Arc::new(Mutex::new(output));
+    send(&output, &Frame::with_json(HELLO, 0, hello)?)?;
+    let mut kills = HashMap::new();
+    let served = take_jobs(&mut input, &output, starter, &mut kills);
+    kills.values().for_each(|kill| kill());
+    served
+}
+
+fn take_jobs<W: Write + Send + 'static>(
+    input: &mut impl Read,
+    output: &Shared<W>,
+    starter: &dyn Starter,
+    kills: &mut HashMap<u32, Kill>,
+) -> anyhow::Result<bool> {
+    while let Some(frame) = Frame::read(input).context("read a frame of jobs")? {
+        match frame.kind {
+            START => {
+                if let Some(kill) = start(&frame, output, starter)? {
+                    kills.insert(frame.job, kill);
+                }
+            }
+            KILL => kills.get(&frame.job).into_iter().for_each(|kill| kill()),
+            STOP => return Ok(true),
+            kind => bail!("a frame of kind {kind} is none an agent takes"),
+        }
+    }
+    Ok(false)
+}
+
+fn start<W: Write + Send + 'static>(
+    frame: &Frame,
+    output: &Shared<W>,
+    starter: &dyn Starter,
+) -> anyhow::Result<Option<Kill>> {
+    let job = Job::from(frame.json::<Start>().context("read a job")?);
+    let (sender, events) = mpsc::channel();
+    match starter.start(job, sender) {
+        Ok(kill) => {
+            let (number, output) = (frame.job, Arc::clone(output));
+            thread::spawn(move || pass_on(number, &events, &output));
+            Ok(Some(kill))
+        }
+        Err(reason) => {
+            let ending = crate::job::Ending::NotStarted(format!("{reason:#}"));
+            send(output, &ended(frame.job, ending, Duration::ZERO)?)?;
+            Ok(None)
+        }
+    }
+}
+
+fn pass_on<W: Write>(number: u32, events: &Receiver<Event>, output: &Shared<W>) {
+    for event in events {
+        let frame = match event {
+            Event::Wrote(Stream::Stdout, bytes) => Ok(Frame::new(STDOUT, number, bytes)),
+            Event::Wrote(Stream::Stderr, bytes) => Ok(Frame::new(STDERR, number, bytes)),
+            Event::Ended(ending, elapsed) => ended(number, ending, elapsed),
+        };
+        // A stream that fails has ended; its reader sees that too, and kills the jobs.
+        if frame.and_then(|frame| send(output, &frame)).is_err() {
+            return;
+        }
+    }
+}
+
+fn ended(number: u32, ending: crate::job::Ending, elapsed: Duration) -> io::Result<Frame> {
+    let elapsed_microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+    Frame::with_json(ENDED, number, &Ended { ending, elapsed_microseconds })
+}
+
+fn send<W: Write>(output: &Shared<W>, frame: &Frame) -> io::Result<()> {
+    frame.write(&mut *output.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The life of a guest's agent: serves the host until it closes the port, and the other node beside.
+///
+/// `trouble` is what the set-up of the guest failed with, for the host to report.
+///
+/// # Errors
+/// The guest has no such port, or the stream broke.
+pub fn serve_port(node: usize, trouble: Option<String>, environment: Vec<(String, String)>) -> anyhow::Result<()> {
+    lift_limits()?;
+    let starter = Arc::new(Here { environment });
+    let listener = TcpListener::bind(("0.0.0.0", SHELL_PORT)).context("listen for the other node")?;
+    let shells = Arc::clone(&starter);
+    thread::spawn(move || serve_nodes(&listener, node, &shells));
+    let port = open_port()?;
+    let hello = Hello { protocol: PROTOCOL, node, trouble };
+    serve(port.try_clone().context("share the port")?, port, &hello, starter.as_ref()).map(|_| ())
+}
+
+fn open_port() -> anyhow::Result<fs::File> {
+    let class = "/sys/class/virtio-ports";
+    for entry in fs::read_dir(class).with_context(|| format!("list {class}"))?.flatten() {
+        let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+        if name.trim() == PORT_NAME {
+            let file = PathBuf::from("/dev").join(entry.file_name());
+            return OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&file)
+                .with_context(|| format!("open the host's port {}", file.display()));
+        }
+    }
+    bail!("no virtio-serial port is named {PORT_NAME:?}; this is no guest of a fabric");
+}
+
+/// Locked memory without bound (adapters pin what they reach), and enough open files for many ranks.
+fn lift_limits() -> anyhow::Result<()> {
+    let unlimited = Rlimit { current: None, maximum: None };
+    setrlimit(Resource::Memlock, unlimited).context("lift the limit of locked memory")?;
+    let files = Rlimit { current: Some(65536), maximum: Some(65536) };
+    setrlimit(Resource::Nofile, files).context("raise the limit of open files")
+}
+
+fn serve_nodes(listener: &TcpListener, node: usize, starter: &Arc<Here>) {
+    for stream in listener.incoming().flatten() {
+        let starter = Arc::clone(starter);
+        thread::spawn(move || -> anyhow::Result<()> {
+            stream.set_nodelay(true)?;
+            let hello = Hello { protocol: PROTOCOL, node, trouble: None };
+            serve(stream.try_clone()?, stream, &hello, starter.as_ref()).map(|_| ())
+        });
+    }
+}
+
+/// Runs `command` with a shell in the node named `host`, as `rsh` does; returns its status.
+///
+/// # Errors
+/// The node cannot be reached, or its connection broke.
+pub fn remote_shell(host: &str, command: &str) -> anyhow::Result<i32> {
+    let stream = TcpStream::connect((host, SHELL_PORT)).with_context(|| format!("reach the agent of {host}"))?;
+    stream.set_nodelay(true)?;
+    let channel = crate::channel::Channel::over(stream.try_clone()?, stream)?;
+    let job = Job::new(["sh", "-c", command]).limit(Duration::from_secs(24 * 3600));
+    let outcome = channel.start(&job)?.wait_with(|stream, line| match stream {
+        Stream::Stdout => println!("{line}"),
+        Stream::Stderr => eprintln!("{line}"),
+    })?;
+    Ok(outcome.status())
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names of devices: what `--device` accepts, and which RDMA devices this machine has.
+//!
+//! Called by [`crate::fabric`] and the commands; reads `/sys/class/infiniband`. Setup grade, any thread.
+//! Tests: at the end of this file.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+
+/// The RDMA device that jobs run on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Device {
+    /// The kernel's software `RoCE` (`rdma_rxe`) in virtual machines that the fabric boots.
+    SoftRoce,
+    /// A device of this machine, by its name under `/sys/class/infiniband` (`mlx5_0`, `rxe0`).
+    Local(String),
+}
+
+/// What `--device` calls soft-RoCE in a virtual machine.
+pub const SOFT_ROCE: &str = "soft-roce";
+
+const SYSFS: &str = "/sys/class/infiniband";
+
+impl FromStr for Device {
+    type Err = anyhow::Error;
+
+    /// Reads the value of a `--device` option.
+    ///
+    /// # Errors
+    /// The name is empty, or is not a file name.
+    fn from_str(name: &str) -> anyhow::Result<Self> {
+        if name == SOFT_ROCE {
+            return Ok(Self::SoftRoce);
+        }
+        if name.is_empty() || name.contains('/') || name.starts_with('.') {
+            bail!("{name:?} is no device name; give `{SOFT_ROCE}`, or a name that `ibv_devices` lists, such as mlx5_0");
+        }
+        Ok(Self::Local(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SoftRoce => out.write_str(SOFT_ROCE),
+            Self::Local(name) => out.write_str(name),
+        }
+    }
+}
+
+/// The network interface that belongs to the RDMA device `name` of this machine.
+///
+/// For an InfiniBand device this is its `IPoIB` interface where there is one; `None` where the device has no interface.
+///
+/// # Errors
+/// The machine has no such device: the message lists those it has.
+pub fn local_interface(name: &str) -> anyhow::Result<Option<String>> {
+    interface_under(Path::new(SYSFS), name)
+}
+
+fn interface_under(sysfs: &Path, name: &str) -> anyhow::Result<Option<String>> {
+    let device = sysfs.join(name);
+    if !device.exists() {
+        let there = names_in(sysfs);
+        if there.is_empty() {
+            bail!(
+                "this machine has no RDMA device, so not {name:?} either ({} is empty or missing); \
+                 load the adapter's driver, or use `--device {SOFT_ROCE}`",
+                sysfs.display()
+            );
+        }
+        bail!("this machine has no RDMA device {name:?}; it has: {}", there.join(", "));
+    }
+    // A RoCE port names its interface per GID; drivers also list theirs beside the parent device.
+    for gid in 0..4 {
+        let file = device.join(format!("ports/1/gid_attrs/ndevs/{gid}"));
+        if let Ok(text) = fs::read_to_string(file)
+            && !text.trim().is_empty()
+        {
+            return Ok(Some(text.trim().to_owned()));
+        }
+    }
+    Ok(names_in(&device.join("device/net")).into_iter().next())
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The state of port 1 of a device of this machine, as the kernel writes it (`4: ACTIVE`).
+///
+/// # Errors
+/// The file cannot be read.
+pub fn local_port_state(name: &str) -> anyhow::Result<String> {
+    let file = format!("{SYSFS}/{name}/ports/1/state");
+    let text = fs::read_to_string(&file).with_context(|| format!("read the port state of {name} from {file}"))?;
+    Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn soft_roce_and_adapter_names_are_told_apart() {
+        assert_eq!("soft-roce".parse::<Device>().unwrap(), Device::SoftRoce);
+        assert_eq!("mlx5_0".parse::<Device>().unwrap(), Device::Local("mlx5_0".to_owned()));
+        assert_eq!(Device::Local("rxe0".to_owned()).to_string(), "rxe0");
+    }
+
+    #[test]
+    fn a_path_is_refused_as_a_device_name() {
+        let refusal = "../etc".parse::<Device>().unwrap_err().to_string();
+        assert!(refusal.contains("ibv_devices"), "{refusal}");
+        assert!("".parse::<Device>().is_err());
+    }
+
+    #[test]
+    fn a_missing_device_is_refused_with_the_list_of_those_there_are() {
+        let folder = std::env::temp_dir().join(format!("hw-tests-sysfs-{}", std::process::id()));
+        fs::create_dir_all(folder.join("mlx5_0/ports/1/gid_attrs/ndevs")).unwrap();
+        fs::create_dir_all(folder.join("mlx5_1/device/net/ib0")).unwrap();
+        fs::write(folder.join("mlx5_0/ports/1/gid_attrs/ndevs/0"), "enp1s0\n").unwrap();
+        let refusal = interface_under(&folder, "mlx4_0").unwrap_err().to_string();
+        assert!(refusal.contains("mlx5_0, mlx5_1"), "{refusal}");
+        assert_eq!(interface_under(&folder, "mlx5_0").unwrap().as_deref(), Some("enp1s0"));
+        assert_eq!(interface_under(&folder, "mlx5_1").unwrap().as_deref(), Some("ib0"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

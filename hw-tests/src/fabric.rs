@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The fabric: one or two nodes with an RDMA device, in which jobs run.
+//!
+//! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines, booted by
+//! [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] the one node is this
+//! machine. Setup grade; a fabric may be shared between threads, and jobs may overlap. Tests: at the end of this file, and the
+//! device tests of this package.
+//!
+//! Packets are lost or filtered with the tools of the guest; the kernel loads what they need by itself. Only what crosses
+//! between two nodes can be lost: within one node rxe hands packets over without a network.
+//!
+//! ```no_run
+//! # use hw_tests::{Device, Fabric, Job};
+//! let fabric = Fabric::open(&Device::SoftRoce, 2)?;
+//! let tc = |words: &str| fabric.run(&Job::new(words.split(' '))).and_then(hw_tests::Outcome::checked);
+//! // Lose 5 % of all that node 0 sends:
+//! tc("tc qdisc add dev eth0 root netem loss 5%")?;
+//! tc("tc qdisc del dev eth0 root")?;
+//! // Lose all RoCE packets (UDP port 4791) that arrive at node 0, and nothing else:
+//! tc("tc qdisc add dev eth0 ingress")?;
+//! tc("tc filter add dev eth0 ingress protocol ip u32 match ip protocol 17 0xff match ip dport 4791 0xffff action drop")?;
+//! tc("tc qdisc del dev eth0 ingress")?;
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{self, Sender};
+
+use anyhow::{Context, bail};
+
+use crate::device::{self, Device};
+use crate::job::{Job, Outcome, Running, Stream};
+use crate::process::{self, Kill};
+use crate::vm::{self, accelerator, boot, kernel};
+
+/// Names the folder for the kernel and what is known of this machine, instead of `soft-roce` in the target folder.
+pub const CACHE_VARIABLE: &str = "FABRIC_CACHE";
+/// Names the agent's program, instead of `fabric-agent` beside the running program.
+pub const AGENT_VARIABLE: &str = "FABRIC_AGENT";
+
+/// How a fabric is made. The fields but `nodes` and `say` matter to virtual machines only.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// One or two.
+    pub nodes: usize,
+    /// Processors of each node. With one, a loop that polls starves the kernel's part of soft-RoCE.
+    pub cpus: usize,
+    /// Memory of each node in MiB; bounded by three quarters of this machine's, shared between the nodes. Used when touched.
+    pub memory: u64,
+    /// See [`CACHE_VARIABLE`].
+    pub cache: PathBuf,
+    /// See [`AGENT_VARIABLE`]; built with cargo where `None` and not found.
+    pub agent: Option<PathBuf>,
+    /// Called with what takes long.
+    pub say: fn(&str),
+}
+
+impl Options {
+    /// The usual fabric of so many nodes: one node has memory for two ranks with a message over 2 GiB.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
+        let memory = if nodes == 1 { 10 << 10 } else { 4 << 10 };
+        Self { nodes, cpus: 2, memory, cache: default_cache(), agent: None, say: |text| eprintln!("{text}") }
+    }
+}
+
+/// Nodes with an RDMA device.
+pub struct Fabric {
+    device_name: String,
+    interface: String,
+    nodes: Nodes,
+}
+
+enum Nodes {
+    Here,
+    Virtual(boot::Machines),
+}
+
+impl Fabric {
+    /// Opens the usual fabric; see [`Options::new`].
+    ///
+    /// # Errors
+    /// Those of [`Fabric::open_with`].
+    pub fn open(device: &Device, nodes: usize) -> anyhow::Result<Self> {
+        Self::open_with(device, &Options::new(nodes))
+    }
+
+    /// Opens a fabric; boots where it is virtual (some seconds; the first time a kernel is downloaded).
+    ///
+    /// # Errors
+    /// No such device on this machine, a number of nodes it cannot have, a missing program, or guests that do not come up.
+    pub fn open_with(device: &Device, options: &Options) -> anyhow::Result<Self> {
+        match device {
+            Device::Local(name) => {
+                if options.nodes != 1 {
+                    bail!("the device {name} of this machine makes a fabric of one node, not of {}", options.nodes);
+                }
+                let interface = device::local_interface(name)?.unwrap_or_default();
+                Ok(Self { device_name: name.clone(), interface, nodes: Nodes::Here })
+            }
+            Device::SoftRoce => {
+                if !(1..=2).contains(&options.nodes) {
+                    bail!("soft-RoCE makes a fabric of one or two nodes, not of {}", options.nodes);
+                }
+                let nodes = Nodes::Virtual(open_virtual(options)?);
+                Ok(Self { device_name: vm::DEVICE.to_owned(), interface: vm::INTERFACE.to_owned(), nodes })
+            }
+        }
+    }
+
+    /// Runs a job to its end.
+    ///
+    /// # Errors
+    /// There is no such node, or it is gone. A job that fails is an [`Outcome`].
+    pub fn run(&self, job: &Job) -> anyhow::Result<Outcome> {
+        self.run_with(job, |_, _| {})
+    }
+
+    /// Runs a job to its end and calls `line` with each line it prints, as it comes.
+    ///
+    /// # Errors
+    /// As [`Fabric::run`].
+    pub fn run_with(&self, job: &Job, line: impl FnMut(Stream, &str)) -> anyhow::Result<Outcome> {
+        self.spawn(job)?.wait_with(line).map_err(|error| self.explained(error))
+    }
+
+    /// Starts a job; others may run beside it.
+    ///
+    /// # Errors
+    /// There is no such node, or it is gone.
+    pub fn spawn(&self, job: &Job) -> anyhow::Result<Running> {
+        let (sender, events) = mpsc::channel();
+        let kill = self.start(job, sender)?;
+        Ok(Running::new(job, events, kill))
+    }
+
+    /// Starts a job whose events go to `events`; the returned function kills it.
+    pub(crate) fn start(&self, job: &Job, events: Sender<crate::job::Event>) -> anyhow::Result<Kill> {
+        match &self.nodes {
+            Nodes::Here if job.node == 0 => Ok(process::start(job, &[], events)),
+            Nodes::Virtual(machines) if job.node < machines.channels.len() => {
+                let started = machines.channels[job.node].start_for(job, events);
+                started.map_err(|error| self.explained(error))
+            }
+            _ => bail!("there is no node {}; this fabric has {}", job.node, self.nodes()),
+        }
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        match &self.nodes {
+            Nodes::Here => 1,
+            Nodes::Virtual(machines) => machines.channels.len(),
+        }
+    }
+
+    /// The RDMA device's name in the nodes.
+    #[must_use]
+    pub fn device_name(&self) -> &str {
+        &self.device_name
+    }
+
+    /// The network interface of the RDMA device in the nodes (for the tcp BTL); empty where a local device has none.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Where the other node, and its own, reach a node: an IPv4 address of the fabric, or `localhost` on a local device.
+    #[must_use]
+    pub fn address(&self, node: usize) -> String {
+        match self.nodes {
+            Nodes::Here => "localhost".to_owned(),
+            Nodes::Virtual(_) => vm::address(node),
+        }
+    }
+
+    /// A node's host name, as `mpirun --host` takes it.
+    #[must_use]
+    pub fn host_name(&self, node: usize) -> String {
+        match self.nodes {
+            Nodes::Here => "localhost".to_owned(),
+            Nodes::Virtual(_) => vm::host_name(node),
+        }
+    }
+
+    /// Whether the nodes are virtual machines.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.nodes, Nodes::Virtual(_))
+    }
+
+    /// Whether all nodes still answer.
+    #[must_use]
+    pub fn alive(&self) -> bool {
+        match &self.nodes {
+            Nodes::Here => true,
+            Nodes::Virtual(machines) => !machines.channels.iter().any(crate::channel::Channel::ended),
+        }
+    }
+
+    fn explained(&self, error: anyhow::Error) -> anyhow::Error {
+        match &self.nodes {
+            Nodes::Here => error,
+            Nodes::Virtual(machines) => error.context(format!("soft-RoCE failed{}", machines.consoles())),
+        }
+    }
+}
+
+fn open_virtual(options: &Options) -> anyhow::Result<boot::Machines> {
+    for (program, package) in [
+        (accelerator::QEMU, "qemu-system-x86"),
+        (vm::image::BUSYBOX, "busybox-static"),
+        ("ip", "iproute2"),
+        ("depmod", "kmod"),
+    ] {
+        if !is_there(program) {
+            bail!("soft-RoCE needs the program {program}; install it: apt-get install {package}");
+        }
+    }
+    let agent = match &options.agent {
+        Some(agent) => agent.clone(),
+        None => find_agent(options.say)?,
+    };
+    let kernel = kernel::obtain(&options.cache, &options.say)?;
+    let memory = options.memory.min(memory_of_machine() * 3 / 4 / options.nodes as u64);
+    let candidates = accelerator::candidates(&options.cache)?;
+    let mut failure = None;
+    for accelerator in candidates {
+        let nodes = options.nodes;
+        let plan = boot::Plan { kernel: &kernel, agent: &agent, nodes, cpus: options.cpus, memory, accelerator };
+        match boot::boot(&plan) {
+            Ok(machines) => {
+                if failure.is_some() || accelerator == accelerator::Accelerator::Kvm {
+                    accelerator::remember(&options.cache, accelerator)?;
+                }
+                return Ok(machines);
+            }
+            Err(error) => {
+                if accelerator == accelerator::Accelerator::Kvm {
+                    (options.say)("soft-RoCE: no guest comes up with KVM on this machine; translating instead");
+                }
+                failure = Some(error);
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| anyhow::anyhow!("there is no way to run a virtual machine")))
+}
+
+fn is_there(program: &str) -> bool {
+    if program.starts_with('/') {
+        return Path::new(program).exists();
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').chain(vm::SYSTEM_PATH.split(':')).any(|folder| Path::new(folder).join(program).exists())
+}
+
+/// This machine's memory in MiB.
+fn memory_of_machine() -> u64 {
+    let information = rustix::system::sysinfo();
+    (information.totalram as u64).saturating_mul(u64::from(information.mem_unit)) >> 20
+}
+
+fn default_cache() -> PathBuf {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let target = || of("CARGO_TARGET_DIR").unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
+    let cache = of(CACHE_VARIABLE).unwrap_or_else(|| target().join("soft-roce"));
+    // The guest, and tools run in other folders, need it from the root on; where it does not exist yet, it will.
+    let made = fs::create_dir_all(&cache).and_then(|()| cache.canonicalize());
+    made.unwrap_or(cache)
+}
+
+/// The agent's program: named by the environment, beside this program (or beside its `deps` folder), or built now.
+fn find_agent(say: fn(&str)) -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os(AGENT_VARIABLE).filter(|value| !value.is_empty()) {
+        return PathBuf::from(&named)
+            .canonicalize()
+            .with_context(|| format!("{AGENT_VARIABLE} is {}", named.display()));
+    }
+    let program = std::env::current_exe().context("find this program's folder")?;
+    let folders = program.ancestors().skip(1).take(2);
+    if let Some(agent) = folders.map(|folder| folder.join("fabric-agent")).find(|file| file.is_file()) {
+        return Ok(agent);
+    }
+    say("soft-RoCE: building fabric-agent");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let folder =
+        program.parent().filter(|folder| !folder.ends_with("deps")).or(program.parent().and_then(Path::parent));
+    let folder = folder.context("find the folder of build outputs")?;
+    let target = folder.parent().context("find the target folder")?;
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "--package", "ibex-hw-tests", "--bin", "fabric-agent", "--target-dir"]).arg(target);
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().context("run cargo to build fabric-agent")?;
+    let agent = folder.join("fabric-agent");
+    if !status.success() || !agent.is_file() {
+        bail!("cargo did not build {}; build it with `cargo build -p ibex-hw-tests --bins`", agent.display());
+    }
+    Ok(agent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_device_that_is_not_there_is_refused_before_anything_runs() {
+        let refusal = Fabric::open(&Device::Local("no_such_device_0".to_owned()), 1).err().unwrap().to_string();
+        assert!(refusal.contains("no_such_device_0"), "{refusal}");
+    }
+
+    #[test]
+    fn two_nodes_are_refused_on_a_local_device() {
+        let refusal = Fabric::open(&Device::Local("mlx5_0".to_owned()), 2).err().unwrap().to_string();
+        assert!(refusal.contains("one node"), "{refusal}");
+    }
+
+    #[test]
+    fn three_nodes_are_refused_on_soft_roce() {
+        let refusal = Fabric::open(&Device::SoftRoce, 3).err().unwrap().to_string();
+        assert!(refusal.contains("one or two"), "{refusal}");
+    }
+
+    #[test]
+    fn jobs_on_this_machine_run_and_a_second_node_is_refused() {
+        let fabric = Fabric { device_name: "x".to_owned(), interface: String::new(), nodes: Nodes::Here };
+        let mut lines = Vec::new();
+        let outcome = fabric.run_with(&Job::new(["echo", "here"]), |_, line| lines.push(line.to_owned())).unwrap();
+        assert!(outcome.success() && lines == ["here"], "{outcome}");
+        let refusal = fabric.run(&Job::new(["true"]).on(1)).unwrap_err().to_string();
+        assert!(refusal.contains("there is no node 1"), "{refusal}");
+    }
+}

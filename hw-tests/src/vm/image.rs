@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guest's first file system (initramfs): a cpio archive with busybox, the modules that reach the real root, `init.sh` and
+//! its settings.
+//!
+//! Called by [`super::boot`], which writes one for each node it boots. Setup grade. The format is "newc" of the kernel's
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`. Tests: at the end of this file.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// What the guest runs first.
+const INIT: &str = include_str!("init.sh");
+/// The statically linked busybox of Debian's `busybox-static`.
+pub const BUSYBOX: &str = "/usr/bin/busybox";
+/// The modules without which the guest cannot see its root. What the kernel has built in is not in the list of its modules.
+const ROOT_MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
+
+/// What differs between guests.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This node's number.
+    pub node: usize,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// The agent's program, as the host names it.
+    pub agent: PathBuf,
+    /// The folder of the kernel's modules, as the host names it.
+    pub modules: PathBuf,
+}
+
+/// The archive for a guest.
+///
+/// # Errors
+/// A module or busybox cannot be read.
+pub fn initramfs(settings: &Settings) -> anyhow::Result<Vec<u8>> {
+    let needed = with_dependencies(&settings.modules, &ROOT_MODULES)?;
+    let mut archive = Archive::default();
+    for folder in ["proc", "sys", "dev", "lower", "upper", "root", "bin", "fabric", "fabric/modules"] {
+        archive.folder(folder);
+    }
+    let busybox = fs::read(BUSYBOX).with_context(|| format!("read {BUSYBOX}; install the package busybox-static"))?;
+    archive.file("fabric/busybox", 0o755, &busybox);
+    // The kernel starts /init through the interpreter that its first line names.
+    archive.file("bin/busybox", 0o755, &busybox);
+    archive.file("init", 0o755, INIT.as_bytes());
+    archive.file("fabric/init", 0o755, INIT.as_bytes());
+    let names: Vec<String> = needed.iter().map(|file| module_name(file)).collect();
+    for (file, name) in needed.iter().zip(&names) {
+        archive.file(&format!("fabric/modules/{name}.ko"), 0o644, &read_module(file)?);
+    }
+    archive.file("fabric/settings", 0o644, settings.text(&names).as_bytes());
+    Ok(archive.finish())
+}
+
+impl Settings {
+    fn text(&self, modules: &[String]) -> String {
+        let mut text = String::new();
+        let lines = [
+            ("NODE", self.node.to_string()),
+            ("NODES", self.nodes.to_string()),
+            ("AGENT", self.agent.display().to_string()),
+            ("MODULES", self.modules.display().to_string()),
+            ("BOOT_MODULES", modules.join(" ")),
+            // Nothing the host changes after the boot may be hidden by a cache: programs are rebuilt while a guest lives.
+            ("CACHE_9P", "none".to_owned()),
+        ];
+        for (name, value) in lines {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name}={}", quoted(&value));
+        }
+        text
+    }
+}
+
+/// `value` as one word of a shell.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+/// The files of these modules and of all they depend on, in the order to load them. Names that `modules.dep` does not have are
+/// left out: they are built in.
+fn with_dependencies(folder: &Path, names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
+    let file = folder.join("modules.dep");
+    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+    let lines: HashMap<String, (&str, Vec<&str>)> = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(module, needs)| (module_name(Path::new(module)), (module, needs.split_whitespace().collect())))
+        .collect();
+    let mut order: Vec<&str> = Vec::new();
+    for (module, needs) in names.iter().filter_map(|name| lines.get(*name)) {
+        // depmod lists all dependencies, direct or not, the last to be loaded first.
+        for each in needs.iter().rev().chain(std::iter::once(module)) {
+            if !order.contains(each) {
+                order.push(each);
+            }
+        }
+    }
+    Ok(order.into_iter().map(|module| folder.join(module)).collect())
+}
+
+/// `9pnet_virtio` for `kernel/net/9p/9pnet_virtio.ko.xz`; the kernel writes `-` and `_` alike.
+fn module_name(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.split(".ko").next().unwrap_or_default().replace('-', "_")
+}
+
+fn read_module(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let applet = match file.extension().and_then(|ending| ending.to_str()) {
+        Some("xz") => "xzcat",
+        Some("gz") => "zcat",
+        _ => return fs::read(file).with_context(|| format!("read the module {}", file.display())),
+    };
+    let output = Command::new(BUSYBOX).arg(applet).arg(file).output().with_context(|| format!("run {BUSYBOX}"))?;
+    if !output.status.success() || output.stdout.is_empty() {
+        bail!("{BUSYBOX} {applet} {} failed: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
+}
+
+/// A cpio archive in the making.
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    entries: u32,
+}
+
+impl Archive {
+    fn folder(&mut self, path: &str) {
+        self.entry(path, 0o040_755, &[]);
+    }
+
+    fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
+        self.entry(path, 0o100_000 | permissions, content);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.entry("TRAILER!!!", 0, &[]);
+        self.bytes
+    }
+
+    fn entry(&mut self, path: &str, mode: u32, content: &[u8]) {
+        self.entries += 1;
+        // ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check
+        let fields = [self.entries, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
+        self.bytes.extend_from_slice(b"070701");
+        for field in fields {
+            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
+        }
+        self.bytes.extend_from_slice(path.as_bytes());
+        self.bytes.push(0);
+        self.align();
+        self.bytes.extend_from_slice(content);
+        self.align();
+    }
+
+    fn align(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_is_what_cpio_reads() {
+        let mut archive = Archive::default();
+        archive.folder("a");
+        archive.file("a/b", 0o755, b"hello");
+        let bytes = archive.finish();
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert_eq!(bytes.len() % 4, 0);
+        assert!(text.starts_with("07070100000001000041ed"), "{text}");
+        // Header of 110 bytes, "a/b" and its NUL: the content starts at a multiple of four.
+        let second = 110 + 2;
+        assert_eq!(&text[second..second + 22], "07070100000002000081ed");
+        assert_eq!(&text[second + 54..second + 62], "00000005");
+        assert_eq!(&text[second + 116..second + 121], "hello");
+        assert!(text.contains("TRAILER!!!"));
+    }
+
+    #[test]
+    fn a_value_with_a_quote_stays_one_word_of_a_shell() {
+        let value = "it's here; $HOME";
+        let output = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(value))).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), value);
+    }
+
+    #[test]
+    fn modules_come_after_what_they_depend_on_and_once() {
+        let folder = std::env::temp_dir().join(format!("hw-tests-modules-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let text = "net/9pnet.ko.xz:\nfs/9p.ko.xz: net/9pnet.ko.xz fs/netfs.ko.xz\nfs/netfs.ko.xz:\n\
+                    net/9pnet-virtio.ko.xz: drivers/virtio.ko net/9pnet.ko.xz drivers/ring.ko\n";
+        fs::write(folder.join("modules.dep"), text).unwrap();
+        let order = with_dependencies(&folder, &["9pnet_virtio", "built_in", "9p"]).unwrap();
+        let names: Vec<String> = order.iter().map(|file| module_name(file)).collect();
+        assert_eq!(names, ["ring", "9pnet", "virtio", "9pnet_virtio", "netfs", "9p"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guest's kernel: Debian's package, downloaded by apt and unpacked (not installed) into the project's target folder.
+//!
+//! [`obtain`] is called by [`crate::fabric`]. Setup grade; a file lock lets several processes ask at once. A kernel that is
+//! there is used as long as [`LAYOUT`] is that of its folder; it appears under its name only when complete, so an interrupted
+//! download is made again. Tests: at the end of this file.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// How the folder of a kernel is made; a folder made otherwise is made again.
+const LAYOUT: &str = "1";
+/// Its presence, with [`LAYOUT`] in it, says that a folder is complete.
+const STAMP: &str = "complete";
+/// Names the package to take instead of the one that would be chosen.
+pub const PACKAGE_VARIABLE: &str = "FABRIC_KERNEL_PACKAGE";
+
+/// An unpacked kernel.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Debian's name of the package.
+    pub package: String,
+    /// The bootable image.
+    pub image: PathBuf,
+    /// The folder of its modules, with `modules.dep` in it.
+    pub modules: PathBuf,
+}
+
+/// The kernel in `cache`; downloaded first when there is none. `say` is told what takes long.
+///
+/// # Errors
+/// apt or dpkg failed, or offers no kernel: the message says what to do.
+pub fn obtain(cache: &Path, say: &dyn Fn(&str)) -> anyhow::Result<Kernel> {
+    fs::create_dir_all(cache).with_context(|| format!("make the folder {}", cache.display()))?;
+    let lock = File::create(cache.join("lock")).context("make the lock of the kernel folder")?;
+    lock.lock().context("lock the kernel folder")?;
+    let wanted = std::env::var(PACKAGE_VARIABLE).ok().filter(|name| !name.is_empty());
+    if let Some(package) = wanted.clone().or_else(|| newest(&complete_ones(cache))) {
+        if let Some(kernel) = opened(cache, &package) {
+            return Ok(kernel);
+        }
+    }
+    let package = match wanted {
+        Some(package) => package,
+        None => offered(say)?,
+    };
+    say(&format!("soft-RoCE: downloading {package} for the virtual machine (once)"));
+    unpack(cache, &package)?;
+    opened(cache, &package).with_context(|| {
+        format!(
+            "the package {package} has no kernel image or no rdma_rxe module; set {PACKAGE_VARIABLE} to another package"
+        )
+    })
+}
+
+fn complete_ones(cache: &Path) -> Vec<String> {
+    let entries = fs::read_dir(cache).into_iter().flatten().flatten();
+    let complete = entries.filter(|entry| is_complete(&entry.path()));
+    complete.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn is_complete(folder: &Path) -> bool {
+    fs::read_to_string(folder.join(STAMP)).is_ok_and(|layout| layout == LAYOUT)
+}
+
+fn opened(cache: &Path, package: &str) -> Option<Kernel> {
+    let folder = cache.join(package);
+    if !is_complete(&folder) {
+        return None;
+    }
+    let image = first_named(&folder.join("boot"), "vmlinuz-")?;
+    let modules = first_named(&folder.join("lib/modules"), "")?;
+    modules.join("modules.dep").exists().then(|| Kernel { package: package.to_owned(), image, modules })
+}
+
+fn first_named(folder: &Path, beginning: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    entries
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(beginning)))
+}
+
+/// The best package that apt offers; updates apt's lists once when they have none.
+fn offered(say: &dyn Fn(&str)) -> anyhow::Result<String> {
+    if let Some(package) = newest(&listed()?) {
+        return Ok(package);
+    }
+    say("soft-RoCE: apt lists no kernel; running apt-get update");
+    let mut update = Command::new("apt-get");
+    let updated = output_of(update.args(["-qq", "update"]));
+    match (newest(&listed()?), updated) {
+        (Some(package), _) => Ok(package),
+        (None, Err(error)) => Err(error.context("apt lists no kernel package; run `apt-get update` as root")),
+        (None, Ok(_)) => {
+            bail!("apt offers no package linux-image-6.*; set {PACKAGE_VARIABLE} to the name of a kernel package")
+        }
+    }
+}
+
+fn listed() -> anyhow::Result<Vec<String>> {
+    let mut list = Command::new("apt-cache");
+    let text = output_of(list.args(["--generate", "pkgnames", "linux-image-6."]))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The package to prefer: series 6.12, in which `rdma_rxe` moves large messages more than twice as fast as in 6.1; else the
+/// newest. Meta packages, and kernels that are signed otherwise, real-time or for clouds (without rxe) do not count.
+fn newest(packages: &[String]) -> Option<String> {
+    let candidates = packages.iter().filter_map(|package| Some((version(package)?, package)));
+    candidates
+        .max_by_key(|(version, _)| (version.starts_with(&[6, 12]), version.clone()))
+        .map(|(_, package)| package.clone())
+}
+
+/// The numbers of `linux-image-6.12.117+deb12-amd64`: 6, 12, 117, 12; `None` for packages that are not a plain kernel.
+fn version(package: &str) -> Option<Vec<u32>> {
+    let middle = package.strip_prefix("linux-image-")?.strip_suffix("-amd64")?;
+    let plain =
+        middle.chars().all(|letter| letter.is_ascii_digit() || ".+-~".contains(letter) || "debpo".contains(letter));
+    let numbers: Vec<u32> =
+        middle.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
+    (plain && numbers.len() >= 3).then_some(numbers)
+}
+
+fn unpack(cache: &Path, package: &str) -> anyhow::Result<()> {
+    let partial = cache.join(format!("{package}.partial"));
+    if partial.exists() {
+        fs::remove_dir_all(&partial).with_context(|| format!("remove {}", partial.display()))?;
+    }
+    fs::create_dir_all(&partial).with_context(|| format!("make {}", partial.display()))?;
+    output_of(Command::new("apt-get").args(["-q", "download", package]).current_dir(&partial)).with_context(|| {
+        format!("download {package}; is there a network, and are apt's lists fresh (`apt-get update`)?")
+    })?;
+    let archive = first_named(&partial, package).context("apt-get download left no file")?;
+    output_of(Command::new("dpkg").arg("-x").arg(&archive).arg(&partial))?;
+    fs::remove_file(&archive).context("remove the package file")?;
+    let modules = first_named(&partial.join("lib/modules"), "").context("the package has no modules")?;
+    let release = modules.file_name().unwrap_or_default();
+    output_of(Command::new("depmod").env("PATH", crate::vm::SYSTEM_PATH).arg("-b").arg(&partial).arg(release))
+        .context("list the modules' dependencies; depmod is in the package kmod")?;
+    fs::write(partial.join(STAMP), LAYOUT).context("mark the kernel folder as complete")?;
+    let folder = cache.join(package);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    fs::rename(&partial, &folder).with_context(|| format!("name {}", folder.display()))
+}
+
+fn output_of(command: &mut Command) -> anyhow::Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.output().with_context(|| format!("run {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(packages: &[&str]) -> Option<String> {
+        newest(&packages.iter().map(|package| (*package).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_newest_plain_kernel_of_the_preferred_series_is_chosen() {
+        let offered = [
+            "linux-image-6.1.0-56-amd64",
+            "linux-image-6.12-amd64",
+            "linux-image-6.12.100+deb12-amd64",
+            "linux-image-6.12.9+deb12-amd64",
+            "linux-image-6.12.117+deb12-rt-amd64",
+            "linux-image-6.12.117+deb12-cloud-amd64",
+            "linux-image-6.12.117+deb12-amd64-unsigned",
+            "linux-image-6.16.3+deb13-amd64",
+        ];
+        assert_eq!(chosen(&offered).as_deref(), Some("linux-image-6.12.100+deb12-amd64"));
+    }
+
+    #[test]
+    fn without_the_preferred_series_the_newest_is_chosen() {
+        let offered = ["linux-image-6.1.0-9-amd64", "linux-image-6.1.0-56-amd64", "linux-image-6.1.0-50-cloud-amd64"];
+        assert_eq!(chosen(&offered).as_deref(), Some("linux-image-6.1.0-56-amd64"));
+    }
+
+    #[test]
+    fn meta_packages_and_nothing_give_no_kernel() {
+        assert_eq!(chosen(&["linux-image-amd64", "linux-image-6.12-amd64"]), None);
+        assert_eq!(chosen(&[]), None);
+    }
+
+    #[test]
+    fn a_folder_of_an_interrupted_download_is_no_kernel() {
+        let cache = std::env::temp_dir().join(format!("hw-tests-kernel-{}", std::process::id()));
+        let folder = cache.join("linux-image-6.12.1-1-amd64");
+        fs::create_dir_all(folder.join("boot")).unwrap();
+        fs::create_dir_all(folder.join("lib/modules/6.12.1")).unwrap();
+        fs::write(folder.join("boot/vmlinuz-6.12.1"), "").unwrap();
+        fs::write(folder.join("lib/modules/6.12.1/modules.dep"), "").unwrap();
+        assert!(complete_ones(&cache).is_empty());
+        fs::write(folder.join(STAMP), "an older layout").unwrap();
+        assert!(complete_ones(&cache).is_empty());
+        fs::write(folder.join(STAMP), LAYOUT).unwrap();
+        assert_eq!(complete_ones(&cache), ["linux-image-6.12.1-1-amd64"]);
+        assert!(opened(&cache, "linux-image-6.12.1-1-amd64").is_some());
+        fs::remove_dir_all(cache).unwrap();
+    }
+}

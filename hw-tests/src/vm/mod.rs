@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Virtual machines with a soft-RoCE device: [`kernel`] gets a kernel, [`image`] makes the first file system, [`accelerator`]
+//! chooses how QEMU runs it, [`boot`] starts and ends it, [`init.sh`](init) is what the guest does first.
+//!
+//! Called by [`crate::fabric`]. Setup grade.
+//!
+//! The guest's root is the machine's own root folder, read-only over 9p, under an overlay in memory: it sees the host's programs
+//! and build outputs at their paths, and writes to none of them. It has no network but that between the nodes.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub mod accelerator;
+pub mod boot;
+pub mod image;
+pub mod kernel;
+
+/// Where the system's programs are, `sbin` included, whatever the caller's `PATH` is.
+pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The network interface of every node.
+pub const INTERFACE: &str = "eth0";
+/// The RDMA device of every node.
+pub const DEVICE: &str = "rxe0";
+
+/// The IPv4 address of a node, on [`INTERFACE`]; it exists inside the virtual machines only.
+#[must_use]
+pub fn address(node: usize) -> String {
+    format!("192.168.77.{}", node + 1)
+}
+
+/// The host name of a node.
+#[must_use]
+pub fn host_name(node: usize) -> String {
+    format!("node{node}")
+}
+
+/// The environment that jobs start from in a guest of so many nodes.
+#[must_use]
+pub fn guest_environment(nodes: usize) -> Vec<(String, String)> {
+    // One node has nowhere to start processes; with two, the agents stand in for rsh.
+    let shell = if nodes > 1 { "/run/fabric/rsh" } else { "/bin/false" };
+    let variables = [
+        ("PATH", SYSTEM_PATH),
+        ("HOME", "/root"),
+        ("USER", "root"),
+        ("LANG", "C.UTF-8"),
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("OMPI_MCA_plm_rsh_agent", shell),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+/// Waits, in a guest, until the device can be used: its port is active and has the GID of the node's address.
+///
+/// Returns what is missing where that takes too long.
+#[must_use]
+pub fn guest_trouble(node: usize) -> Option<String> {
+    let port = format!("/sys/class/infiniband/{DEVICE}/ports/1");
+    let suffix = format!(":c0a8:4d{:02x}", node + 1);
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let state = fs::read_to_string(format!("{port}/state")).unwrap_or_default();
+        let gids = fs::read_dir(format!("{port}/gids")).into_iter().flatten().flatten();
+        let addressed =
+            gids.filter_map(|gid| fs::read_to_string(gid.path()).ok()).any(|gid| gid.trim().ends_with(&suffix));
+        if state.contains("ACTIVE") && addressed {
+            return None;
+        }
+        if Instant::now() >= until {
+            return Some(format!(
+                "the port of {DEVICE} is {:?}, its GID of {}: {addressed}",
+                state.trim(),
+                address(node)
+            ));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
