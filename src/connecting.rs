@@ -10,10 +10,10 @@ use crate::connect::handshake::{Handshake, Program, Step};
 use crate::connect::hello::{Hello, QpInfo};
 use crate::connect::tcp::TcpCarrier;
 use crate::connect::ud::{UdCarrier, path};
-use crate::connect::{Carrier, Faults, Identity, Paths, Random, Reach, Via};
+use crate::connect::{Carrier, Faults, Identity, Paths, Random, Reach, Via, host};
 use crate::counters::add;
 use crate::device::PortChoice;
-use crate::endpoint::{Connection, Endpoint, State};
+use crate::endpoint::{Connection, State};
 use crate::event::{EndpointId, Immediate};
 use crate::failure::Cause;
 use crate::peer::PeerName;
@@ -24,6 +24,7 @@ use ibex_ffi::verbs::{
     Access, Context, DeviceAttributes, ProtectionDomain, QueuePair, QueuePairLimits, Transition, event_name,
 };
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -69,19 +70,20 @@ impl Connector {
             // An adapter without UD is used with TCP alone.
             ConnectVia::Auto => UdCarrier::open(context, domain, choice, tunables).ok(),
         };
+        let (instance, number) = (host::new_instance()?, host::host_number());
         let tcp = match via {
             ConnectVia::Ud => None,
-            ConnectVia::Tcp => Some(TcpCarrier::open()?),
-            ConnectVia::Auto if ud.is_none() => Some(TcpCarrier::open()?),
-            ConnectVia::Auto => TcpCarrier::open().ok(),
+            ConnectVia::Auto if ud.is_some() => TcpCarrier::open(instance, number).ok(),
+            _ => Some(TcpCarrier::open(instance, number)?),
         };
-        let mut random = Random::new(seed());
-        let instance = random.number() | 1;
-        let address = choice.address(
+        let address = PortAddress {
             instance,
-            ud.as_ref().map_or(0, UdCarrier::number),
-            tcp.as_ref().map_or(0, TcpCarrier::port),
-        );
+            host: number,
+            ud_qpn: ud.as_ref().map_or(0, UdCarrier::number),
+            tcp_port: tcp.as_ref().map_or(0, TcpCarrier::port),
+            tcp_addresses: tcp.as_ref().map_or_else(Default::default, TcpCarrier::addresses),
+            ..choice.address()
+        };
         let wanted = tunables.max_rd_atomic as u8;
         Ok(Connector {
             ud,
@@ -93,7 +95,7 @@ impl Connector {
             rd_atomic: (wanted.min(device.max_rd_atomic.1), wanted.min(device.max_rd_atomic.0)),
             epoch: 0,
             faults: Faults::new(tunables, setup.me.rank),
-            random,
+            random: Random::new(instance),
             start: Instant::now(),
             until_tcp: 0,
             next_async: Duration::ZERO,
@@ -129,6 +131,9 @@ impl Connector {
         if let Some(ud) = &mut self.ud {
             ud.forget(address.instance);
         }
+        if let Some(tcp) = &mut self.tcp {
+            tcp.close(&address);
+        }
     }
 
     fn reach(&self, remote: &PortAddress) -> Reach {
@@ -151,20 +156,13 @@ impl Connector {
         }
         self.until_tcp = self.until_tcp.saturating_sub(tunables.connect_poll_interval);
         if let Some(tcp) = &mut self.tcp
-            && (self.until_tcp == 0 || !self.active.is_empty())
+            && (self.until_tcp == 0 || !self.active.is_empty() || !tcp.is_idle())
         {
             self.until_tcp = tunables.connect_tcp_interval;
             tcp.poll(&mut |hello| hellos.push((hello, Carrier::Tcp)));
         }
         hellos
     }
-}
-
-/// A number that no other life of a port has had.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    // The standard library's hasher is keyed from the kernel's random numbers.
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
 impl Port {
@@ -209,10 +207,11 @@ impl Port {
     /// failed then.
     fn new_connection(&mut self, to: EndpointId, remote: &PortAddress) -> bool {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        let made = QueuePair::new(&self.domain, &self.cq, self.receives.srq(), self.connector.limits).and_then(|mut qp| {
-            qp.initialise(self.choice.port, self.tunables.pkey_index as u16, access)?;
-            Ok(qp)
-        });
+        let made =
+            QueuePair::new(&self.domain, &self.cq, self.receives.srq(), self.connector.limits).and_then(|mut qp| {
+                qp.initialise(self.choice.port, self.tunables.pkey_index as u16, access)?;
+                Ok(qp)
+            });
         let qp = match made {
             Ok(qp) => qp,
             Err(error) => {
@@ -314,17 +313,18 @@ impl Port {
             );
             return self.fail(to, Cause::Connect(why));
         }
-        if step.confirmed {
-            self.ready(to);
-        }
+        // Sent before the carriers are let go, and before the data that would tell the peer the same.
         if let Some(via) = step.send {
             self.send_hello(to, via, remote);
+        }
+        if step.confirmed {
+            self.ready(to);
         }
         if let Some(failure) = &step.failed {
             let name = self.endpoints[to.index() as usize].name;
             let mut why = failure.message(name, &self.attributes.place(), remote);
             if let Some(error) = &self.connector.ud_error {
-                why.push_str(&format!(" The last datagram could not be sent: {error}."));
+                let _ = write!(why, " The last datagram could not be sent: {error}.");
             }
             self.fail(to, Cause::Connect(why));
             self.connector.settle(to);
@@ -368,7 +368,7 @@ impl Port {
         connection.state = State::Ready;
         self.count_connection();
         self.connector.settle(to);
-        self.to_backlog(to);
+        self.enlist(to);
         self.freed = true;
     }
 

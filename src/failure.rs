@@ -47,7 +47,11 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { peer, host, port, qp_num, cause } = self;
-        write!(f, "the connection to rank {} ({peer}) on host {host} through {port}, queue pair 0x{qp_num:06x}, ", peer.rank)?;
+        write!(
+            f,
+            "the connection to rank {} ({peer}) on host {host} through {port}, queue pair 0x{qp_num:06x}, ",
+            peer.rank
+        )?;
         match cause {
             Cause::Completion { status, vendor } => {
                 write!(f, "failed with status {status}, vendor error 0x{vendor:x}: {}", status.advice())

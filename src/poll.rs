@@ -40,10 +40,10 @@ impl Port {
     #[inline]
     pub fn release(&mut self, batch: &Batch) {
         for event in batch.events() {
-            if let Event::Received { slot, .. } = event {
-                if let Err(error) = self.receives.release(*slot) {
-                    self.lose(&error, "posting to the shared receive queue");
-                }
+            if let Event::Received { slot, .. } = event
+                && let Err(error) = self.receives.release(*slot)
+            {
+                self.lose(&error, "posting to the shared receive queue");
             }
         }
     }
@@ -96,8 +96,7 @@ impl Port {
             add(&self.counters.received_bytes, u64::from(completion.len()));
             // Who it says it is from holds only if it came by that endpoint's queue pair.
             let named = immediate.endpoint();
-            let connection =
-                self.endpoints.get_mut(named.index() as usize).and_then(|e| e.connection.as_deref_mut());
+            let connection = self.endpoints.get_mut(named.index() as usize).and_then(|e| e.connection.as_deref_mut());
             let from = match connection {
                 Some(connection) if connection.qp.number() == completion.qp_num() => {
                     if connection.state == State::Connecting {

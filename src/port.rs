@@ -185,8 +185,7 @@ impl Port {
             .map_err(failed(format!("making a completion queue of {entries} entries")))?;
         let doing = format!("making a shared receive queue of {receives} slots of {} bytes", setup.receive_size);
         let batch = (tunables.receive_batch as usize).min(receives as usize / 2).max(1);
-        let receives_side =
-            Receives::new(&domain, setup.receive_size, receives, batch).map_err(failed(doing))?;
+        let receives_side = Receives::new(&domain, setup.receive_size, receives, batch).map_err(failed(doing))?;
 
         let limits = queue_pair_limits(tunables, &device);
         let probe = QueuePair::new(&domain, &cq, receives_side.srq(), limits)
@@ -298,7 +297,8 @@ impl Port {
         self.drain(peer, Duration::from_millis(100));
         self.fail_pending(peer);
         self.drop_connection(peer);
-        self.connector.forget(self.endpoints[peer.index() as usize].name, self.endpoints[peer.index() as usize].remote_port);
+        self.connector
+            .forget(self.endpoints[peer.index() as usize].name, self.endpoints[peer.index() as usize].remote_port);
     }
 
     /// Destroys a peer's queue pair. Its requests the adapter had complete as failed.
@@ -310,10 +310,10 @@ impl Port {
         }
         let last = connection.posted.wrapping_sub(1);
         self.credits += connection.in_flight();
-        let mut list = std::mem::replace(&mut connection.list, crate::posted::List::new());
+        let mut tokens = std::mem::replace(&mut connection.list, crate::posted::List::new());
         // The queue pair goes first: what is flushed with it was the adapter's until now.
         drop(connection);
-        while let Some((_, token)) = self.posted.pop_through(&mut list, last) {
+        while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {
             let outcome = Err(crate::event::Failed { status: ibex_ffi::verbs::Status::FLUSHED });
             self.overflow.push_back(Event::Completed { token, to: peer, outcome });
         }
@@ -322,7 +322,8 @@ impl Port {
     /// Polls until a peer has everything that was sent to it, for a bounded time.
     fn drain(&mut self, peer: EndpointId, limit: Duration) {
         let in_flight = |port: &Port| {
-            port.connection(peer).is_some_and(|c| c.state == State::Ready && (c.in_flight() > 0 || !c.pending.is_empty()))
+            port.connection(peer)
+                .is_some_and(|c| c.state == State::Ready && (c.in_flight() > 0 || !c.pending.is_empty()))
         };
         if !in_flight(self) {
             return;
@@ -347,7 +348,8 @@ impl Port {
             return format!("no endpoint {}", peer.index());
         };
         let host = self.directory.host(endpoint.name);
-        let who = format!("rank {} ({}) on host {host}, {}", endpoint.name.rank, endpoint.name, self.attributes.place());
+        let who =
+            format!("rank {} ({}) on host {host}, {}", endpoint.name.rank, endpoint.name, self.attributes.place());
         match &endpoint.connection {
             None => format!("{who}, never spoken to"),
             Some(c) => format!(
@@ -396,10 +398,7 @@ impl Port {
 }
 
 /// What a queue pair of this port is asked to hold.
-pub(crate) fn queue_pair_limits(
-    tunables: &Tunables,
-    device: &ibex_ffi::verbs::DeviceAttributes,
-) -> QueuePairLimits {
+pub(crate) fn queue_pair_limits(tunables: &Tunables, device: &ibex_ffi::verbs::DeviceAttributes) -> QueuePairLimits {
     QueuePairLimits {
         sends: (tunables.send_queue_depth as u32).min(device.max_qp_wr),
         inline: tunables.max_inline as u32,

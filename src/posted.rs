@@ -56,7 +56,7 @@ impl Posted {
             None => self.grow(entry),
         };
         match self.entries.get_mut(list.tail as usize) {
-            Some(last) if list.head != NONE => last.next = index,
+            Some(youngest) if list.head != NONE => youngest.next = index,
             _ => list.head = index,
         }
         list.tail = index;

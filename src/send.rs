@@ -10,7 +10,7 @@ use crate::endpoint::{Connection, Operation, Request, State};
 use crate::event::{EndpointId, Event, Failed, Token, WrId};
 use crate::failure::Cause;
 use crate::port::Port;
-use ibex_ffi::verbs::{LocalSpan, PostError, QueuePair, RemoteSpan, Status, Wr};
+use ibex_ffi::verbs::{LocalSpan, PostError, RemoteSpan, Status, Wr};
 
 /// The connection to this peer has failed, or there is no such endpoint: nothing was queued. Its failure has been, or is
 /// about to be, reported as an event.
@@ -55,8 +55,8 @@ impl Port {
         if bytes > self.attributes.max_inline as usize {
             return Ok(Inline::Busy);
         }
-        let post = |qp: &mut QueuePair, wr: Wr, immediate| qp.send_inline(wr, header, payload, immediate);
-        match self.attempt(to, Signal::Sometimes, Token(0), |c, wr| post(&mut c.qp, wr, c.immediate(tag))) {
+        let post = |c: &mut Connection, wr| c.qp.send_inline(wr, header, payload, c.immediate(tag));
+        match self.attempt(to, Signal::Sometimes, Token(0), post) {
             Attempt::Posted => {
                 add(&self.counters.inline_sent, 1);
                 add(&self.counters.inline_bytes, bytes as u64);
@@ -272,7 +272,7 @@ impl Port {
         connection.pending.push_back(request);
         add(&self.counters.queued, 1);
         add(&self.counters.waiting, 1);
-        self.to_backlog(to);
+        self.enlist(to);
         Ok(())
     }
 
@@ -292,7 +292,7 @@ impl Port {
     }
 
     /// Notes that the peer's waiting requests shall be looked at.
-    pub(crate) fn to_backlog(&mut self, to: EndpointId) {
+    pub(crate) fn enlist(&mut self, to: EndpointId) {
         let Some(connection) = self.connection_mut(to) else { return };
         if !connection.in_backlog {
             connection.in_backlog = true;
@@ -309,7 +309,7 @@ impl Port {
                 connection.in_backlog = false;
             }
             if self.work_pending(to) {
-                self.to_backlog(to);
+                self.enlist(to);
             }
         }
     }
@@ -363,8 +363,11 @@ impl Port {
             Operation::FetchAdd { local, remote, operand } => {
                 self.attempt(to, Signal::Always, token, |c, wr| c.qp.fetch_add(wr, *local, *remote, *operand))
             }
-            Operation::CompareSwap { local, remote, compare, swap } => self
-                .attempt(to, Signal::Always, token, |c, wr| c.qp.compare_swap(wr, *local, *remote, (*compare, *swap))),
+            Operation::CompareSwap { local, remote, compare, swap } => {
+                self.attempt(to, Signal::Always, token, |c, wr| {
+                    c.qp.compare_swap(wr, *local, *remote, (*compare, *swap))
+                })
+            }
             Operation::Nothing => {
                 // A write of no bytes needs no key at either end, and completes in its turn.
                 let nowhere = RemoteSpan { addr: 0, rkey: 0 };

@@ -3,7 +3,7 @@
 //!
 //! - [`hello`]: the message, its bytes and its checks.
 //! - [`handshake`]: what one side does with it, per peer: a state machine without clock, network or adapter.
-//! - `ud` and [`tcp`]: what carries it.
+//! - `ud` and [`tcp`]: what carries it; [`host`]: what TCP needs to know of this host.
 //!
 //! This file owns the words they share: who we are, carriers, and the injected faults. The port drives it all: it gives a hello
 //! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks again when
@@ -12,7 +12,9 @@
 
 pub mod handshake;
 pub mod hello;
+pub mod host;
 pub mod tcp;
+pub mod ud;
 
 use crate::address::PortAddress;
 use crate::peer::PeerName;

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the TCP carrier over real sockets of the loopback interface. No test sleeps; each polls both sides until what it
+//! waits for has come, or fails after a generous time.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+
+use super::*;
+use crate::connect::hello::tests::hello;
+
+const HOST: u64 = 77;
+
+struct Side {
+    carrier: TcpCarrier,
+    address: PortAddress,
+    got: Vec<Hello>,
+}
+
+impl Side {
+    fn new(instance: u64) -> Side {
+        let carrier = TcpCarrier::open(instance, HOST).expect("a listener on this host");
+        let (tcp_port, tcp_addresses) = (carrier.port(), carrier.addresses());
+        let address = PortAddress { instance, host: HOST, tcp_port, tcp_addresses, ..hello().source.address };
+        Side { carrier, address, got: Vec::new() }
+    }
+
+    /// A hello from this side to `to`, told apart by `psn`.
+    fn hello(&self, to: &PortAddress, psn: u32) -> Hello {
+        let mut made = hello();
+        made.source.address = self.address;
+        made.destination_instance = to.instance;
+        made.qp.psn = psn;
+        made
+    }
+
+    fn send(&mut self, to: &PortAddress, psn: u32) {
+        let hello = self.hello(to, psn);
+        self.carrier.send(to, &hello);
+    }
+
+    fn poll(&mut self) {
+        self.carrier.poll(&mut |hello| self.got.push(hello));
+    }
+
+    fn numbers(&self) -> Vec<u32> {
+        self.got.iter().map(|hello| hello.qp.psn).collect()
+    }
+
+    fn connect_raw(&self) -> TcpStream {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.address.tcp_port)).expect("somebody listens")
+    }
+}
+
+/// Polls until `done`; fails when that takes longer than any machine needs.
+fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&[&mut Side]) -> bool) {
+    let begin = Instant::now();
+    while !done(sides) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        for side in sides.iter_mut() {
+            side.poll();
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn hellos_go_both_ways_on_one_connection() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 10);
+    until("the first", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+    assert_eq!(b.got[0], a.hello(&b.address, 10));
+    b.send(&a.address, 20);
+    until("the answer", &mut [&mut a, &mut b], |sides| sides[0].got.len() == 1);
+    assert_eq!(a.numbers(), [20]);
+    assert_eq!((a.carrier.links.len(), b.carrier.links.len()), (1, 1));
+    assert_eq!((a.carrier.counters.connected, b.carrier.counters.accepted), (1, 1));
+    assert_eq!((a.carrier.reach(&b.address), b.carrier.reach(&a.address)), (Reach::Open, Reach::Open));
+}
+
+#[test]
+fn many_hellos_arrive_whole_and_in_order() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 0);
+    until("the connection", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+    for number in 1..200 {
+        a.send(&b.address, number);
+    }
+    until("all", &mut [&mut a, &mut b], |sides| sides[1].got.last().is_some_and(|last| last.qp.psn == 199));
+    assert_eq!(b.numbers(), (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_hello_waiting_for_the_connection_is_replaced_by_a_newer_one() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 1);
+    a.send(&b.address, 2);
+    until("the newest", &mut [&mut a, &mut b], |sides| !sides[1].got.is_empty());
+    assert_eq!(b.numbers(), [2]);
+}
+
+#[test]
+fn both_sides_may_connect_at_once() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 1);
+    b.send(&a.address, 2);
+    until("both", &mut [&mut a, &mut b], |sides| sides.iter().all(|side| !side.got.is_empty()));
+    let (to_b, to_a) = (b.address, a.address);
+    a.carrier.close(&to_b);
+    b.carrier.close(&to_a);
+    until("the end", &mut [&mut a, &mut b], |sides| sides.iter().all(|side| side.carrier.is_idle()));
+}
+
+#[test]
+fn what_was_sent_before_closing_arrives_and_both_ends_forget_the_connection() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 1);
+    until("the connection", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+    a.send(&b.address, 2);
+    let to_b = b.address;
+    a.carrier.close(&to_b);
+    until("the last word", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 2);
+    until("the end", &mut [&mut a, &mut b], |sides| sides.iter().all(|side| side.carrier.is_idle()));
+    // And a new one can be made at once.
+    a.send(&b.address, 3);
+    until("the new one", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 3);
+}
+
+#[test]
+fn a_peer_that_computes_is_reached_but_silent() {
+    let (mut a, b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 1);
+    let to_b = b.address;
+    until("the kernel of the peer", &mut [&mut a], |sides| sides[0].carrier.reach(&to_b) == Reach::Open);
+    assert!(b.got.is_empty());
+}
+
+#[test]
+fn a_port_nobody_listens_on_is_refused_and_stays_so_while_tried_again() {
+    let (mut a, b) = (Side::new(1), Side::new(2));
+    let gone = b.address;
+    drop(b);
+    assert_eq!(a.carrier.reach(&gone), Reach::Unused);
+    for _ in 0..3 {
+        a.send(&gone, 1);
+        until("the refusal", &mut [&mut a], |sides| sides[0].carrier.is_idle());
+        assert_eq!(a.carrier.reach(&gone), Reach::Refused);
+    }
+    a.carrier.close(&gone);
+    assert_eq!(a.carrier.reach(&gone), Reach::Unused);
+}
+
+#[test]
+fn a_peer_that_ends_while_connected_is_noticed() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 1);
+    until("the connection", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+    let gone = b.address;
+    drop(b);
+    until("its end", &mut [&mut a], |sides| sides[0].carrier.reach(&gone) == Reach::Refused);
+    assert!(a.carrier.is_idle());
+}
+
+#[test]
+fn a_peer_without_port_or_address_is_unreachable() {
+    let (mut a, b) = (Side::new(1), Side::new(2));
+    let mut nowhere = PortAddress { tcp_port: 0, ..b.address };
+    a.send(&nowhere, 1);
+    assert_eq!(a.carrier.reach(&nowhere), Reach::Unreachable);
+    // On another host our own addresses cannot be the peer's.
+    nowhere = PortAddress { host: HOST + 1, instance: 3, ..b.address };
+    a.send(&nowhere, 1);
+    assert_eq!(a.carrier.reach(&nowhere), Reach::Unreachable);
+    assert!(a.carrier.is_idle());
+}
+
+#[test]
+fn the_next_address_is_tried_when_one_is_taken_by_somebody_else() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let wrong = stranger.local_addr().expect("its address");
+    let right = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), b.address.tcp_port);
+    let mut link = Link::connect(b.address.instance, vec![right, wrong], Instant::now()).expect("it begins");
+    link.send(a.hello(&b.address, 5).encode()).expect("it waits");
+    a.carrier.links.push(link);
+    // The stranger takes the connection and drops it, as a carrier does with a hello that is for another instance.
+    drop(stranger.accept().expect("the wrong address is tried first"));
+    until("the right one", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+    assert_eq!(b.numbers(), [5]);
+}
+
+#[test]
+fn the_next_address_is_tried_when_one_is_refused() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port").local_addr().expect("its address");
+    let right = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), b.address.tcp_port);
+    let mut link = Link::connect(b.address.instance, vec![right, closed], Instant::now()).expect("it begins");
+    link.send(a.hello(&b.address, 5).encode()).expect("it waits");
+    a.carrier.links.push(link);
+    until("the right one", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+}
+
+/// What a stranger may write, each on a connection of its own.
+fn garbage(side: &Side, other: &Side) -> Vec<Vec<u8>> {
+    let good = other.hello(&side.address, 1).encode();
+    let mut damaged = good;
+    damaged[20] ^= 1;
+    let not_for_us = Hello { destination_instance: 0xdead, ..other.hello(&side.address, 1) };
+    vec![b"GET / HTTP/1.1\r\n\r\n".repeat(20), vec![0; 1 << 16], damaged.to_vec(), not_for_us.encode().to_vec()]
+}
+
+#[test]
+fn garbage_ends_its_connection_and_disturbs_nobody() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    let pieces = garbage(&b, &a);
+    let count = pieces.len() as u64;
+    let mut strangers = Vec::new();
+    for piece in pieces {
+        let mut stranger = b.connect_raw();
+        stranger.set_nonblocking(true).expect("a flag");
+        // All of it need not be taken.
+        let _ = stranger.write(&piece);
+        strangers.push(stranger);
+    }
+    until("the garbage", &mut [&mut b], |sides| sides[0].carrier.counters.garbage == count);
+    assert!(b.got.is_empty() && b.carrier.is_idle());
+    a.send(&b.address, 1);
+    until("a hello in spite of it", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+}
+
+#[test]
+fn a_peer_that_turns_into_another_on_its_connection_is_dropped() {
+    let (a, c, mut b) = (Side::new(1), Side::new(3), Side::new(2));
+    let mut wire = b.connect_raw();
+    wire.write_all(&a.hello(&b.address, 1).encode()).expect("room");
+    wire.write_all(&c.hello(&b.address, 2).encode()).expect("room");
+    until("the second", &mut [&mut b], |sides| sides[0].carrier.counters.garbage == 1);
+    assert_eq!(b.numbers(), [1]);
+}
+
+#[test]
+fn a_hello_in_small_pieces_is_put_together() {
+    let (a, mut b) = (Side::new(1), Side::new(2));
+    let mut wire = b.connect_raw();
+    wire.set_nodelay(true).expect("a flag");
+    let two = [a.hello(&b.address, 1).encode(), a.hello(&b.address, 2).encode()].concat();
+    for piece in two.chunks(7) {
+        wire.write_all(piece).expect("room");
+        b.poll();
+    }
+    until("both", &mut [&mut b], |sides| sides[0].got.len() == 2);
+    assert_eq!(b.numbers(), [1, 2]);
+}
+
+#[test]
+fn a_hello_cut_by_the_end_of_the_connection_is_not_delivered() {
+    let (a, mut b) = (Side::new(1), Side::new(2));
+    let mut wire = b.connect_raw();
+    wire.write_all(&a.hello(&b.address, 1).encode()[..100]).expect("room");
+    wire.shutdown(Shutdown::Write).expect("a half-open connection");
+    until("its end", &mut [&mut b], |sides| sides[0].carrier.counters.accepted == 1 && sides[0].carrier.is_idle());
+    assert!(b.got.is_empty());
+    // Our side of it is closed as well.
+    assert_eq!(wire.read(&mut [0; 1]).unwrap_or(0), 0);
+}
+
+#[test]
+fn a_half_open_connection_delivers_what_came_before_the_end() {
+    let (a, mut b) = (Side::new(1), Side::new(2));
+    let mut wire = b.connect_raw();
+    wire.write_all(&a.hello(&b.address, 9).encode()).expect("room");
+    wire.shutdown(Shutdown::Write).expect("a half-open connection");
+    until("the hello", &mut [&mut b], |sides| sides[0].got.len() == 1);
+    until("the end", &mut [&mut b], |sides| sides[0].carrier.is_idle());
+}
+
+#[test]
+fn a_silent_stranger_is_shown_out_after_a_while() {
+    let mut b = Side::new(2);
+    let _stranger = b.connect_raw();
+    until("the stranger", &mut [&mut b], |sides| sides[0].carrier.links.len() == 1);
+    let instance = b.address.instance;
+    let later = Instant::now() + STRANGER_PATIENCE + Duration::from_secs(1);
+    let end = b.carrier.links[0].advance(instance, later, &mut |_| panic!("nothing was sent"));
+    assert_eq!(end, Err(End::Silent));
+}
+
+#[test]
+fn no_more_than_a_bounded_number_of_strangers_wait() {
+    let mut b = Side::new(2);
+    let mut strangers = Vec::new();
+    for _ in 0..STRANGERS + 20 {
+        strangers.push(b.connect_raw());
+        b.poll();
+    }
+    let all = strangers.len() as u64;
+    until("all of them", &mut [&mut b], |sides| sides[0].carrier.counters.accepted == all);
+    assert_eq!((b.carrier.links.len(), b.carrier.counters.silent), (STRANGERS, 20));
+}
+
+#[test]
+fn an_address_that_does_not_answer_is_given_up_after_a_while() {
+    // A listener with a full backlog does not answer; 192.0.2.0/24 is for documentation, but a machine may route it.
+    let begin = Instant::now();
+    let address: SocketAddr = "192.0.2.254:9".parse().expect("an address");
+    let Ok(mut link) = Link::connect(5, vec![address], begin) else { return };
+    let mut end = Ok(());
+    for seconds in [1, 19, 21] {
+        end = end
+            .and_then(|()| link.advance(1, begin + Duration::from_secs(seconds), &mut |_| panic!("nobody is there")));
+    }
+    assert!(matches!(end, Err(End::Failed(Reach::Unreachable | Reach::Refused))), "{end:?}");
+}
