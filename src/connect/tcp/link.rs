@@ -67,6 +67,8 @@ pub(super) struct Link {
     output: Option<(Frame, usize)>,
     /// The one after it.
     next: Option<Frame>,
+    /// The newest hello given to this connection, for the next address.
+    newest: Option<Frame>,
 }
 
 impl Link {
@@ -105,6 +107,7 @@ impl Link {
             filled: 0,
             output: None,
             next: None,
+            newest: None,
         }
     }
 
@@ -133,6 +136,7 @@ impl Link {
         if self.state == State::Closing {
             self.state = State::Open;
         }
+        self.newest = Some(frame);
         match self.output {
             Some((_, written)) if written > 0 => self.next = Some(frame),
             _ => self.output = Some((frame, 0)),
@@ -197,9 +201,9 @@ impl Link {
                 Ok(stream) => {
                     self.stream = stream;
                     self.filled = 0;
-                    // A hello cut by the failure goes out whole.
-                    let frame = self.next.take().or(self.output.map(|(frame, _)| frame));
-                    self.output = frame.map(|frame| (frame, 0));
+                    // Whatever the other address took, this one has heard nothing.
+                    self.output = self.newest.map(|frame| (frame, 0));
+                    self.next = None;
                     self.enter(State::Connecting, now);
                     return Ok(());
                 }
