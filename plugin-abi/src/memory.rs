@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Registered memory: `btl_register_mem` and `btl_deregister_mem` over Open MPI's `grdma` cache.
+//!
+//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next time.
+//! The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any alignment.
+//! Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
+//! Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed (`btl.h`, btl_put), and a
+//! descriptor gives its registration back when it is freed, after its completion.
+
+use std::ffi::{CString, c_int, c_void};
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use engine::counters::{Counters, add_shared};
+use ibex_ffi::openmpi::cache::Cache;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
+
+use crate::guard::fence;
+use crate::messages;
+use crate::module::Module;
+
+/// What peers need to reach registered memory, and what this process' work requests need. Travels in ob1's headers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle {
+    /// For the peers' work requests.
+    pub(crate) rkey: u32,
+    /// For this process'.
+    pub(crate) lkey: u32,
+}
+
+/// `btl_registration_handle_size`, bytes.
+pub(crate) const HANDLE_SIZE: usize = size_of::<Handle>();
+
+/// A registration of the cache: Open MPI's part, then ibex's.
+#[repr(C)]
+pub(crate) struct Registration {
+    base: sys::mca_rcache_base_registration_t,
+    handle: Handle,
+    /// Present from [`register`] to [`deregister`].
+    region: MaybeUninit<MemoryRegion>,
+}
+
+/// What the cache's callbacks need; lives at one address as long as the cache.
+struct Registrar {
+    domain: Arc<ProtectionDomain>,
+    counters: Arc<Counters>,
+    /// Device and port, for messages.
+    place: String,
+}
+
+/// The registrations of one port.
+pub(crate) struct Memory {
+    /// Destroyed before what its callbacks use.
+    cache: Cache,
+    registrar: NonNull<Registrar>,
+}
+
+// SAFETY: the cache takes its own lock; the registrar is only read, and its parts are themselves shareable.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// A registration in use; given back to the cache with [`Memory::put_back`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registered(NonNull<Registration>);
+
+impl Registered {
+    /// The key by which this process' work requests name the memory.
+    pub(crate) fn lkey(self) -> u32 {
+        // SAFETY: a registration in use is filled and not moved.
+        unsafe { (*self.0.as_ptr()).handle.lkey }
+    }
+
+    fn handle(self) -> NonNull<Handle> {
+        // SAFETY: the place of a field of a live registration.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).handle) }
+    }
+}
+
+impl Memory {
+    /// A cache for one port; `None` where Open MPI has no `grdma`.
+    pub(crate) fn new(domain: Arc<ProtectionDomain>, counters: Arc<Counters>, place: String) -> Option<Self> {
+        let name = CString::new(format!("ibex.{place}")).unwrap_or_default();
+        let registrar = NonNull::from(Box::leak(Box::new(Registrar { domain, counters, place })));
+        // SAFETY: the callbacks write a `Registration` and no more; the registrar is freed after the cache (`drop`).
+        let cache =
+            unsafe { Cache::create(&name, registrar.as_ptr().cast(), size_of::<Registration>(), register, deregister) };
+        if cache.is_none() {
+            // SAFETY: leaked above, and no callback has it.
+            drop(unsafe { Box::from_raw(registrar.as_ptr()) });
+        }
+        Some(Memory { cache: cache?, registrar })
+    }
+
+    /// A registration of `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: it cannot be had now; copy.
+    ///
+    /// # Safety
+    /// M3: the bytes are the user's, and mapped until the registration is put back.
+    pub(crate) unsafe fn register(&self, base: *mut c_void, size: usize, access: u32) -> Option<Registered> {
+        // SAFETY: this function's own rule.
+        let registration = unsafe { self.cache.register(base, size, 0, access) }.ok()?;
+        Some(Registered(registration.cast()))
+    }
+
+    /// # Safety
+    /// R3: no work request under way names the registration; it is put back once.
+    pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
+        // SAFETY: this function's own rule.
+        unsafe { self.cache.put_back(registered.0.cast()) }
+    }
+}
+
+impl Memory {
+    /// Destroys the cache, then what its callbacks used.
+    pub(crate) fn close(self) {
+        let Memory { cache, registrar } = self;
+        drop(cache);
+        // SAFETY: leaked in `new`; the cache, the only other holder, is gone.
+        drop(unsafe { Box::from_raw(registrar.as_ptr()) });
+    }
+}
+
+/// The cache's callback that registers with the adapter.
+unsafe extern "C" fn register(
+    context: *mut c_void,
+    base: *mut c_void,
+    size: usize,
+    registration: *mut sys::mca_rcache_base_registration_t,
+) -> c_int {
+    fence("registering memory", sys::OPAL_ERROR, || {
+        // SAFETY: the context given at creation; freed only after the cache.
+        let registrar = unsafe { &*context.cast::<Registrar>() };
+        let registration = registration.cast::<Registration>();
+        // SAFETY: the cache fills Open MPI's part before it calls.
+        let asked = unsafe { (*registration).base.access_flags };
+        // SAFETY: the cache registers whole pages that its caller says are mapped (M3); it takes the registration back
+        // when the pages are unmapped (its memory hooks) or its caller has put it back.
+        match unsafe { registrar.domain.register(base.addr(), size, access(asked as u32)) } {
+            Ok(region) => {
+                let handle = Handle { rkey: region.rkey(), lkey: region.lkey() };
+                // SAFETY: `sizeof_reg` bytes are the registration's; nobody else uses it yet.
+                unsafe { (&raw mut (*registration).handle).write(handle) };
+                // SAFETY: as above. What stood there before is no region: `deregister` takes it out.
+                unsafe { (&raw mut (*registration).region).write(MaybeUninit::new(region)) };
+                add_shared(&registrar.counters.registrations, 1);
+                sys::OPAL_SUCCESS
+            }
+            Err(error) => refused(&error, size, &registrar.place),
+        }
+    })
+}
+
+/// The code for a failed registration: with "out of resource" the cache lets go of an unused one and tries again.
+#[cold]
+fn refused(error: &io::Error, size: usize, place: &str) -> c_int {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::ENOSPC | libc::EAGAIN) => {
+            messages::cannot_lock(size, place, error);
+            sys::OPAL_ERR_OUT_OF_RESOURCE
+        }
+        _ => sys::OPAL_ERROR,
+    }
+}
+
+/// The cache's callback that takes a registration back from the adapter.
+unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mca_rcache_base_registration_t) -> c_int {
+    fence("deregistering memory", sys::OPAL_ERROR, || {
+        // SAFETY: as in `register`.
+        let registrar = unsafe { &*context.cast::<Registrar>() };
+        let place = unsafe_region(registration.cast());
+        // SAFETY: written by `register`, and taken out once: the cache calls this once for each success.
+        let region = unsafe { place.read().assume_init() };
+        add_shared(&registrar.counters.deregistrations, 1);
+        // On failure the registration is lost until the process ends; the cache may reuse its own record.
+        let _ = region.deregister();
+        sys::OPAL_SUCCESS
+    })
+}
+
+fn unsafe_region(registration: *mut Registration) -> *const MaybeUninit<MemoryRegion> {
+    registration.wrapping_byte_add(offset_of!(Registration, region)).cast()
+}
+
+/// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is always
+/// permitted, so that read-only memory can be sent from.
+fn access(asked: u32) -> Access {
+    let mut access = Access::empty();
+    if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {
+        access |= Access::LOCAL_WRITE;
+    }
+    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_READ != 0 {
+        access |= Access::REMOTE_READ;
+    }
+    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_WRITE != 0 {
+        access |= Access::REMOTE_WRITE | Access::LOCAL_WRITE;
+    }
+    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC != 0 {
+        access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
+    }
+    access
+}
+
+/// `btl_register_mem`.
+pub(crate) unsafe extern "C" fn btl_register_mem(
+    btl: *mut sys::mca_btl_base_module_t,
+    _endpoint: *mut sys::mca_btl_base_endpoint_t,
+    base: *mut c_void,
+    size: usize,
+    flags: u32,
+) -> *mut sys::mca_btl_base_registration_handle_t {
+    fence("btl_register_mem", null_mut(), || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        // SAFETY: M3: until btl_deregister_mem.
+        let registered = unsafe { module.memory().register(base, size, flags & sys::MCA_BTL_REG_FLAG_ACCESS_ANY) };
+        registered.map_or(null_mut(), |registered| registered.handle().as_ptr().cast())
+    })
+}
+
+/// `btl_deregister_mem`.
+pub(crate) unsafe extern "C" fn btl_deregister_mem(
+    btl: *mut sys::mca_btl_base_module_t,
+    handle: *mut sys::mca_btl_base_registration_handle_t,
+) -> c_int {
+    fence("btl_deregister_mem", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        let registration = handle.cast::<Registration>().wrapping_byte_sub(offset_of!(Registration, handle));
+        let Some(registration) = NonNull::new(registration).filter(|_| !handle.is_null()) else {
+            return sys::OPAL_ERR_BAD_PARAM;
+        };
+        // SAFETY: the handle is the field of a registration that `btl_register_mem` gave out; Open MPI gives it back when
+        // what named it has completed (R3).
+        unsafe { module.memory().put_back(Registered(registration)) }
+    })
+}
+
+/// A handle at any alignment, such as within a received header.
+///
+/// # Safety
+/// `handle` points at [`HANDLE_SIZE`] readable bytes that some process' `btl_register_mem` gave out.
+pub(crate) unsafe fn read_handle(handle: *const sys::mca_btl_base_registration_handle_t) -> Handle {
+    // SAFETY: this function's own rule; every bit pattern is a `Handle`.
+    unsafe { handle.cast::<Handle>().read_unaligned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_eight_plain_bytes() {
+        assert_eq!(HANDLE_SIZE, 8);
+        assert!(HANDLE_SIZE <= sys::MCA_BTL_REG_HANDLE_MAX_SIZE as usize);
+    }
+
+    #[test]
+    fn letting_peers_write_implies_writing_locally() {
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_WRITE), Access::REMOTE_WRITE | Access::LOCAL_WRITE);
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC), Access::REMOTE_ATOMIC | Access::LOCAL_WRITE);
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_READ), Access::REMOTE_READ);
+        assert_eq!(access(0), Access::empty());
+    }
+
+    #[test]
+    fn exhaustion_makes_the_cache_try_again_and_other_errors_do_not() {
+        assert_eq!(refused(&io::Error::from_raw_os_error(libc::EFAULT), 4096, "rxe0:1"), sys::OPAL_ERROR);
+    }
+}

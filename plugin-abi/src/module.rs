@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A module: one port, as Open MPI sees it.
+//!
+//! Made by `component` for each usable port, used through the functions it names in its structure, taken apart in
+//! `btl_finalize`. It lives on the heap at one address. What ob1, bml/r2 and osc/rdma read from its fields is filled in
+//! [`template`] (before the user's settings, device-free) and [`Module::new`] (by what the port can).
+//! Grade: setup, but for the accessors. Threads: the fields never change after [`Module::new`]; the rest is in `state`.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use engine::event::{Batch, EndpointId};
+use engine::port::{Atomics, Port};
+use engine::tunables::Tunables;
+use ibex_ffi::openmpi::sys;
+
+use crate::descriptor::Descriptors;
+use crate::exclusive::{Entered, Exclusive};
+use crate::guard::fence;
+use crate::memory::Memory;
+use crate::rdma::Operations;
+use crate::{atomic, component, descriptor, memory, messages, procs, rdma, send};
+
+/// What one caller at a time may use.
+pub(crate) struct State {
+    // Dropped before the port, whose slots they name.
+    pub(crate) descriptors: Descriptors,
+    pub(crate) operations: Operations,
+    /// Batches not in use; as many exist as progress was ever nested, or called by threads at once. Boxed, as a batch in use
+    /// must not move when the stack of them grows.
+    pub(crate) batches: Vec<Box<Batch>>,
+    pub(crate) port: Port,
+}
+
+/// A module: Open MPI's structure, then ibex's.
+#[repr(C)]
+pub(crate) struct Module {
+    base: sys::mca_btl_base_module_t,
+    state: Exclusive<State>,
+    memory: Option<Memory>,
+    max_inline: usize,
+    max_message: usize,
+    zero_copy_min: usize,
+    max_send_size: usize,
+    verbose: u64,
+    /// Place among the ports this process publishes.
+    index: u8,
+    has_atomics: bool,
+    /// Device and port, as `rxe0:1`.
+    place: String,
+    /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
+    error_callback: AtomicUsize,
+}
+
+/// A module's fields before anything is known of a port: functions, flags and limits that the user may then change.
+pub(crate) fn template() -> sys::mca_btl_base_module_t {
+    // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+    let mut base: sys::mca_btl_base_module_t = unsafe { std::mem::zeroed() };
+    base.btl_component = component::raw();
+    base.btl_eager_limit = 12 << 10;
+    base.btl_rndv_eager_limit = 12 << 10;
+    base.btl_max_send_size = 32 << 10;
+    base.btl_rdma_pipeline_send_length = 1 << 20;
+    base.btl_rdma_pipeline_frag_size = 1 << 20;
+    base.btl_min_rdma_pipeline_size = 256 << 10;
+    // Below shared memory (65536), which keeps the peers of a host where it is in use; above TCP (100).
+    base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
+    base.btl_latency = 4;
+    base.btl_bandwidth = 0;
+    base.btl_flags =
+        sys::MCA_BTL_FLAGS_SEND | sys::MCA_BTL_FLAGS_PUT | sys::MCA_BTL_FLAGS_GET | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
+    base.btl_atomic_flags = sys::MCA_BTL_ATOMIC_SUPPORTS_ADD | sys::MCA_BTL_ATOMIC_SUPPORTS_CSWAP;
+    base.btl_registration_handle_size = memory::HANDLE_SIZE;
+    base.btl_add_procs = Some(procs::btl_add_procs);
+    base.btl_del_procs = Some(procs::btl_del_procs);
+    base.btl_finalize = Some(btl_finalize);
+    base.btl_alloc = Some(descriptor::btl_alloc);
+    base.btl_free = Some(descriptor::btl_free);
+    base.btl_prepare_src = Some(descriptor::btl_prepare_src);
+    base.btl_send = Some(send::btl_send);
+    base.btl_sendi = Some(send::btl_sendi);
+    base.btl_put = Some(rdma::btl_put);
+    base.btl_get = Some(rdma::btl_get);
+    base.btl_dump = Some(btl_dump);
+    base.btl_atomic_fop = Some(atomic::btl_atomic_fop);
+    base.btl_atomic_cswap = Some(atomic::btl_atomic_cswap);
+    base.btl_register_mem = Some(memory::btl_register_mem);
+    base.btl_deregister_mem = Some(memory::btl_deregister_mem);
+    base.btl_register_error = Some(btl_register_error);
+    // btl_register: bml/r2 fills mca_btl_base_active_message_trigger instead. btl_flush stays null: osc/rdma goes by the
+    // pointer alone, and waits for the callbacks where there is none. btl_atomic_op: osc/rdma uses the fetching one.
+    base
+}
+
+/// What ibex can do at most of `btl_flags`; what a user adds to it is taken off again.
+const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
+    | sys::MCA_BTL_FLAGS_PUT
+    | sys::MCA_BTL_FLAGS_GET
+    | sys::MCA_BTL_FLAGS_SEND_INPLACE
+    | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
+
+impl Module {
+    /// A module for an open port. `settings` are the template's fields as the user has set them. `None` where Open MPI has
+    /// no registration cache (`grdma`).
+    pub(crate) fn new(
+        settings: &sys::mca_btl_base_module_t,
+        port: Port,
+        index: u8,
+        tunables: &Tunables,
+        threads: bool,
+    ) -> Option<Box<Self>> {
+        let attributes = port.attributes().clone();
+        let memory = Memory::new(port.domain(), port.counters(), attributes.place())?;
+        let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
+        let mut base = *settings;
+        base.btl_flags &= FLAGS;
+        base.btl_get_limit = base.btl_get_limit.min(max_message);
+        base.btl_put_limit = base.btl_put_limit.min(max_message);
+        base.btl_get_local_registration_threshold = 0;
+        base.btl_put_local_registration_threshold = attributes.max_inline as usize;
+        if base.btl_bandwidth == 0 {
+            base.btl_bandwidth = attributes.mbps.max(1);
+        }
+        match attributes.atomics {
+            Atomics::None => {
+                base.btl_flags &= !sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
+                base.btl_atomic_flags = 0;
+                base.btl_atomic_fop = None;
+                base.btl_atomic_cswap = None;
+            }
+            Atomics::Adapter => {}
+            Atomics::Host => base.btl_atomic_flags |= sys::MCA_BTL_ATOMIC_SUPPORTS_GLOB,
+        }
+        let descriptors = Descriptors::new(
+            base.btl_eager_limit.max(base.btl_rndv_eager_limit),
+            base.btl_max_send_size,
+            tunables.send_slots_max as u32,
+            tunables.send_slots_grow as u32,
+        );
+        let state = State { descriptors, operations: Operations::new(), batches: Vec::with_capacity(4), port };
+        Some(Box::new(Module {
+            base,
+            state: Exclusive::new(state, threads),
+            memory: Some(memory),
+            max_inline: attributes.max_inline as usize,
+            max_message,
+            zero_copy_min: tunables.zero_copy_min as usize,
+            max_send_size: base.btl_max_send_size,
+            verbose: tunables.verbose,
+            index,
+            has_atomics: attributes.atomics != Atomics::None,
+            place: attributes.place(),
+            error_callback: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The module behind Open MPI's pointer.
+    ///
+    /// # Safety
+    /// M1.
+    #[inline]
+    pub(crate) unsafe fn from_raw<'call>(raw: *mut sys::mca_btl_base_module_t) -> &'call Module {
+        // SAFETY: M1: `base` is the first field of a module on the heap, which is shared and changed only inside cells.
+        unsafe { &*raw.cast::<Module>() }
+    }
+
+    /// The pointer that Open MPI knows the module by.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut sys::mca_btl_base_module_t {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Waits for other threads; `None`: this thread is inside already.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<Entered<'_, State>> {
+        self.state.enter()
+    }
+
+    /// Does not wait.
+    #[inline]
+    pub(crate) fn try_enter(&self) -> Option<Entered<'_, State>> {
+        self.state.try_enter()
+    }
+
+    /// The port's registrations.
+    #[inline]
+    pub(crate) fn memory(&self) -> &Memory {
+        self.memory.as_ref().expect("present until btl_finalize, after which Open MPI calls no more")
+    }
+
+    /// Bytes that fit in a work request.
+    #[inline]
+    pub(crate) fn max_inline(&self) -> usize {
+        self.max_inline
+    }
+
+    /// Bytes of the largest put or get.
+    #[inline]
+    pub(crate) fn max_message(&self) -> usize {
+        self.max_message
+    }
+
+    /// Bytes from which contiguous data is sent in place.
+    #[inline]
+    pub(crate) fn zero_copy_min(&self) -> usize {
+        self.zero_copy_min
+    }
+
+    /// Bytes of the largest message.
+    #[inline]
+    pub(crate) fn max_send_size(&self) -> usize {
+        self.max_send_size
+    }
+
+    /// Whether the adapter has atomics.
+    #[inline]
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
+    /// `btl_ibex_verbose`.
+    pub(crate) fn verbose(&self) -> u64 {
+        self.verbose
+    }
+
+    /// Place among the ports this process publishes.
+    #[inline]
+    pub(crate) fn index(&self) -> u8 {
+        self.index
+    }
+
+    /// Device and port, as `rxe0:1`.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Whom to tell that a peer is lost.
+    pub(crate) fn error_callback(&self) -> sys::mca_btl_base_module_error_cb_fn_t {
+        let address = self.error_callback.load(Ordering::Acquire);
+        // SAFETY: an address that `btl_register_error` stored, or 0, which is `None` of a nullable function pointer.
+        unsafe { std::mem::transmute::<usize, sys::mca_btl_base_module_error_cb_fn_t>(address) }
+    }
+
+    /// What the ports show while the module lives.
+    pub(crate) fn counters(&self) -> Option<Arc<engine::counters::Counters>> {
+        self.enter().map(|state| state.port.counters())
+    }
+}
+
+/// What Open MPI calls an endpoint: never followed as a pointer. The low half is the engine's number + 1, the high half tells
+/// the modules' endpoints apart, as bml/r2 compares them without regard to the module.
+#[inline]
+pub(crate) fn endpoint_pointer(module: u8, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
+    std::ptr::without_provenance_mut((usize::from(module) << 32) | (id.index() as usize + 1))
+}
+
+/// The engine's number of an endpoint; of a null pointer one that no endpoint has, which the engine refuses.
+#[inline]
+pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId {
+    EndpointId::from_index((pointer.addr() as u32).wrapping_sub(1))
+}
+
+/// `btl_register_error`.
+unsafe extern "C" fn btl_register_error(
+    btl: *mut sys::mca_btl_base_module_t,
+    callback: sys::mca_btl_base_module_error_cb_fn_t,
+) -> c_int {
+    fence("btl_register_error", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        let address = callback.map_or(0, |function| function as usize);
+        module.error_callback.store(address, Ordering::Release);
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `btl_dump`: how an endpoint stands, for a debugger's or a developer's eye.
+unsafe extern "C" fn btl_dump(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    _verbose: c_int,
+) {
+    fence("btl_dump", (), || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        let Some(state) = module.enter() else { return };
+        let text = if peer.is_null() { format!("{:?}", state.port) } else { state.port.describe(endpoint(peer)) };
+        drop(state);
+        messages::verbose(&text);
+    });
+}
+
+/// `btl_finalize`: ends the port. Nothing of Open MPI's calls into the module afterwards.
+unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int {
+    fence("btl_finalize", sys::OPAL_ERROR, || {
+        component::forget(btl);
+        // SAFETY: M1, and this is the last call: the module was leaked from a box by `component` and is taken back once.
+        let mut module = unsafe { Box::from_raw(btl.cast::<Module>()) };
+        // First the connections: afterwards no adapter touches memory, so registrations may go (R3).
+        if let Some(mut state) = module.enter() {
+            state.port.close();
+        }
+        if let Some(memory) = module.memory.take() {
+            memory.close();
+        }
+        drop(module);
+        sys::OPAL_SUCCESS
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_survives_the_way_through_open_mpi() {
+        for (module, index) in [(0, 0), (3, 0), (7, 70_000), (0, u32::MAX - 1)] {
+            let pointer = endpoint_pointer(module, EndpointId::from_index(index));
+            assert!(!pointer.is_null());
+            assert_eq!(endpoint(pointer), EndpointId::from_index(index));
+        }
+        assert_ne!(endpoint_pointer(0, EndpointId::from_index(5)), endpoint_pointer(1, EndpointId::from_index(5)));
+        assert_eq!(endpoint(std::ptr::null_mut()), EndpointId::from_index(u32::MAX));
+    }
+
+    #[test]
+    fn open_mpis_part_of_a_module_stands_first() {
+        assert_eq!(std::mem::offset_of!(Module, base), 0);
+    }
+
+    #[test]
+    fn the_template_has_what_a_btl_must_have_and_leaves_out_what_ibex_does_without() {
+        let base = template();
+        assert!(base.btl_add_procs.is_some() && base.btl_send.is_some() && base.btl_prepare_src.is_some());
+        assert!(base.btl_flush.is_none() && base.btl_atomic_op.is_none() && base.btl_register.is_none());
+        assert_eq!(base.btl_flags & !FLAGS, 0);
+        assert_eq!(base.btl_flags & sys::MCA_BTL_FLAGS_SEND_INPLACE, 0);
+    }
+}

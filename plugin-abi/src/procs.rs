@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `btl_add_procs` and `btl_del_procs`: which processes ibex reaches, and how Open MPI names them to it.
+//!
+//! Every process that published a port this one can be paired with, processes of this host and this process itself included
+//! (osc/rdma needs them all). Adding a peer makes no connection and keeps no copy of what it published. Grade: setup.
+//! Threads: any; Open MPI adds peers lazily, also from within a receive callback.
+
+use std::ffi::c_int;
+
+use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::sys;
+
+use crate::guard::fence;
+use crate::module::{Module, endpoint, endpoint_pointer};
+use crate::{component, messages, modex};
+use engine::address;
+
+/// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is given.
+pub(crate) unsafe extern "C" fn btl_add_procs(
+    btl: *mut sys::mca_btl_base_module_t,
+    count: usize,
+    procs: *mut *mut sys::opal_proc_t,
+    endpoints: *mut *mut sys::mca_btl_base_endpoint_t,
+    reachable: *mut sys::opal_bitmap_t,
+) -> c_int {
+    fence("btl_add_procs", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        for index in 0..count {
+            // SAFETY: `count` pointers to processes, which live until MPI_Finalize.
+            let process = unsafe { Process::from_raw(procs.add(index).read()) };
+            let Some(pointer) = process.and_then(|process| add(module, process)) else { continue };
+            // SAFETY: the out array has `count` places.
+            unsafe { endpoints.add(index).write(pointer) };
+            if !reachable.is_null() {
+                // SAFETY: a bitmap of at least `count` bits.
+                unsafe { sys::opal_bitmap_set_bit(reachable, index as c_int) };
+            }
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// The endpoint for a process, or `None` where this port does not reach it.
+fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpoint_t> {
+    let peer = modex::from_openmpi(process.name());
+    let told = |reason: &str| {
+        if module.verbose() > 0 {
+            messages::verbose(&format!("{}: rank {} is not reached: {reason}", module.place(), peer.rank));
+        }
+    };
+    if Process::me().is_some_and(|me| me.architecture() != process.architecture()) {
+        told("its processor has another architecture");
+        return None;
+    }
+    let ports = match modex::ports_of(peer) {
+        Some(Ok(ports)) => ports,
+        Some(Err(error)) => {
+            messages::unreadable_peer(peer, &process.host(), &error);
+            return None;
+        }
+        None => {
+            told("it published no ibex port; it runs without ibex, or found none");
+            return None;
+        }
+    };
+    let pairs = address::pair(&component::local_ports(), &ports);
+    let Some(remote) = pairs.get(usize::from(module.index())).copied().flatten() else {
+        told("none of its ports is on this port's network, or they are paired with other ports of this process");
+        return None;
+    };
+    let id = module.enter()?.port.peer(peer, remote as u8);
+    Some(endpoint_pointer(module.index(), id))
+}
+
+/// `btl_del_procs`: these endpoints are used no more.
+pub(crate) unsafe extern "C" fn btl_del_procs(
+    btl: *mut sys::mca_btl_base_module_t,
+    count: usize,
+    _procs: *mut *mut sys::opal_proc_t,
+    endpoints: *mut *mut sys::mca_btl_base_endpoint_t,
+) -> c_int {
+    fence("btl_del_procs", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        for index in 0..count {
+            // SAFETY: `count` endpoints of this module.
+            let pointer = unsafe { endpoints.add(index).read() };
+            if !pointer.is_null() {
+                state.port.forget(endpoint(pointer));
+            }
+        }
+        sys::OPAL_SUCCESS
+    })
+}

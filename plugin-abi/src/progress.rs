@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Progress: takes what has happened on each port and tells Open MPI.
+//!
+//! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the module's `Exclusive`; the
+//! callbacks (a message received, a send done, a put done, a peer lost) run outside of it, as they call ibex again, progress
+//! included; then, inside again, receive slots and records are given back. Grade: hot. Threads: any; with several, one takes a
+//! port's batch at a time, and ob1's sequence numbers put messages in order.
+
+use std::ffi::{CString, c_int};
+use std::ptr::null_mut;
+
+use engine::event::{Batch, EndpointId, Event};
+use ibex_ffi::openmpi::sys;
+
+use crate::descriptor::{self, Descriptor};
+use crate::module::{Module, endpoint_pointer};
+use crate::rdma::Operation;
+use crate::send::{Record, record};
+use crate::{guard, messages, modex};
+
+/// What the callbacks of a batch have left to be given back, as chains through the records themselves.
+struct Finished {
+    descriptors: *mut Descriptor,
+    operations: *mut Operation,
+}
+
+/// Moves one port on. Returns how many events there were.
+#[inline]
+pub(crate) fn progress(module: &Module) -> c_int {
+    // Another thread is at it, or this call comes from within an engine call: nothing to do here.
+    let Some(mut state) = module.try_enter() else { return 0 };
+    let mut batch = state.batches.pop().unwrap_or_default();
+    let count = state.port.poll(&mut batch);
+    if count == 0 {
+        state.batches.push(batch);
+        return 0;
+    }
+    drop(state);
+
+    let mut finished = Finished { descriptors: null_mut(), operations: null_mut() };
+    for event in batch.events() {
+        match *event {
+            Event::Received { tag, addr, len, from, .. } => received(module, tag, addr, len, from),
+            Event::Completed { token, to, outcome } => {
+                let status = if outcome.is_ok() { sys::OPAL_SUCCESS } else { sys::OPAL_ERROR };
+                match record(token) {
+                    // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
+                    Some(Record::Descriptor(descriptor)) => unsafe {
+                        sent(module, descriptor.as_ptr(), to, status, &mut finished)
+                    },
+                    // SAFETY: as above, an operation.
+                    Some(Record::Operation(operation)) => unsafe {
+                        done(module, operation.as_ptr(), to, status, &mut finished)
+                    },
+                    None => {}
+                }
+            }
+            Event::PeerFailed { peer } => peer_failed(module, peer),
+            Event::None => {}
+        }
+    }
+    give_back(module, batch, &finished);
+    count as c_int
+}
+
+/// A message came in: the upper layer's callback for its tag.
+#[inline]
+fn received(module: &Module, tag: u8, addr: u64, len: u32, from: Option<EndpointId>) {
+    let trigger =
+        (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
+    if u32::from(tag) >= sys::MCA_BTL_TAG_MAX {
+        return;
+    }
+    // SAFETY: a table of MCA_BTL_TAG_MAX entries; written at start, before messages of that tag are sent.
+    let callback = unsafe { trigger.add(usize::from(tag)).read() };
+    let Some(function) = callback.cbfunc else { return };
+    let _ = from;
+    let mut segment = sys::mca_btl_base_segment_t { seg_addr: sys::opal_ptr_t { lval: addr }, seg_len: u64::from(len) };
+    // SAFETY: a C structure of integers and pointers; the upper layer reads the segments and the count (btl.h: the
+    // descriptor is valid within the callback only).
+    let mut arrived: sys::mca_btl_base_descriptor_t = unsafe { std::mem::zeroed() };
+    arrived.des_segments = &raw mut segment;
+    arrived.des_segment_count = 1;
+    // SAFETY: the callback registered for the tag; the bytes are in a receive slot that is not posted until `release` (R2).
+    unsafe { function(module.as_raw(), tag, &raw mut arrived, callback.cbdata) };
+}
+
+/// A descriptor's send is done.
+///
+/// # Safety
+/// `descriptor` is the adapter's no more, and one of this module's.
+#[inline]
+unsafe fn sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, status: c_int, finished: &mut Finished) {
+    // SAFETY: this function's rule: nobody else uses it now.
+    let wanted = unsafe { (*descriptor).callback_wanted };
+    // SAFETY: as above. Read before the callback, which may free a descriptor that is not ibex's to free.
+    let owned = unsafe { (*descriptor).base.des_flags } & sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
+    if wanted {
+        // SAFETY: as above.
+        let function = unsafe { (*descriptor).base.des_cbfunc };
+        if let Some(function) = function {
+            // SAFETY: the callback Open MPI set, with what it sent (btl.h, mca_btl_base_completion_fn_t).
+            unsafe { function(module.as_raw(), endpoint_pointer(module.index(), to), descriptor.cast(), status) };
+        }
+    }
+    if owned {
+        // SAFETY: ibex's own: Open MPI is through with it.
+        if let Some(registered) = unsafe { descriptor::take_registration(descriptor) } {
+            // SAFETY: the send that named it is done (R3).
+            unsafe { module.memory().put_back(registered) };
+        }
+        // SAFETY: as above.
+        unsafe { (*descriptor).next = finished.descriptors };
+        finished.descriptors = descriptor;
+    }
+}
+
+/// A put, a get or an atomic is done.
+///
+/// # Safety
+/// `operation` is one of this module's, and no request has it as its token any more.
+#[inline]
+unsafe fn done(module: &Module, operation: *mut Operation, to: EndpointId, status: c_int, finished: &mut Finished) {
+    // SAFETY: this function's rule.
+    let &mut Operation { callback, context, data, local_address, local_handle, ref mut next } =
+        unsafe { &mut *operation };
+    *next = finished.operations;
+    finished.operations = operation;
+    if let Some(function) = callback {
+        let peer = endpoint_pointer(module.index(), to);
+        // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
+        unsafe { function(module.as_raw(), peer, local_address, local_handle, context, data, status) };
+    }
+}
+
+/// Gives receive slots, descriptors and records back, and the batch.
+#[inline]
+fn give_back(module: &Module, batch: Box<Batch>, finished: &Finished) {
+    // `None` would be a call from within an engine call, and those do not call back; the batch would then be lost.
+    let Some(mut state) = module.enter() else { return };
+    state.port.release(&batch);
+    let mut descriptor = finished.descriptors;
+    while !descriptor.is_null() {
+        // SAFETY: on the chain of `sent`: ours.
+        let next = unsafe { (*descriptor).next };
+        // SAFETY: as above, and the adapter is through with it.
+        unsafe { state.descriptors.give_back(descriptor) };
+        descriptor = next;
+    }
+    let mut operation = finished.operations;
+    while !operation.is_null() {
+        // SAFETY: on the chain of `done`: ours.
+        let next = unsafe { (*operation).next };
+        // SAFETY: as above.
+        unsafe { state.operations.give_back(operation) };
+        operation = next;
+    }
+    state.batches.push(batch);
+}
+
+/// The connection to a peer failed: says so, and tells Open MPI, which ends the job.
+#[cold]
+fn peer_failed(module: &Module, peer: EndpointId) {
+    let (name, text) = {
+        let Some(state) = module.enter() else { return };
+        let text = state.port.failure(peer).map_or_else(|| state.port.describe(peer), ToString::to_string);
+        (state.port.peer_name(peer), text)
+    };
+    messages::peer_failed(&text);
+    let process = name.and_then(modex::process);
+    report(module, process.map_or(null_mut(), ibex_ffi::openmpi::process::Process::as_raw), &text);
+}
+
+/// A panic was caught earlier: this port takes no further part.
+#[cold]
+pub(crate) fn report_defect(module: &Module) {
+    debug_assert!(guard::broken(), "called only then");
+    report(module, null_mut(), "ibex has a defect, see above");
+}
+
+fn report(module: &Module, process: *mut sys::opal_proc_t, text: &str) {
+    let Some(function) = module.error_callback() else { return };
+    // ob1 hands the text to a printf-like function as the format.
+    let text = CString::new(format!("ibex: {}", text.replace('%', "%%").replace('\0', ""))).unwrap_or_default();
+    // SAFETY: the callback that was registered (btl.h, mca_btl_base_module_error_cb_fn_t); the text outlives the call.
+    unsafe { function(module.as_raw(), sys::MCA_BTL_ERROR_FLAGS_FATAL as i32, process, text.as_ptr().cast_mut()) };
+}

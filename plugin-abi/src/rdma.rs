@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `btl_put` and `btl_get`, and the record of an RDMA operation under way.
+//!
+//! A record holds what Open MPI wants back in its callback; the engine carries its address as the token. Records come from
+//! a free stack of the module. Both functions return 0 or an error, never 1: what cannot be posted waits in the engine.
+//! Grade: hot (an empty stack grows: pending). Threads: inside the module's `Exclusive`. Sizes in bytes.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use engine::event::{EndpointId, Token};
+use engine::port::Port;
+use engine::send::Refused;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+
+use crate::guard::fence;
+use crate::memory::read_handle;
+use crate::module::{Module, State, endpoint};
+use crate::send::OPERATION;
+
+/// What Open MPI is told when a put, a get or an atomic is done.
+#[repr(align(16))]
+pub(crate) struct Operation {
+    pub(crate) callback: sys::mca_btl_base_rdma_completion_fn_t,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: *mut c_void,
+    pub(crate) local_address: *mut c_void,
+    pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    /// The next on the free stack, or on the chain of those to be freed.
+    pub(crate) next: *mut Operation,
+}
+
+/// The records of one module.
+pub(crate) struct Operations {
+    free: *mut Operation,
+    slabs: Vec<*mut [Operation]>,
+}
+
+// SAFETY: the pointers are to blocks this value owns; they move with it between threads.
+unsafe impl Send for Operations {}
+
+/// Records made at a time.
+const STEP: usize = 64;
+
+impl Operations {
+    pub(crate) const fn new() -> Self {
+        Operations { free: null_mut(), slabs: Vec::new() }
+    }
+
+    #[inline]
+    fn take(&mut self) -> NonNull<Operation> {
+        let operation = match NonNull::new(self.free) {
+            Some(free) => free,
+            None => self.grow(),
+        };
+        // SAFETY: a record on the free stack is ours alone.
+        self.free = unsafe { (*operation.as_ptr()).next };
+        operation
+    }
+
+    /// # Safety
+    /// The record was taken from here, and no request under way has it as its token.
+    #[inline]
+    pub(crate) unsafe fn give_back(&mut self, operation: *mut Operation) {
+        // SAFETY: this function's own rule.
+        unsafe { (*operation).next = self.free };
+        self.free = operation;
+    }
+
+    #[cold]
+    fn grow(&mut self) -> NonNull<Operation> {
+        let unused = || Operation {
+            callback: None,
+            context: null_mut(),
+            data: null_mut(),
+            local_address: null_mut(),
+            local_handle: null_mut(),
+            next: null_mut(),
+        };
+        let slab = Box::into_raw((0..STEP).map(|_| unused()).collect::<Box<[Operation]>>());
+        for index in 0..STEP {
+            // SAFETY: within the block just made.
+            let operation = unsafe { slab.cast::<Operation>().add(index) };
+            // SAFETY: no request has ever named it.
+            unsafe { self.give_back(operation) };
+        }
+        self.slabs.push(slab);
+        // SAFETY: the loop has just put records there.
+        unsafe { NonNull::new_unchecked(self.free) }
+    }
+}
+
+impl Drop for Operations {
+    fn drop(&mut self) {
+        for slab in self.slabs.drain(..) {
+            // SAFETY: made by `into_raw` in `grow`; the port is closed, so no request names them.
+            drop(unsafe { Box::from_raw(slab) });
+        }
+    }
+}
+
+/// What an operation shall call when it is done: `btl.h`'s last three arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Callback {
+    pub(crate) function: sys::mca_btl_base_rdma_completion_fn_t,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: *mut c_void,
+}
+
+/// Notes an operation and hands it to the engine. Returns 0, or the code for a peer that is lost.
+#[inline]
+pub(crate) fn start(
+    module: &Module,
+    local_address: *mut c_void,
+    local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    callback: Callback,
+    post: impl FnOnce(&mut Port, Token) -> Result<(), Refused>,
+) -> c_int {
+    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let State { port, operations, .. } = &mut *state;
+    let operation = operations.take();
+    let record = Operation {
+        callback: callback.function,
+        context: callback.context,
+        data: callback.data,
+        local_address,
+        local_handle,
+        next: null_mut(),
+    };
+    // SAFETY: just taken, ours alone.
+    unsafe { operation.as_ptr().write(record) };
+    let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION);
+    match post(port, token) {
+        Ok(()) => sys::OPAL_SUCCESS,
+        Err(_) => {
+            // SAFETY: refused, so nothing names it.
+            unsafe { operations.give_back(operation.as_ptr()) };
+            sys::OPAL_ERR_UNREACH
+        }
+    }
+}
+
+/// Registered local memory as a work request names it.
+///
+/// # Safety
+/// M3, and `handle` covers the `size` bytes at `address`.
+#[inline]
+pub(crate) unsafe fn local(
+    address: *mut c_void,
+    size: usize,
+    handle: *const sys::mca_btl_base_registration_handle_t,
+) -> LocalSpan {
+    // SAFETY: a handle of this process' (this function's rule).
+    let handle = unsafe { read_handle(handle) };
+    // SAFETY: registered under that key, until the callback (R3).
+    unsafe { LocalSpan::new(address.expose_provenance() as u64, size as u32, handle.lkey) }
+}
+
+/// The peer's memory as a work request names it.
+///
+/// # Safety
+/// `handle` is one that the peer sent.
+#[inline]
+pub(crate) unsafe fn remote(addr: u64, handle: *const sys::mca_btl_base_registration_handle_t) -> RemoteSpan {
+    // SAFETY: this function's own rule.
+    RemoteSpan { addr, rkey: unsafe { read_handle(handle) }.rkey }
+}
+
+/// `btl_put`. Without a local handle the data goes inside the work request; Open MPI asks for that up to
+/// `btl_put_local_registration_threshold`.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_put(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    size: usize,
+    _flags: c_int,
+    _order: c_int,
+    function: sys::mca_btl_base_rdma_completion_fn_t,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    fence("btl_put", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        let callback = Callback { function, context, data };
+        let to = endpoint(peer);
+        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
+        let target = unsafe { remote(remote_address, remote_handle) };
+        if local_handle.is_null() {
+            if size > module.max_inline() {
+                return sys::OPAL_ERR_NOT_AVAILABLE;
+            }
+            // SAFETY: M3, for this call: the bytes are copied before it returns. Not registered by this call, and the
+            // program may not write them until the put is done (R1).
+            let bytes = unsafe { bytes(local_address, size) };
+            return start(module, local_address, local_handle, callback, |port, token| {
+                port.put_inline(to, bytes, target, token)
+            });
+        }
+        if size > module.max_message() {
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
+        // SAFETY: M3; the handle covers the bytes (btl.h).
+        let source = unsafe { local(local_address, size, local_handle) };
+        start(module, local_address, local_handle, callback, |port, token| port.put(to, source, target, token))
+    })
+}
+
+/// # Safety
+/// M3 for the length of the call.
+unsafe fn bytes<'call>(address: *mut c_void, size: usize) -> &'call [u8] {
+    if size == 0 {
+        return &[];
+    }
+    // SAFETY: this function's own rule.
+    unsafe { std::slice::from_raw_parts(address.cast::<u8>(), size) }
+}
+
+/// `btl_get`.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_get(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    size: usize,
+    _flags: c_int,
+    _order: c_int,
+    function: sys::mca_btl_base_rdma_completion_fn_t,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    fence("btl_get", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        if local_handle.is_null() || size > module.max_message() {
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
+        let to: EndpointId = endpoint(peer);
+        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
+        let source = unsafe { remote(remote_address, remote_handle) };
+        // SAFETY: M3; the handle covers the bytes (btl.h).
+        let target = unsafe { local(local_address, size, local_handle) };
+        let callback = Callback { function, context, data };
+        start(module, local_address, local_handle, callback, |port, token| port.get(to, target, source, token))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_reused_before_more_are_made() {
+        let mut operations = Operations::new();
+        let first = operations.take();
+        // SAFETY: just taken; nothing names it.
+        unsafe { operations.give_back(first.as_ptr()) };
+        assert_eq!(operations.take(), first);
+        assert_eq!(operations.slabs.len(), 1);
+    }
+
+    #[test]
+    fn the_low_bit_of_a_record_is_free_for_its_kind() {
+        assert!(align_of::<Operation>() > OPERATION as usize);
+        assert!(align_of::<crate::descriptor::Descriptor>() > OPERATION as usize);
+    }
+}

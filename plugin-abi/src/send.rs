@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `btl_send` and `btl_sendi`: messages.
+//!
+//! A small message goes inside the work request, straight from the header and the user's memory; a larger one from a
+//! descriptor's slot. Neither is ever half done, and neither says "busy": what cannot be posted now waits in the engine, in
+//! order. Grade: hot. Threads: inside the module's `Exclusive`.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+use engine::event::Token;
+use engine::send::Inline;
+use ibex_ffi::openmpi::convertor::Convertor;
+use ibex_ffi::openmpi::sys;
+
+use crate::descriptor::{self, Descriptor};
+use crate::guard::fence;
+use crate::module::{Module, State, endpoint};
+
+/// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
+const INLINE_MAX: usize = 1024;
+
+/// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come; negative:
+/// not taken.
+pub(crate) unsafe extern "C" fn btl_send(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    descriptor: *mut sys::mca_btl_base_descriptor_t,
+    tag: u8,
+) -> c_int {
+    fence("btl_send", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        let descriptor = descriptor.cast::<Descriptor>();
+        // SAFETY: M2; the second segment was made by btl_prepare_src.
+        let (spans, count) = unsafe { descriptor::spans(descriptor) };
+        // SAFETY: M2.
+        let flags = unsafe { (*descriptor).base.des_flags };
+        // The data is in the slot, and the descriptor may be ibex's: Open MPI need not hear of it again.
+        let silent = flags & (sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | sys::MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
+            == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP
+            && count == 1;
+        // SAFETY: M2. Before the send: another thread may see it complete before this one goes on.
+        unsafe { (*descriptor).callback_wanted = !silent };
+        let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        match state.port.send(endpoint(peer), tag, &spans[..count], token(descriptor), !silent) {
+            Ok(()) => c_int::from(silent),
+            Err(_) => sys::OPAL_ERR_UNREACH,
+        }
+    })
+}
+
+/// `btl_sendi`: sends header and data at once, or not at all.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_sendi(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    convertor: *mut sys::opal_convertor_t,
+    header: *mut c_void,
+    header_size: usize,
+    payload_size: usize,
+    _order: u8,
+    _flags: u32,
+    tag: u8,
+    descriptor: *mut *mut sys::mca_btl_base_descriptor_t,
+) -> c_int {
+    fence("btl_sendi", sys::OPAL_ERROR, || {
+        if !descriptor.is_null() {
+            // SAFETY: the out parameter: there is nothing left for Open MPI to fill in.
+            unsafe { descriptor.write(null_mut()) };
+        }
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        // SAFETY: the header is the caller's for this call; it is not registered, so no adapter touches it (R1).
+        let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), header_size) };
+        // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
+        // SAFETY: with data, it is the caller's for this call.
+        let mut data = if payload_size == 0 { None } else { unsafe { Convertor::from_raw(convertor) } };
+        if header_size + payload_size <= module.max_inline().min(INLINE_MAX) {
+            // SAFETY: M1, M3.
+            match unsafe { inline(module, peer, tag, header, data.as_mut(), payload_size) } {
+                Some(Ok(Inline::Posted)) => return sys::OPAL_SUCCESS,
+                Some(Ok(Inline::Busy)) => {}
+                Some(Err(code)) => return code,
+                None => return sys::OPAL_ERR_OUT_OF_RESOURCE,
+            }
+        }
+        // SAFETY: M1, M3.
+        unsafe { from_slot(module, peer, tag, header, data.as_mut(), payload_size) }
+    })
+}
+
+/// Sends inside the work request; leaves the convertor where it was unless it was posted. `None`: the port is in use further up.
+///
+/// # Safety
+/// M1, M3; header and payload together are at most [`INLINE_MAX`] bytes.
+#[inline]
+unsafe fn inline(
+    module: &Module,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    tag: u8,
+    header: &[u8],
+    data: Option<&mut Convertor<'_>>,
+    payload_size: usize,
+) -> Option<Result<Inline, c_int>> {
+    let Some(data) = data else {
+        return Some(
+            module.enter()?.port.send_inline(endpoint(peer), tag, header, &[]).map_err(|_| sys::OPAL_ERR_UNREACH),
+        );
+    };
+    if let Some(start) = data.contiguous() {
+        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Should some
+        // adapter write it all the same, through a window or a receive into the same bytes, that program is in error (R1).
+        let payload = unsafe { std::slice::from_raw_parts(start.as_ptr(), payload_size) };
+        return Some(
+            module.enter()?.port.send_inline(endpoint(peer), tag, header, payload).map_err(|_| sys::OPAL_ERR_UNREACH),
+        );
+    }
+    let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
+    let position = data.position();
+    // SAFETY: `payload_size` is at most the staging's size (this function's rule), which is ours alone.
+    let packed = unsafe { data.pack(staging.as_mut_ptr().cast(), payload_size) };
+    if packed != Ok(payload_size) {
+        data.rewind(position);
+        return Some(Err(sys::OPAL_ERROR));
+    }
+    // SAFETY: `pack` has written that many bytes.
+    let payload = unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), payload_size) };
+    let outcome = module.enter()?.port.send_inline(endpoint(peer), tag, header, payload);
+    if outcome != Ok(Inline::Posted) {
+        data.rewind(position);
+    }
+    Some(outcome.map_err(|_| sys::OPAL_ERR_UNREACH))
+}
+
+/// Copies header and data to a slot and sends that; the descriptor frees itself.
+///
+/// # Safety
+/// M1, M3.
+unsafe fn from_slot(
+    module: &Module,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    tag: u8,
+    header: &[u8],
+    data: Option<&mut Convertor<'_>>,
+    payload_size: usize,
+) -> c_int {
+    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let State { port, descriptors, .. } = &mut *state;
+    let size = header.len() + payload_size;
+    let Some(descriptor) = descriptors.take(port, size, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) else {
+        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    };
+    // SAFETY: just taken (M2).
+    let slot = unsafe { descriptor::slot(descriptor) };
+    // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2); a header on the stack does not overlap it.
+    unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
+    if let Some(data) = data {
+        let position = data.position();
+        // SAFETY: as above, behind the header. The datatype engine does not call back into ibex.
+        let packed = unsafe { data.pack(slot.add(header.len()), payload_size) };
+        if packed != Ok(payload_size) {
+            data.rewind(position);
+            // SAFETY: never sent.
+            unsafe { descriptors.give_back(descriptor.as_ptr()) };
+            return sys::OPAL_ERROR;
+        }
+    }
+    // SAFETY: M2, just filled.
+    let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };
+    match port.send(endpoint(peer), tag, &spans[..count], token(descriptor.as_ptr()), false) {
+        Ok(()) => sys::OPAL_SUCCESS,
+        Err(_) => {
+            // SAFETY: refused, so the adapter has never seen it.
+            unsafe { descriptors.give_back(descriptor.as_ptr()) };
+            sys::OPAL_ERR_UNREACH
+        }
+    }
+}
+
+/// The low bit of a token tells an RDMA operation from a descriptor; both are aligned further.
+pub(crate) const OPERATION: u64 = 1;
+
+#[inline]
+fn token(descriptor: *mut Descriptor) -> Token {
+    Token(descriptor.expose_provenance() as u64)
+}
+
+/// What a token stands for.
+pub(crate) enum Record {
+    /// A message.
+    Descriptor(NonNull<Descriptor>),
+    /// A put, a get or an atomic.
+    Operation(NonNull<crate::rdma::Operation>),
+}
+
+/// Reads back a token of this module's; `None` for 0, which the engine never gives back.
+#[inline]
+pub(crate) fn record(token: Token) -> Option<Record> {
+    let address = (token.0 & !OPERATION) as usize;
+    if token.0 & OPERATION == 0 {
+        NonNull::new(std::ptr::with_exposed_provenance_mut(address)).map(Record::Descriptor)
+    } else {
+        NonNull::new(std::ptr::with_exposed_provenance_mut(address)).map(Record::Operation)
+    }
+}
