@@ -133,13 +133,14 @@ pub(crate) fn forget(module: *mut sys::mca_btl_base_module_t) {
     }
 }
 
-/// `mca_register_component_params`: the variables. Declines here where this is another Open MPI, before any structure is
-/// shared with it.
+/// `mca_register_component_params`: the variables. In another Open MPI nothing is registered, before any structure is shared
+/// with it. That is no error here but in [`open`]: a component that was asked for by name and cannot be registered ends the
+/// job (mca_base_component_find.c, component_find_check), one that cannot be opened does not.
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
         if let Err(refusal) = refusal::other_openmpi() {
             messages::other_openmpi(&refusal);
-            return sys::OPAL_ERR_NOT_AVAILABLE;
+            return sys::OPAL_SUCCESS;
         }
         // SAFETY: the component's first field, which never moves.
         let version = unsafe { &raw mut (*raw()).btl_version };
@@ -169,6 +170,10 @@ unsafe extern "C" fn open() -> c_int {
         variables::forget_ports();
         MODULE_COUNT.store(0, Ordering::Release);
         *opened() = Opened { tunables: None, ports: Vec::new() };
+        if refusal::other_openmpi().is_err() {
+            // Said when it was registered.
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
         let settings = settings();
         let limits = Limits {
             max_send_size: settings.btl_max_send_size,
