@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which ports this process uses, and why each other one is not.
+//!
+//! Owns the choice, as a pure function of the devices' descriptions and the parameters; `device.rs` makes the descriptions from
+//! verbs, [`crate::gid`] chooses within a port. What comes out is both the ports to open and the report that
+//! `btl_ibex_verbose 1` shows, or that says why nothing is left.
+//!
+//! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in [`crate::address`].
+//! Tests: `select/tests.rs`.
+
+use std::fmt;
+
+use crate::address::{LINK_ETHERNET, LINK_INFINIBAND, MAX_PORTS, mtu_bytes};
+use crate::gid::{self, GidInfo, GidVerdict};
+use crate::tunables::Tunables;
+
+#[cfg(test)]
+mod tests;
+
+/// `IBV_PORT_NOP`: the port says nothing.
+pub const PORT_NOP: u32 = 0;
+/// `IBV_PORT_DOWN`: no link.
+pub const PORT_DOWN: u32 = 1;
+/// `IBV_PORT_INIT`: a link, but the subnet manager has not configured it.
+pub const PORT_INIT: u32 = 2;
+/// `IBV_PORT_ARMED`: configured, not yet activated.
+pub const PORT_ARMED: u32 = 3;
+/// `IBV_PORT_ACTIVE`: in use.
+pub const PORT_ACTIVE: u32 = 4;
+/// `IBV_PORT_ACTIVE_DEFER`: was in use and has a link error it may recover from.
+pub const PORT_ACTIVE_DEFER: u32 = 5;
+
+/// One device as verbs describes it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DeviceInfo {
+    /// Its name (`mlx5_0`).
+    pub name: String,
+    /// How far it is from where this process may run, as the NUMA distance (10: same node); `None`: not known.
+    pub distance: Option<u32>,
+    /// Why it cannot be used at all (it could not be opened, it has no RC queue pairs): the end of a sentence, with what to do.
+    pub unusable: Option<String>,
+    /// Its ports.
+    pub ports: Vec<PortInfo>,
+}
+
+/// One port as verbs describes it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PortInfo {
+    /// Its number, from 1.
+    pub number: u8,
+    /// `PORT_ACTIVE` and the others.
+    pub state: u32,
+    /// [`LINK_INFINIBAND`] or [`LINK_ETHERNET`].
+    pub link_layer: u8,
+    /// Its local identifier; 0: none.
+    pub lid: u16,
+    /// The MTU in use, as verbs.h's code.
+    pub active_mtu: u8,
+    /// Its data rate, in Mb/s.
+    pub rate_mbps: u32,
+    /// Its GID table; empty entries may be left out.
+    pub gids: Vec<GidInfo>,
+}
+
+/// A port to use, and how.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Chosen {
+    /// The device's place in the list given to [`choose`].
+    pub device: usize,
+    /// The device's name.
+    pub device_name: String,
+    /// The port's number, from 1.
+    pub port: u8,
+    /// The GID to use.
+    pub gid: GidInfo,
+    /// The largest packet, as verbs.h's code: the port's, or the smaller one asked for.
+    pub mtu: u8,
+}
+
+/// A port that was considered.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Considered {
+    /// `mlx5_0:1`; the device's name alone when its ports are not known.
+    pub name: String,
+    /// What it is, in words; empty when not known.
+    pub description: String,
+    /// How to use it; `None`: refused.
+    pub chosen: Option<Chosen>,
+    /// Why it was taken or refused, as the end of a sentence that begins "taken: " or "refused: ".
+    pub reason: String,
+    /// Every GID considered; empty when the port was refused before its GIDs mattered.
+    pub gids: Vec<GidVerdict>,
+}
+
+/// The outcome for all devices. Displayed, it is the report: one line for each port and each GID.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Selection {
+    /// Every port, in the order of the devices.
+    pub considered: Vec<Considered>,
+    /// What else the user should know (patterns that fit nothing).
+    pub notes: Vec<String>,
+}
+
+/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, and of these the nearest to the process.
+#[must_use]
+pub fn choose(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
+    let mut considered = Vec::new();
+    for (place, device) in devices.iter().enumerate() {
+        match &device.unusable {
+            Some(why) => considered.push(refused(device.name.clone(), String::new(), why.clone())),
+            None if device.ports.is_empty() => {
+                let why = "it has no ports; look whether its driver is loaded".to_owned();
+                considered.push(refused(device.name.clone(), String::new(), why));
+            }
+            None => considered.extend(device.ports.iter().map(|port| consider(place, device, port, tunables))),
+        }
+    }
+    if !tunables.ignore_locality {
+        refuse_far(&mut considered, devices);
+    }
+    refuse_surplus(&mut considered);
+    let mut notes = Vec::new();
+    for (name, patterns) in [("if_include", &tunables.if_include), ("if_exclude", &tunables.if_exclude)] {
+        notes.extend(
+            unmatched(patterns, devices).map(|pattern| {
+                format!("btl_ibex_{name}: no port of this host fits \"{pattern}\" ({})", names(devices))
+            }),
+        );
+    }
+    Selection { considered, notes }
+}
+
+fn refused(name: String, description: String, reason: String) -> Considered {
+    Considered { name, description, chosen: None, reason, gids: Vec::new() }
+}
+
+/// Looks at one port by itself.
+fn consider(place: usize, device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Considered {
+    let name = format!("{}:{}", device.name, port.number);
+    let description = describe(device, port);
+    if let Err(reason) =
+        permitted(device, port, tunables).and_then(|()| works(port)).and_then(|()| carries(port, tunables))
+    {
+        return refused(name, description, reason);
+    }
+    let choice = gid::choose(&port.gids, port.link_layer, tunables.forced_gid_index());
+    match choice.taken {
+        Err(reason) => Considered { gids: choice.verdicts, ..refused(name, description, reason) },
+        Ok(gid) => {
+            let forced = tunables.forced_mtu().and_then(crate::address::mtu_code);
+            let mtu = forced.unwrap_or(port.active_mtu);
+            let reason = format!("it is active and permitted; GID {gid}");
+            let chosen = Chosen { device: place, device_name: device.name.clone(), port: port.number, gid, mtu };
+            Considered { name, description, chosen: Some(chosen), reason, gids: choice.verdicts }
+        }
+    }
+}
+
+fn describe(device: &DeviceInfo, port: &PortInfo) -> String {
+    let layer = match port.link_layer {
+        LINK_INFINIBAND => format!("InfiniBand, LID {}", port.lid),
+        LINK_ETHERNET => "Ethernet".to_owned(),
+        other => format!("link layer {other}"),
+    };
+    let mtu = mtu_bytes(port.active_mtu).map_or_else(|| format!("code {}", port.active_mtu), |bytes| bytes.to_string());
+    let distance = device.distance.map_or_else(|| "not known".to_owned(), |distance| distance.to_string());
+    format!("{layer}, {} Mb/s, MTU {mtu}, NUMA distance {distance}", port.rate_mbps)
+}
+
+/// Whether the user permits the port.
+fn permitted(device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
+    let fits = |patterns: &str| {
+        split(patterns).find(|pattern| pattern_fits(pattern, &device.name, port.number)).map(str::to_owned)
+    };
+    if split(&tunables.if_include).next().is_some() && fits(&tunables.if_include).is_none() {
+        return Err(format!("btl_ibex_if_include does not name it (it is \"{}\")", tunables.if_include));
+    }
+    match fits(&tunables.if_exclude) {
+        Some(pattern) => Err(format!("btl_ibex_if_exclude names it with \"{pattern}\"")),
+        None => Ok(()),
+    }
+}
+
+/// Whether the port is in a state and has the addresses to be used.
+fn works(port: &PortInfo) -> Result<(), String> {
+    let infiniband = port.link_layer == LINK_INFINIBAND;
+    if !infiniband && port.link_layer != LINK_ETHERNET {
+        return Err(format!(
+            "its link layer is {}, and ibex knows InfiniBand (1) and Ethernet (2) only",
+            port.link_layer
+        ));
+    }
+    let subnet_manager = "start a subnet manager (opensm) or enable it in a switch";
+    match port.state {
+        PORT_ACTIVE => {}
+        PORT_DOWN if infiniband => return Err("its link is down; look at its cable and at the other end".to_owned()),
+        PORT_DOWN => {
+            return Err("its link is down; bring its network interface up (ip link set ... up) and look at its cable"
+                .to_owned());
+        }
+        PORT_INIT | PORT_ARMED => {
+            return Err(format!(
+                "it is {}, not active: no subnet manager has finished with it; {subnet_manager}",
+                state(port.state)
+            ));
+        }
+        other => return Err(format!("it is {}, not active; wait until its link has recovered", state(other))),
+    }
+    if infiniband && port.lid == 0 {
+        return Err(format!("it is active but has no LID: no subnet manager has given it one; {subnet_manager}"));
+    }
+    if infiniband && port.lid > 0xbfff {
+        return Err(format!(
+            "its LID {:#x} is not a unicast LID (1 to 0xbfff); look at the subnet manager's configuration",
+            port.lid
+        ));
+    }
+    Ok(())
+}
+
+fn state(number: u32) -> String {
+    let name = match number {
+        PORT_NOP => "in no state",
+        PORT_DOWN => "down",
+        PORT_INIT => "initialised",
+        PORT_ARMED => "armed",
+        PORT_ACTIVE => "active",
+        PORT_ACTIVE_DEFER => "active but deferred by a link error",
+        _ => return format!("in state {number}, which ibex does not know"),
+    };
+    name.to_owned()
+}
+
+/// Whether the port carries packets of the size asked for.
+fn carries(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
+    let Some(active) = mtu_bytes(port.active_mtu) else {
+        return Err(format!("its active MTU has the code {}, which verbs does not define (1 to 5)", port.active_mtu));
+    };
+    match tunables.forced_mtu() {
+        Some(asked) if asked > active => Err(format!(
+            "btl_ibex_mtu asks for {asked} bytes, but its active MTU is {active}; ask for at most {active} or raise the MTU of \
+             the network"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what is farther than the nearest port that could be used. Where a distance is not known, the port counts as near.
+fn refuse_far(considered: &mut [Considered], devices: &[DeviceInfo]) {
+    let distance = |port: &Considered| port.chosen.as_ref().map(|chosen| devices[chosen.device].distance);
+    let known = considered.iter().filter_map(distance).flatten().min();
+    let Some(nearest) = known else { return };
+    for port in considered {
+        if let Some(Some(far)) = distance(port).filter(|distance| distance.is_some_and(|far| far > nearest)) {
+            port.chosen = None;
+            port.reason = format!(
+                "it is far from where this process runs (NUMA distance {far}, the nearest port has {nearest}); \
+                 btl_ibex_ignore_locality true uses it all the same"
+            );
+        }
+    }
+}
+
+/// Refuses what the modex has no room for.
+fn refuse_surplus(considered: &mut [Considered]) {
+    for port in considered.iter_mut().filter(|port| port.chosen.is_some()).skip(MAX_PORTS) {
+        port.chosen = None;
+        port.reason = format!(
+            "{MAX_PORTS} ports are in use already, and a process can have no more; choose by btl_ibex_if_include"
+        );
+    }
+}
+
+/// The patterns of a list, without the spaces around them.
+fn split(patterns: &str) -> impl Iterator<Item = &str> {
+    patterns.split(',').map(str::trim).filter(|pattern| !pattern.is_empty())
+}
+
+/// The patterns of a list that fit no port of any device.
+fn unmatched<'a>(patterns: &'a str, devices: &'a [DeviceInfo]) -> impl Iterator<Item = &'a str> {
+    split(patterns).filter(|pattern| {
+        !devices.iter().any(|device| {
+            device.ports.iter().any(|port| pattern_fits(pattern, &device.name, port.number))
+                || (device.ports.is_empty() && pattern_fits(pattern, &device.name, 1))
+        })
+    })
+}
+
+fn names(devices: &[DeviceInfo]) -> String {
+    if devices.is_empty() {
+        return "it has no RDMA device".to_owned();
+    }
+    let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    format!("its devices: {}", names.join(", "))
+}
+
+/// Whether `pattern`, a device's name and perhaps `:` and a port, both with `*` and `?`, fits this port.
+fn pattern_fits(pattern: &str, device: &str, port: u8) -> bool {
+    match pattern.split_once(':') {
+        Some((name, number)) => {
+            glob(name.as_bytes(), device.as_bytes()) && glob(number.as_bytes(), port.to_string().as_bytes())
+        }
+        None => glob(pattern.as_bytes(), device.as_bytes()),
+    }
+}
+
+/// Shell-style matching of the whole text: `*` any characters, `?` one, anything else itself.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        // Every place where the rest could begin; patterns are short and the user's own.
+        Some((b'*', rest)) => (0..=text.len()).any(|skipped| glob(rest, &text[skipped..])),
+        Some((b'?', rest)) => text.split_first().is_some_and(|(_, text)| glob(rest, text)),
+        Some((letter, rest)) => text.split_first().is_some_and(|(first, text)| first == letter && glob(rest, text)),
+    }
+}
+
+impl Selection {
+    /// The ports to use, in the order in which they are published.
+    pub fn chosen(&self) -> impl Iterator<Item = &Chosen> {
+        self.considered.iter().filter_map(|port| port.chosen.as_ref())
+    }
+
+    /// Whether there is nothing to use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chosen().next().is_none()
+    }
+
+    /// What to tell when there is nothing to use: every port with its reason, and what to do.
+    #[must_use]
+    pub fn no_port_message(&self) -> String {
+        let mut text = if self.considered.is_empty() {
+            "ibex found no RDMA device on this host. Look at `ibv_devices` and `rdma link`: an adapter needs its driver and the \
+             module ib_uverbs; a network interface without one can have a software device \
+             (rdma link add rxe0 type rxe netdev eth0)."
+                .to_owned()
+        } else {
+            let lines: Vec<String> = self.considered.iter().map(Considered::line).collect();
+            format!("ibex found no RDMA port it could use on this host:\n  {}", lines.join("\n  "))
+        };
+        for note in &self.notes {
+            text.push_str("\n  ");
+            text.push_str(note);
+        }
+        text
+    }
+}
+
+impl Considered {
+    fn line(&self) -> String {
+        let verdict = if self.chosen.is_some() { "taken" } else { "refused" };
+        let description = if self.description.is_empty() { String::new() } else { format!(" ({})", self.description) };
+        format!("port {}{description} {verdict}: {}", self.name, self.reason)
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.considered.is_empty() {
+            writeln!(f, "no RDMA device on this host")?;
+        }
+        for port in &self.considered {
+            writeln!(f, "{}", port.line())?;
+            for GidVerdict { gid, taken, reason } in &port.gids {
+                writeln!(f, "  GID {gid} {}: {reason}", if *taken { "taken" } else { "refused" })?;
+            }
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))
+    }
+}

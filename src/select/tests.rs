@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the choice of ports: every reason for which a port is refused, each by itself, and the report.
+
+use super::*;
+use crate::address::{GID_IB, GID_ROCE_V2};
+use crate::gid::tests::entry;
+
+fn roce(number: u8) -> PortInfo {
+    PortInfo {
+        number,
+        state: PORT_ACTIVE,
+        link_layer: LINK_ETHERNET,
+        lid: 0,
+        active_mtu: 3,
+        rate_mbps: 25_000,
+        gids: vec![entry(0, "fe80::1", GID_ROCE_V2), entry(1, "::ffff:10.0.0.1", GID_ROCE_V2)],
+    }
+}
+
+fn infiniband(number: u8) -> PortInfo {
+    PortInfo {
+        link_layer: LINK_INFINIBAND,
+        lid: 7,
+        active_mtu: 5,
+        gids: vec![entry(0, "fe80::7", GID_IB)],
+        ..roce(number)
+    }
+}
+
+fn device(name: &str, ports: Vec<PortInfo>) -> DeviceInfo {
+    DeviceInfo { name: name.to_owned(), ports, ..DeviceInfo::default() }
+}
+
+fn near(name: &str, distance: u32) -> DeviceInfo {
+    DeviceInfo { distance: Some(distance), ..device(name, vec![roce(1)]) }
+}
+
+fn chosen(devices: &[DeviceInfo], tunables: &Tunables) -> Vec<String> {
+    choose(devices, tunables).chosen().map(|chosen| format!("{}:{}", chosen.device_name, chosen.port)).collect()
+}
+
+/// Why a port that is alone on its host is refused.
+fn refusal(port: PortInfo, tunables: &Tunables) -> String {
+    let selection = choose(&[device("dev0", vec![port])], tunables);
+    assert!(selection.is_empty());
+    selection.considered[0].reason.clone()
+}
+
+fn with(change: impl FnOnce(&mut Tunables)) -> Tunables {
+    let mut tunables = Tunables::default();
+    change(&mut tunables);
+    tunables
+}
+
+#[test]
+fn every_active_port_is_taken_with_its_gid_and_mtu() {
+    let devices = [device("rxe0", vec![roce(1)]), device("mlx5_0", vec![infiniband(1), infiniband(2)])];
+    let selection = choose(&devices, &Tunables::default());
+    let taken: Vec<_> = selection.chosen().cloned().collect();
+    assert_eq!(taken.len(), 3);
+    let rxe = Chosen {
+        device: 0,
+        device_name: "rxe0".to_owned(),
+        port: 1,
+        gid: entry(1, "::ffff:10.0.0.1", GID_ROCE_V2),
+        mtu: 3,
+    };
+    assert_eq!(taken[0], rxe);
+    assert_eq!((taken[2].device, taken[2].port, taken[2].gid.index, taken[2].mtu), (1, 2, 0, 5));
+    assert!(selection.notes.is_empty());
+}
+
+#[test]
+fn include_and_exclude_patterns_name_devices_and_ports() {
+    let both = || vec![infiniband(1), infiniband(2)];
+    let devices = [device("mlx5_0", both()), device("mlx5_1", both()), device("rxe0", vec![roce(1)])];
+    let take = |include: &str, exclude: &str| {
+        let tunables = with(|tunables| {
+            tunables.if_include = include.to_owned();
+            tunables.if_exclude = exclude.to_owned();
+        });
+        chosen(&devices, &tunables).join(" ")
+    };
+    assert_eq!(take("rxe0", ""), "rxe0:1");
+    assert_eq!(take("mlx5_*:1", ""), "mlx5_0:1 mlx5_1:1");
+    assert_eq!(take(" mlx5_?:2 , rxe0:1", ""), "mlx5_0:2 mlx5_1:2 rxe0:1");
+    assert_eq!(take("", "mlx5_*"), "rxe0:1");
+    assert_eq!(take("mlx5_*", "*_1,mlx5_0:2"), "mlx5_0:1");
+    assert_eq!(take("mlx5", ""), "", "a pattern fits the whole name");
+    assert_eq!(take(",", ""), take("", ""), "a list of nothing is empty");
+}
+
+#[test]
+fn a_port_left_out_by_a_pattern_says_which() {
+    let include = with(|tunables| tunables.if_include = "mlx5_*".to_owned());
+    assert_eq!(refusal(roce(1), &include), "btl_ibex_if_include does not name it (it is \"mlx5_*\")");
+    let exclude = with(|tunables| tunables.if_exclude = "x,dev?:1".to_owned());
+    assert_eq!(refusal(roce(1), &exclude), "btl_ibex_if_exclude names it with \"dev?:1\"");
+}
+
+#[test]
+fn a_pattern_that_fits_nothing_is_noted() {
+    let tunables = with(|tunables| tunables.if_include = "dev0,mlx5_9:3".to_owned());
+    let selection = choose(&[device("dev0", vec![roce(1)])], &tunables);
+    assert_eq!(selection.notes, ["btl_ibex_if_include: no port of this host fits \"mlx5_9:3\" (its devices: dev0)"]);
+}
+
+#[test]
+fn a_port_that_is_not_active_says_its_state_and_what_to_do() {
+    let cases = [
+        (PORT_DOWN, LINK_ETHERNET, "its link is down; bring its network interface up"),
+        (PORT_DOWN, LINK_INFINIBAND, "its link is down; look at its cable"),
+        (PORT_INIT, LINK_INFINIBAND, "it is initialised, not active: no subnet manager has finished with it"),
+        (PORT_ARMED, LINK_INFINIBAND, "it is armed, not active"),
+        (PORT_NOP, LINK_ETHERNET, "it is in no state, not active"),
+        (PORT_ACTIVE_DEFER, LINK_ETHERNET, "it is active but deferred by a link error, not active"),
+        (17, LINK_ETHERNET, "it is in state 17, which ibex does not know, not active"),
+    ];
+    for (state, link_layer, wanted) in cases {
+        let reason = refusal(PortInfo { state, link_layer, ..infiniband(1) }, &Tunables::default());
+        assert!(reason.starts_with(wanted), "{reason}");
+    }
+}
+
+#[test]
+fn an_infiniband_port_without_a_lid_needs_a_subnet_manager() {
+    let reason = refusal(PortInfo { lid: 0, ..infiniband(1) }, &Tunables::default());
+    assert!(reason.contains("no LID") && reason.contains("opensm"), "{reason}");
+    let reason = refusal(PortInfo { lid: 0xc001, ..infiniband(1) }, &Tunables::default());
+    assert!(reason.contains("0xc001 is not a unicast LID"), "{reason}");
+}
+
+#[test]
+fn an_unknown_link_layer_and_an_unknown_mtu_are_refused() {
+    let reason = refusal(PortInfo { link_layer: 0, ..roce(1) }, &Tunables::default());
+    assert!(reason.contains("link layer is 0"), "{reason}");
+    let reason = refusal(PortInfo { active_mtu: 9, ..roce(1) }, &Tunables::default());
+    assert!(reason.contains("code 9"), "{reason}");
+}
+
+#[test]
+fn a_forced_mtu_is_used_where_the_port_carries_it() {
+    let forced = |bytes: &str| with(|tunables| tunables.mtu = bytes.to_owned());
+    let smaller = choose(&[device("dev0", vec![roce(1)])], &forced("512"));
+    assert_eq!(smaller.chosen().next().expect("taken").mtu, 2);
+    let reason = refusal(roce(1), &forced("4096"));
+    assert!(reason.starts_with("btl_ibex_mtu asks for 4096 bytes, but its active MTU is 1024"), "{reason}");
+}
+
+#[test]
+fn a_port_without_a_usable_gid_is_refused_with_every_gids_reason() {
+    let forced = with(|tunables| tunables.gid_index = "7".to_owned());
+    let selection = choose(&[device("dev0", vec![roce(1)])], &forced);
+    assert!(selection.considered[0].reason.starts_with("btl_ibex_gid_index asks for entry 7"));
+    assert_eq!(selection.considered[0].gids.len(), 2);
+    let reason = refusal(PortInfo { gids: vec![], ..roce(1) }, &Tunables::default());
+    assert!(reason.contains("no RoCE entry"), "{reason}");
+}
+
+#[test]
+fn far_ports_are_refused_with_their_distance_unless_that_is_permitted() {
+    let devices = [near("far0", 21), near("near0", 10), near("near1", 10), device("somewhere", vec![roce(1)])];
+    let selection = choose(&devices, &Tunables::default());
+    let taken: Vec<_> = selection.chosen().map(|chosen| chosen.device).collect();
+    assert_eq!(taken, [1, 2, 3], "an unknown distance counts as near");
+    let reason = &selection.considered[0].reason;
+    assert!(
+        reason.contains("distance 21, the nearest port has 10") && reason.contains("btl_ibex_ignore_locality"),
+        "{reason}"
+    );
+    assert_eq!(chosen(&devices, &with(|tunables| tunables.ignore_locality = true)).len(), 4);
+}
+
+#[test]
+fn a_near_port_that_cannot_be_used_does_not_keep_a_far_one_out() {
+    let mut down = near("near0", 10);
+    down.ports[0].state = PORT_DOWN;
+    assert_eq!(chosen(&[down, near("far0", 21)], &Tunables::default()), ["far0:1"]);
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_says_why() {
+    let locked = DeviceInfo {
+        unusable: Some("it cannot be opened: Permission denied; see the rights of /dev/infiniband/uverbs0".to_owned()),
+        ..device("mlx5_0", vec![])
+    };
+    let selection = choose(&[locked, device("mlx5_1", vec![])], &Tunables::default());
+    assert_eq!(
+        selection.no_port_message(),
+        "ibex found no RDMA port it could use on this host:\n  \
+         port mlx5_0 refused: it cannot be opened: Permission denied; see the rights of /dev/infiniband/uverbs0\n  \
+         port mlx5_1 refused: it has no ports; look whether its driver is loaded"
+    );
+}
+
+#[test]
+fn no_more_ports_are_taken_than_a_process_can_publish() {
+    let devices: Vec<_> = (0..MAX_PORTS + 3).map(|index| device(&format!("dev{index}"), vec![roce(1)])).collect();
+    let selection = choose(&devices, &Tunables::default());
+    assert_eq!(selection.chosen().count(), MAX_PORTS);
+    assert!(selection.considered[MAX_PORTS].reason.contains("no more"), "{}", selection.considered[MAX_PORTS].reason);
+}
+
+#[test]
+fn a_host_without_devices_is_told_what_to_look_at() {
+    let selection = choose(&[], &with(|tunables| tunables.if_include = "mlx5_0".to_owned()));
+    let text = selection.no_port_message();
+    assert!(text.contains("no RDMA device") && text.contains("ibv_devices") && text.contains("rxe"), "{text}");
+    assert!(text.ends_with("no port of this host fits \"mlx5_0\" (it has no RDMA device)"), "{text}");
+}
+
+#[test]
+fn the_report_has_a_line_for_every_port_and_every_gid() {
+    let down = PortInfo { state: PORT_DOWN, ..roce(2) };
+    let devices = [DeviceInfo { distance: Some(10), ..device("rxe0", vec![roce(1), down]) }];
+    assert_eq!(
+        choose(&devices, &Tunables::default()).to_string(),
+        "port rxe0:1 (Ethernet, 25000 Mb/s, MTU 1024, NUMA distance 10) taken: it is active and permitted; \
+         GID 1: ::ffff:10.0.0.1 (RoCE v2, IPv4, eth0)\n  \
+         GID 0: fe80::1 (RoCE v2, link-local, eth0) refused: entry 1 is better (RoCE v2, IPv4)\n  \
+         GID 1: ::ffff:10.0.0.1 (RoCE v2, IPv4, eth0) taken: RoCE v2, IPv4 is the best kind there is\n\
+         port rxe0:2 (Ethernet, 25000 Mb/s, MTU 1024, NUMA distance 10) refused: its link is down; bring its network interface \
+         up (ip link set ... up) and look at its cable\n"
+    );
+}
+
+#[test]
+fn patterns_match_as_a_shell_would() {
+    for (pattern, text, wanted) in [
+        ("*", "", true),
+        ("*", "anything", true),
+        ("a*c", "abc", true),
+        ("a*c", "ac", true),
+        ("a*c", "abd", false),
+        ("?", "", false),
+        ("??", "ab", true),
+        ("a**b", "ab", true),
+        ("*_0", "mlx5_0", true),
+        ("", "a", false),
+        ("[a]", "a", false),
+    ] {
+        assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), wanted, "{pattern} {text}");
+    }
+}
