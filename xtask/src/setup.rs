@@ -66,8 +66,7 @@ static PACKAGES: &[Package] = &[
     always("iproute2", "sets up network interfaces"),
     virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),
     virtual_machine("busybox-static", "its first program"),
-    virtual_machine("xz-utils", "unpacks its kernel modules"),
-    virtual_machine("cpio", "packs its first file system"),
+    virtual_machine("kmod", "lists its kernel modules"),
 ];
 
 /// `cargo xtask setup`.

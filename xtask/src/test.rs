@@ -183,7 +183,7 @@ impl Tally {
     /// Counts what a line of a test program says.
     fn count(&mut self, line: &str) {
         if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
-            self.failures.push(name.to_owned());
+            self.failures.push(name.trim_end().to_owned());
         }
         if line.starts_with("skip ") {
             self.skipped += 1;
@@ -216,7 +216,7 @@ mod tests {
     fn the_results_of_test_programs_are_added_up() {
         let mut tally = Tally::default();
         tally.count("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s");
-        tally.count("test a::b ... FAILED");
+        tally.count("test a::b       ... FAILED");
         tally
             .count("test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
         tally.count("skip pt2pt: the device has no timestamps");

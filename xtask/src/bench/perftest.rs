@@ -88,3 +88,56 @@ fn table(output: &str) -> Result<(&str, &str)> {
     let line = lines.find(starts_with_digit).with_context(|| format!("perftest's table is empty:\n{output}"))?;
     Ok((header, line))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEND_LAT: &str = include_str!("perftest-4.5/ib_send_lat.txt");
+    const WRITE_BW: &str = include_str!("perftest-4.5/ib_write_bw.txt");
+    const READ_BW_BOTH_WAYS: &str = include_str!("perftest-4.5/ib_read_bw-b.txt");
+    const WRITE_BW_ONE: &str = include_str!("perftest-4.5/ib_write_bw-t1.txt");
+
+    fn close(value: Value, expected: f64) {
+        assert!((value.value / expected - 1.0).abs() < 1e-9, "{value:?} is not {expected}");
+    }
+
+    #[test]
+    fn the_typical_latency_is_the_third_of_the_latencies() {
+        let value = parse(SEND_LAT, Reads::TypicalLatency, 8).unwrap();
+        assert_eq!(value, Value { value: 76.31, spread: 1624.15 });
+    }
+
+    #[test]
+    fn a_small_bandwidth_is_taken_from_the_rate_which_has_more_digits() {
+        close(parse(WRITE_BW, Reads::Bandwidth, 8).unwrap(), 0.007955 * 8.0);
+        close(parse(WRITE_BW, Reads::MessageRate, 8).unwrap(), 7955.0);
+    }
+
+    #[test]
+    fn a_large_bandwidth_is_taken_from_the_average_and_counts_millions_of_bytes() {
+        close(parse(READ_BW_BOTH_WAYS, Reads::Bandwidth, 1 << 20).unwrap(), 27.45 * 1.048576);
+    }
+
+    #[test]
+    fn the_time_of_one_message_is_the_inverse_of_the_rate() {
+        close(parse(WRITE_BW_ONE, Reads::TimePerMessage, 8).unwrap(), 1.0 / 0.000151);
+    }
+
+    #[test]
+    fn a_table_of_another_size_or_none_is_an_error() {
+        assert!(parse(WRITE_BW, Reads::Bandwidth, 64).unwrap_err().to_string().contains("not of 64 bytes"));
+        let error = parse("Couldn't connect to 127.0.0.1:18600\n", Reads::Bandwidth, 8).unwrap_err().to_string();
+        assert!(error.contains("no table") && error.contains("Couldn't connect"), "{error}");
+        let without_rate = WRITE_BW.replace("MsgRate", "Rate");
+        assert!(parse(&without_rate, Reads::MessageRate, 8).unwrap_err().to_string().contains("no MsgRate"));
+    }
+
+    #[test]
+    fn both_sides_meet_at_the_same_port_and_get_the_same_options() {
+        let program = RawProgram { name: "x", program: "ib_write_bw", options: &["-b"], reads: Reads::Bandwidth };
+        let script = command(&program, "rxe0", 64, 1000, 18600).pop().unwrap();
+        assert_eq!(script.matches("ib_write_bw -F -d rxe0 -s 64 -n 1000 -p 18600 -b").count(), 2, "{script}");
+        assert!(script.contains(":48A8 "), "{script}");
+    }
+}

@@ -32,7 +32,7 @@ pub(crate) struct Row {
     pub(crate) transport: String,
     /// Message size.
     pub(crate) bytes: u64,
-    /// `latency`, `bandwidth` or `message_rate`.
+    /// `half_round_trip`, `completion`, `bandwidth` or `message_rate`.
     pub(crate) metric: String,
     /// Unit of value and spread.
     pub(crate) unit: String,
@@ -257,7 +257,7 @@ pub(crate) mod tests {
             summarise("rxe0", &[plan::test("latency").unwrap()], &[measured("latency", Transport::Ibex, 8, 2.0)]);
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
-            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"latency","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}]}"#
+            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"half_round_trip","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}]}"#
         );
     }
 }

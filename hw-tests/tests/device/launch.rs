@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! mpirun's command lines, and what is expected of a run: that it succeeds and checked something, or that it ends in time
+//! with certain words.
+//!
+//! Setup grade; any thread.
+
+use crate::site::Site;
+use anyhow::{Result, bail};
+use hw_tests::{Ending, Job, Outcome};
+use std::time::Duration;
+
+/// One start of mpirun.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    /// The processes, as groups: how many, with which parameters of their own.
+    groups: Vec<Group>,
+    program: &'static str,
+    arguments: Vec<String>,
+    /// Parameters of all groups.
+    parameters: Vec<(String, String)>,
+    /// A shell command that runs the mpirun in it as `"$@"`, to give it another environment.
+    wrapper: Option<String>,
+    environment: Vec<(String, String)>,
+    nodes: usize,
+    limit: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    ranks: usize,
+    parameters: Vec<(String, String)>,
+}
+
+impl Launch {
+    /// So many ranks of a program on one node, with ibex as the only way between them.
+    pub(crate) fn new(program: &'static str, ranks: usize) -> Self {
+        Self {
+            groups: vec![Group { ranks, parameters: Vec::new() }],
+            program,
+            arguments: Vec::new(),
+            parameters: pairs(&[("pml", "ob1"), ("btl", "self,ibex"), ("osc", "rdma")]),
+            wrapper: None,
+            environment: Vec::new(),
+            nodes: 1,
+            limit: Duration::from_secs(120),
+        }
+    }
+
+    /// Two ranks that exchange checked messages for a moment: enough to see whether, and by which way, a job runs.
+    pub(crate) fn of_a_short_exchange() -> Self {
+        let arguments = ["--tests", "latency", "--sizes", "8,64K", "--seconds-per-row", "0.05"];
+        Self::new("ibex_mpi_bench", 2).arguments(&arguments)
+    }
+
+    pub(crate) fn arguments(mut self, arguments: &[&str]) -> Self {
+        self.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Sets an MCA parameter, in place of an earlier value.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.parameters.retain(|(there, _)| there != name);
+        self.parameters.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// One rank with each of these parameters instead of ranks that are all alike.
+    pub(crate) fn each_rank_with(mut self, name: &str, values: &[&str]) -> Self {
+        self.parameters.retain(|(there, _)| there != name);
+        self.groups = values.iter().map(|value| Group { ranks: 1, parameters: pairs(&[(name, value)]) }).collect();
+        self
+    }
+
+    pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs mpirun inside this shell script, as `"$@"`.
+    pub(crate) fn inside(mut self, script: impl Into<String>) -> Self {
+        self.wrapper = Some(script.into());
+        self
+    }
+
+    /// On two nodes, the ranks by turns on each.
+    pub(crate) fn on_two_nodes(mut self) -> Self {
+        self.nodes = 2;
+        self
+    }
+
+    pub(crate) fn limit(mut self, seconds: u64) -> Self {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Runs it to its end, whatever that is.
+    pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
+        let program = site.program(self.program)?;
+        let components = site.components().display().to_string();
+        let fabric = site.fabric(self.nodes)?;
+        let hosts: Vec<String> = (0..fabric.nodes()).map(|node| fabric.host_name(node)).collect();
+        let mut job = Job::new(self.command(&program, &hosts, fabric.device_name())).limit(self.limit);
+        job.env = self.environment.clone();
+        for (name, value) in [
+            ("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT").as_str()),
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ] {
+            job.env.push((name.to_owned(), value.to_owned()));
+        }
+        fabric.run(&job)
+    }
+
+    /// Runs it, expects success, and counts what a program of hw-tests/mpi checked.
+    pub(crate) fn passes(&self, site: &mut Site) -> Result<()> {
+        let outcome = self.run(site)?.checked()?;
+        let Some(passed) = cases_passed(&outcome.stdout) else {
+            bail!("the program did not say how many cases passed: {outcome}");
+        };
+        for line in outcome.stdout.lines() {
+            if let Some(skip) = line.strip_prefix("skip ") {
+                site.skip(self.program, skip);
+            }
+        }
+        site.cases += passed;
+        Ok(())
+    }
+
+    /// Runs it and expects success.
+    pub(crate) fn succeeds(&self, site: &mut Site) -> Result<Outcome> {
+        self.run(site)?.checked()
+    }
+
+    /// Runs it and expects that it ends by itself, without success, and says all of these words.
+    pub(crate) fn is_refused_with(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
+        let outcome = self.run(site)?;
+        if outcome.success() {
+            bail!("the job succeeded, and should have been refused: {outcome}");
+        }
+        if !matches!(outcome.ending, Ending::Exited(_)) {
+            bail!("the job did not end by itself: {outcome}");
+        }
+        says(&outcome, words)?;
+        Ok(outcome)
+    }
+
+    fn command(&self, program: &str, hosts: &[String], device: &str) -> Vec<String> {
+        let mut words = vec!["mpirun".to_owned(), "--oversubscribe".to_owned()];
+        if hosts.len() > 1 {
+            // Slots enough for any of the tests; ranks alternate between the nodes.
+            let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:16")).collect();
+            words.extend(["--host".to_owned(), slots.join(","), "--map-by".to_owned(), "node".to_owned()]);
+        }
+        let mut shared = self.parameters.clone();
+        shared.push(("btl_ibex_if_include".to_owned(), device.to_owned()));
+        // A parameter that was set to leave the choice of ports out is kept as it is.
+        if self.parameters.iter().any(|(name, _)| name.starts_with("btl_ibex_if_")) {
+            shared.pop();
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            if index > 0 {
+                words.push(":".to_owned());
+            }
+            words.extend(["-n".to_owned(), group.ranks.to_string()]);
+            for (name, value) in shared.iter().chain(&group.parameters) {
+                words.extend(["--mca".to_owned(), name.clone(), value.clone()]);
+            }
+            for (name, _) in &self.environment {
+                words.extend(["-x".to_owned(), name.clone()]);
+            }
+            words.push(program.to_owned());
+            words.extend(self.arguments.iter().cloned());
+        }
+        match &self.wrapper {
+            None => words,
+            Some(script) => {
+                let shell = ["sh", "-c", script, "sh"].into_iter().map(str::to_owned);
+                shell.chain(words).collect()
+            }
+        }
+    }
+}
+
+/// That the run printed all of these words, in whatever case and stream.
+pub(crate) fn says(outcome: &Outcome, words: &[&str]) -> Result<()> {
+    let printed = format!("{}\n{}", outcome.stdout, outcome.stderr).to_lowercase();
+    for word in words {
+        if !printed.contains(&word.to_lowercase()) {
+            bail!("the job did not say {word:?}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+/// From the last line of a program, `12 passed, 0 failed`; none where it is not there or says something else.
+fn cases_passed(stdout: &str) -> Option<u64> {
+    let line = stdout.lines().rev().find(|line| line.ends_with(" failed"))?;
+    let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;
+    let skipped_all = stdout.lines().any(|line| line.starts_with("skip "));
+    let passed: u64 = passed.parse().ok()?;
+    (failed == "0" && (passed > 0 || skipped_all)).then_some(passed)
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tests that need a device, each under a name of its own: MPI programs over ibex, and what bad input gets.
+//!
+//! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name), `IBEX_COMPONENTS`
+//! (the folder with `mca_btl_ibex.so`) and `IBEX_PROGRAMS` (the folder with the compiled MPI programs). Without
+//! `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do not pass by absence. With it, a
+//! device that is missing is a failure.
+//!
+//! [`programs`] holds what runs on one node, [`nodes`] what needs two, [`refusals`] bad input; [`launch`] writes mpirun's
+//! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
+//!
+//! Setup grade; one test at a time, as all share one fabric.
+
+mod launch;
+mod nodes;
+mod programs;
+mod refusals;
+mod site;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use site::Site;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
+struct Test {
+    name: String,
+    run: Box<dyn FnOnce(&mut Site) -> anyhow::Result<()> + Send>,
+}
+
+impl Test {
+    fn new(name: impl Into<String>, run: impl FnOnce(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
+        Self { name: name.into().replace(' ', "_"), run: Box::new(run) }
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let tests: Vec<Test> = [programs::tests(), refusals::tests(), nodes::tests()].into_iter().flatten().collect();
+    let site = match Site::from_environment() {
+        Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if site.is_none() {
+        println!(
+            "{} device tests are not run, because no device was asked for: run `cargo xtask test --device soft-roce`",
+            tests.len()
+        );
+    }
+    let trials = tests.into_iter().map(|test| trial(test, site.clone())).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(site) = site {
+        let site = site.lock().unwrap_or_else(PoisonError::into_inner);
+        for skip in &site.skips {
+            println!("skip {skip}");
+        }
+        if site.cases > 0 {
+            println!("The programs checked {} cases.", site.cases);
+        }
+    }
+    conclusion.exit_code()
+}
+
+fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
+    let ignored = site.is_none();
+    let run = move || {
+        let site = site.ok_or("no device was asked for")?;
+        // A test that panicked leaves a site that can still be used.
+        let mut site = site.lock().unwrap_or_else(PoisonError::into_inner);
+        (test.run)(&mut site).map_err(|error| Failed::from(format!("{error:#}")))
+    };
+    Trial::test(test.name, run).with_ignored_flag(ignored)
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What needs two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node that
+//! falls silent.
+//!
+//! Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says};
+use crate::site::Site;
+use anyhow::{Result, bail};
+use hw_tests::Job;
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        test("messages cross between two nodes", |site| across("pt2pt_modes", 2, "0.2").passes(site)),
+        test("four ranks on two nodes agree on collective results", |site| {
+            across("collectives", 4, "0.2").passes(site)
+        }),
+        test("messages arrive whole over a network that loses packets", |site| {
+            let lossy = Lossy::new(site, "tc qdisc add dev IFACE root netem loss 1%", "tc qdisc del dev IFACE root")?;
+            let passed = across("pt2pt_matching", 2, "0.1").limit(300).passes(site);
+            lossy.restore(site)?;
+            passed
+        }),
+        test("ranks connect over tcp where datagrams are filtered", |site| {
+            // Packets to queue pair 1 and other UD packets differ from RC ones in the opcode, the first byte after UDP's header:
+            // 0x64 is "UD send only".
+            let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
+                       match ip protocol 17 0xff match ip dport 4791 0xffff match u8 0x64 0xff at 28 action drop";
+            let filtered = Lossy::new(site, add, "tc qdisc del dev IFACE ingress")?;
+            let talked = exchange().limit(120).succeeds(site);
+            filtered.restore(site)?;
+            talked.map(drop)
+        }),
+        test("handshake packets that are lost and repeated still connect", |site| {
+            let launch = exchange().with("btl_ibex_handshake_loss", "40").with("btl_ibex_handshake_duplicate", "40");
+            launch.succeeds(site).map(drop)
+        }),
+        test("handshakes over tcp alone connect two nodes", |site| {
+            exchange().with("btl_ibex_connect_via", "tcp").succeeds(site).map(drop)
+        }),
+        test("a peer that falls silent ends the job with a message that names it", silent_peer),
+    ]
+}
+
+fn test(name: &'static str, run: fn(&mut Site) -> Result<()>) -> Test {
+    Test::new(name, move |site| {
+        if site.is_disposable() {
+            return run(site);
+        }
+        site.skip(name, "needs two nodes, and an adapter of this machine makes one");
+        Ok(())
+    })
+}
+
+fn across(program: &'static str, ranks: usize, scale: &str) -> Launch {
+    Launch::new(program, ranks).environment("IBEX_TEST_SCALE", scale).on_two_nodes().limit(180)
+}
+
+fn exchange() -> Launch {
+    Launch::of_a_short_exchange().on_two_nodes()
+}
+
+/// The network of node 1 all of whose packets are dropped at some moment: the acknowledgements stop, and the adapter of
+/// node 0 says so after its retries.
+fn silent_peer(site: &mut Site) -> Result<()> {
+    let interface = site.fabric(2)?.interface().to_owned();
+    // mpirun's own connection must live, or it would end the job: only RoCE packets are dropped.
+    let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
+               match ip protocol 17 0xff match ip dport 4791 0xffff action drop";
+    let script = format!("sh -c 'sleep 6; {}' & \"$@\"", add.replace("IFACE", &interface));
+    let launch = Launch::new("ibex_mpi_bench", 2)
+        .arguments(&["--tests", "latency", "--sizes", "8", "--seconds-per-row", "60"])
+        .with("btl_ibex_ack_timeout", "12")
+        .on_two_nodes()
+        .inside(script)
+        .limit(120);
+    let outcome = launch.run(site);
+    Lossy { undo: format!("tc qdisc del dev {interface} ingress") }.restore(site)?;
+    let outcome = outcome?;
+    if outcome.success() || outcome.status() == 124 {
+        bail!("the job went on without its peer, or hung: {outcome}");
+    }
+    says(&outcome, &["ibex", "node1", "retry"])
+}
+
+/// A change of node 0's network, for the time of a test.
+struct Lossy {
+    undo: String,
+}
+
+impl Lossy {
+    fn new(site: &mut Site, change: &str, undo: &str) -> Result<Self> {
+        let fabric = site.fabric(2)?;
+        let script = |text: &str| text.replace("IFACE", fabric.interface());
+        fabric.run(&Job::new(["sh", "-ec", &script(change)]))?.checked()?;
+        Ok(Self { undo: script(undo) })
+    }
+
+    fn restore(self, site: &mut Site) -> Result<()> {
+        site.fabric(2)?.run(&Job::new(["sh", "-c", &self.undo]))?.checked().map(drop)
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The MPI programs of hw-tests/mpi on one node: which, with how many ranks, with which parameters.
+//!
+//! Each program runs plainly and where it matters with parameters that force another path (queues that are always full,
+//! no zero-copy, another carrier of the handshake). A program that is in the folder and not in this list is a failure.
+//!
+//! Setup grade; any thread.
+
+use crate::Test;
+use crate::launch::Launch;
+use crate::site::Site;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A program with a number of ranks and parameters.
+struct Case {
+    /// What is shown, as a sentence without its end.
+    sentence: &'static str,
+    program: &'static str,
+    ranks: &'static [usize],
+    arguments: &'static [&'static str],
+    parameters: &'static [(&'static str, &'static str)],
+    /// Of the counts a program repeats things by: an emulated processor is slow.
+    scale: &'static str,
+    limit: u64,
+}
+
+const PLAIN: Case =
+    Case { sentence: "", program: "", ranks: &[2], arguments: &[], parameters: &[], scale: "1", limit: 180 };
+
+/// Queues so short that every resource runs out all the time.
+const STARVED: &[(&str, &str)] = &[
+    ("btl_ibex_send_queue_depth", "16"),
+    ("btl_ibex_receive_queue_depth", "64"),
+    ("btl_ibex_receive_batch", "8"),
+    ("btl_ibex_signal_interval", "4"),
+    ("btl_ibex_completion_queue_depth", "256"),
+    ("btl_ibex_send_slots_grow", "4"),
+    ("btl_ibex_send_slots_max", "8"),
+];
+
+/// No zero-copy, and no inline sends.
+const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
+
+static CASES: &[Case] = &[];
+
+/// Programs that another file starts.
+static ELSEWHERE: &[&str] = &[];
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests = vec![Test::new("every program in the folder is run by a test", |_| every_program_is_listed())];
+    for case in CASES {
+        for ranks in case.ranks {
+            let name = format!("{} on {ranks} ranks", case.sentence);
+            tests.push(Test::new(name, move |site| run(site, case, *ranks)));
+        }
+    }
+    tests
+}
+
+fn run(site: &mut Site, case: &Case, ranks: usize) -> Result<()> {
+    let mut launch = Launch::new(case.program, ranks).arguments(case.arguments).limit(case.limit);
+    launch = launch.environment("IBEX_TEST_SCALE", case.scale);
+    for (name, value) in case.parameters {
+        launch = launch.with(name, value);
+    }
+    launch.passes(site)
+}
+
+fn every_program_is_listed() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mpi");
+    let listed: BTreeSet<String> =
+        CASES.iter().map(|case| case.program).chain(ELSEWHERE.iter().copied()).map(str::to_owned).collect();
+    let mut there = BTreeSet::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            there.insert(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+    if there != listed {
+        let difference: Vec<&String> = there.symmetric_difference(&listed).collect();
+        bail!("{} and the list in hw-tests/tests/device/programs.rs differ in: {difference:?}", folder.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What bad input gets: for each kind a message that says what to do, and a job that goes on another way or ends in time.
+//!
+//! What takes the device away, or changes its node for a moment, runs in the virtual machines only.
+//!
+//! Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says};
+use crate::site::Site;
+use anyhow::{Result, bail};
+use std::time::Duration;
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests = vec![
+        Test::new("ports that are all excluded end a job that has no other way", |site| {
+            Launch::of_a_short_exchange()
+                .with("btl_ibex_if_exclude", "*")
+                .is_refused_with(site, &["ibex", "if_exclude"])?;
+            Ok(())
+        }),
+        Test::new("ports that are all excluded leave a job its other ways", |site| {
+            let launch = Launch::of_a_short_exchange().with("btl_ibex_if_exclude", "*").with("btl", "self,vader,ibex");
+            launch.succeeds(site).map(drop)
+        }),
+        Test::new("a device name that does not exist is named and the devices there are listed", |site| {
+            let device = site.fabric(1)?.device_name().to_owned();
+            let launch = Launch::of_a_short_exchange().with("btl_ibex_if_include", "mlx9_7");
+            launch.is_refused_with(site, &["mlx9_7", &device]).map(drop)
+        }),
+        Test::new("locked memory that is too little is told with the limit and how to raise it", locked_memory),
+        Test::new("a device that may not be opened is named with its file", permission),
+        Test::new("a peer without ibex is reached another way", |site| {
+            let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,tcp,ibex", "self,tcp"]);
+            launch.with("osc", "pt2pt").succeeds(site).map(drop)
+        }),
+        Test::new("a peer without ibex and without another way ends the job", |site| {
+            let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,ibex", "self,tcp"]).limit(60);
+            launch.is_refused_with(site, &["unreachable"]).map(drop)
+        }),
+        Test::new("two ranks with different mtu settings talk", |site| {
+            Launch::of_a_short_exchange().each_rank_with("btl_ibex_mtu", &["1024", "4096"]).succeeds(site).map(drop)
+        }),
+        Test::new("an mtu that the port does not have ends the job with both values", mtu_above_the_port),
+        Test::new("a port that is down is named as down", port_down),
+        Test::new("a machine without any device lets the job go on without ibex", no_device),
+        Test::new("the component is listed with every parameter and its bounds", listed),
+    ];
+    for (parameter, value, range) in OUT_OF_RANGE {
+        let name = format!("the value {value} of {parameter} is refused with its range");
+        tests.push(Test::new(name, move |site| out_of_range(site, parameter, value, range)));
+    }
+    tests
+}
+
+/// Parameter, a value it may not have, and what it may be.
+static OUT_OF_RANGE: &[(&str, &str, &str)] = &[
+    ("btl_ibex_send_queue_depth", "4", "16 to 16384"),
+    ("btl_ibex_receive_queue_depth", "99999999", "64 to 32767"),
+    ("btl_ibex_poll_batch", "0", "1 to 64"),
+    ("btl_ibex_mtu", "1500", "auto, 256, 512, 1024, 2048, 4096"),
+    ("btl_ibex_gid_index", "minus one", "0 to 255"),
+    ("btl_ibex_connect_via", "pigeon", "auto, ud, tcp"),
+];
+
+fn out_of_range(site: &mut Site, parameter: &str, value: &str, range: &str) -> Result<()> {
+    let launch = Launch::of_a_short_exchange().with(parameter, value).limit(60);
+    launch.is_refused_with(site, &[parameter, value, range])?;
+    Ok(())
+}
+
+fn locked_memory(site: &mut Site) -> Result<()> {
+    // Root may lock what it wants unless it gives that right up.
+    let script = "setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c 'ulimit -l 64; exec \"$@\"' sh \"$@\"";
+    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
+    alone.is_refused_with(site, &["ulimit -l", "64"])?;
+    let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex");
+    says(&with_another_way.succeeds(site)?, &["ulimit -l"])
+}
+
+fn permission(site: &mut Site) -> Result<()> {
+    if !site.is_disposable() {
+        site.skip("a device that may not be opened", "the machine's own device is left alone");
+        return Ok(());
+    }
+    let script = "chmod 600 /dev/infiniband/uverbs0; trap 'chmod 666 /dev/infiniband/uverbs0' EXIT; mkdir -p -m 777 /tmp/nobody; \
+                  HOME=/tmp/nobody TMPDIR=/tmp/nobody setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
+    alone.is_refused_with(site, &["/dev/infiniband/uverbs0", "permission"])?;
+    Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex").succeeds(site).map(drop)
+}
+
+fn mtu_above_the_port(site: &mut Site) -> Result<()> {
+    if !site.is_disposable() {
+        site.skip("an mtu that the port does not have", "the machine's own interface is left alone");
+        return Ok(());
+    }
+    let interface = site.fabric(1)?.interface().to_owned();
+    let script = format!("ip link set {interface} mtu 1500; trap 'ip link set {interface} mtu 9000' EXIT; \"$@\"");
+    let launch = Launch::of_a_short_exchange().inside(script).with("btl_ibex_mtu", "4096").limit(60);
+    launch.is_refused_with(site, &["4096", "1024", "mtu"]).map(drop)
+}
+
+fn port_down(site: &mut Site) -> Result<()> {
+    if !site.is_disposable() {
+        site.skip("a port that is down", "the machine's own interface is left alone");
+        return Ok(());
+    }
+    let interface = site.fabric(1)?.interface().to_owned();
+    // Addresses of IPv6 go with the link; the IPv4 address stays.
+    let script = format!("ip link set {interface} down; trap 'ip link set {interface} up' EXIT; \"$@\"");
+    let launch = Launch::of_a_short_exchange().inside(script.clone()).limit(60);
+    launch.is_refused_with(site, &["down"])?;
+    Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex").succeeds(site).map(drop)
+}
+
+fn no_device(site: &mut Site) -> Result<()> {
+    if !site.is_disposable() {
+        site.skip("a machine without any device", "the machine's own device is left alone");
+        return Ok(());
+    }
+    let (device, interface) = (site.fabric(1)?.device_name().to_owned(), site.fabric(1)?.interface().to_owned());
+    let script =
+        format!("rdma link delete {device}; trap 'rdma link add {device} type rxe netdev {interface}' EXIT; \"$@\"");
+    let with_another_way = Launch::of_a_short_exchange().inside(script.clone()).with("btl", "self,vader,ibex");
+    with_another_way.succeeds(site)?;
+    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
+    alone.is_refused_with(site, &["ibex", "no RDMA device"]).map(drop)
+}
+
+fn listed(site: &mut Site) -> Result<()> {
+    let components = site.components().display().to_string();
+    let job = hw_tests::Job::new(["ompi_info", "--param", "btl", "ibex", "--level", "9"])
+        .env("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT"))
+        .limit(Duration::from_secs(60));
+    let outcome = site.fabric(1)?.run(&job)?.checked()?;
+    let parameters = outcome.stdout.lines().filter(|line| line.contains("\"btl_ibex_")).count();
+    if parameters < 20 {
+        bail!("ompi_info lists {parameters} parameters and variables of ibex: {outcome}");
+    }
+    says(&outcome, &["btl_ibex_send_queue_depth", "16 to 16384", "btl_ibex_if_include", "performance \"btl_ibex_"])
+}

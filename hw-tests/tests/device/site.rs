@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the tests run: the fabric that is open, and where component and programs are.
+//!
+//! A fabric of two nodes and one of one node are not open at the same time: the machines that test have two processors.
+//!
+//! Setup grade; one thread at a time.
+
+use anyhow::{Context, Result, anyhow, bail};
+use hw_tests::{Device, Fabric};
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The place of all tests.
+pub(crate) struct Site {
+    device: Device,
+    components: PathBuf,
+    programs: PathBuf,
+    open: Option<Fabric>,
+    /// Why a fabric of so many nodes cannot be opened; found once, told to every test that needs it.
+    refused: Vec<(usize, String)>,
+    /// What was skipped, each with its reason.
+    pub(crate) skips: Vec<String>,
+    /// How many cases the programs reported as passed.
+    pub(crate) cases: u64,
+}
+
+impl Site {
+    /// The site the environment describes; none where no device was asked for.
+    pub(crate) fn from_environment() -> Result<Option<Self>> {
+        let Some(device) = env::var_os("IBEX_DEVICE").filter(|name| !name.is_empty()) else { return Ok(None) };
+        let device = device.to_str().context("IBEX_DEVICE is not text")?.parse()?;
+        Ok(Some(Self {
+            device,
+            components: folder("IBEX_COMPONENTS")?,
+            programs: folder("IBEX_PROGRAMS")?,
+            open: None,
+            refused: Vec::new(),
+            skips: Vec::new(),
+            cases: 0,
+        }))
+    }
+
+    /// The fabric with so many nodes, opened if another or none is.
+    pub(crate) fn fabric(&mut self, nodes: usize) -> Result<&Fabric> {
+        if let Some((_, reason)) = self.refused.iter().find(|(count, _)| *count == nodes) {
+            bail!("the device {} could not be opened before: {reason}", self.device);
+        }
+        let usable = |fabric: &Fabric| fabric.nodes() == nodes && fabric.alive();
+        if !self.open.as_ref().is_some_and(usable) {
+            self.open = None;
+            match Fabric::open(&self.device, nodes) {
+                Ok(fabric) => self.open = Some(fabric),
+                Err(error) => {
+                    self.refused.push((nodes, format!("{error:#}")));
+                    return Err(error.context(format!("the device {} cannot be opened", self.device)));
+                }
+            }
+        }
+        self.open.as_ref().ok_or_else(|| anyhow!("no fabric is open"))
+    }
+
+    /// The folder with the component links.
+    pub(crate) fn components(&self) -> &Path {
+        &self.components
+    }
+
+    /// A compiled MPI program.
+    pub(crate) fn program(&self, name: &str) -> Result<String> {
+        let path = self.programs.join(name);
+        if !path.is_file() {
+            bail!("the MPI program {} is not compiled; `cargo xtask test` does it", path.display());
+        }
+        Ok(path.display().to_string())
+    }
+
+    /// Whether the tests may take the device apart and change its nodes: they are virtual machines of their own.
+    pub(crate) fn is_disposable(&self) -> bool {
+        self.device == Device::SoftRoce
+    }
+
+    /// Notes that a test cannot run here, and why.
+    pub(crate) fn skip(&mut self, what: &str, reason: &str) {
+        self.skips.push(format!("{what}: {reason}"));
+    }
+}
+
+fn folder(variable: &str) -> Result<PathBuf> {
+    let path = env::var_os(variable).with_context(|| format!("{variable} is not set; `cargo xtask test` sets it"))?;
+    let path = PathBuf::from(path);
+    path.canonicalize().with_context(|| format!("{variable} is {}, which is not there", path.display()))
+}
