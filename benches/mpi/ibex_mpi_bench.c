@@ -3,8 +3,8 @@
 // What MPI gives an application between two ranks: latency, bandwidth, bidirectional bandwidth, message rate, and
 // one-sided put and get. Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
-// Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` consecutive stretches of
-// one uninterrupted run, `spread` their interquartile range in the same unit. Times are of rank 0's MPI_Wtime.
+// Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
+// interquartile range in the same unit. A run is timed on rank 0 from a barrier to its last completion.
 //
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after
 // it has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. As in
@@ -34,9 +34,6 @@ enum {
     TAG_ACK = 2,
 };
 
-struct run;                                            // what one row needs while it is measured
-typedef void (*stretch)(struct run *, long iterations); // both ranks; calls mark() after each iteration
-
 static const struct test {
     const char *name, *metric, *unit;
     enum { MICROSECONDS, MEGABYTES, MESSAGES } value;
@@ -62,13 +59,11 @@ static struct {
     bool allocated; // window memory from MPI
 } options;
 
-struct run {
+struct row {
     const struct test *test;
-    int bytes, window;                   // window: messages in flight
-    long per_sample, done;               // iterations between two marks; iterations so far
-    int mark_count;
-    double marks[MAX_SAMPLES + 2];       // seconds
+    int bytes, window; // window: messages in flight
 };
+typedef double (*run)(const struct row *, long iterations); // both ranks; gives seconds, right on rank 0 only
 
 static int rank;
 static unsigned char *send_buffer, *receive_buffer, *window_memory;
@@ -100,13 +95,10 @@ static void *allocate(size_t bytes) {
 
 // ---- the timed loops ------------------------------------------------------------------------------------------------
 
-static inline void mark(struct run *run) {
-    if (++run->done % run->per_sample == 0 && run->mark_count <= MAX_SAMPLES + 1)
-        run->marks[run->mark_count++] = MPI_Wtime();
-}
-
-static void ping_pong(struct run *run, long iterations) {
-    int bytes = run->bytes;
+static double ping_pong(const struct row *row, long iterations) {
+    int bytes = row->bytes;
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    double start = MPI_Wtime();
     for (long i = 0; i < iterations; i++) {
         if (rank == 0) {
             MPI_OK(MPI_Send(send_buffer, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD));
@@ -115,65 +107,69 @@ static void ping_pong(struct run *run, long iterations) {
             MPI_OK(MPI_Recv(receive_buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             MPI_OK(MPI_Send(send_buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD));
         }
-        mark(run);
     }
+    return MPI_Wtime() - start;
 }
 
 // Posts one half window of receives, or of sends with the receive of their acknowledgement.
-static void post_receives(const struct run *run, MPI_Request *half) {
-    for (int i = 0; i < run->window / 2; i++)
-        MPI_OK(MPI_Irecv(receive_buffer, run->bytes, MPI_BYTE, 1 - rank, TAG_DATA, MPI_COMM_WORLD, &half[i]));
+static void post_receives(const struct row *row, MPI_Request *half) {
+    for (int i = 0; i < row->window / 2; i++)
+        MPI_OK(MPI_Irecv(receive_buffer, row->bytes, MPI_BYTE, 1 - rank, TAG_DATA, MPI_COMM_WORLD, &half[i]));
 }
 
-static void post_sends(const struct run *run, MPI_Request *half, MPI_Request *acknowledged) {
+static void post_sends(const struct row *row, MPI_Request *half, MPI_Request *acknowledged) {
     MPI_OK(MPI_Irecv(NULL, 0, MPI_BYTE, 1 - rank, TAG_ACK, MPI_COMM_WORLD, acknowledged));
-    for (int i = 0; i < run->window / 2; i++)
-        MPI_OK(MPI_Isend(send_buffer, run->bytes, MPI_BYTE, 1 - rank, TAG_DATA, MPI_COMM_WORLD, &half[i]));
+    for (int i = 0; i < row->window / 2; i++)
+        MPI_OK(MPI_Isend(send_buffer, row->bytes, MPI_BYTE, 1 - rank, TAG_DATA, MPI_COMM_WORLD, &half[i]));
 }
 
 // One iteration is half a window; two halves are in flight.
-static void stream(struct run *run, long iterations) {
-    bool sends = rank == 0 || run->test->directions == 2, receives = rank == 1 || run->test->directions == 2;
-    int half = run->window / 2;
+static double stream(const struct row *row, long iterations) {
+    bool sends = rank == 0 || row->test->directions == 2, receives = rank == 1 || row->test->directions == 2;
+    int half = row->window / 2;
     MPI_Request *sent[2] = {requests, requests + half};
     MPI_Request *received[2] = {requests + 2 * half, requests + 3 * half};
     MPI_Request acknowledged[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     for (int h = 0; receives && h < 2 && h < iterations; h++)
-        post_receives(run, received[h]);
+        post_receives(row, received[h]);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    double start = MPI_Wtime();
     for (int h = 0; sends && h < 2 && h < iterations; h++)
-        post_sends(run, sent[h], &acknowledged[h]);
+        post_sends(row, sent[h], &acknowledged[h]);
     for (long i = 0; i < iterations; i++) {
         int h = (int)(i % 2);
         if (receives) {
             MPI_OK(MPI_Waitall(half, received[h], MPI_STATUSES_IGNORE));
             if (i + 2 < iterations)
-                post_receives(run, received[h]);
+                post_receives(row, received[h]);
             MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1 - rank, TAG_ACK, MPI_COMM_WORLD));
         }
         if (sends) {
             MPI_OK(MPI_Wait(&acknowledged[h], MPI_STATUS_IGNORE));
             MPI_OK(MPI_Waitall(half, sent[h], MPI_STATUSES_IGNORE));
             if (i + 2 < iterations)
-                post_sends(run, sent[h], &acknowledged[h]);
+                post_sends(row, sent[h], &acknowledged[h]);
         }
-        mark(run);
     }
+    return MPI_Wtime() - start;
 }
 
 // One iteration is a window of puts or gets (one of them for latency) and a flush; rank 1 only waits.
-static void one_sided(struct run *run, long iterations) {
-    int bytes = run->bytes;
+static double one_sided(const struct row *row, long iterations) {
+    int bytes = row->bytes;
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    double start = MPI_Wtime(), end;
     for (long i = 0; rank == 0 && i < iterations; i++) {
-        for (int k = 0; k < run->window; k++)
-            if (run->test->get)
+        for (int k = 0; k < row->window; k++)
+            if (row->test->get)
                 MPI_OK(MPI_Get(receive_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
             else
                 MPI_OK(MPI_Put(send_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
         MPI_OK(MPI_Win_flush(1, window));
-        mark(run);
     }
+    end = MPI_Wtime();
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    return end - start;
 }
 
 // ---- the data is checked once per size, outside the timed loops -----------------------------------------------------
@@ -225,16 +221,9 @@ static void check_one_sided(int bytes) {
 
 // ---- one row --------------------------------------------------------------------------------------------------------
 
-// Runs `iterations` with a mark every `per_sample`; gives rank 0's seconds, agreed by both ranks.
-static double timed(struct run *run, stretch body, long iterations, long per_sample) {
-    double seconds;
-    run->per_sample = per_sample;
-    run->done = 0;
-    run->mark_count = 0;
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    seconds = MPI_Wtime();
-    body(run, iterations);
-    seconds = MPI_Wtime() - seconds;
+// Rank 0's seconds of one run, known to both ranks, so that both decide alike.
+static double timed(const struct row *row, run body, long iterations) {
+    double seconds = body(row, iterations);
     MPI_OK(MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD));
     return seconds;
 }
@@ -251,30 +240,29 @@ static double quantile(const double *sorted, int count, double at) {
 }
 
 // The row's value from the seconds of one iteration.
-static double value_of(const struct run *run, double seconds) {
-    const struct test *test = run->test;
-    double messages = !test->windowed ? 1 : test->one_sided ? run->window : run->window / 2;
+static double value_of(const struct row *row, double seconds) {
+    const struct test *test = row->test;
+    double messages = !test->windowed ? 1 : test->one_sided ? row->window : row->window / 2;
     switch (test->value) {
     case MICROSECONDS:
         return seconds * 1e6 / (test->one_sided ? 1 : 2);
     case MEGABYTES:
-        return messages * run->bytes * test->directions / seconds / 1e6;
+        return messages * row->bytes * test->directions / seconds / 1e6;
     default:
         return messages / seconds;
     }
 }
 
-static void report(const struct run *run) {
+static void report(const struct row *row, const double *seconds, int samples, long iterations) {
     double values[MAX_SAMPLES];
-    int samples = run->mark_count - 1; // what precedes the first mark filled the pipeline
     for (int i = 0; i < samples; i++)
-        values[i] = value_of(run, (run->marks[i + 1] - run->marks[i]) / (double)run->per_sample);
+        values[i] = value_of(row, seconds[i] / (double)iterations);
     qsort(values, (size_t)samples, sizeof *values, compare_doubles);
     printf("{\"test\":\"%s\",\"bytes\":%d,\"metric\":\"%s\",\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
            "\"samples\":%d,\"iterations\":%ld,\"window\":%d}\n",
-           run->test->name, run->bytes, run->test->metric, run->test->unit, quantile(values, samples, 0.5),
-           quantile(values, samples, 0.75) - quantile(values, samples, 0.25), samples, run->per_sample * samples,
-           run->window);
+           row->test->name, row->bytes, row->test->metric, row->test->unit, quantile(values, samples, 0.5),
+           quantile(values, samples, 0.75) - quantile(values, samples, 0.25), samples, iterations * samples,
+           row->window);
     fflush(stdout);
 }
 
@@ -287,24 +275,23 @@ static int window_for(const struct test *test, int bytes) {
 }
 
 static void measure(const struct test *test, int bytes) {
-    struct run run = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
-    stretch body = test->one_sided ? one_sided : test->windowed ? stream : ping_pong;
-    double budget = options.seconds_per_row, seconds;
-    long iterations = 2;
-    while ((seconds = timed(&run, body, iterations, iterations)) < budget / 20) // warm-up
+    struct row row = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
+    run body = test->one_sided ? one_sided : test->windowed ? stream : ping_pong;
+    long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
+    double budget = options.seconds_per_row, seconds[MAX_SAMPLES], best, again;
+    while ((best = timed(&row, body, iterations)) < budget / 40) // warm-up
         iterations *= 4;
-    // The first estimate may hold what only the first use of a size costs, or another process's time: a run that ends
-    // long before its time gives a better one.
-    for (int attempt = 0; attempt == 0 || (attempt < 4 && seconds < budget / 2); attempt++) {
-        double affordable = budget / (seconds / (double)iterations); // equal on both ranks, so are all decisions
-        int samples = affordable < MAX_SAMPLES ? (int)affordable : MAX_SAMPLES;
-        samples = samples < LEAST_SAMPLES ? LEAST_SAMPLES : samples;
-        long per_sample = affordable < samples ? 1 : (long)(affordable / samples);
-        iterations = per_sample * (samples + 1);
-        seconds = timed(&run, body, iterations, per_sample);
-    }
+    // A run may hold what only the first use of a size costs, or another process's time: the better of two counts.
+    again = timed(&row, body, iterations);
+    best = again < best ? again : best;
+    double affordable = budget / (best / (double)iterations); // iterations in the time of the row
+    int samples = affordable < MAX_SAMPLES * least ? (int)(affordable / least) : MAX_SAMPLES;
+    samples = samples < LEAST_SAMPLES ? LEAST_SAMPLES : samples;
+    iterations = affordable < samples * least ? least : (long)(affordable / samples);
+    for (int i = 0; i < samples; i++)
+        seconds[i] = timed(&row, body, iterations);
     if (rank == 0)
-        report(&run);
+        report(&row, seconds, samples, iterations);
 }
 
 // ---- options --------------------------------------------------------------------------------------------------------
