@@ -6,6 +6,7 @@
 //! see a count one event old. Registrations are counted by the plugin, from any thread, with [`add_shared`].
 //! Tests: at the end of the file.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a performance variable behaves (the classes of the MPI tool interface, MPI 4.1 section 15.3.7).
@@ -39,6 +40,8 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $(#[doc = $help] pub $name: AtomicU64,)*
+            /// What the adapter itself counts.
+            adapter: AdapterCount,
         }
 
         /// Every count, in the order in which they are shown.
@@ -50,6 +53,16 @@ macro_rules! counters {
                 help: $help,
                 read: |counters| counters.$name.load(Ordering::Relaxed),
             },)*
+            CounterRow {
+                name: "receiver_not_ready",
+                class: Class::Counter,
+                unit: "events",
+                help: "Times the port's adapter told a sender to wait because no receive was posted. The adapter counts for all \
+                       processes that use the port; where it does not count, this is receives_used_up.",
+                read: |counters| {
+                    counters.adapter.since_open().unwrap_or_else(|| counters.receives_used_up.load(Ordering::Relaxed))
+                },
+            },
         ];
     };
 }
@@ -68,7 +81,7 @@ counters! {
     get: Counter "operations" "RDMA reads started.";
     get_bytes: Aggregate "bytes" "Bytes of the RDMA reads started.";
     atomic: Counter "operations" "64-bit fetch-and-adds and compare-and-swaps started.";
-    receiver_not_ready: Counter "events" "Times the last posted receive of the port was used up, so that senders had to wait.";
+    receives_used_up: Counter "events" "Times this process found all its posted receives used up.";
     queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry.";
     waiting: Level "requests" "Requests waiting inside ibex now.";
     connections: Level "connections" "Peers connected now.";
@@ -85,6 +98,40 @@ counters! {
     signalled: Counter "requests" "Work requests posted that ask for a completion.";
     posted: Counter "requests" "Work requests posted.";
     malformed: Counter "messages" "Messages received that were not ibex's and were dropped.";
+}
+
+impl Counters {
+    /// Counts from nothing, and from where the adapter's own count for `port` (from 1) of the device at `sysfs` stands.
+    #[must_use]
+    pub fn new(sysfs: &str, port: u8) -> Self {
+        Counters { adapter: AdapterCount::open(sysfs, port), ..Counters::default() }
+    }
+}
+
+/// The adapter's count of "receiver not ready" answers it gave, a file of the kernel's; read only when a tool asks.
+#[derive(Debug, Default)]
+struct AdapterCount {
+    file: Option<PathBuf>,
+    at_open: u64,
+}
+
+impl AdapterCount {
+    /// The names under which drivers show it: `rdma_rxe`, `mlx5`.
+    const NAMES: [&str; 2] = ["send_rnr_err", "out_of_buffer"];
+
+    fn open(sysfs: &str, port: u8) -> Self {
+        let folder = Path::new(sysfs).join(format!("ports/{port}/hw_counters"));
+        let found = Self::NAMES.iter().map(|name| folder.join(name)).find_map(|file| Some((read(&file)?, file)));
+        found.map_or_else(Self::default, |(at_open, file)| AdapterCount { file: Some(file), at_open })
+    }
+
+    fn since_open(&self) -> Option<u64> {
+        Some(read(self.file.as_deref()?)?.saturating_sub(self.at_open))
+    }
+}
+
+fn read(file: &Path) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// Adds to a count of which this thread is the only writer at the moment. Hot.

@@ -4,7 +4,12 @@
 //! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is initialised.
 //! Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
 
-use crate::address::{LINK_ETHERNET, PortAddress};
+use crate::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
+use crate::gid::GidInfo;
+use crate::select::{self, Chosen, DeviceInfo, PortInfo, Selection};
+use crate::tunables::Tunables;
+use ibex_ffi::verbs::{self, Context, link_layer};
+use std::io;
 
 /// A port that was chosen, with what it takes to open it.
 #[derive(Debug, Clone)]
@@ -62,4 +67,128 @@ impl PortChoice {
             host: 0,
         }
     }
+}
+
+/// What there is, and what of it shall be used.
+#[derive(Debug)]
+pub struct Survey {
+    /// The ports to use, in the order in which they are published.
+    pub ports: Vec<PortChoice>,
+    /// A line for every device, port and GID that was considered, with the reason it was taken or refused.
+    pub report: Vec<String>,
+    complaint: String,
+}
+
+impl Survey {
+    /// What to tell when there is no port to use: what was found, and what to do. Several lines.
+    #[must_use]
+    pub fn complaint(&self) -> String {
+        self.complaint.clone()
+    }
+}
+
+/// Looks at every device of this machine and chooses the ports to use. Opens devices and closes them again; makes no queue.
+#[must_use]
+pub fn survey(tunables: &Tunables) -> Survey {
+    let devices = match verbs::devices() {
+        Ok(names) => names.iter().map(|name| describe(name)).collect(),
+        // No support in the kernel: as good as no device.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT)) => Vec::new(),
+        Err(error) => return unlisted(&error),
+    };
+    let selection = select::choose(&devices, tunables);
+    let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices)).collect();
+    let report = report(&selection);
+    Survey { ports, report, complaint: selection.no_port_message() }
+}
+
+fn report(selection: &Selection) -> Vec<String> {
+    selection.to_string().lines().map(str::to_owned).collect()
+}
+
+#[cold]
+fn unlisted(error: &io::Error) -> Survey {
+    let complaint = format!(
+        "ibex could not list the RDMA devices of this host: {error}. See that the kernel module ib_uverbs is loaded and that \
+         /dev/infiniband and /sys/class/infiniband_verbs may be read."
+    );
+    Survey { ports: Vec::new(), report: vec![complaint.clone()], complaint }
+}
+
+fn port_choice(chosen: &Chosen, devices: &[DeviceInfo]) -> Option<PortChoice> {
+    let port = devices.get(chosen.device)?.ports.iter().find(|port| port.number == chosen.port)?;
+    Some(PortChoice {
+        device: chosen.device_name.clone(),
+        port: chosen.port,
+        link_layer: port.link_layer,
+        lid: port.lid,
+        gid_index: u8::try_from(chosen.gid.index).ok()?,
+        gid: chosen.gid.gid,
+        gid_type: chosen.gid.gid_type,
+        mtu: chosen.mtu,
+    })
+}
+
+/// All that the choice needs to know of a device.
+fn describe(name: &str) -> DeviceInfo {
+    let mut info = DeviceInfo { name: name.to_owned(), distance: None, unusable: None, ports: Vec::new() };
+    let opened = Context::open(name).and_then(|context| {
+        let attributes = context.attributes()?;
+        Ok((context, attributes))
+    });
+    match opened {
+        Ok((context, _)) if !context.is_rdma() => {
+            info.unusable =
+                Some("it is not an RDMA adapter (iWARP and usNIC have no InfiniBand queue pairs)".to_owned());
+        }
+        Ok((context, attributes)) => {
+            info.ports = (1..=attributes.ports).filter_map(|port| describe_port(&context, port)).collect();
+        }
+        Err(error) => info.unusable = Some(refusal(&error)),
+    }
+    info
+}
+
+fn refusal(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "it could not be opened: {error}; this user may not use it, see the permissions of /dev/infiniband/uverbs* (the \
+             udev rules of the rdma-core package open them to all users)"
+        ),
+        io::ErrorKind::OutOfMemory => format!(
+            "it could not be opened: {error}; the limit of locked memory is too low, see `ulimit -l` (limits.conf: `* - \
+             memlock unlimited`)"
+        ),
+        _ => format!("it could not be opened: {error}; see the kernel's log and `ibv_devinfo -d`"),
+    }
+}
+
+fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
+    let port = context.port(number).ok()?;
+    let gids = (0..port.gids).filter_map(|index| context.gid(number, index)).map(|entry| GidInfo {
+        index: entry.index,
+        gid: entry.gid,
+        gid_type: entry.kind as u8,
+        interface: interface(context, number, entry.index),
+    });
+    let link_layer = match port.link_layer {
+        // Kernels before RoCE said nothing.
+        link_layer::UNSPECIFIED => LINK_INFINIBAND,
+        known => known,
+    };
+    Some(PortInfo {
+        number,
+        state: port.state,
+        link_layer,
+        lid: port.lid,
+        active_mtu: port.active_mtu as u8,
+        rate_mbps: port.rate_mbps,
+        gids: gids.collect(),
+    })
+}
+
+/// The network device behind a GID; empty where there is none.
+fn interface(context: &Context, port: u8, index: u32) -> String {
+    let file = format!("{}/ports/{port}/gid_attrs/ndevs/{index}", context.sysfs());
+    std::fs::read_to_string(file).map(|name| name.trim().to_owned()).unwrap_or_default()
 }

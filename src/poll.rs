@@ -48,6 +48,14 @@ impl Port {
         }
     }
 
+    /// A copy of the first `len` bytes of a received message, for a caller that may not use its address. Empty where the slot
+    /// is not so large. To be called before [`Port::release`].
+    #[must_use]
+    pub fn copy_received(&self, slot: u32, len: u32) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        if self.receives.copy(slot, &mut bytes) { bytes } else { Vec::new() }
+    }
+
     #[inline]
     fn take_completions(&mut self, batch: &mut Batch) {
         let limit = self.poll_batch.min(batch.room());

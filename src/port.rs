@@ -222,7 +222,7 @@ impl Port {
             countdown: 1,
             freed: false,
             posted: Posted::with_capacity(1024),
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(Counters::new(context.sysfs(), choice.port)),
             overflow: VecDeque::with_capacity(64),
             backlog: VecDeque::new(),
             failures: Vec::new(),

@@ -44,9 +44,14 @@ impl Receives {
     pub(crate) fn filled(&mut self, slot: u32, counters: &Counters) -> Option<LocalSpan> {
         self.level = self.level.saturating_sub(1);
         if self.level == 0 {
-            add(&counters.receiver_not_ready, 1);
+            add(&counters.receives_used_up, 1);
         }
         self.arena.span(slot as usize)
+    }
+
+    /// Copies the bytes in `slot`, from its start on, into `into`. False where there is no such slot, or it is smaller.
+    pub(crate) fn copy(&self, slot: u32, into: &mut [u8]) -> bool {
+        self.arena.read(slot as usize, 0, into)
     }
 
     /// The bytes in `slot` are no longer needed. Goes back to the adapter with the next full batch.

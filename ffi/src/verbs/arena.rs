@@ -29,11 +29,24 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Maps and registers `count` slots of `slot` bytes each.
+    /// Maps and registers `count` slots of `slot` bytes each, for this process' own sends and receives.
     ///
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory (`ulimit -l`), does not suffice.
     pub fn new(domain: &Arc<ProtectionDomain>, slot: usize, count: usize) -> io::Result<Arena> {
+        Self::with_access(domain, slot, count, Access::LOCAL_WRITE)
+    }
+
+    /// Maps and registers `count` slots of `slot` bytes each, to which peers get `access` too.
+    ///
+    /// # Errors
+    /// As for [`Arena::new`].
+    pub fn with_access(
+        domain: &Arc<ProtectionDomain>,
+        slot: usize,
+        count: usize,
+        access: Access,
+    ) -> io::Result<Arena> {
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         let stride = slot.next_multiple_of(ALIGNMENT);
         let mapped = stride.checked_mul(count).filter(|&bytes| bytes > 0).ok_or_else(too_large)?;
@@ -49,7 +62,7 @@ impl Arena {
         unsafe { libc::madvise(base, mapped, libc::MADV_DONTFORK) };
         // SAFETY: the range stays mapped until this arena drops, which deregisters first (R3); it is reached only
         // through copies by raw pointer (R1).
-        let region = match unsafe { domain.register(base as usize, mapped, Access::LOCAL_WRITE) } {
+        let region = match unsafe { domain.register(base as usize, mapped, access) } {
             Ok(region) => region,
             Err(error) => {
                 // SAFETY: mapped above, used by nobody, unmapped once.
@@ -66,6 +79,12 @@ impl Arena {
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// The key by which peers name the arena's memory, where they were given access.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        self.region.rkey()
     }
 
     /// The span of slot `index`, or `None` beyond the last.

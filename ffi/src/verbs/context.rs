@@ -145,6 +145,13 @@ impl Context {
         &self.sysfs
     }
 
+    /// Whether it speaks the InfiniBand transport (over InfiniBand or as RoCE); iWARP and usNIC do not.
+    #[must_use]
+    pub fn is_rdma(&self) -> bool {
+        // SAFETY: R4; the device outlives its context, and the field is set when it is listed.
+        unsafe { (*(*self.raw()).device).transport_type == sys::IBV_TRANSPORT_IB }
+    }
+
     pub(super) fn raw(&self) -> *mut sys::ibv_context {
         self.raw.as_ptr()
     }

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The engine on a real device: two ports of one process that talk to each other through the adapter.
+//!
+//! Needs an RDMA device: `IBEX_DEVICE` names it, and a device that is asked for and missing is a failure. Every test is
+//! ignored unless asked for (`--ignored`), because most machines have none; `cargo xtask test` runs them on soft-RoCE.
+//! Both ports are polled by one thread, so that the order of events is the test's to choose.
+
+mod pair;
+
+use ibex::tunables::Tunables;
+use ibex_ffi::verbs::{RemoteSpan, Status};
+use pair::{Got, Memory, Pair, completed, pattern, received};
+
+/// The numbers that messages carry.
+fn numbers(events: &[Got]) -> Vec<u32> {
+    received(events).iter().map(|(_, bytes)| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))).collect()
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn messages_of_every_kind_arrive_whole_and_in_order() {
+    let mut pair = Pair::open(&Tunables::default());
+    let mut slots = Memory::new(&pair.a, 4096, 3);
+    for round in 0..200_u32 {
+        let text = pattern(round, 40);
+        match round % 3 {
+            0 => pair.send_inline(7, &text[..14], &text[14..]),
+            1 => {
+                slots.write(0, &text);
+                pair.send(7, &[slots.span(0).first(40)], 1);
+            }
+            _ => {
+                slots.write(1, &text[..14]);
+                slots.write(2, &text[14..]);
+                pair.send(7, &[slots.span(1).first(14), slots.span(2).first(26)], 2);
+            }
+        }
+        let messages = pair.until_b(|events| !received(events).is_empty());
+        assert_eq!(received(&messages), [(7, text)]);
+    }
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn more_requests_than_the_queues_hold_wait_in_order_and_are_not_lost() {
+    let tunables = Tunables {
+        send_queue_depth: 16,
+        signal_interval: 8,
+        completion_queue_depth: 256,
+        receive_queue_depth: 64,
+        receive_batch: 16,
+        ..Tunables::default()
+    };
+    let mut pair = Pair::open(&tunables);
+    let mut slots = Memory::new(&pair.a, 64, 1000);
+    for number in 0..1000 {
+        slots.write(number, &(number as u32).to_le_bytes());
+        pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
+    }
+    assert!(pair.count_a("queued") >= 900, "{} queued", pair.count_a("queued"));
+    let events = pair.until_b(|events| received(events).len() == 1000);
+    assert_eq!(numbers(&events), (0..1000).collect::<Vec<_>>());
+    pair.a.reclaim();
+    let tokens = pair.until_a(|events| completed(events).len() == 1000);
+    assert_eq!(completed(&tokens), (1..=1000).map(|token| (token, Ok(()))).collect::<Vec<_>>());
+    assert_eq!(pair.count_a("waiting"), 0);
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_receiver_that_does_not_look_makes_the_sender_wait_and_loses_nothing() {
+    let tunables = Tunables { receive_queue_depth: 64, receive_batch: 16, ..Tunables::default() };
+    let mut pair = Pair::open(&tunables);
+    let mut slots = Memory::new(&pair.a, 64, 500);
+    pair.connect();
+    for number in 0..500 {
+        slots.write(number, &(number as u32).to_le_bytes());
+        pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
+    }
+    // Only the sender polls, until the adapter can do no more than repeat.
+    pair.spin_a(std::time::Duration::from_millis(200));
+    let events = pair.until_b(|events| received(events).len() == 500);
+    assert_eq!(numbers(&events), (0..500).collect::<Vec<_>>());
+    assert!(pair.count_b("receiver_not_ready") > 0);
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn put_and_get_move_every_byte() {
+    let mut pair = Pair::open(&Tunables::default());
+    let mut here = Memory::new(&pair.a, 1 << 20, 1);
+    let mut there = Memory::new(pair.b(), 1 << 20, 1);
+    here.write(0, &pattern(3, 1 << 20));
+    pair.put(here.span(0), there.remote(0), 1);
+    pair.until_a(|events| completed(events) == [(1, Ok(()))]);
+    assert_eq!(there.read(0), pattern(3, 1 << 20));
+    there.write(0, &pattern(4, 1 << 20));
+    pair.get(here.span(0), there.remote(0), 2);
+    pair.until_a(|events| completed(events) == [(2, Ok(()))]);
+    assert_eq!(here.read(0), pattern(4, 1 << 20));
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn an_inline_put_needs_no_registered_memory() {
+    let mut pair = Pair::open(&Tunables::default());
+    let there = Memory::new(pair.b(), 64, 1);
+    pair.put_inline(b"sixteen bytes ok", there.remote(0), 9);
+    pair.until_a(|events| completed(events) == [(9, Ok(()))]);
+    assert_eq!(&there.read(0)[..16], b"sixteen bytes ok");
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn atomics_return_the_old_value_and_leave_the_new_one() {
+    let mut pair = Pair::open(&Tunables::default());
+    let here = Memory::new(&pair.a, 8, 1);
+    let mut there = Memory::new(pair.b(), 8, 1);
+    there.write(0, &40_u64.to_ne_bytes());
+    pair.fetch_add(here.span(0), there.remote(0), 2, 1);
+    pair.until_a(|events| completed(events) == [(1, Ok(()))]);
+    assert_eq!((here.read(0), there.read(0)), (40_u64.to_ne_bytes().to_vec(), 42_u64.to_ne_bytes().to_vec()));
+    pair.compare_swap(here.span(0), there.remote(0), (42, 7), 2);
+    pair.until_a(|events| completed(events) == [(2, Ok(()))]);
+    assert_eq!((here.read(0), there.read(0)), (42_u64.to_ne_bytes().to_vec(), 7_u64.to_ne_bytes().to_vec()));
+    pair.compare_swap(here.span(0), there.remote(0), (42, 8), 3);
+    pair.until_a(|events| completed(events) == [(3, Ok(()))]);
+    assert_eq!((here.read(0), there.read(0)), (7_u64.to_ne_bytes().to_vec(), 7_u64.to_ne_bytes().to_vec()));
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_put_to_memory_the_peer_did_not_give_fails_and_names_the_peer_and_the_status() {
+    let mut pair = Pair::open(&Tunables::default());
+    let here = Memory::new(&pair.a, 64, 1);
+    let there = Memory::new(pair.b(), 64, 1);
+    let wrong = RemoteSpan { rkey: there.remote(0).rkey ^ 0x5555, ..there.remote(0) };
+    pair.put(here.span(0), wrong, 1);
+    pair.put(here.span(0), there.remote(0), 2);
+    let events = pair.until_a(|events| completed(events).len() == 2 && events.contains(&Got::Failure));
+    assert_eq!(completed(&events), [(1, Err(Status::REMOTE_ACCESS)), (2, Err(Status::FLUSHED))]);
+    assert_eq!(events.iter().filter(|event| **event == Got::Failure).count(), 1, "a failure is reported once");
+    let text = pair.a.failure(pair.to_b).expect("a failure").to_string();
+    for part in ["rank 1", "REM_ACCESS_ERR (10)", &pair.a.attributes().place()] {
+        assert!(text.contains(part), "{part} is missing in: {text}");
+    }
+    assert!(pair.try_put(here.span(0), there.remote(0), 3).is_err(), "a failed connection takes no more requests");
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_peer_that_is_gone_is_an_error_and_nothing_is_lost_silently() {
+    let tunables = Tunables { ack_timeout: 8, retry_count: 2, ..Tunables::default() };
+    let mut pair = Pair::open(&tunables);
+    let slots = Memory::new(&pair.a, 64, 40);
+    pair.connect();
+    pair.end_b();
+    for number in 0..40 {
+        pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
+    }
+    let events = pair.until_a(|events| completed(events).len() == 40);
+    assert_eq!(completed(&events)[0], (1, Err(Status::RETRY_EXCEEDED)));
+    assert!(completed(&events).iter().all(|(_, outcome)| outcome.is_err()));
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn both_sides_may_speak_first_at_the_same_moment() {
+    for _ in 0..20 {
+        let mut pair = Pair::open(&Tunables::default());
+        pair.send_inline(1, b"from a", b"");
+        pair.send_inline_from_b(2, b"from b", b"");
+        let to_b = pair.until_b(|events| !received(events).is_empty());
+        assert_eq!(received(&to_b), [(1, b"from a".to_vec())]);
+        let to_a = pair.until_a(|events| !received(events).is_empty());
+        assert_eq!(received(&to_a), [(2, b"from b".to_vec())]);
+    }
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_connection_comes_about_over_tcp_alone() {
+    let mut pair = Pair::open(&Tunables { connect_via: "tcp".to_owned(), ..Tunables::default() });
+    assert_eq!(pair.a.address().ud_qpn, 0);
+    pair.send_inline(1, b"over tcp", b"");
+    let events = pair.until_b(|events| !received(events).is_empty());
+    assert_eq!(received(&events), [(1, b"over tcp".to_vec())]);
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn lost_and_doubled_handshake_packets_delay_a_connection_and_do_no_more() {
+    for seed in 1..=10 {
+        let tunables = Tunables {
+            handshake_loss: 40,
+            handshake_duplicate: 30,
+            connect_retry: 2,
+            fault_seed: seed,
+            ..Tunables::default()
+        };
+        let mut pair = Pair::open(&tunables);
+        pair.send_inline(1, b"through", b"");
+        let events = pair.until_b(|events| !received(events).is_empty());
+        assert_eq!(received(&events), [(1, b"through".to_vec())]);
+        assert_eq!(pair.count_a("connected"), 1);
+    }
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_peer_that_never_answers_is_an_error_that_says_what_was_tried() {
+    let tunables = Tunables { connect_timeout: 1, connect_retry: 10, ..Tunables::default() };
+    let mut pair = Pair::open(&tunables);
+    pair.end_b();
+    pair.send_inline(1, b"anyone?", b"");
+    pair.until_a(|events| events.contains(&Got::Failure));
+    let text = pair.a.failure(pair.to_b).expect("a failure").to_string();
+    for part in ["rank 1", "could not be made", "datagrams", "TCP"] {
+        assert!(text.contains(part), "{part} is missing in: {text}");
+    }
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn who_sent_a_message_is_told_by_the_message() {
+    let mut pair = Pair::open(&Tunables::default());
+    pair.send_inline(1, b"me", b"");
+    let events = pair.until_b(|events| !received(events).is_empty());
+    assert!(matches!(events[..], [Got::Message { from: Some(from), .. }] if from == pair.to_a), "{events:?}");
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two ports of one process on one device, named rank 0 (`a`) and rank 1 (`b`), and what tests do with them.
+
+use ibex::address::PortAddress;
+use ibex::counters::COUNTERS;
+use ibex::device::survey;
+use ibex::event::{Batch, EndpointId, Event, Token};
+use ibex::peer::PeerName;
+use ibex::port::{Directory, Port, Setup};
+use ibex::send::{Inline, Refused};
+use ibex::tunables::Tunables;
+use ibex_ffi::verbs::{Access, Arena, LocalSpan, RemoteSpan, Status};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before it counts as a hang; far above what a slow emulated processor needs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The addresses both have published.
+#[derive(Clone, Default)]
+struct Published(Arc<Mutex<Vec<PortAddress>>>);
+
+impl Directory for Published {
+    fn address(&self, peer: PeerName, _port: u8) -> Option<PortAddress> {
+        self.0.lock().unwrap().get(peer.rank as usize).copied()
+    }
+
+    fn host(&self, _peer: PeerName) -> String {
+        "here".to_owned()
+    }
+}
+
+/// Bytes that differ from place to place and from `seed` to `seed`.
+pub(crate) fn pattern(seed: u32, len: usize) -> Vec<u8> {
+    (0..len as u32).map(|i| (i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(17)) ^ (i >> 8)) as u8).collect()
+}
+
+/// Memory of a port that its peer may use, in slots.
+pub(crate) struct Memory {
+    arena: Arena,
+    len: usize,
+}
+
+impl Memory {
+    pub(crate) fn new(port: &Port, len: usize, slots: usize) -> Self {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        Memory { arena: Arena::with_access(&port.domain(), len, slots, access).expect("memory"), len }
+    }
+
+    pub(crate) fn span(&self, slot: usize) -> LocalSpan {
+        self.arena.span(slot).expect("a slot")
+    }
+
+    pub(crate) fn remote(&self, slot: usize) -> RemoteSpan {
+        RemoteSpan { addr: self.span(slot).addr(), rkey: self.arena.rkey() }
+    }
+
+    pub(crate) fn write(&mut self, slot: usize, bytes: &[u8]) {
+        self.arena.write(slot, bytes).expect("a slot");
+    }
+
+    pub(crate) fn read(&self, slot: usize) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        assert!(self.arena.read(slot, 0, &mut bytes));
+        bytes
+    }
+}
+
+/// What a port reported, with the bytes of messages.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Got {
+    Message { tag: u8, bytes: Vec<u8>, from: Option<EndpointId> },
+    Done { token: u64, outcome: Result<(), Status> },
+    Failure,
+}
+
+/// The messages among `events`: tags and bytes.
+pub(crate) fn received(events: &[Got]) -> Vec<(u8, Vec<u8>)> {
+    let message = |event: &Got| match event {
+        Got::Message { tag, bytes, .. } => Some((*tag, bytes.clone())),
+        _ => None,
+    };
+    events.iter().filter_map(message).collect()
+}
+
+/// The requests that ended among `events`: tokens and outcomes.
+pub(crate) fn completed(events: &[Got]) -> Vec<(u64, Result<(), Status>)> {
+    let done = |event: &Got| match event {
+        Got::Done { token, outcome } => Some((*token, *outcome)),
+        _ => None,
+    };
+    events.iter().filter_map(done).collect()
+}
+
+/// Two ports that know each other and are not connected yet.
+pub(crate) struct Pair {
+    pub(crate) a: Port,
+    b: Option<Port>,
+    pub(crate) to_b: EndpointId,
+    pub(crate) to_a: EndpointId,
+    got_a: Vec<Got>,
+    got_b: Vec<Got>,
+}
+
+impl Pair {
+    pub(crate) fn open(tunables: &Tunables) -> Self {
+        let device = std::env::var("IBEX_DEVICE").expect("IBEX_DEVICE names the RDMA device to test on");
+        let tunables = Tunables { if_include: device.clone(), ..tunables.clone() };
+        let survey = survey(&tunables);
+        let choice = survey.ports.first().unwrap_or_else(|| panic!("{device}: {}", survey.complaint()));
+        let published = Published::default();
+        let open = |rank| {
+            let me = PeerName { job: 1, rank };
+            let setup = Setup { index: 0, me, receive_size: 8192, directory: Box::new(published.clone()) };
+            let port = Port::open(choice, &tunables, setup).expect("a port");
+            published.0.lock().unwrap().push(*port.address());
+            port
+        };
+        let (mut a, mut b) = (open(0), open(1));
+        let to_b = a.peer(PeerName { job: 1, rank: 1 }, 0);
+        // A second endpoint first, so that the names both sides have for each other differ.
+        b.peer(PeerName { job: 1, rank: 9 }, 0);
+        let to_a = b.peer(PeerName { job: 1, rank: 0 }, 0);
+        Pair { a, b: Some(b), to_b, to_a, got_a: Vec::new(), got_b: Vec::new() }
+    }
+
+    pub(crate) fn b(&self) -> &Port {
+        self.b.as_ref().expect("b has not ended")
+    }
+
+    /// Ends b as a process that dies would: its queue pairs are gone, and nobody answers.
+    pub(crate) fn end_b(&mut self) {
+        self.b = None;
+    }
+
+    /// Connects both by one message that is thrown away.
+    pub(crate) fn connect(&mut self) {
+        self.send_inline(0, b"hello", b"");
+        self.until_b(|events| !received(events).is_empty());
+    }
+
+    /// Sends inline; where that is not possible now, from a slot, as the plugin does.
+    pub(crate) fn send_inline(&mut self, tag: u8, header: &[u8], payload: &[u8]) {
+        inline_or_copied(&mut self.a, self.to_b, tag, header, payload);
+    }
+
+    pub(crate) fn send_inline_from_b(&mut self, tag: u8, header: &[u8], payload: &[u8]) {
+        inline_or_copied(self.b.as_mut().expect("b has not ended"), self.to_a, tag, header, payload);
+    }
+
+    pub(crate) fn send(&mut self, tag: u8, spans: &[LocalSpan], token: u64) {
+        self.a.send(self.to_b, tag, spans, Token(token), false).expect("taken");
+    }
+
+    pub(crate) fn put(&mut self, local: LocalSpan, remote: RemoteSpan, token: u64) {
+        self.try_put(local, remote, token).expect("taken");
+    }
+
+    pub(crate) fn try_put(&mut self, local: LocalSpan, remote: RemoteSpan, token: u64) -> Result<(), Refused> {
+        self.a.put(self.to_b, local, remote, Token(token))
+    }
+
+    pub(crate) fn put_inline(&mut self, bytes: &[u8], remote: RemoteSpan, token: u64) {
+        self.a.put_inline(self.to_b, bytes, remote, Token(token)).expect("taken");
+    }
+
+    pub(crate) fn get(&mut self, local: LocalSpan, remote: RemoteSpan, token: u64) {
+        self.a.get(self.to_b, local, remote, Token(token)).expect("taken");
+    }
+
+    pub(crate) fn fetch_add(&mut self, local: LocalSpan, remote: RemoteSpan, operand: u64, token: u64) {
+        self.a.fetch_add(self.to_b, local, remote, operand, Token(token)).expect("taken");
+    }
+
+    pub(crate) fn compare_swap(&mut self, local: LocalSpan, remote: RemoteSpan, values: (u64, u64), token: u64) {
+        self.a.compare_swap(self.to_b, local, remote, values, Token(token)).expect("taken");
+    }
+
+    /// Polls both until what `a` reported since the last call satisfies `enough`; gives it.
+    pub(crate) fn until_a(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+        let end = Instant::now() + PATIENCE;
+        while !enough(&self.got_a) {
+            assert!(Instant::now() < end, "a reported only {:?}", self.got_a);
+            self.poll();
+        }
+        std::mem::take(&mut self.got_a)
+    }
+
+    /// Polls both until what `b` reported since the last call satisfies `enough`; gives it.
+    pub(crate) fn until_b(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+        let end = Instant::now() + PATIENCE;
+        while !enough(&self.got_b) {
+            assert!(Instant::now() < end, "b reported only {} events, a {:?}", self.got_b.len(), self.got_a);
+            self.poll();
+        }
+        std::mem::take(&mut self.got_b)
+    }
+
+    /// Polls `a` alone for a while.
+    pub(crate) fn spin_a(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            poll(&mut self.a, &mut self.got_a);
+        }
+    }
+
+    /// One count of `a`.
+    pub(crate) fn count_a(&self, name: &str) -> u64 {
+        count(&self.a, name)
+    }
+
+    /// One count of `b`.
+    pub(crate) fn count_b(&self, name: &str) -> u64 {
+        count(self.b(), name)
+    }
+
+    fn poll(&mut self) {
+        poll(&mut self.a, &mut self.got_a);
+        if let Some(b) = &mut self.b {
+            poll(b, &mut self.got_b);
+        }
+        // The kernel's side of a software adapter needs a processor too.
+        std::thread::yield_now();
+    }
+}
+
+fn inline_or_copied(port: &mut Port, to: EndpointId, tag: u8, header: &[u8], payload: &[u8]) {
+    if port.send_inline(to, tag, header, payload) == Ok(Inline::Posted) {
+        return;
+    }
+    let bytes = [header, payload].concat();
+    let mut arena = Arena::new(&port.domain(), bytes.len(), 1).expect("memory");
+    let span = arena.write(0, &bytes).expect("the first slot");
+    // The bytes must outlive the send; a test may leave them behind.
+    std::mem::forget(arena);
+    port.send(to, tag, &[span], Token(0), true).expect("taken");
+}
+
+fn poll(port: &mut Port, got: &mut Vec<Got>) {
+    let mut batch = Batch::new();
+    port.poll(&mut batch);
+    for event in batch.events() {
+        match *event {
+            Event::None => {}
+            Event::Received { tag, len, slot, from, .. } => {
+                got.push(Got::Message { tag, bytes: port.copy_received(slot, len), from });
+            }
+            Event::Completed { token, outcome, .. } => {
+                got.push(Got::Done { token: token.0, outcome: outcome.map_err(|failed| failed.status) });
+            }
+            Event::PeerFailed { .. } => got.push(Got::Failure),
+        }
+    }
+    port.release(&batch);
+}
+
+fn count(port: &Port, name: &str) -> u64 {
+    let row = COUNTERS.iter().find(|row| row.name == name).expect("a count of this name");
+    (row.read)(&port.counters())
+}
