@@ -105,9 +105,12 @@ impl Batch {
         Self::CAPACITY - self.len
     }
 
-    /// Takes the event, or gives it back when the batch is full.
+    /// Takes the event.
+    ///
+    /// # Errors
+    /// Gives it back when the batch is full.
     #[inline]
-    pub(crate) fn push(&mut self, event: Event) -> Result<(), Event> {
+    pub fn push(&mut self, event: Event) -> Result<(), Event> {
         match self.events.get_mut(self.len) {
             Some(place) => {
                 *place = event;
@@ -128,34 +131,43 @@ impl Default for Batch {
 /// The identifier of a work request: who it belongs to, and which of theirs it is. A receive has its slot, a send the
 /// endpoint and the low 32 bits of its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WrId(pub u64);
+pub struct WrId(pub u64);
 
 impl WrId {
     const SEND: u64 = 1 << 63;
 
+    /// Of the receive that fills `slot`.
+    #[must_use]
     #[inline]
-    pub(crate) const fn receive(slot: u32) -> Self {
+    pub const fn receive(slot: u32) -> Self {
         WrId(slot as u64)
     }
 
+    /// Of the send numbered `sequence` to `endpoint`.
+    #[must_use]
     #[inline]
-    pub(crate) const fn send(endpoint: EndpointId, sequence: u32) -> Self {
+    pub const fn send(endpoint: EndpointId, sequence: u32) -> Self {
         WrId(Self::SEND | (endpoint.0 as u64) << 32 | sequence as u64)
     }
 
+    /// Whether it is a send's.
+    #[must_use]
     #[inline]
-    pub(crate) const fn is_send(self) -> bool {
+    pub const fn is_send(self) -> bool {
         self.0 & Self::SEND != 0
     }
 
     /// The slot of a receive, or the sequence number of a send.
+    #[must_use]
     #[inline]
-    pub(crate) const fn low(self) -> u32 {
+    pub const fn low(self) -> u32 {
         self.0 as u32
     }
 
+    /// The peer of a send.
+    #[must_use]
     #[inline]
-    pub(crate) const fn endpoint(self) -> EndpointId {
+    pub const fn endpoint(self) -> EndpointId {
         EndpointId(((self.0 & !Self::SEND) >> 32) as u32)
     }
 }
@@ -163,30 +175,36 @@ impl WrId {
 /// The immediate data of a message: the tag, and the receiver's own name for the sender's endpoint, exchanged in the
 /// handshake, so that a receive finds its peer without a search. Version 1; 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Immediate(pub u32);
+pub struct Immediate(pub u32);
 
 impl Immediate {
     /// Endpoints that can be named; beyond them a message says that it names none.
     const UNNAMED: u32 = (1 << 24) - 1;
 
+    /// Of a message with `tag`, to a peer that names the sender's endpoint so.
+    #[must_use]
     #[inline]
-    pub(crate) const fn new(tag: u8, endpoint_bits: u32) -> Self {
+    pub const fn new(tag: u8, endpoint_bits: u32) -> Self {
         Immediate(endpoint_bits << 8 | tag as u32)
     }
 
     /// The bits by which messages name the endpoint `index` of their receiver.
-    pub(crate) const fn endpoint_bits(index: u32) -> u32 {
+    #[must_use]
+    pub const fn endpoint_bits(index: u32) -> u32 {
         if index < Self::UNNAMED { index } else { Self::UNNAMED }
     }
 
+    /// The tag.
+    #[must_use]
     #[inline]
-    pub(crate) const fn tag(self) -> u8 {
+    pub const fn tag(self) -> u8 {
         self.0 as u8
     }
 
     /// The endpoint named; the port checks that it exists and that the message came by its queue pair.
+    #[must_use]
     #[inline]
-    pub(crate) const fn endpoint(self) -> EndpointId {
+    pub const fn endpoint(self) -> EndpointId {
         EndpointId(self.0 >> 8)
     }
 }

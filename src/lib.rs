@@ -20,7 +20,7 @@ pub mod gid;
 pub mod peer;
 mod poll;
 pub mod port;
-mod posted;
+pub mod posted;
 mod receive;
 pub mod select;
 pub mod send;

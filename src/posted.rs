@@ -12,14 +12,22 @@ const NONE: u32 = u32::MAX;
 
 /// The requests of one connection, oldest first; their entries are in the port's [`Posted`].
 #[derive(Debug)]
-pub(crate) struct List {
+pub struct List {
     head: u32,
     tail: u32,
 }
 
 impl List {
-    pub(crate) const fn new() -> Self {
+    /// A list without requests.
+    #[must_use]
+    pub const fn new() -> Self {
         List { head: NONE, tail: NONE }
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -32,19 +40,21 @@ struct Entry {
 
 /// The slab.
 #[derive(Debug)]
-pub(crate) struct Posted {
+pub struct Posted {
     entries: Vec<Entry>,
     free: u32,
 }
 
 impl Posted {
-    pub(crate) fn with_capacity(entries: usize) -> Self {
+    /// A slab that holds `entries` requests before it allocates again.
+    #[must_use]
+    pub fn with_capacity(entries: usize) -> Self {
         Posted { entries: Vec::with_capacity(entries), free: NONE }
     }
 
     /// Notes that the request numbered `sequence` carries `token`.
     #[inline]
-    pub(crate) fn push(&mut self, list: &mut List, sequence: u32, token: Token) {
+    pub fn push(&mut self, list: &mut List, sequence: u32, token: Token) {
         let entry = Entry { token, sequence, next: NONE };
         let index = match self.entries.get_mut(self.free as usize) {
             Some(place) => {
@@ -68,9 +78,9 @@ impl Posted {
         (self.entries.len() - 1) as u32
     }
 
-    /// Takes the oldest request if it is numbered `through` or before.
+    /// Takes the oldest request, its number and token, if it is numbered `through` or before.
     #[inline]
-    pub(crate) fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
+    pub fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
         let entry = *self.entries.get(list.head as usize)?;
         // Sequence numbers wrap; of two numbers in flight the distance is far below half their range.
         if through.wrapping_sub(entry.sequence) > u32::MAX / 2 {
