@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// One rank ends abnormally in the middle of traffic. What must follow is the job's end, not a result of this program:
+// whoever runs it checks that mpirun ends within bounded time with a status other than 0 and what it printed. The
+// others go on talking to the dead rank; the first MPI error that one sees is printed (`survivor: ...`) and ends the
+// job. One that sees none in --seconds prints `not ok` and ends the job with status 3, or by SIGALRM: it never waits for ever.
+//
+// Under plain mpirun the runtime ends the job when a process dies; with `mpirun --enable-recovery` it does not, and the
+// error has to come from the transport. Needs 2 or more ranks.
+//
+// usage: abnormal_exit HOW [--traffic small|large|flood|one_sided] [--rank R] [--after N] [--seconds S]
+//   HOW        _exit, exit (without MPI_Finalize), abort, kill (SIGKILL), segv, mpi_abort
+//   --traffic  what runs when it dies: exchanges of 8 B or 1 MiB, a flood nobody takes, or puts (default small)
+//   --rank     which one dies (default: the last)      --after  rounds before that (default 50)
+//   --seconds  how long the others try (default 60)
+#include "check.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+enum { BYTES = 1 << 20, GAVE_UP_EXIT = 3 };
+enum traffic { SMALL, LARGE, FLOOD, ONE_SIDED };
+static const char *const traffic_names[] = {"small", "large", "flood", "one_sided"};
+
+static enum traffic traffic = SMALL;
+static int victim, after = 50;
+static double seconds = 60;
+static unsigned char *out, *in;
+static MPI_Win window = MPI_WIN_NULL;
+
+static void die(const char *how) {
+    printf("dying: rank %d, process %d, by %s\n", check.rank, (int)getpid(), how);
+    fflush(stdout);
+    if (strcmp(how, "_exit") == 0)
+        _exit(9);
+    if (strcmp(how, "exit") == 0)
+        exit(9);
+    if (strcmp(how, "abort") == 0)
+        abort();
+    if (strcmp(how, "segv") == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        raise(SIGSEGV);
+    }
+    if (strcmp(how, "mpi_abort") == 0)
+        MPI_Abort(MPI_COMM_WORLD, 9);
+    kill(getpid(), SIGKILL);
+}
+
+// An error of MPI is what a survivor waits for: it is told, and ends the job.
+static void told(int code, double since) {
+    if (code == MPI_SUCCESS)
+        return;
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    MPI_Error_string(code, text, &length);
+    printf("survivor: rank %d saw an error after %.1f s: %s\n", check.rank, MPI_Wtime() - since, text);
+    fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, 7);
+}
+
+// Waits for requests with a limit.
+static void complete(int count, MPI_Request *requests, double start) {
+    for (int done = 0; !done;) {
+        told(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), start);
+        if (!done && MPI_Wtime() - start > seconds) {
+            printf("not ok %s: expected an error or the end of the job, got neither in %.0f s, rank %d\n", check.name,
+                   seconds, check.rank);
+            fflush(stdout);
+            MPI_Abort(MPI_COMM_WORLD, GAVE_UP_EXIT);
+        }
+    }
+}
+
+// One round between the victim and every other rank.
+static void round_of_traffic(int round, double start) {
+    int bytes = traffic == SMALL ? 8 : traffic == FLOOD ? 1000 : BYTES;
+    for (int r = 0; r < check.size; r++) {
+        int peer = check.rank == victim ? r : victim;
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        if (peer == check.rank || (check.rank != victim && r > 0))
+            continue;
+        if (traffic == ONE_SIDED) {
+            told(MPI_Put(out, BYTES, MPI_BYTE, peer, 0, BYTES, MPI_BYTE, window), start);
+            told(MPI_Win_flush(peer, window), start);
+            continue;
+        }
+        if (traffic != FLOOD)
+            told(MPI_Irecv(in, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[0]), start);
+        pattern_fill(out, (size_t)bytes, (uint64_t)(check.rank * 1000 + round));
+        told(MPI_Isend(out, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[1]), start);
+        complete(2, requests, start);
+        if (traffic != FLOOD)
+            pattern_check("message", in, (size_t)bytes, (uint64_t)(peer * 1000 + round));
+    }
+}
+
+static int usage(void) {
+    if (check.rank == 0)
+        fprintf(stderr, "usage: abnormal_exit _exit|exit|abort|kill|segv|mpi_abort\n"
+                        "       [--traffic small|large|flood|one_sided] [--rank R] [--after N] [--seconds S]\n");
+    MPI_Finalize();
+    return CHECK_USAGE_EXIT;
+}
+
+int main(int argc, char **argv) {
+    static const char *const ways[] = {"_exit", "exit", "abort", "kill", "segv", "mpi_abort"};
+    bool known = false;
+    check_start(&argc, &argv, 2);
+    victim = check.size - 1;
+    for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
+        known |= strcmp(argv[1], ways[i]) == 0;
+    if (!known || argc % 2 != 0)
+        return usage();
+    for (int i = 2; i < argc; i += 2) {
+        if (strcmp(argv[i], "--rank") == 0) {
+            victim = atoi(argv[i + 1]);
+        } else if (strcmp(argv[i], "--after") == 0) {
+            after = atoi(argv[i + 1]);
+        } else if (strcmp(argv[i], "--seconds") == 0) {
+            seconds = atof(argv[i + 1]);
+        } else if (strcmp(argv[i], "--traffic") == 0) {
+            int t = 0;
+            while (t < 4 && strcmp(argv[i + 1], traffic_names[t]) != 0)
+                t++;
+            if (t == 4)
+                return usage();
+            traffic = (enum traffic)t;
+        } else {
+            return usage();
+        }
+    }
+    if (victim < 0 || victim >= check.size || after < 0 || seconds <= 0)
+        return usage();
+    check_case("rank_%d_ends_by_%s_during_%s_traffic", victim, argv[1], traffic_names[traffic]);
+    out = check_alloc(BYTES);
+    in = check_alloc(BYTES);
+    memset(out, 1, BYTES);
+    if (traffic == ONE_SIDED) {
+        MPI_OK(MPI_Win_create(in, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+        MPI_OK(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+        MPI_OK(MPI_Win_lock_all(0, window));
+    }
+    double start = MPI_Wtime();
+    for (int round = 0;; round++) {
+        if (check.rank == victim && round == after)
+            die(argv[1]);
+        if (round == after) { // about when the victim dies
+            start = MPI_Wtime();
+            alarm((unsigned)seconds + 10); // for calls that have no limit: SIGALRM ends this process
+        }
+        if (MPI_Wtime() - start > seconds) { // floods and puts may still be taken by nobody
+            printf("not ok %s: expected an error or the end of the job, got neither in %.0f s, rank %d\n", check.name,
+                   seconds, check.rank);
+            fflush(stdout);
+            MPI_Abort(MPI_COMM_WORLD, GAVE_UP_EXIT);
+        }
+        round_of_traffic(round, start);
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// The first messages between ranks, at one moment: a transport that connects at first use connects here, from both
+// sides at once. Nothing is sent before; the ranks agree on the moment by the wall clock. Each process can do this
+// once, so the program is made to be run many times, with another --delay-us each time. Runs with 2 or more ranks.
+//
+// usage: first_contact [all_pairs|pairs|one_way|ring|hub] [--delay-us D]
+//   all_pairs  everyone sends to everyone at once: empty, short and long messages (default)
+//   pairs      one pair of each rank after the other: each meets one new peer at each moment, from both sides
+//   one_way    the lower rank of each pair sends first; the answer uses the connection it made
+//   ring       everyone sends to the right neighbour and receives from the left one
+//   hub        everyone sends to rank 0 at once
+//   --delay-us the higher rank of a pair starts D microseconds late, to meet a handshake in the middle (default 0)
+#include "check.h"
+
+#include <time.h>
+
+enum { KINDS = 4, LONGEST = 300000 };
+static const int lengths[KINDS] = {0, 8, 5000, LONGEST};
+
+static int delay_us;
+
+static double wall_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+// Waits, without MPI, until the next whole quarter of a second that is a tenth away, plus `late_us`. MPI_Init lets all
+// ranks go at about the same time, so they choose the same moment; if not, only the coincidence is lost.
+static void moment(int late_us) {
+    double now = wall_clock(), quarters = (now + 0.1) * 4;
+    double at = ((double)(long long)quarters + 1) / 4 + late_us / 1e6;
+    double nap = at - now - 0.003;
+    nanosleep(&(struct timespec){0, nap > 0 ? (long)(nap * 1e9) : 0}, NULL);
+    while (wall_clock() < at) // to the microsecond, where the processor is free
+        continue;
+}
+
+static uint64_t seed_of(int sender, int receiver, int kind) {
+    return ((uint64_t)sender << 40) ^ ((uint64_t)receiver << 20) ^ (uint64_t)kind;
+}
+
+struct exchange { // with one peer, every kind of message
+    MPI_Request requests[2 * KINDS];
+    unsigned char *out[KINDS], *in[KINDS];
+};
+
+// Before the moment: buffers and their contents.
+static void prepare_exchange(struct exchange *exchange, int peer) {
+    for (int k = 0; k < KINDS; k++) {
+        exchange->requests[k] = exchange->requests[KINDS + k] = MPI_REQUEST_NULL;
+        exchange->out[k] = check_alloc((size_t)lengths[k]);
+        exchange->in[k] = check_alloc((size_t)lengths[k]);
+        pattern_fill(exchange->out[k], (size_t)lengths[k], seed_of(check.rank, peer, k));
+    }
+}
+
+// Starts the messages to and from `peer`, sends before receives: the first of them makes the connection.
+static void start_exchange(struct exchange *exchange, int peer, bool sends, bool takes) {
+    for (int k = 0; sends && k < KINDS; k++)
+        MPI_OK(MPI_Isend(exchange->out[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD, &exchange->requests[k]));
+    for (int k = 0; takes && k < KINDS; k++)
+        MPI_OK(MPI_Irecv(exchange->in[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD,
+                         &exchange->requests[KINDS + k]));
+}
+
+static void end_exchange(struct exchange *exchange, int peer, bool takes) {
+    MPI_OK(MPI_Waitall(2 * KINDS, exchange->requests, MPI_STATUSES_IGNORE));
+    for (int k = 0; k < KINDS; k++) {
+        if (takes)
+            pattern_check("first message", exchange->in[k], (size_t)lengths[k], seed_of(peer, check.rank, k));
+        free(exchange->out[k]);
+        free(exchange->in[k]);
+    }
+}
+
+// With the ranks at distance `first` up to `last` to the right, all at once.
+static void with_ranks_to_the_right(int first, int last, int late_us) {
+    struct exchange *exchanges = check_alloc((size_t)check.size * sizeof *exchanges);
+    for (int d = first; d <= last; d++)
+        prepare_exchange(&exchanges[d], (check.rank + d) % check.size);
+    moment(late_us);
+    for (int d = first; d <= last; d++)
+        start_exchange(&exchanges[d], (check.rank + d) % check.size, true, true);
+    for (int d = first; d <= last; d++)
+        end_exchange(&exchanges[d], (check.rank + d) % check.size, true);
+    free(exchanges);
+}
+
+static void pairs(bool one_way) {
+    int steps = 1;
+    while (steps < check.size)
+        steps *= 2;
+    for (int d = 1; d < steps; d++) {
+        int peer = check.rank ^ d;
+        bool lower = check.rank < peer, present = peer < check.size;
+        struct exchange first, answer;
+        if (present)
+            prepare_exchange(&first, peer);
+        moment(lower ? 0 : delay_us); // all ranks: the pairs of a step meet together
+        if (!present)
+            continue;
+        start_exchange(&first, peer, lower || !one_way, !lower || !one_way);
+        end_exchange(&first, peer, !lower || !one_way);
+        if (one_way) {
+            prepare_exchange(&answer, peer);
+            start_exchange(&answer, peer, !lower, lower);
+            end_exchange(&answer, peer, lower);
+        }
+    }
+}
+
+static void ring(void) {
+    int left = (check.rank + check.size - 1) % check.size, right = (check.rank + 1) % check.size;
+    struct exchange sent, taken;
+    prepare_exchange(&sent, right);
+    prepare_exchange(&taken, left);
+    moment(check.rank % 2 ? delay_us : 0);
+    start_exchange(&sent, right, true, false);
+    start_exchange(&taken, left, false, true);
+    end_exchange(&sent, right, false);
+    end_exchange(&taken, left, true);
+}
+
+int main(int argc, char **argv) {
+    static const char *const modes[] = {"all_pairs", "pairs", "one_way", "ring", "hub"};
+    int mode = 0, at = 1;
+    check_start(&argc, &argv, 2); // sends nothing
+    if (at < argc && argv[at][0] != '-') {
+        while (mode < 5 && strcmp(argv[at], modes[mode]) != 0)
+            mode++;
+        at++;
+    }
+    if (mode < 5 && at + 1 < argc && strcmp(argv[at], "--delay-us") == 0) {
+        delay_us = atoi(argv[at + 1]);
+        at += 2;
+    }
+    if (mode == 5 || at != argc || delay_us < 0 || delay_us > 100000) {
+        if (check.rank == 0)
+            fprintf(stderr, "usage: first_contact [all_pairs|pairs|one_way|ring|hub] [--delay-us 0..100000]\n");
+        MPI_Finalize();
+        return CHECK_USAGE_EXIT;
+    }
+    check_case("first_contact_%s_%d_us_late", modes[mode], delay_us);
+    int to_hub = check.size - check.rank;
+    if (mode == 0)
+        with_ranks_to_the_right(1, check.size - 1, check.rank % 2 ? delay_us : 0);
+    else if (mode == 1 || mode == 2)
+        pairs(mode == 2);
+    else if (mode == 3)
+        ring();
+    else if (check.rank == 0)
+        with_ranks_to_the_right(1, check.size - 1, delay_us);
+    else
+        with_ranks_to_the_right(to_hub, to_hub, 0);
+    check_end_case();
+    return check_finish();
+}

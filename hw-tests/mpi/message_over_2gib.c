@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// One message longer than 2 GiB (and than 32 bits of bytes can count with a sign), as a count of a large datatype: every
+// byte is checked. Also the same length in blocks with gaps, and (with --put) as one put into a window. Needs 2 ranks or
+// more, of which the first and the last take part, and --bytes of memory on each of the two, twice that with --put.
+//
+// usage: message_over_2gib [--bytes N] [--put]     (default 2 GiB + 16 MiB + 4093, times IBEX_TEST_SCALE)
+#include "check.h"
+
+#include <sys/mman.h>
+
+enum { UNIT = 4093 }; // bytes of the datatype: no power of two, so that pieces never fall on its borders
+
+static int last;
+
+static void *map(size_t bytes) { // not touched until used, given back at once
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        check_fail("mmap of %zu bytes: expected memory, got none", bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+static void contiguous(size_t units) {
+    size_t bytes = units * UNIT;
+    MPI_Datatype unit;
+    check_case("one_message_of_%zu_bytes", bytes);
+    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
+    MPI_OK(MPI_Type_commit(&unit));
+    if (check.rank == 0) {
+        unsigned char *from = map(bytes);
+        pattern_fill(from, bytes, 1);
+        MPI_OK(MPI_Send(from, (int)units, unit, last, 1, MPI_COMM_WORLD));
+        munmap(from, bytes);
+    } else if (check.rank == last) {
+        unsigned char *to = map(bytes + 64);
+        MPI_Status status;
+        MPI_Count got = -1;
+        int count = -1;
+        memset(to + bytes, 0xa5, 64);
+        MPI_OK(MPI_Recv(to, (int)units, unit, 0, 1, MPI_COMM_WORLD, &status));
+        MPI_OK(MPI_Get_count(&status, unit, &count));
+        MPI_OK(MPI_Get_elements_x(&status, MPI_BYTE, &got));
+        check_int("units received", (long long)units, count);
+        check_int("bytes received", (long long)bytes, got);
+        pattern_check("message", to, bytes, 1);
+        for (int i = 0; i < 64; i++)
+            check_int("byte behind the message", 0xa5, to[bytes + (size_t)i]);
+        munmap(to, bytes + 64);
+    }
+    MPI_OK(MPI_Type_free(&unit));
+    check_end_case();
+}
+
+// Blocks of UNIT bytes every UNIT + 3, sent as they lie and received without the gaps.
+static void with_gaps(size_t units) {
+    size_t bytes = units * UNIT, span = units * (UNIT + 3);
+    MPI_Datatype unit, spread;
+    check_case("one_message_of_%zu_bytes_in_blocks_with_gaps", bytes);
+    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
+    MPI_OK(MPI_Type_create_resized(unit, 0, UNIT + 3, &spread));
+    MPI_OK(MPI_Type_commit(&unit));
+    MPI_OK(MPI_Type_commit(&spread));
+    if (check.rank == 0) {
+        unsigned char *from = map(span);
+        for (size_t i = 0; i < units; i++)
+            pattern_fill(from + i * (UNIT + 3), UNIT, i);
+        MPI_OK(MPI_Send(from, (int)units, spread, last, 2, MPI_COMM_WORLD));
+        munmap(from, span);
+    } else if (check.rank == last) {
+        unsigned char *to = map(bytes);
+        MPI_OK(MPI_Recv(to, (int)units, unit, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        for (size_t i = 0; i < units; i++)
+            if (pattern_mismatch(to + i * UNIT, UNIT, i) < UNIT) {
+                pattern_check("block", to + i * UNIT, UNIT, i);
+                check_fail("block that differs: expected none, got %zu of %zu", i, units);
+                break;
+            }
+        munmap(to, bytes);
+    }
+    MPI_OK(MPI_Type_free(&unit));
+    MPI_OK(MPI_Type_free(&spread));
+    check_end_case();
+}
+
+static void one_put(size_t units) {
+    size_t bytes = units * UNIT;
+    unsigned char *memory = check.rank == last ? map(bytes) : NULL;
+    MPI_Datatype unit;
+    MPI_Win window;
+    check_case("one_put_of_%zu_bytes", bytes);
+    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
+    MPI_OK(MPI_Type_commit(&unit));
+    MPI_OK(MPI_Win_create(memory, memory ? (MPI_Aint)bytes : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    MPI_OK(MPI_Win_fence(0, window));
+    unsigned char *from = check.rank == 0 ? map(bytes) : NULL;
+    if (from) {
+        pattern_fill(from, bytes, 3);
+        MPI_OK(MPI_Put(from, (int)units, unit, last, 0, (int)units, unit, window));
+    }
+    MPI_OK(MPI_Win_fence(0, window));
+    if (memory)
+        pattern_check("bytes put here", memory, bytes, 3);
+    MPI_OK(MPI_Win_free(&window));
+    if (memory)
+        munmap(memory, bytes);
+    if (from)
+        munmap(from, bytes);
+    MPI_OK(MPI_Type_free(&unit));
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    size_t bytes = 0;
+    bool put = false;
+    check_start(&argc, &argv, 2);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--put") == 0) {
+            put = true;
+        } else if (strcmp(argv[i], "--bytes") == 0 && i + 1 < argc && (bytes = strtoull(argv[i + 1], NULL, 10)) > 0) {
+            i++;
+        } else {
+            if (check.rank == 0)
+                fprintf(stderr, "usage: message_over_2gib [--bytes N] [--put]\n");
+            MPI_Finalize();
+            return CHECK_USAGE_EXIT;
+        }
+    }
+    last = check.size - 1;
+    if (bytes == 0)
+        bytes = (size_t)((double)((2ull << 30) + (16 << 20) + UNIT) * check.scale);
+    size_t units = (bytes + UNIT - 1) / UNIT;
+    if (units > 1u << 30) {
+        if (check.rank == 0)
+            fprintf(stderr, "message_over_2gib: --bytes %zu is above the largest, %llu\n", bytes, (1ull << 30) * UNIT);
+        MPI_Finalize();
+        return CHECK_USAGE_EXIT;
+    }
+    contiguous(units);
+    with_gaps(units / 16 + 1);
+    if (put)
+        one_put(units);
+    return check_finish();
+}
