@@ -41,7 +41,7 @@ pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBu
     let sources = sources(&workspace.root().join(folder))?;
     let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
     fs::create_dir_all(workspace.programs())?;
-    step(&format!("Compiling {} MPI programs of {folder}", sources.len()));
+    step(&format!("Compiling the MPI programs of {folder}"));
     sources
         .iter()
         .map(|source| {

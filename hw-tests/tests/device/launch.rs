@@ -42,7 +42,7 @@ impl Launch {
             wrapper: None,
             environment: Vec::new(),
             nodes: 1,
-            limit: Duration::from_secs(120),
+            limit: Duration::from_mins(2),
         }
     }
 
@@ -100,7 +100,7 @@ impl Launch {
         let fabric = site.fabric(self.nodes)?;
         let hosts: Vec<String> = (0..fabric.nodes()).map(|node| fabric.host_name(node)).collect();
         let mut job = Job::new(self.command(&program, &hosts, fabric.device_name())).limit(self.limit);
-        job.env = self.environment.clone();
+        job.env.clone_from(&self.environment);
         for (name, value) in [
             ("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT").as_str()),
             ("OMPI_ALLOW_RUN_AS_ROOT", "1"),

@@ -25,8 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
 struct Test {
     name: String,
-    run: Box<dyn FnOnce(&mut Site) -> anyhow::Result<()> + Send>,
+    run: Run,
 }
+
+type Run = Box<dyn FnOnce(&mut Site) -> anyhow::Result<()> + Send>;
 
 impl Test {
     fn new(name: impl Into<String>, run: impl FnOnce(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {

@@ -22,13 +22,23 @@ struct Case {
     ranks: &'static [usize],
     arguments: &'static [&'static str],
     parameters: &'static [(&'static str, &'static str)],
+    /// Whether an MPI that refuses threads is a failure; the program would skip.
+    threads: bool,
     /// Of the counts a program repeats things by: an emulated processor is slow.
     scale: &'static str,
     limit: u64,
 }
 
-const PLAIN: Case =
-    Case { sentence: "", program: "", ranks: &[2], arguments: &[], parameters: &[], scale: "1", limit: 180 };
+const PLAIN: Case = Case {
+    sentence: "",
+    program: "",
+    ranks: &[2],
+    arguments: &[],
+    parameters: &[],
+    threads: false,
+    scale: "1",
+    limit: 180,
+};
 
 /// Queues so short that every resource runs out all the time.
 const STARVED: &[(&str, &str)] = &[
@@ -44,7 +54,75 @@ const STARVED: &[(&str, &str)] = &[
 /// No zero-copy, and no inline sends.
 const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
 
-static CASES: &[Case] = &[];
+static CASES: &[Case] = &[
+    Case { sentence: "a job without traffic starts and ends", program: "init_finalize", ranks: &[1, 2, 8], ..PLAIN },
+    Case {
+        sentence: "a job with threads and without traffic starts and ends",
+        program: "init_finalize",
+        arguments: &["--threads"],
+        ..PLAIN
+    },
+    Case { sentence: "every send mode delivers at every size", program: "pt2pt_modes", ranks: &[1, 2, 3], ..PLAIN },
+    Case {
+        sentence: "every send mode delivers when nothing is inline or zero-copy",
+        program: "pt2pt_modes",
+        parameters: COPIED,
+        ..PLAIN
+    },
+    Case {
+        sentence: "every send mode delivers when all fragments are zero-copy",
+        program: "pt2pt_modes",
+        parameters: &[("btl_ibex_zero_copy_min", "0")],
+        ..PLAIN
+    },
+    Case {
+        sentence: "every send mode delivers when all queues are short",
+        program: "pt2pt_modes",
+        parameters: STARVED,
+        scale: "0.5",
+        ..PLAIN
+    },
+    Case { sentence: "messages reach the receive they match", program: "pt2pt_matching", ranks: &[1, 2, 4], ..PLAIN },
+    Case { sentence: "messages with gaps arrive in their places", program: "pt2pt_datatypes", ranks: &[2, 3], ..PLAIN },
+    Case { sentence: "thousands of requests complete", program: "pt2pt_requests", ranks: &[2, 4], ..PLAIN },
+    Case {
+        sentence: "thousands of requests complete when all queues are short",
+        program: "pt2pt_requests",
+        parameters: STARVED,
+        scale: "0.3",
+        ..PLAIN
+    },
+    Case { sentence: "floods of unexpected messages arrive in order", program: "pt2pt_flood", ranks: &[2, 4], ..PLAIN },
+    Case {
+        sentence: "floods of unexpected messages arrive in order when all queues are short",
+        program: "pt2pt_flood",
+        parameters: STARVED,
+        scale: "0.2",
+        ..PLAIN
+    },
+    Case { sentence: "collective operations give exact results", program: "collectives", ranks: &[2, 3, 4], ..PLAIN },
+    Case {
+        sentence: "collective operations give exact results",
+        program: "collectives",
+        ranks: &[8],
+        scale: "0.2",
+        limit: 300,
+        ..PLAIN
+    },
+    Case { sentence: "communicators come and go", program: "communicators", ranks: &[2, 4], ..PLAIN },
+    Case { sentence: "threads send and receive at once", program: "threads", threads: true, ..PLAIN },
+    Case {
+        sentence: "threads send and receive at once when all queues are short",
+        program: "threads",
+        threads: true,
+        parameters: STARVED,
+        scale: "0.3",
+        ..PLAIN
+    },
+    Case { sentence: "one-sided transfers land where they should", program: "rma_transfer", ranks: &[2, 3], ..PLAIN },
+    Case { sentence: "one-sided atomic operations count exactly", program: "rma_atomics", ranks: &[2, 4], ..PLAIN },
+    Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
+];
 
 /// Programs that another file starts.
 static ELSEWHERE: &[&str] = &[];
@@ -64,6 +142,9 @@ pub(crate) fn tests() -> Vec<Test> {
 fn run(site: &mut Site, case: &Case, ranks: usize) -> Result<()> {
     let mut launch = Launch::new(case.program, ranks).arguments(case.arguments).limit(case.limit);
     launch = launch.environment("IBEX_TEST_SCALE", case.scale);
+    if case.threads {
+        launch = launch.environment("IBEX_REQUIRE_THREADS", "1");
+    }
     for (name, value) in case.parameters {
         launch = launch.with(name, value);
     }

@@ -133,7 +133,7 @@ fn listed(site: &mut Site) -> Result<()> {
     let components = site.components().display().to_string();
     let job = hw_tests::Job::new(["ompi_info", "--param", "btl", "ibex", "--level", "9"])
         .env("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT"))
-        .limit(Duration::from_secs(60));
+        .limit(Duration::from_mins(1));
     let outcome = site.fabric(1)?.run(&job)?.checked()?;
     let parameters = outcome.stdout.lines().filter(|line| line.contains("\"btl_ibex_")).count();
     if parameters < 20 {

@@ -65,14 +65,19 @@ pub(crate) fn command(
     Ok(words)
 }
 
-/// The environment that makes Open MPI look for the component in its folder, and then where it looks by itself.
-pub(crate) fn environment(components: &Path) -> Vec<(String, String)> {
+/// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
+/// would hide all other components, and over TCP it need not be.
+pub(crate) fn environment(transport: Transport, components: &Path) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
-    vec![
-        variable("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", components.display())),
+    let mut variables = vec![
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
         variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
-    ]
+    ];
+    if transport == Transport::Ibex {
+        let path = format!("{}:SYSTEM_DEFAULT", components.display());
+        variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+    }
+    variables
 }
 
 /// One line of `ibex_mpi_bench`; it has more fields than are read here.

@@ -64,7 +64,7 @@ impl Bench<'_> {
         let argv = mpi::command(self.place, transport, tests, sizes, plan.seconds_per_row)?;
         let mut job =
             Job::new(argv).limit(Duration::from_secs_f64(60.0 + expected as f64 * (10.0 + 4.0 * plan.seconds_per_row)));
-        job.env = mpi::environment(self.place.components);
+        job.env = mpi::environment(transport, self.place.components);
         let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
         self.progress.says(round, plan.rounds, &format!("MPI over {}: {}", transport.name(), names.join(", ")));
 
@@ -74,16 +74,8 @@ impl Bench<'_> {
             if stream == Stream::Stdout {
                 match mpi::measurement(line, transport, tests) {
                     Ok(Some(measurement)) => {
-                        self.progress.says(
-                            round,
-                            plan.rounds,
-                            &format!(
-                                "MPI over {}: {}, {}",
-                                transport.name(),
-                                measurement.test,
-                                size(measurement.bytes)
-                            ),
-                        );
+                        let what = format!("{}: {}, {}", transport.name(), measurement.test, size(measurement.bytes));
+                        self.progress.bar.set_message(format!("round {round} of {}: MPI over {what}", plan.rounds));
                         self.progress.bar.inc(1);
                         found.push(measurement);
                     }
