@@ -10,6 +10,7 @@ use crate::select::{self, Chosen, DeviceInfo, PortInfo, Selection};
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{self, Context, link_layer};
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// A port that was chosen, with what it takes to open it.
 #[derive(Debug, Clone)]
@@ -90,8 +91,8 @@ impl Survey {
 /// Looks at every device of this machine and chooses the ports to use. Opens devices and closes them again; makes no queue.
 #[must_use]
 pub fn survey(tunables: &Tunables) -> Survey {
-    let devices = match verbs::devices() {
-        Ok(names) => names.iter().map(|name| describe(name)).collect(),
+    let devices: Vec<DeviceInfo> = match verbs::devices() {
+        Ok(names) => describe_all(&names),
         // No support in the kernel: as good as no device.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT)) => Vec::new(),
         Err(error) => return unlisted(&error),
@@ -129,7 +130,20 @@ fn port_choice(chosen: &Chosen, devices: &[DeviceInfo]) -> Option<PortChoice> {
     })
 }
 
-/// All that the choice needs to know of a device.
+fn describe_all(names: &[String]) -> Vec<DeviceInfo> {
+    let mut devices: Vec<DeviceInfo> = names.iter().map(|name| describe(name)).collect();
+    // Reading the topology takes milliseconds, and there is nothing to compare with a single device.
+    if devices.len() > 1 {
+        let places: Vec<_> = names.iter().map(|name| Path::new("/sys/class/infiniband").join(name)).collect();
+        let asked: Vec<_> = names.iter().map(String::as_str).zip(places.iter().map(PathBuf::as_path)).collect();
+        for (device, distance) in devices.iter_mut().zip(ibex_ffi::topology::distances(&asked)) {
+            device.distance = distance;
+        }
+    }
+    devices
+}
+
+/// All that the choice needs to know of a device but its distance.
 fn describe(name: &str) -> DeviceInfo {
     let mut info = DeviceInfo { name: name.to_owned(), distance: None, unusable: None, ports: Vec::new() };
     let opened = Context::open(name).and_then(|context| {

@@ -310,7 +310,7 @@ impl Port {
         }
         let last = connection.posted.wrapping_sub(1);
         self.credits += connection.in_flight();
-        let mut tokens = std::mem::replace(&mut connection.list, crate::posted::List::new());
+        let mut tokens = std::mem::take(&mut connection.list);
         // The queue pair goes first: what is flushed with it was the adapter's until now.
         drop(connection);
         while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {

@@ -1,1 +1,6 @@
 //! What ibex calls, made safe.
+
+#[cfg(feature = "openmpi")]
+pub mod openmpi;
+pub mod topology;
+pub mod verbs;
