@@ -53,7 +53,9 @@ mod openmpi {
                 ));
             }
             // A path that does not exist would make cargo run this script at every build.
-            for version in includes.iter().map(|directory| directory.join("opal/version.h")).filter(|path| path.exists()) {
+            for version in
+                includes.iter().map(|directory| directory.join("opal/version.h")).filter(|path| path.exists())
+            {
                 println!("cargo::rerun-if-changed={}", version.display());
             }
             OpenMpi { includes, libraries: showme(&wrapper, "-showme:libdirs") }

@@ -35,6 +35,17 @@ void *ibex_convertor_pointer(const opal_convertor_t *convertor)
     return position;
 }
 
+void *ibex_convertor_message(const opal_convertor_t *convertor, size_t *size)
+{
+    void *start;
+    if (opal_convertor_need_buffers(convertor)) {
+        return NULL;
+    }
+    opal_convertor_get_offset_pointer(convertor, 0, &start);
+    opal_convertor_get_packed_size(convertor, size);
+    return start;
+}
+
 size_t ibex_convertor_position(const opal_convertor_t *convertor)
 {
     return convertor->bConverted;

@@ -15,6 +15,9 @@ void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor);
 /* Where the next byte of the data stands, or NULL where the data must be packed. */
 void *ibex_convertor_pointer(const opal_convertor_t *convertor);
 
+/* The start and length of the whole message in user memory, or NULL where the data must be packed. */
+void *ibex_convertor_message(const opal_convertor_t *convertor, size_t *size);
+
 /* Bytes already taken, and the way back there. */
 size_t ibex_convertor_position(const opal_convertor_t *convertor);
 int ibex_convertor_rewind(opal_convertor_t *convertor, size_t position);

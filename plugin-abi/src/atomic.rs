@@ -3,7 +3,7 @@
 //!
 //! Anything else, 32-bit and floating-point operands and addresses that are no multiple of 8 included, is answered with "not
 //! supported": osc/rdma then does it another way, whereas any other error makes it try for ever
-//! (osc_rdma_accumulate.c, ompi_osc_rdma_gacc_amo). Grade: hot. Threads: inside the module's `Exclusive`.
+//! (`osc_rdma_accumulate.c`, `ompi_osc_rdma_gacc_amo`). Grade: hot. Threads: inside the module's `Exclusive`.
 
 use std::ffi::{c_int, c_void};
 
@@ -13,13 +13,20 @@ use crate::guard::fence;
 use crate::module::{Module, endpoint};
 use crate::rdma::{Callback, local, remote, start};
 
+/// A handle as Open MPI carries it.
+type Opaque = sys::mca_btl_base_registration_handle_t;
+
 /// Bytes of an operand.
 const OPERAND: usize = 8;
 
-/// Whether the adapter can do an operation with these flags at this address.
-fn supported(module: &Module, flags: c_int, remote_address: u64) -> bool {
+/// Whether the adapter can do an operation with these flags at this address, between these registrations.
+///
+/// Without a remote handle the memory is the caller's own: osc/rdma tries the adapter first for it too
+/// (`osc_rdma_accumulate.c`, `ompi_osc_rdma_compare_and_swap`), and swaps under its lock when it hears that this cannot be.
+fn supported(module: &Module, flags: c_int, remote_address: u64, local: *const Opaque, remote: *const Opaque) -> bool {
     let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
-    module.has_atomics() && flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
+    let handles = !local.is_null() && !remote.is_null();
+    handles && module.has_atomics() && flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
 }
 
 /// `btl_atomic_fop`: adds to remote memory; what was there before comes to `local_address`.
@@ -42,7 +49,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     fence("btl_atomic_fop", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        if op != sys::MCA_BTL_ATOMIC_ADD || local_handle.is_null() || !supported(module, flags, remote_address) {
+        if op != sys::MCA_BTL_ATOMIC_ADD || !supported(module, flags, remote_address, local_handle, remote_handle) {
             return sys::OPAL_ERR_NOT_SUPPORTED;
         }
         // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
@@ -76,7 +83,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     fence("btl_atomic_cswap", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        if local_handle.is_null() || !supported(module, flags, remote_address) {
+        if !supported(module, flags, remote_address, local_handle, remote_handle) {
             return sys::OPAL_ERR_NOT_SUPPORTED;
         }
         // SAFETY: as in `btl_atomic_fop`.

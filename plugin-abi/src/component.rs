@@ -79,7 +79,7 @@ static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mu
 static MODULE_COUNT: AtomicUsize = AtomicUsize::new(0);
 static DEFECT_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// What open leaves for init, and init for add_procs.
+/// What open leaves for init, and init for `add_procs`.
 struct Opened {
     tunables: Option<Tunables>,
     ports: Vec<PortAddress>,
@@ -135,7 +135,7 @@ pub(crate) fn forget(module: *mut sys::mca_btl_base_module_t) {
 
 /// `mca_register_component_params`: the variables. In another Open MPI nothing is registered, before any structure is shared
 /// with it. That is no error here but in [`open`]: a component that was asked for by name and cannot be registered ends the
-/// job (mca_base_component_find.c, component_find_check), one that cannot be opened does not.
+/// job (`mca_base_component_find.c`, `component_find_check`), one that cannot be opened does not.
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
         if let Err(refusal) = refusal::other_openmpi() {
@@ -242,8 +242,11 @@ unsafe extern "C" fn init(
 }
 
 /// Chooses, opens and publishes ports; says why where there is none.
+#[allow(clippy::vec_box, reason = "a module never moves: Open MPI keeps its address")]
 fn open_ports(threads: bool) -> Vec<Box<Module>> {
-    let Some(tunables) = opened().tunables.clone() else { return Vec::new() };
+    let Some(tunables) = opened().tunables.clone() else {
+        return Vec::new();
+    };
     let survey = device::survey(&tunables);
     if tunables.verbose > 0 {
         survey.report.iter().for_each(|line| messages::verbose(line));
@@ -255,7 +258,9 @@ fn open_ports(threads: bool) -> Vec<Box<Module>> {
         }
         return Vec::new();
     }
-    let Some(me) = Process::me() else { return Vec::new() };
+    let Some(me) = Process::me() else {
+        return Vec::new();
+    };
     let settings = settings();
     let mut modules = Vec::new();
     let mut addresses = Vec::new();
@@ -269,7 +274,7 @@ fn open_ports(threads: bool) -> Vec<Box<Module>> {
         };
         match Port::open(choice, &tunables, setup) {
             Ok(port) => {
-                let address = port.address().clone();
+                let address = *port.address();
                 let Some(module) = Module::new(&settings, port, index, &tunables, threads) else {
                     messages::no_cache();
                     return Vec::new();

@@ -222,7 +222,9 @@ pub(crate) unsafe fn free(module: &Module, descriptor: *mut Descriptor) -> c_int
         // SAFETY: the send that named it is done.
         unsafe { module.memory().put_back(registered) };
     }
-    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let Some(mut state) = module.enter() else {
+        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    };
     // SAFETY: this function's own rule.
     unsafe { state.descriptors.give_back(descriptor) };
     sys::OPAL_SUCCESS
@@ -239,7 +241,9 @@ pub(crate) unsafe extern "C" fn btl_alloc(
     fence("btl_alloc", null_mut(), || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        let Some(mut state) = module.enter() else { return null_mut() };
+        let Some(mut state) = module.enter() else {
+            return null_mut();
+        };
         let State { port, descriptors, .. } = &mut *state;
         descriptors.take(port, size, flags).map_or(null_mut(), |descriptor| descriptor.as_ptr().cast())
     })
@@ -275,18 +279,19 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
         // SAFETY: in and out parameter of the call.
         let wanted = unsafe { size.read() };
         // SAFETY: the convertor is the caller's for this call.
-        let Some(mut data) = (unsafe { Convertor::from_raw(convertor) }) else { return null_mut() };
+        let Some(mut data) = (unsafe { Convertor::from_raw(convertor) }) else {
+            return null_mut();
+        };
         let limit = module.max_send_size().saturating_sub(reserve);
         let length = wanted.min(limit);
+        let pays = length >= module.zero_copy_min() && length > 0;
         // SAFETY: M1 to M3 as above.
-        let zero_copy = if length >= module.zero_copy_min() && wanted > 0 {
-            unsafe { in_place(module, &mut data, reserve, length, flags) }
-        } else {
-            None
-        };
+        let zero_copy = if pays { unsafe { in_place(module, &mut data, reserve, length, flags) } } else { None };
         // SAFETY: as above.
         let prepared = zero_copy.or_else(|| unsafe { copied(module, &mut data, reserve, length, flags) });
-        let Some((descriptor, length)) = prepared else { return null_mut() };
+        let Some((descriptor, length)) = prepared else {
+            return null_mut();
+        };
         // SAFETY: the out parameter.
         unsafe { size.write(length) };
         descriptor.as_ptr().cast()
@@ -304,9 +309,10 @@ unsafe fn in_place(
     length: usize,
     flags: u32,
 ) -> Option<(NonNull<Descriptor>, usize)> {
-    let start = data.contiguous()?;
+    // The whole message is registered, not this piece of it alone: the cache then has the registration for the pieces to come.
+    let (start, whole) = data.message()?;
     // SAFETY: M3: user memory of a send, mapped until the descriptor's callback.
-    let registered = unsafe { module.memory().register(start.as_ptr().cast(), length, 0) }?;
+    let registered = unsafe { module.memory().register(start.as_ptr().cast(), whole, 0) }?;
     let descriptor = module.enter().and_then(|mut state| {
         let State { port, descriptors, .. } = &mut *state;
         descriptors.take(port, reserve, flags)

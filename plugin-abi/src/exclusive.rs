@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One caller at a time, at no cost where only one thread calls.
 //!
-//! [`Exclusive`] owns what must be reached by one caller at a time (a port and its descriptors). With MPI_THREAD_MULTIPLE
+//! [`Exclusive`] owns what must be reached by one caller at a time (a port and its descriptors). With `MPI_THREAD_MULTIPLE`
 //! it takes a lock; otherwise a flag suffices. Either way the owner of the right cannot enter a second time: the caller is
 //! told, instead of two `&mut` existing. Callbacks to Open MPI run outside, so that they may call ibex again.
 //! Grade: hot (single-threaded: one load, one store each way). Threads: any.

@@ -13,7 +13,7 @@
 //! touch; **R2** they belong to the device from post to completion; **R3** a registration outlives every work request
 //! naming it.
 //!
-//! Threads: Open MPI calls from one thread at a time unless MPI_THREAD_MULTIPLE was asked for; see `exclusive`.
+//! Threads: Open MPI calls from one thread at a time unless `MPI_THREAD_MULTIPLE` was asked for; see `exclusive`.
 
 mod atomic;
 mod component;

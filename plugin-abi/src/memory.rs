@@ -4,7 +4,7 @@
 //! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next time.
 //! The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any alignment.
 //! Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
-//! Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed (`btl.h`, btl_put), and a
+//! Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed (`btl.h`, `btl_put`), and a
 //! descriptor gives its registration back when it is freed, after its completion.
 
 use std::ffi::{CString, c_int, c_void};

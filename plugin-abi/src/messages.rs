@@ -97,7 +97,7 @@ pub(crate) fn defect(what: &str, cause: &str) {
     ));
 }
 
-/// A line for those who asked with btl_ibex_verbose.
+/// A line for those who asked with `btl_ibex_verbose`.
 pub(crate) fn verbose(text: &str) {
     channel::line(&format!("ibex: {text}"));
 }

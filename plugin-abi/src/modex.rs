@@ -44,7 +44,7 @@ pub(crate) struct Published;
 
 impl Directory for Published {
     fn address(&self, peer: PeerName, port: u8) -> Option<PortAddress> {
-        ports_of(peer)?.ok()?.get(usize::from(port)).cloned()
+        ports_of(peer)?.ok()?.get(usize::from(port)).copied()
     }
 
     fn host(&self, peer: PeerName) -> String {

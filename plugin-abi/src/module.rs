@@ -27,8 +27,8 @@ pub(crate) struct State {
     // Dropped before the port, whose slots they name.
     pub(crate) descriptors: Descriptors,
     pub(crate) operations: Operations,
-    /// Batches not in use; as many exist as progress was ever nested, or called by threads at once. Boxed, as a batch in use
-    /// must not move when the stack of them grows.
+    /// Batches not in use; as many exist as progress was ever nested, or called by threads at once.
+    #[allow(clippy::vec_box, reason = "a pointer is moved in and out, not half a kibibyte")]
     pub(crate) batches: Vec<Box<Batch>>,
     pub(crate) port: Port,
 }

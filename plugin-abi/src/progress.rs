@@ -28,7 +28,9 @@ struct Finished {
 #[inline]
 pub(crate) fn progress(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
-    let Some(mut state) = module.try_enter() else { return 0 };
+    let Some(mut state) = module.try_enter() else {
+        return 0;
+    };
     let mut batch = state.batches.pop().unwrap_or_default();
     let count = state.port.poll(&mut batch);
     if count == 0 {
@@ -46,11 +48,11 @@ pub(crate) fn progress(module: &Module) -> c_int {
                 match record(token) {
                     // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
                     Some(Record::Descriptor(descriptor)) => unsafe {
-                        sent(module, descriptor.as_ptr(), to, status, &mut finished)
+                        sent(module, descriptor.as_ptr(), to, status, &mut finished);
                     },
                     // SAFETY: as above, an operation.
                     Some(Record::Operation(operation)) => unsafe {
-                        done(module, operation.as_ptr(), to, status, &mut finished)
+                        done(module, operation.as_ptr(), to, status, &mut finished);
                     },
                     None => {}
                 }
@@ -73,7 +75,9 @@ fn received(module: &Module, tag: u8, addr: u64, len: u32, from: Option<Endpoint
     }
     // SAFETY: a table of MCA_BTL_TAG_MAX entries; written at start, before messages of that tag are sent.
     let callback = unsafe { trigger.add(usize::from(tag)).read() };
-    let Some(function) = callback.cbfunc else { return };
+    let Some(function) = callback.cbfunc else {
+        return;
+    };
     let _ = from;
     let mut segment = sys::mca_btl_base_segment_t { seg_addr: sys::opal_ptr_t { lval: addr }, seg_len: u64::from(len) };
     // SAFETY: a C structure of integers and pointers; the upper layer reads the segments and the count (btl.h: the
@@ -137,7 +141,9 @@ unsafe fn done(module: &Module, operation: *mut Operation, to: EndpointId, statu
 #[inline]
 fn give_back(module: &Module, batch: Box<Batch>, finished: &Finished) {
     // `None` would be a call from within an engine call, and those do not call back; the batch would then be lost.
-    let Some(mut state) = module.enter() else { return };
+    let Some(mut state) = module.enter() else {
+        return;
+    };
     state.port.release(&batch);
     let mut descriptor = finished.descriptors;
     while !descriptor.is_null() {
@@ -179,7 +185,9 @@ pub(crate) fn report_defect(module: &Module) {
 }
 
 fn report(module: &Module, process: *mut sys::opal_proc_t, text: &str) {
-    let Some(function) = module.error_callback() else { return };
+    let Some(function) = module.error_callback() else {
+        return;
+    };
     // ob1 hands the text to a printf-like function as the format.
     let text = CString::new(format!("ibex: {}", text.replace('%', "%%").replace('\0', ""))).unwrap_or_default();
     // SAFETY: the callback that was registered (btl.h, mca_btl_base_module_error_cb_fn_t); the text outlives the call.

@@ -117,7 +117,9 @@ pub(crate) fn start(
     callback: Callback,
     post: impl FnOnce(&mut Port, Token) -> Result<(), Refused>,
 ) -> c_int {
-    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let Some(mut state) = module.enter() else {
+        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    };
     let State { port, operations, .. } = &mut *state;
     let operation = operations.take();
     let record = Operation {
@@ -131,13 +133,12 @@ pub(crate) fn start(
     // SAFETY: just taken, ours alone.
     unsafe { operation.as_ptr().write(record) };
     let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION);
-    match post(port, token) {
-        Ok(()) => sys::OPAL_SUCCESS,
-        Err(_) => {
-            // SAFETY: refused, so nothing names it.
-            unsafe { operations.give_back(operation.as_ptr()) };
-            sys::OPAL_ERR_UNREACH
-        }
+    if let Ok(()) = post(port, token) {
+        sys::OPAL_SUCCESS
+    } else {
+        // SAFETY: refused, so nothing names it.
+        unsafe { operations.give_back(operation.as_ptr()) };
+        sys::OPAL_ERR_UNREACH
     }
 }
 
@@ -164,7 +165,8 @@ pub(crate) unsafe fn local(
 #[inline]
 pub(crate) unsafe fn remote(addr: u64, handle: *const sys::mca_btl_base_registration_handle_t) -> RemoteSpan {
     // SAFETY: this function's own rule.
-    RemoteSpan { addr, rkey: unsafe { read_handle(handle) }.rkey }
+    let handle = unsafe { read_handle(handle) };
+    RemoteSpan { addr, rkey: handle.rkey }
 }
 
 /// `btl_put`. Without a local handle the data goes inside the work request; Open MPI asks for that up to
@@ -187,6 +189,9 @@ pub(crate) unsafe extern "C" fn btl_put(
     fence("btl_put", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
+        if remote_handle.is_null() {
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
         let callback = Callback { function, context, data };
         let to = endpoint(peer);
         // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
@@ -240,7 +245,7 @@ pub(crate) unsafe extern "C" fn btl_get(
     fence("btl_get", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        if local_handle.is_null() || size > module.max_message() {
+        if local_handle.is_null() || remote_handle.is_null() || size > module.max_message() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         let to: EndpointId = endpoint(peer);

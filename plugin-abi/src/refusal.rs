@@ -25,7 +25,7 @@ impl fmt::Display for OtherOpenMpi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OtherOpenMpi::Version { built, running } => {
-                writeln!(f, "ibex was built for Open MPI {built}, but this is Open MPI {running}.")?
+                writeln!(f, "ibex was built for Open MPI {built}, but this is Open MPI {running}.")?;
             }
             OtherOpenMpi::Layout { version, class } => writeln!(
                 f,

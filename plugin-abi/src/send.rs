@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn btl_send(
     fence("btl_send", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        let descriptor = descriptor.cast::<Descriptor>();
+        let descriptor: *mut Descriptor = descriptor.cast();
         // SAFETY: M2; the second segment was made by btl_prepare_src.
         let (spans, count) = unsafe { descriptor::spans(descriptor) };
         // SAFETY: M2.
@@ -43,7 +43,9 @@ pub(crate) unsafe extern "C" fn btl_send(
             && count == 1;
         // SAFETY: M2. Before the send: another thread may see it complete before this one goes on.
         unsafe { (*descriptor).callback_wanted = !silent };
-        let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        let Some(mut state) = module.enter() else {
+            return sys::OPAL_ERR_OUT_OF_RESOURCE;
+        };
         match state.port.send(endpoint(peer), tag, &spans[..count], token(descriptor), !silent) {
             Ok(()) => c_int::from(silent),
             Err(_) => sys::OPAL_ERR_UNREACH,
@@ -75,8 +77,9 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // SAFETY: the header is the caller's for this call; it is not registered, so no adapter touches it (R1).
         let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), header_size) };
         // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
-        // SAFETY: with data, it is the caller's for this call.
-        let mut data = if payload_size == 0 { None } else { unsafe { Convertor::from_raw(convertor) } };
+        let convertor = if payload_size == 0 { null_mut() } else { convertor };
+        // SAFETY: null, or with data: the caller's for this call.
+        let mut data = unsafe { Convertor::from_raw(convertor) };
         if header_size + payload_size <= module.max_inline().min(INLINE_MAX) {
             // SAFETY: M1, M3.
             match unsafe { inline(module, peer, tag, header, data.as_mut(), payload_size) } {
@@ -146,7 +149,9 @@ unsafe fn from_slot(
     data: Option<&mut Convertor<'_>>,
     payload_size: usize,
 ) -> c_int {
-    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let Some(mut state) = module.enter() else {
+        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    };
     let State { port, descriptors, .. } = &mut *state;
     let size = header.len() + payload_size;
     let Some(descriptor) = descriptors.take(port, size, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) else {
@@ -169,13 +174,12 @@ unsafe fn from_slot(
     }
     // SAFETY: M2, just filled.
     let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };
-    match port.send(endpoint(peer), tag, &spans[..count], token(descriptor.as_ptr()), false) {
-        Ok(()) => sys::OPAL_SUCCESS,
-        Err(_) => {
-            // SAFETY: refused, so the adapter has never seen it.
-            unsafe { descriptors.give_back(descriptor.as_ptr()) };
-            sys::OPAL_ERR_UNREACH
-        }
+    if let Ok(()) = port.send(endpoint(peer), tag, &spans[..count], token(descriptor.as_ptr()), false) {
+        sys::OPAL_SUCCESS
+    } else {
+        // SAFETY: refused, so the adapter has never seen it.
+        unsafe { descriptors.give_back(descriptor.as_ptr()) };
+        sys::OPAL_ERR_UNREACH
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parameters and counters, as Open MPI's control and performance variables.
 //!
-//! Called by `component`: [`register`] in the registration of the component (which `ompi_info` and MPI_T run as well, so
+//! Called by `component`: [`register`] in the registration of the component (which `ompi_info` and `MPI_T` run as well, so
 //! it touches no device and may run again), [`tunables`] when the component is opened. The rows come from the engine's two
 //! tables; nothing is named here. Grade: setup; a counter is read from any thread without a lock.
 
@@ -162,7 +162,9 @@ unsafe extern "C" fn read_counter(
     crate::guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: Open MPI passes the variable that was registered; its context is the index.
         let index = unsafe { (*variable).ctx }.addr();
-        let Some(row) = COUNTERS.get(index) else { return sys::OPAL_ERR_BAD_PARAM };
+        let Some(row) = COUNTERS.get(index) else {
+            return sys::OPAL_ERR_BAD_PARAM;
+        };
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let total = ports.iter().map(|counters| (row.read)(counters)).sum();
         // SAFETY: room for one value of the registered type, unsigned long long.

@@ -11,7 +11,8 @@ use std::ptr::NonNull;
 use super::sys;
 
 /// Called by the cache to register `size` bytes at `base`; fills what follows the base of the registration.
-pub type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, *mut sys::mca_rcache_base_registration_t) -> c_int;
+pub type Register =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, usize, *mut sys::mca_rcache_base_registration_t) -> c_int;
 /// Called by the cache to undo a registration.
 pub type Deregister = unsafe extern "C" fn(*mut c_void, *mut sys::mca_rcache_base_registration_t) -> c_int;
 
@@ -33,7 +34,13 @@ impl Cache {
     /// # Safety
     /// The callbacks write only within `size` bytes of a registration, and `context` outlives the cache.
     #[must_use]
-    pub unsafe fn create(name: &std::ffi::CStr, context: *mut c_void, size: usize, register: Register, deregister: Deregister) -> Option<Self> {
+    pub unsafe fn create(
+        name: &std::ffi::CStr,
+        context: *mut c_void,
+        size: usize,
+        register: Register,
+        deregister: Deregister,
+    ) -> Option<Self> {
         let mut resources = sys::mca_rcache_base_resources_t {
             cache_name: name.as_ptr().cast_mut(),
             reg_data: context,
@@ -53,11 +60,19 @@ impl Cache {
     ///
     /// # Safety
     /// The bytes are mapped, and stay mapped until the registration is given back with [`Self::put_back`].
-    pub unsafe fn register(&self, base: *mut c_void, size: usize, flags: u32, access: u32) -> Result<NonNull<sys::mca_rcache_base_registration_t>, i32> {
+    pub unsafe fn register(
+        &self,
+        base: *mut c_void,
+        size: usize,
+        flags: u32,
+        access: u32,
+    ) -> Result<NonNull<sys::mca_rcache_base_registration_t>, i32> {
         let mut registration = std::ptr::null_mut();
         // SAFETY: a live cache module; its function pointers are set before it is handed out.
         let register = unsafe { (*self.0.as_ptr()).rcache_register };
-        let Some(register) = register else { return Err(sys::OPAL_ERR_NOT_SUPPORTED) };
+        let Some(register) = register else {
+            return Err(sys::OPAL_ERR_NOT_SUPPORTED);
+        };
         // SAFETY: a live module, mapped memory (this function's rule), and a live local for the answer.
         let code = unsafe { register(self.0.as_ptr(), base, size, flags, access as i32, &raw mut registration) };
         NonNull::new(registration).filter(|_| code == sys::OPAL_SUCCESS).ok_or(code)
@@ -68,10 +83,13 @@ impl Cache {
     /// # Safety
     /// `registration` came from [`Self::register`] of this cache, is given back once, and no work request that names it
     /// is under way (R3).
+    #[must_use]
     pub unsafe fn put_back(&self, registration: NonNull<sys::mca_rcache_base_registration_t>) -> i32 {
         // SAFETY: a live cache module.
         let deregister = unsafe { (*self.0.as_ptr()).rcache_deregister };
-        let Some(deregister) = deregister else { return sys::OPAL_ERR_NOT_SUPPORTED };
+        let Some(deregister) = deregister else {
+            return sys::OPAL_ERR_NOT_SUPPORTED;
+        };
         // SAFETY: this function's own rule.
         unsafe { deregister(self.0.as_ptr(), registration.as_ptr()) }
     }

@@ -33,6 +33,16 @@ impl Convertor<'_> {
         NonNull::new(pointer.cast())
     }
 
+    /// Where the whole message stands in user memory, from its first byte whatever the position, and how many bytes it has;
+    /// `None` where it must be packed.
+    #[must_use]
+    pub fn message(&self) -> Option<(NonNull<u8>, usize)> {
+        let mut size = 0;
+        // SAFETY: an initialised convertor, only read; the size is a live local.
+        let start = unsafe { sys::ibex_convertor_message(self.raw.as_ptr(), &raw mut size) };
+        NonNull::new(start.cast()).map(|start| (start, size))
+    }
+
     /// Packs up to `size` bytes to `to`, and moves on behind them. Returns how many bytes it packed.
     ///
     /// # Errors
@@ -45,7 +55,8 @@ impl Convertor<'_> {
         let mut pieces = 1;
         let mut packed = size;
         // SAFETY: one piece, writable for its length (this function's own rule); the counts are live locals.
-        let code = unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut packed) };
+        let code =
+            unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut packed) };
         if code < 0 { Err(code) } else { Ok(packed) }
     }
 
@@ -59,7 +70,8 @@ impl Convertor<'_> {
         let mut pieces = 1;
         let mut taken = size;
         // SAFETY: nothing is written but the piece, for contiguous data; the counts are live locals.
-        let code = unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut taken) };
+        let code =
+            unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut taken) };
         if code < 0 { Err(code) } else { Ok((piece.iov_base.cast_const().cast(), taken)) }
     }
 

@@ -16,7 +16,9 @@ type Rows = BTreeMap<(String, Option<String>), (usize, usize)>;
 
 fn c_rows() -> Rows {
     // SAFETY: the table is a constant of the shim, `ibex_layout_rows` rows long.
-    let rows = unsafe { std::slice::from_raw_parts((&raw const sys::ibex_layout).cast::<sys::ibex_layout_row>(), sys::ibex_layout_rows) };
+    let rows = unsafe {
+        std::slice::from_raw_parts((&raw const sys::ibex_layout).cast::<sys::ibex_layout_row>(), sys::ibex_layout_rows)
+    };
     rows.iter()
         .map(|row| {
             // SAFETY: both names are string literals of the shim.
@@ -95,7 +97,9 @@ fn every_mirrored_type_is_laid_out_as_the_c_compiler_lays_it_out() {
     // `super` is a word of Rust's, so bindgen writes `super_`.
     let rust: Rows = bindgen_rows()
         .into_iter()
-        .map(|((name, field), row)| ((name, field.map(|field| if field == "super_" { "super".to_owned() } else { field })), row))
+        .map(|((name, field), row)| {
+            ((name, field.map(|field| if field == "super_" { "super".to_owned() } else { field })), row)
+        })
         .collect();
     assert_eq!(c.keys().collect::<Vec<_>>(), rust.keys().collect::<Vec<_>>(), "the two tables name the same fields");
     for (key, row) in &c {

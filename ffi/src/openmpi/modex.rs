@@ -3,7 +3,7 @@
 //!
 //! Called by plugin-abi's `modex`. The key is ibex's own and carries no version: what is published says its version
 //! itself, so that processes with different builds of ibex see each other and can say so.
-//! Grade: setup ([`fetch`] may wait for another host's data). Threads: any, PMIx takes its own lock.
+//! Grade: setup ([`fetch`] may wait for another host's data). Threads: any, `PMIx` takes its own lock.
 
 use std::ffi::CStr;
 
@@ -13,7 +13,7 @@ use super::sys;
 /// Publishes `bytes` under `key` to every process of the job.
 ///
 /// # Errors
-/// The OPAL code (negative) with which PMIx refused.
+/// The OPAL code (negative) with which `PMIx` refused.
 pub fn publish(key: &CStr, bytes: &[u8]) -> Result<(), i32> {
     // SAFETY: the key and the bytes are only read, and copied before the call returns.
     match unsafe { sys::ibex_modex_put(key.as_ptr(), bytes.as_ptr().cast(), bytes.len()) } {

@@ -2,7 +2,7 @@
 //! Processes of the job: names, hosts, architectures.
 //!
 //! Called by plugin-abi's `procs` and `modex`. Grade: setup and errors. Threads: any; an `opal_proc_t` is Open MPI's and
-//! lives until MPI_Finalize.
+//! lives until `MPI_Finalize`.
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
@@ -38,7 +38,7 @@ impl Process {
         NonNull::new(raw).map(Process)
     }
 
-    /// This process; `None` before MPI_Init has made it known.
+    /// This process; `None` before `MPI_Init` has made it known.
     #[must_use]
     pub fn me() -> Option<Self> {
         // SAFETY: returns the process's own object, or null; no argument.

@@ -24,14 +24,20 @@ pub enum Storage {
 
 /// Registers a control variable `btl_<component>_<name>`; its default is what the storage holds.
 ///
-/// `level` is the MPI_T verbosity, 1 (user, basic) to 9 (developer, all). Users may set it until MPI_Init, not after.
+/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). Users may set it until `MPI_Init`, not after.
 ///
 /// # Errors
 /// The OPAL code of the refusal.
 ///
 /// # Safety
 /// `component` is a registered component's structure; the storage is valid and not moved until that component is closed.
-pub unsafe fn control(component: *const sys::mca_base_component_t, name: &str, help: &str, level: u8, storage: Storage) -> Result<(), i32> {
+pub unsafe fn control(
+    component: *const sys::mca_base_component_t,
+    name: &str,
+    help: &str,
+    level: u8,
+    storage: Storage,
+) -> Result<(), i32> {
     let name = CString::new(name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let help = CString::new(help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let (kind, storage) = match storage {
@@ -57,7 +63,7 @@ pub unsafe fn control(component: *const sys::mca_base_component_t, name: &str, h
     if code < 0 { Err(code) } else { Ok(()) }
 }
 
-/// What a performance variable is, in MPI_T's words.
+/// What a performance variable is, in `MPI_T`'s words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Class {
     /// Counts events; read as the difference since its handle was started.
@@ -125,7 +131,9 @@ pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> 
     let index = find(framework, component, name)?;
     let mut value: *const *const c_char = std::ptr::null();
     // SAFETY: for a text, the callee writes the address of the variable's storage to the local.
-    let code = unsafe { sys::mca_base_var_get_value(index, (&raw mut value).cast(), std::ptr::null_mut(), std::ptr::null_mut()) };
+    let code = unsafe {
+        sys::mca_base_var_get_value(index, (&raw mut value).cast(), std::ptr::null_mut(), std::ptr::null_mut())
+    };
     if code != sys::OPAL_SUCCESS || value.is_null() {
         return None;
     }
@@ -138,10 +146,12 @@ pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> 
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// Whether the user set the variable (command line, environment, file or MPI_T), rather than leaving its default.
+/// Whether the user set the variable (command line, environment, file or `MPI_T`), rather than leaving its default.
 #[must_use]
 pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> bool {
-    let Some(index) = find(framework, component, name) else { return false };
+    let Some(index) = find(framework, component, name) else {
+        return false;
+    };
     let mut source = sys::MCA_BASE_VAR_SOURCE_DEFAULT;
     // SAFETY: only the source is asked for, and written to the local.
     let code = unsafe { sys::mca_base_var_get_value(index, std::ptr::null(), &raw mut source, std::ptr::null_mut()) };
@@ -151,7 +161,8 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
 fn find(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<c_int> {
     let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: texts that are only compared; null stands for "none".
-    let index = unsafe { sys::mca_base_var_find(c"opal".as_ptr(), framework.as_ptr(), pointer(component), pointer(name)) };
+    let index =
+        unsafe { sys::mca_base_var_find(c"opal".as_ptr(), framework.as_ptr(), pointer(component), pointer(name)) };
     (index >= 0).then_some(index)
 }
 
