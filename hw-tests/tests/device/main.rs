@@ -6,11 +6,12 @@
 //! `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do not pass by absence. With it, a
 //! device that is missing is a failure.
 //!
-//! [`programs`] holds what runs on one node, [`nodes`] what needs two, [`refusals`] bad input; [`launch`] writes mpirun's
+//! [`programs`] holds what runs on one node, [`nodes`] what needs two, [`endings`] what dies, [`refusals`] bad input; [`launch`] writes mpirun's
 //! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
+mod endings;
 mod launch;
 mod nodes;
 mod programs;
@@ -39,7 +40,8 @@ impl Test {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: Vec<Test> = [programs::tests(), refusals::tests(), nodes::tests()].into_iter().flatten().collect();
+    let tests: Vec<Test> =
+        [programs::tests(), endings::tests(), refusals::tests(), nodes::tests()].into_iter().flatten().collect();
     let site = match Site::from_environment() {
         Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),
         Err(error) => {

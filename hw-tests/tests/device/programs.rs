@@ -54,6 +54,9 @@ const STARVED: &[(&str, &str)] = &[
 /// No zero-copy, and no inline sends.
 const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
 
+/// Four of ten handshake packets are lost, and as many sent twice.
+const FAULTY_HANDSHAKE: &[(&str, &str)] = &[("btl_ibex_handshake_loss", "40"), ("btl_ibex_handshake_duplicate", "40")];
+
 static CASES: &[Case] = &[
     Case { sentence: "a job without traffic starts and ends", program: "init_finalize", ranks: &[1, 2, 8], ..PLAIN },
     Case {
@@ -121,11 +124,50 @@ static CASES: &[Case] = &[
     },
     Case { sentence: "one-sided transfers land where they should", program: "rma_transfer", ranks: &[2, 3], ..PLAIN },
     Case { sentence: "one-sided atomic operations count exactly", program: "rma_atomics", ranks: &[2, 4], ..PLAIN },
+    Case {
+        sentence: "ranks that all meet at the same moment connect",
+        program: "first_contact",
+        ranks: &[2, 4, 8],
+        ..PLAIN
+    },
+    Case {
+        sentence: "pairs that meet at the same moment connect",
+        program: "first_contact",
+        ranks: &[4],
+        arguments: &["pairs"],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a rank that comes late meets a handshake in the middle",
+        program: "first_contact",
+        arguments: &["pairs", "--delay-us", "300"],
+        ..PLAIN
+    },
+    Case {
+        sentence: "ranks connect although handshake packets are lost and repeated",
+        program: "first_contact",
+        ranks: &[2, 4],
+        parameters: FAULTY_HANDSHAKE,
+        ..PLAIN
+    },
+    Case {
+        sentence: "ranks that all meet at the same moment connect over tcp",
+        program: "first_contact",
+        ranks: &[2, 4],
+        parameters: &[("btl_ibex_connect_via", "tcp")],
+        ..PLAIN
+    },
+    Case {
+        sentence: "connections are made and taken down many times",
+        program: "connect_cycles",
+        ranks: &[1, 2],
+        ..PLAIN
+    },
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
 ];
 
 /// Programs that another file starts.
-static ELSEWHERE: &[&str] = &[];
+static ELSEWHERE: &[&str] = &["abnormal_exit"];
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {

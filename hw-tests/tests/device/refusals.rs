@@ -45,6 +45,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("an mtu that the port does not have ends the job with both values", mtu_above_the_port),
         Test::new("a port that is down is named as down", port_down),
         Test::new("a machine without any device lets the job go on without ibex", no_device),
+        Test::new("an open mpi of another version is refused and both versions are named", another_open_mpi),
         Test::new("the component is listed with every parameter and its bounds", listed),
     ];
     for (parameter, value, range) in OUT_OF_RANGE {
@@ -127,6 +128,18 @@ fn no_device(site: &mut Site) -> Result<()> {
     with_another_way.succeeds(site)?;
     let alone = Launch::of_a_short_exchange().inside(script).limit(60);
     alone.is_refused_with(site, &["ibex", "no RDMA device"]).map(drop)
+}
+
+/// The version a process sees is a symbol of Open MPI's, so a library that has it first changes it.
+fn another_open_mpi(site: &mut Site) -> Result<()> {
+    let script = "echo 'const char opal_version_string[] = \"4.0.9\";' >/tmp/version.c && \
+                  cc -shared -fPIC -o /tmp/version.so /tmp/version.c && LD_PRELOAD=/tmp/version.so \"$@\"";
+    let words = ["ibex was built for Open MPI", "this is Open MPI 4.0.9", "cargo xtask install"];
+    let with_another_way =
+        Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex").succeeds(site)?;
+    says(&with_another_way, &words)?;
+    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
+    alone.is_refused_with(site, &words).map(drop)
 }
 
 fn listed(site: &mut Site) -> Result<()> {
