@@ -3,7 +3,7 @@
 // One rank ends abnormally in the middle of traffic. What must follow is the job's end, not a result of this program:
 // whoever runs it checks that mpirun ends within bounded time with a status other than 0 and what it printed. The
 // others go on talking to the dead rank; the first MPI error that one sees is printed (`survivor: ...`) and ends the
-// job. One that sees none in --seconds prints `not ok` and ends the job with status 3, or by SIGALRM: it never waits for ever.
+// job. One that sees none in --seconds prints `not ok` and ends the job with status 3, or is ended by SIGALRM.
 //
 // Under plain mpirun the runtime ends the job when a process dies; with `mpirun --enable-recovery` it does not, and the
 // error has to come from the transport. Needs 2 or more ranks.
@@ -11,7 +11,7 @@
 // usage: abnormal_exit HOW [--traffic small|large|flood|one_sided] [--rank R] [--after N] [--seconds S]
 //   HOW        _exit, exit (without MPI_Finalize), abort, kill (SIGKILL), segv, mpi_abort
 //   --traffic  what runs when it dies: exchanges of 8 B or 1 MiB, a flood nobody takes, or puts (default small)
-//   --rank     which one dies (default: the last)      --after  rounds before that (default 50)
+//   --rank     which one dies (default: the last)      --after  rounds before that (default 50, 5 of 1 MiB)
 //   --seconds  how long the others try (default 60)
 #include "check.h"
 
@@ -23,7 +23,7 @@ enum traffic { SMALL, LARGE, FLOOD, ONE_SIDED };
 static const char *const traffic_names[] = {"small", "large", "flood", "one_sided"};
 
 static enum traffic traffic = SMALL;
-static int victim, after = 50;
+static int victim, after = -1; // -1: by traffic
 static double seconds = 60;
 static unsigned char *out, *in;
 static MPI_Win window = MPI_WIN_NULL;
@@ -129,8 +129,10 @@ int main(int argc, char **argv) {
             return usage();
         }
     }
-    if (victim < 0 || victim >= check.size || after < 0 || seconds <= 0)
+    if (victim < 0 || victim >= check.size || seconds <= 0)
         return usage();
+    if (after < 0)
+        after = traffic == SMALL || traffic == FLOOD ? 50 : 5;
     check_case("rank_%d_ends_by_%s_during_%s_traffic", victim, argv[1], traffic_names[traffic]);
     out = check_alloc(BYTES);
     in = check_alloc(BYTES);

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Heap allocations per short message in steady state: none. The program defines malloc and its family itself, in front
+// of glibc's own; as the executable comes first in symbol lookup, Open MPI and the components it loads use these too.
+// After a warm-up they count while 8-byte messages go back and forth. The first counted caller is named. A case before
+// shows that the counter sees allocations made inside Open MPI. Needs 2 or more ranks; an odd last one only watches.
+//
+// usage: allocations [--most N]     allocations allowed per rank and case (default 0)
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+enum { WARM_UP = 3000, COUNTED = 1000, WINDOW = 32 };
+
+// ---- the heap, counted ----------------------------------------------------------------------------------------------
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+extern void __libc_free(void *);
+
+static atomic_bool counting;
+static atomic_long counted;
+static _Atomic(void *) first_caller;
+
+static inline void count(void *caller) {
+    if (!atomic_load_explicit(&counting, memory_order_relaxed))
+        return;
+    void *none = NULL;
+    atomic_compare_exchange_strong(&first_caller, &none, caller);
+    atomic_fetch_add(&counted, 1);
+}
+
+void *malloc(size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t number, size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_calloc(number, bytes);
+}
+
+void *realloc(void *memory, size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_realloc(memory, bytes);
+}
+
+void *memalign(size_t alignment, size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_memalign(alignment, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes) {
+    count(__builtin_return_address(0));
+    return __libc_memalign(alignment, bytes);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t bytes) {
+    count(__builtin_return_address(0));
+    void *found = __libc_memalign(alignment, bytes);
+    if (!found)
+        return ENOMEM;
+    *memory = found;
+    return 0;
+}
+
+void free(void *memory) { __libc_free(memory); }
+
+static void start_counting(void) {
+    atomic_store(&counted, 0);
+    atomic_store(&first_caller, NULL);
+    atomic_store(&counting, true);
+}
+
+static long stop_counting(void) {
+    atomic_store(&counting, false);
+    return atomic_load(&counted);
+}
+
+// ---- traffic --------------------------------------------------------------------------------------------------------
+
+static int peer; // -1 for the odd last rank
+
+static void ping_pong(int rounds) {
+    unsigned long word = 0, back;
+    for (int i = 0; peer >= 0 && i < rounds; i++) {
+        if (check.rank < peer) {
+            word = (unsigned long)i;
+            MPI_OK(MPI_Send(&word, 8, MPI_BYTE, peer, 1, MPI_COMM_WORLD));
+            MPI_OK(MPI_Recv(&back, 8, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            if (back != ~word)
+                check_fail("answer: expected %lx, got %lx", ~word, back);
+        } else {
+            MPI_OK(MPI_Recv(&word, 8, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            word = ~word;
+            MPI_OK(MPI_Send(&word, 8, MPI_BYTE, peer, 1, MPI_COMM_WORLD));
+        }
+    }
+}
+
+// Windows of nonblocking messages both ways, receives first; a barrier of the pair keeps windows apart.
+static void windows(int rounds) {
+    MPI_Request requests[2 * WINDOW];
+    unsigned long out[WINDOW], in[WINDOW];
+    for (int i = 0; peer >= 0 && i < rounds / WINDOW; i++) {
+        for (int k = 0; k < WINDOW; k++)
+            MPI_OK(MPI_Irecv(&in[k], 8, MPI_BYTE, peer, 2, MPI_COMM_WORLD, &requests[k]));
+        MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, peer, 3, NULL, 0, MPI_BYTE, peer, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        for (int k = 0; k < WINDOW; k++) {
+            out[k] = (unsigned long)(i * WINDOW + k);
+            MPI_OK(MPI_Isend(&out[k], 8, MPI_BYTE, peer, 2, MPI_COMM_WORLD, &requests[WINDOW + k]));
+        }
+        MPI_OK(MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE));
+        for (int k = 0; k < WINDOW; k++)
+            if (in[k] != (unsigned long)(i * WINDOW + k))
+                check_fail("message: expected %d, got %lu", i * WINDOW + k, in[k]);
+    }
+}
+
+static void counted_case(const char *name, void (*traffic)(int), long most) {
+    check_case("%s", name);
+    traffic(WARM_UP);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    start_counting();
+    traffic(COUNTED);
+    long allocations = stop_counting();
+    printf("allocations: rank %d, %ld in %d messages each way, %s\n", check.rank, allocations, COUNTED, name);
+    if (allocations > most) {
+        Dl_info where = {0};
+        void *caller = atomic_load(&first_caller);
+        dladdr(caller, &where);
+        check_fail("allocations in %d messages each way: expected at most %ld, got %ld, first by %s+0x%lx in %s", COUNTED,
+                   most, allocations, where.dli_sname ? where.dli_sname : "?",
+                   (unsigned long)((char *)caller - (char *)(where.dli_sname ? where.dli_saddr : where.dli_fbase)),
+                   where.dli_fname ? where.dli_fname : "?");
+    }
+    check_end_case();
+}
+
+static void counter_works(void) {
+    void *volatile memory;
+    MPI_Datatype type;
+    check_case("the_counter_sees_allocations_of_this_program_and_of_open_mpi");
+    start_counting();
+    memory = malloc(10);
+    free(memory);
+    check_int("allocations of one malloc", 1, stop_counting());
+    start_counting();
+    MPI_OK(MPI_Type_vector(3, 1, 2, MPI_INT, &type));
+    check_true("a new datatype allocates", stop_counting() > 0);
+    MPI_OK(MPI_Type_free(&type));
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    long most = 0;
+    char *end = "";
+    check_start(&argc, &argv, 2);
+    if (argc == 3 && strcmp(argv[1], "--most") == 0)
+        most = strtol(argv[2], &end, 10);
+    if (argc == 2 || argc > 3 || (argc == 3 && strcmp(argv[1], "--most") != 0) || most < 0 || *end) {
+        if (check.rank == 0)
+            fprintf(stderr, "usage: allocations [--most N]\n");
+        MPI_Finalize();
+        return CHECK_USAGE_EXIT;
+    }
+    peer = check.rank ^ 1;
+    if (peer >= check.size)
+        peer = -1;
+    counter_works();
+    counted_case("blocking_8_byte_messages_allocate_nothing", ping_pong, most);
+    counted_case("windows_of_nonblocking_8_byte_messages_allocate_nothing", windows, most);
+    return check_finish();
+}

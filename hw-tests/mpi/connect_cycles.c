@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Connections made and taken down many times within one job. Two groups of the job meet through a port, part, and meet
+// again; with `spawn`, processes are started, talked to and let go again and again: each brings peers that the
+// transport has never heard of, and takes them away. Traffic of all sizes is checked each time, and so is the traffic
+// between the original ranks, which must not be disturbed. Needs 2 or more ranks.
+//
+// `spawn` is not in the default because Open MPI 4.1 with Debian's PMIx now and then hangs in it on a busy machine, in
+// the child's PMIx_Init, before any transport is opened. It needs `mpirun --oversubscribe` or free slots, and a
+// transport between jobs (not vader alone).
+//
+// usage: connect_cycles [ports|spawn] [--cycles N] [--children C]     (defaults 8 times IBEX_TEST_SCALE, and 2)
+#include "check.h"
+
+static const int lengths[] = {0, 8, 1000, 12289, 70000, 500000};
+enum { KINDS = sizeof lengths / sizeof *lengths, LONGEST = 500000, CHILD_FAILED = 1 };
+
+static char *program;
+
+static uint64_t seed_of(int side, int sender, int receiver, int kind) {
+    return ((uint64_t)side << 60) ^ ((uint64_t)sender << 40) ^ ((uint64_t)receiver << 20) ^ (uint64_t)kind;
+}
+
+// Everyone on one side of `inter` exchanges every size with everyone on the other. `side` is 0 or 1, differently there.
+static void exchange_across(MPI_Comm inter, int side) {
+    int me, others;
+    MPI_OK(MPI_Comm_rank(inter, &me));
+    MPI_OK(MPI_Comm_remote_size(inter, &others));
+    for (int k = 0; k < KINDS; k++) {
+        size_t bytes = (size_t)lengths[k];
+        MPI_Request *requests = check_alloc(2 * (size_t)others * sizeof *requests);
+        unsigned char *out = check_alloc(bytes * (size_t)others), *in = check_alloc(bytes * (size_t)others);
+        for (int r = 0; r < others; r++) {
+            unsigned char *from = out + (size_t)r * bytes;
+            pattern_fill(from, bytes, seed_of(side, me, r, k));
+            MPI_OK(MPI_Isend(from, lengths[k], MPI_BYTE, r, k, inter, &requests[r]));
+            MPI_OK(MPI_Irecv(in + (size_t)r * bytes, lengths[k], MPI_BYTE, r, k, inter, &requests[others + r]));
+        }
+        MPI_OK(MPI_Waitall(2 * others, requests, MPI_STATUSES_IGNORE));
+        for (int r = 0; r < others; r++)
+            pattern_check("message across", in + (size_t)r * bytes, bytes, seed_of(1 - side, r, me, k));
+        free(requests);
+        free(out);
+        free(in);
+    }
+}
+
+static void ring_of(MPI_Comm comm, int number) {
+    int me, members, bytes = lengths[number % KINDS];
+    MPI_OK(MPI_Comm_rank(comm, &me));
+    MPI_OK(MPI_Comm_size(comm, &members));
+    int left = (me + members - 1) % members, right = (me + 1) % members;
+    unsigned char *out = check_alloc((size_t)bytes), *in = check_alloc((size_t)bytes);
+    pattern_fill(out, (size_t)bytes, seed_of(2, me, right, number));
+    MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, right, 3, in, bytes, MPI_BYTE, left, 3, comm, MPI_STATUS_IGNORE));
+    pattern_check("ring message", in, (size_t)bytes, seed_of(2, left, me, number));
+    free(out);
+    free(in);
+}
+
+// ---- spawned processes ----------------------------------------------------------------------------------------------
+
+// What a spawned process does: talk to its siblings and its parents, report, disconnect.
+static int child(MPI_Comm parent) {
+    check_case("child");
+    MPI_OK(MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN));
+    ring_of(MPI_COMM_WORLD, 3);
+    exchange_across(parent, 1);
+    int wrong = atomic_load(&check.wrong);
+    MPI_OK(MPI_Reduce(&wrong, NULL, 1, MPI_INT, MPI_SUM, 0, parent));
+    MPI_OK(MPI_Comm_disconnect(&parent));
+    MPI_Finalize();
+    return wrong ? CHILD_FAILED : 0;
+}
+
+static void spawn_cycles(int cycles, int children) {
+    check_case("children_spawned_talked_to_and_disconnected_%d_times", cycles);
+    for (int i = 0; i < cycles; i++) {
+        MPI_Comm inter;
+        int *codes = check_alloc((size_t)children * sizeof *codes), wrong = 0;
+        char *no_arguments[] = {NULL};
+        MPI_OK(MPI_Comm_spawn(program, no_arguments, children, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes));
+        MPI_OK(MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN));
+        for (int c = 0; c < children; c++)
+            check_int("error code of a spawned process", MPI_SUCCESS, codes[c]);
+        exchange_across(inter, 0);
+        MPI_OK(MPI_Reduce(&wrong, &wrong, 1, MPI_INT, MPI_SUM, check.rank == 0 ? MPI_ROOT : MPI_PROC_NULL, inter));
+        check_int("mismatches the children saw", 0, wrong);
+        MPI_OK(MPI_Comm_disconnect(&inter));
+        ring_of(MPI_COMM_WORLD, i);
+        free(codes);
+    }
+    check_end_case();
+}
+
+// ---- ports ----------------------------------------------------------------------------------------------------------
+
+// Even ranks accept, odd ranks connect, several times through one port.
+static void port_cycles(int cycles) {
+    char port[MPI_MAX_PORT_NAME] = "";
+    MPI_Comm side;
+    int even = check.rank % 2 == 0;
+    check_case("two_groups_meet_through_a_port_and_part_%d_times", cycles);
+    MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, even, check.rank, &side));
+    if (check.rank == 0)
+        MPI_OK(MPI_Open_port(MPI_INFO_NULL, port));
+    MPI_OK(MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD));
+    for (int i = 0; i < cycles; i++) {
+        MPI_Comm inter;
+        if (even)
+            MPI_OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, side, &inter));
+        else
+            MPI_OK(MPI_Comm_connect(port, MPI_INFO_NULL, 0, side, &inter));
+        exchange_across(inter, even ? 0 : 1);
+        MPI_OK(MPI_Comm_disconnect(&inter));
+        ring_of(MPI_COMM_WORLD, i);
+    }
+    if (check.rank == 0)
+        MPI_OK(MPI_Close_port(port));
+    MPI_OK(MPI_Comm_free(&side));
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    MPI_Comm parent;
+    int cycles = 0, children = 2, at = 1;
+    bool spawn = false;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_get_parent(&parent);
+    check_attach(parent == MPI_COMM_NULL ? 2 : 1);
+    if (parent != MPI_COMM_NULL)
+        return child(parent);
+    program = argv[0];
+    if (argc > 1 && (strcmp(argv[1], "spawn") == 0 || strcmp(argv[1], "ports") == 0))
+        spawn = strcmp(argv[at++], "spawn") == 0;
+    for (; at < argc; at += 2) {
+        bool is_cycles = strcmp(argv[at], "--cycles") == 0, is_children = strcmp(argv[at], "--children") == 0;
+        int *value = is_cycles ? &cycles : is_children ? &children : NULL;
+        if (!value || at + 1 == argc || (*value = atoi(argv[at + 1])) < 1) {
+            if (check.rank == 0)
+                fprintf(stderr, "usage: connect_cycles [ports|spawn] [--cycles N] [--children C]\n");
+            MPI_Finalize();
+            return CHECK_USAGE_EXIT;
+        }
+    }
+    if (cycles == 0)
+        cycles = scaled(8, 2);
+    if (spawn)
+        spawn_cycles(cycles, children);
+    else
+        port_cycles(cycles);
+    return check_finish();
+}
