@@ -2,6 +2,7 @@
 //! Receives jobs over a stream of frames and runs them: the agent of a guest, and what serves a kept fabric.
 //!
 //! [`serve`] does one stream; [`serve_port`] is a guest's life (the virtio-serial port of the host, and TCP of the other node);
+//! [`serve_parent`] stands beside a program that uses a local device, and outlives it just long enough to end its jobs;
 //! [`remote_shell`] is the other end of that TCP, used by `mpirun` as its `rsh`. The jobs of a stream end with it, so a caller
 //! that dies leaves nothing running. Setup grade; one thread per stream and one per job.
 //! Tests: [`crate::channel`] tests both ends together.
@@ -13,13 +14,13 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::job::{Event, Job, Stream};
+use crate::job::{Ending, Event, Job, Stream};
 use crate::process::{self, Kill};
 use crate::wire::{ENDED, Ended, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP, Start};
 
@@ -37,23 +38,31 @@ pub trait Starter: Send + Sync + 'static {
     fn start(&self, job: Job, events: Sender<Event>) -> anyhow::Result<Kill>;
 }
 
-/// Starts jobs on this machine with a given environment.
+/// Starts jobs on this machine.
 struct Here {
     environment: Vec<(String, String)>,
+    /// Where jobs run that say nothing of it; this program's own folder where `None`.
+    folder: Option<PathBuf>,
 }
 
 impl Starter for Here {
     fn start(&self, mut job: Job, events: Sender<Event>) -> anyhow::Result<Kill> {
-        job.cwd.get_or_insert_with(|| PathBuf::from("/tmp"));
+        job.cwd = job.cwd.or_else(|| self.folder.clone());
         Ok(process::start(&job, &self.environment, events))
     }
+}
+
+/// A job of a stream, and the thread that passes on its events until it has ended.
+struct Started {
+    kill: Kill,
+    passing: JoinHandle<()>,
 }
 
 type Shared<W> = Arc<Mutex<W>>;
 
 /// Serves one stream until it ends: says hello, starts and kills jobs, passes on their events.
 ///
-/// Returns whether the other side asked to stop. All jobs of the stream are killed before it returns.
+/// Returns whether the other side asked to stop. All jobs of the stream have ended when it returns.
 ///
 /// # Errors
 /// The stream broke, or carried what is no frame.
@@ -65,9 +74,15 @@ pub fn serve(
 ) -> anyhow::Result<bool> {
     let output = Arc::new(Mutex::new(output));
     send(&output, &Frame::with_json(HELLO, 0, hello)?)?;
-    let mut kills = HashMap::new();
-    let served = take_jobs(&mut input, &output, starter, &mut kills);
-    kills.values().for_each(|kill| kill());
+    let mut jobs = HashMap::new();
+    let served = take_jobs(&mut input, &output, starter, &mut jobs);
+    for job in jobs.values() {
+        (job.kill)();
+    }
+    for job in jobs.into_values() {
+        // It does not panic; if it did, its job's supervisor would still end the job.
+        let _ = job.passing.join();
+    }
     served
 }
 
@@ -75,16 +90,22 @@ fn take_jobs<W: Write + Send + 'static>(
     input: &mut impl Read,
     output: &Shared<W>,
     starter: &dyn Starter,
-    kills: &mut HashMap<u32, Kill>,
+    jobs: &mut HashMap<u32, Started>,
 ) -> anyhow::Result<bool> {
     while let Some(frame) = Frame::read(input).context("read a frame of jobs")? {
         match frame.kind {
             START => {
-                if let Some(kill) = start(&frame, output, starter)? {
-                    kills.insert(frame.job, kill);
+                jobs.retain(|_, job| !job.passing.is_finished());
+                if let Some(job) = start(&frame, output, starter)? {
+                    jobs.insert(frame.job, job);
                 }
             }
-            KILL => kills.get(&frame.job).into_iter().for_each(|kill| kill()),
+            // A job that is not there has ended.
+            KILL => {
+                if let Some(job) = jobs.get(&frame.job) {
+                    (job.kill)();
+                }
+            }
             STOP => return Ok(true),
             kind => bail!("a frame of kind {kind} is none an agent takes"),
         }
@@ -96,24 +117,25 @@ fn start<W: Write + Send + 'static>(
     frame: &Frame,
     output: &Shared<W>,
     starter: &dyn Starter,
-) -> anyhow::Result<Option<Kill>> {
+) -> anyhow::Result<Option<Started>> {
     let job = Job::from(frame.json::<Start>().context("read a job")?);
     let (sender, events) = mpsc::channel();
     match starter.start(job, sender) {
         Ok(kill) => {
             let (number, output) = (frame.job, Arc::clone(output));
-            thread::spawn(move || pass_on(number, &events, &output));
-            Ok(Some(kill))
+            let passing = thread::spawn(move || pass_on(number, &events, &output));
+            Ok(Some(Started { kill, passing }))
         }
         Err(reason) => {
-            let ending = crate::job::Ending::NotStarted(format!("{reason:#}"));
-            send(output, &ended(frame.job, ending, Duration::ZERO)?)?;
+            send(output, &ended(frame.job, Ending::NotStarted(format!("{reason:#}")), Duration::ZERO)?)?;
             Ok(None)
         }
     }
 }
 
+/// Passes on a job's events until it has ended, also when nobody can be told any more.
 fn pass_on<W: Write>(number: u32, events: &Receiver<Event>, output: &Shared<W>) {
+    let mut heard = true;
     for event in events {
         let frame = match event {
             Event::Wrote(Stream::Stdout, bytes) => Ok(Frame::new(STDOUT, number, bytes)),
@@ -121,13 +143,11 @@ fn pass_on<W: Write>(number: u32, events: &Receiver<Event>, output: &Shared<W>) 
             Event::Ended(ending, elapsed) => ended(number, ending, elapsed),
         };
         // A stream that fails has ended; its reader sees that too, and kills the jobs.
-        if frame.and_then(|frame| send(output, &frame)).is_err() {
-            return;
-        }
+        heard = heard && frame.and_then(|frame| send(output, &frame)).is_ok();
     }
 }
 
-fn ended(number: u32, ending: crate::job::Ending, elapsed: Duration) -> io::Result<Frame> {
+fn ended(number: u32, ending: Ending, elapsed: Duration) -> io::Result<Frame> {
     let elapsed_microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
     Frame::with_json(ENDED, number, &Ended { ending, elapsed_microseconds })
 }
@@ -144,7 +164,7 @@ fn send<W: Write>(output: &Shared<W>, frame: &Frame) -> io::Result<()> {
 /// The guest has no such port, or the stream broke.
 pub fn serve_port(node: usize, trouble: Option<String>, environment: Vec<(String, String)>) -> anyhow::Result<()> {
     lift_limits()?;
-    let starter = Arc::new(Here { environment });
+    let starter = Arc::new(Here { environment, folder: Some(PathBuf::from("/tmp")) });
     let listener = TcpListener::bind(("0.0.0.0", SHELL_PORT)).context("listen for the other node")?;
     let shells = Arc::clone(&starter);
     thread::spawn(move || serve_nodes(&listener, node, &shells));
@@ -188,6 +208,16 @@ fn serve_nodes(listener: &TcpListener, node: usize, starter: &Arc<Here>) {
     }
 }
 
+/// Serves the program that started this one, over standard input and output, until it ends in any way: for a local device.
+///
+/// # Errors
+/// The stream broke.
+pub fn serve_parent() -> anyhow::Result<()> {
+    let hello = Hello { protocol: PROTOCOL, node: 0, trouble: None };
+    let starter = Here { environment: Vec::new(), folder: None };
+    serve(io::stdin(), io::stdout(), &hello, &starter).map(|_| ())
+}
+
 /// Runs `command` with a shell in the node named `host`, as `rsh` does; returns its status.
 ///
 /// # Errors
@@ -196,7 +226,7 @@ pub fn remote_shell(host: &str, command: &str) -> anyhow::Result<i32> {
     let stream = TcpStream::connect((host, SHELL_PORT)).with_context(|| format!("reach the agent of {host}"))?;
     stream.set_nodelay(true)?;
     let channel = crate::channel::Channel::over(stream.try_clone()?, stream)?;
-    let job = Job::new(["sh", "-c", command]).limit(Duration::from_secs(24 * 3600));
+    let job = Job::new(["sh", "-c", command]).limit(Duration::from_hours(24));
     let outcome = channel.start(&job)?.wait_with(|stream, line| match stream {
         Stream::Stdout => println!("{line}"),
         Stream::Stderr => eprintln!("{line}"),

@@ -3,7 +3,7 @@
 //!
 //! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines, booted by
 //! [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] the one node is this
-//! machine. Setup grade; a fabric may be shared between threads, and jobs may overlap. Tests: at the end of this file, and the
+//! machine, where a process of our own runs the jobs. Setup grade; a fabric may be shared between threads, and jobs may overlap. Tests: at the end of this file, and the
 //! device tests of this package.
 //!
 //! Packets are lost or filtered with the tools of the guest; the kernel loads what they need by itself. Only what crosses
@@ -24,15 +24,17 @@
 //! ```
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 
 use anyhow::{Context, bail};
 
+use crate::channel::Channel;
 use crate::device::{self, Device};
 use crate::job::{Job, Outcome, Running, Stream};
-use crate::process::{self, Kill};
+use crate::process::Kill;
 use crate::vm::{self, accelerator, boot, kernel};
 
 /// Names the folder for the kernel and what is known of this machine, instead of `soft-roce` in the target folder.
@@ -40,7 +42,7 @@ pub const CACHE_VARIABLE: &str = "FABRIC_CACHE";
 /// Names the agent's program, instead of `fabric-agent` beside the running program.
 pub const AGENT_VARIABLE: &str = "FABRIC_AGENT";
 
-/// How a fabric is made. The fields but `nodes` and `say` matter to virtual machines only.
+/// How a fabric is made. The processors, memory and cache matter to virtual machines only.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// One or two.
@@ -70,11 +72,16 @@ impl Options {
 pub struct Fabric {
     device_name: String,
     interface: String,
-    nodes: Nodes,
+    /// To the agents, by node.
+    channels: Vec<Channel>,
+    keeper: Keeper,
 }
 
-enum Nodes {
-    Here,
+/// What ends with the fabric.
+enum Keeper {
+    /// The agent of this machine.
+    Local { _agent: LocalAgent },
+    /// The virtual machines.
     Virtual(boot::Machines),
 }
 
@@ -98,14 +105,22 @@ impl Fabric {
                     bail!("the device {name} of this machine makes a fabric of one node, not of {}", options.nodes);
                 }
                 let interface = device::local_interface(name)?.unwrap_or_default();
-                Ok(Self { device_name: name.clone(), interface, nodes: Nodes::Here })
+                let agent = agent_of(options)?;
+                let (agent, channel) = LocalAgent::start(&agent)?;
+                let keeper = Keeper::Local { _agent: agent };
+                Ok(Self { device_name: name.clone(), interface, channels: vec![channel], keeper })
             }
             Device::SoftRoce => {
                 if !(1..=2).contains(&options.nodes) {
                     bail!("soft-RoCE makes a fabric of one or two nodes, not of {}", options.nodes);
                 }
-                let nodes = Nodes::Virtual(open_virtual(options)?);
-                Ok(Self { device_name: vm::DEVICE.to_owned(), interface: vm::INTERFACE.to_owned(), nodes })
+                let machines = open_virtual(options)?;
+                Ok(Self {
+                    device_name: vm::DEVICE.to_owned(),
+                    interface: vm::INTERFACE.to_owned(),
+                    channels: machines.channels.clone(),
+                    keeper: Keeper::Virtual(machines),
+                })
             }
         }
     }
@@ -138,23 +153,32 @@ impl Fabric {
 
     /// Starts a job whose events go to `events`; the returned function kills it.
     pub(crate) fn start(&self, job: &Job, events: Sender<crate::job::Event>) -> anyhow::Result<Kill> {
-        match &self.nodes {
-            Nodes::Here if job.node == 0 => Ok(process::start(job, &[], events)),
-            Nodes::Virtual(machines) if job.node < machines.channels.len() => {
-                let started = machines.channels[job.node].start_for(job, events);
-                started.map_err(|error| self.explained(error))
+        let Some(channel) = self.channels.get(job.node) else {
+            bail!("there is no node {}; this fabric has {}", job.node, self.channels.len());
+        };
+        channel.start_for(job, events).map_err(|error| self.explained(error))
+    }
+
+    /// Makes the nodes see what has changed on this machine since they booted, such as a program that was built anew.
+    ///
+    /// Only what no job in a node uses at the moment is seen anew.
+    ///
+    /// # Errors
+    /// A node is gone.
+    pub fn refresh(&self) -> anyhow::Result<()> {
+        if self.is_virtual() {
+            for node in 0..self.nodes() {
+                let drop = Job::new(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"]);
+                self.run(&drop.on(node))?.checked()?;
             }
-            _ => bail!("there is no node {}; this fabric has {}", job.node, self.nodes()),
         }
+        Ok(())
     }
 
     /// How many nodes there are.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        match &self.nodes {
-            Nodes::Here => 1,
-            Nodes::Virtual(machines) => machines.channels.len(),
-        }
+        self.channels.len()
     }
 
     /// The RDMA device's name in the nodes.
@@ -172,41 +196,59 @@ impl Fabric {
     /// Where the other node, and its own, reach a node: an IPv4 address of the fabric, or `localhost` on a local device.
     #[must_use]
     pub fn address(&self, node: usize) -> String {
-        match self.nodes {
-            Nodes::Here => "localhost".to_owned(),
-            Nodes::Virtual(_) => vm::address(node),
-        }
+        if self.is_virtual() { vm::address(node) } else { "localhost".to_owned() }
     }
 
     /// A node's host name, as `mpirun --host` takes it.
     #[must_use]
     pub fn host_name(&self, node: usize) -> String {
-        match self.nodes {
-            Nodes::Here => "localhost".to_owned(),
-            Nodes::Virtual(_) => vm::host_name(node),
-        }
+        if self.is_virtual() { vm::host_name(node) } else { "localhost".to_owned() }
     }
 
     /// Whether the nodes are virtual machines.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
-        matches!(self.nodes, Nodes::Virtual(_))
+        matches!(self.keeper, Keeper::Virtual(_))
     }
 
     /// Whether all nodes still answer.
     #[must_use]
     pub fn alive(&self) -> bool {
-        match &self.nodes {
-            Nodes::Here => true,
-            Nodes::Virtual(machines) => !machines.channels.iter().any(crate::channel::Channel::ended),
-        }
+        !self.channels.iter().any(Channel::ended)
     }
 
     fn explained(&self, error: anyhow::Error) -> anyhow::Error {
-        match &self.nodes {
-            Nodes::Here => error,
-            Nodes::Virtual(machines) => error.context(format!("soft-RoCE failed{}", machines.consoles())),
+        match &self.keeper {
+            Keeper::Local { .. } => error,
+            Keeper::Virtual(machines) => error.context(format!("soft-RoCE failed{}", machines.consoles())),
         }
+    }
+}
+
+/// The agent that runs the jobs of a local device. A process of its own, it also ends them when this program is killed.
+struct LocalAgent {
+    process: Child,
+    channel: Channel,
+}
+
+impl LocalAgent {
+    fn start(program: &Path) -> anyhow::Result<(Self, Channel)> {
+        let mut command = Command::new(program);
+        // Its own process group: a Ctrl-C for this program must not end it before it has ended the jobs.
+        command.arg("local").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut process = command.spawn().with_context(|| format!("start {}", program.display()))?;
+        let output = process.stdin.take().context("take the agent's input")?;
+        let input = process.stdout.take().context("take the agent's output")?;
+        let channel = Channel::over(input, output)?;
+        Ok((Self { process, channel: channel.clone() }, channel))
+    }
+}
+
+impl Drop for LocalAgent {
+    fn drop(&mut self) {
+        // It fails only where the agent has ended; ending the jobs takes it a bounded time.
+        let _ = self.channel.stop();
+        let _ = self.process.wait();
     }
 }
 
@@ -221,10 +263,7 @@ fn open_virtual(options: &Options) -> anyhow::Result<boot::Machines> {
             bail!("soft-RoCE needs the program {program}; install it: apt-get install {package}");
         }
     }
-    let agent = match &options.agent {
-        Some(agent) => agent.clone(),
-        None => find_agent(options.say)?,
-    };
+    let agent = agent_of(options)?;
     let kernel = kernel::obtain(&options.cache, &options.say)?;
     let memory = options.memory.min(memory_of_machine() * 3 / 4 / options.nodes as u64);
     let candidates = accelerator::candidates(&options.cache)?;
@@ -271,6 +310,10 @@ fn default_cache() -> PathBuf {
     // The guest, and tools run in other folders, need it from the root on; where it does not exist yet, it will.
     let made = fs::create_dir_all(&cache).and_then(|()| cache.canonicalize());
     made.unwrap_or(cache)
+}
+
+fn agent_of(options: &Options) -> anyhow::Result<PathBuf> {
+    options.agent.clone().map_or_else(|| find_agent(options.say), Ok)
 }
 
 /// The agent's program: named by the environment, beside this program (or beside its `deps` folder), or built now.
@@ -324,15 +367,5 @@ mod tests {
     fn three_nodes_are_refused_on_soft_roce() {
         let refusal = Fabric::open(&Device::SoftRoce, 3).err().unwrap().to_string();
         assert!(refusal.contains("one or two"), "{refusal}");
-    }
-
-    #[test]
-    fn jobs_on_this_machine_run_and_a_second_node_is_refused() {
-        let fabric = Fabric { device_name: "x".to_owned(), interface: String::new(), nodes: Nodes::Here };
-        let mut lines = Vec::new();
-        let outcome = fabric.run_with(&Job::new(["echo", "here"]), |_, line| lines.push(line.to_owned())).unwrap();
-        assert!(outcome.success() && lines == ["here"], "{outcome}");
-        let refusal = fabric.run(&Job::new(["true"]).on(1)).unwrap_err().to_string();
-        assert!(refusal.contains("there is no node 1"), "{refusal}");
     }
 }

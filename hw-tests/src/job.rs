@@ -30,7 +30,7 @@ pub struct Job {
 
 impl Job {
     /// The limit of a job that sets none.
-    pub const LIMIT: Duration = Duration::from_secs(120);
+    pub const LIMIT: Duration = Duration::from_mins(2);
 
     /// A job in node 0 with the default limit.
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {

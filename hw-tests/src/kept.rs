@@ -155,7 +155,8 @@ impl Held {
         self.callers.fetch_add(1, Ordering::Relaxed);
         let held = Arc::clone(self);
         thread::spawn(move || {
-            let hello = Hello { protocol: PROTOCOL, node: 0, trouble: None };
+            let trouble = held.fabric.refresh().err().map(|error| format!("{error:#}"));
+            let hello = Hello { protocol: PROTOCOL, node: 0, trouble };
             // A caller that breaks off is as good as one that ends.
             if serve(input, stream, &hello, held.as_ref()).unwrap_or(false) {
                 held.stopped.store(true, Ordering::Relaxed);

@@ -37,7 +37,8 @@ enum News {
 
 /// Starts `job` here and reports to `events`: its output as it comes, and at last [`Event::Ended`].
 ///
-/// `inherited` is set before the job's own variables. A program that cannot be started is an ending, not an error.
+/// The returned function ends the job early. `inherited` is set before the job's own variables. A program that cannot be started is an ending, not an error.
+#[must_use]
 pub fn start(job: &Job, inherited: &[(String, String)], events: Sender<Event>) -> Kill {
     let (news, hears) = mpsc::channel();
     let asked = news.clone();

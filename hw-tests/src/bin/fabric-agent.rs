@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program of a fabric inside a guest: `guest` runs jobs for the host, `rsh` runs a command in the other node for `mpirun`.
+//! The program of a fabric that runs jobs: `guest` in a virtual machine, `local` for a device of this one; and `rsh` runs a
+//! command in the other node for `mpirun`.
 //!
-//! Started by `init.sh` in the virtual machine, never by people. Setup grade. All it does is in `hw_tests::agent`.
+//! Started by `init.sh` in a guest, or by the fabric; never by people. Setup grade. All it does is in `hw_tests::agent`.
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ enum Role {
         #[arg(long, default_value = "")]
         trouble: String,
     },
+    /// Runs jobs for the program that started this one, over standard input and output, until it ends.
+    Local,
     /// Runs a command in another node, as rsh does.
     Rsh {
         host: String,
@@ -41,6 +44,10 @@ fn main() -> anyhow::Result<ExitCode> {
         Role::Guest { node, nodes, trouble } => {
             let trouble = Some(trouble).filter(|text| !text.is_empty()).or_else(|| vm::guest_trouble(node));
             agent::serve_port(node, trouble, vm::guest_environment(nodes))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Role::Local => {
+            agent::serve_parent()?;
             Ok(ExitCode::SUCCESS)
         }
         Role::Rsh { host, command } => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Parser;
 use hw_tests::device::SOFT_ROCE;
-use hw_tests::{Device, Ending, Fabric, Job, Options, Outcome, Running, Stream, kept};
+use hw_tests::{Device, Ending, Fabric, Job, Options, Stream, kept};
 
 /// Runs a command on a machine that has an RDMA device: a virtual one with soft-RoCE, or this one.
 #[derive(Clone, Debug, Parser)]
@@ -78,15 +78,11 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let job = job_of(&arguments)?;
-    let outcome = match &arguments.keep {
-        Some(name) => {
-            let channel = kept::attach(name, &mut holder(name, &arguments)?)?;
-            printed(channel.start(&job)?)?
-        }
-        None => {
-            let fabric = open(&arguments)?;
-            printed(fabric.spawn(&job)?)?
-        }
+    let outcome = if let Some(name) = &arguments.keep {
+        let channel = kept::attach(name, &mut holder(name, &arguments)?)?;
+        channel.start(&job)?.wait_with(print)?
+    } else {
+        open(&arguments)?.run_with(&job, print)?
     };
     if !matches!(outcome.ending, Ending::Exited(_)) {
         eprintln!("fabric: `{}` {} after {:.1} s", outcome.command, outcome.ending, outcome.elapsed.as_secs_f64());
@@ -94,11 +90,11 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(outcome.status() as u8))
 }
 
-fn printed(running: Running) -> anyhow::Result<Outcome> {
-    running.wait_with(|stream, line| match stream {
+fn print(stream: Stream, line: &str) {
+    match stream {
         Stream::Stdout => println!("{line}"),
         Stream::Stderr => eprintln!("{line}"),
-    })
+    }
 }
 
 fn open(arguments: &Arguments) -> anyhow::Result<Fabric> {

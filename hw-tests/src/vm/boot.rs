@@ -54,7 +54,7 @@ pub struct Machines {
     /// The agents, by node.
     pub channels: Vec<Channel>,
     // Ended before their folder is removed.
-    machines: Vec<Machine>,
+    owners: Vec<Machine>,
     folder: Folder,
 }
 
@@ -62,7 +62,7 @@ impl Machines {
     /// The last lines that the guests wrote to their consoles, for messages.
     #[must_use]
     pub fn consoles(&self) -> String {
-        (0..self.machines.len()).map(|node| self.folder.trouble_of(node)).collect()
+        (0..self.owners.len()).map(|node| self.folder.trouble_of(node)).collect()
     }
 }
 
@@ -110,7 +110,7 @@ fn boot_once(plan: &Plan) -> anyhow::Result<Machines> {
         })?;
         channels.push(channel);
     }
-    Ok(Machines { channels, machines, folder })
+    Ok(Machines { channels, owners: machines, folder })
 }
 
 fn await_file(file: &Path, machines: &[Machine], deadline: Instant) -> anyhow::Result<()> {
@@ -252,7 +252,7 @@ impl Folder {
             let lines: Vec<&str> = all.lines().filter(|line| !line.trim().is_empty()).collect();
             if !lines.is_empty() {
                 let last = lines[lines.len().saturating_sub(30)..].join("\n");
-                text += &format!("\n--- {name} of node {node} ---\n{last}");
+                text.extend(["\n--- ", name, &format!(" of node {node} ---\n"), &last]);
             }
         }
         text

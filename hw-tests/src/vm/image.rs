@@ -66,8 +66,6 @@ impl Settings {
             ("AGENT", self.agent.display().to_string()),
             ("MODULES", self.modules.display().to_string()),
             ("BOOT_MODULES", modules.join(" ")),
-            // Nothing the host changes after the boot may be hidden by a cache: programs are rebuilt while a guest lives.
-            ("CACHE_9P", "none".to_owned()),
         ];
         for (name, value) in lines {
             // Writing to a String cannot fail.

@@ -11,7 +11,8 @@ mount_root() {
     for module in $BOOT_MODULES; do
         $B insmod "/fabric/modules/$module.ko" || echo "insmod $module failed"
     done
-    $B mount -t 9p -o "trans=virtio,version=9p2000.L,msize=512000,ro,cache=$CACHE_9P" host /lower || $B poweroff -f
+    # Mapped files and names stay cached even so: a guest sees what changes on the host only after drop_caches.
+    $B mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=none host /lower || $B poweroff -f
     $B mount -t tmpfs -o mode=755 memory /upper
     $B mkdir /upper/files /upper/work
     $B mount -t overlay -o lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work root /root || $B poweroff -f

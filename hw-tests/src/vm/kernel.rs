@@ -38,10 +38,10 @@ pub fn obtain(cache: &Path, say: &dyn Fn(&str)) -> anyhow::Result<Kernel> {
     let lock = File::create(cache.join("lock")).context("make the lock of the kernel folder")?;
     lock.lock().context("lock the kernel folder")?;
     let wanted = std::env::var(PACKAGE_VARIABLE).ok().filter(|name| !name.is_empty());
-    if let Some(package) = wanted.clone().or_else(|| newest(&complete_ones(cache))) {
-        if let Some(kernel) = opened(cache, &package) {
-            return Ok(kernel);
-        }
+    if let Some(package) = wanted.clone().or_else(|| newest(&complete_ones(cache)))
+        && let Some(kernel) = opened(cache, &package)
+    {
+        return Ok(kernel);
     }
     let package = match wanted {
         Some(package) => package,
