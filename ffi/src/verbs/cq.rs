@@ -138,6 +138,25 @@ impl CompletionQueue {
 
     /// Takes up to `limit` completions (bounded by the batch given at creation). Hot.
     ///
+    /// They lie in the queue's own array, so that none of them can be looked at after the next poll:
+    ///
+    /// ```compile_fail,E0499
+    /// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
+    /// let first = queue.poll(16)?;
+    /// let second = queue.poll(16)?;
+    /// println!("{first:?} {second:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// ```
+    /// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
+    /// println!("{:?}", queue.poll(16)?);
+    /// println!("{:?}", queue.poll(16)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A negative answer of the provider: the queue is broken (overrun, device gone).
     #[inline]

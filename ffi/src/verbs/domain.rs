@@ -82,7 +82,21 @@ impl Drop for ProtectionDomain {
     }
 }
 
-/// A registration of memory (`struct ibv_mr`); dropped, it is taken back (`ibv_dereg_mr(3)`), from any thread.
+/// A registration of memory (`struct ibv_mr`); dropped, it is taken back (`ibv_dereg_mr(3)`), from any thread. There is one
+/// owner, so it cannot be taken back twice:
+///
+/// ```compile_fail,E0382
+/// # fn end(region: ibex_ffi::verbs::MemoryRegion) -> std::io::Result<()> {
+/// region.deregister()?;
+/// region.deregister()
+/// # }
+/// ```
+///
+/// ```
+/// # fn end(region: ibex_ffi::verbs::MemoryRegion) -> std::io::Result<()> {
+/// region.deregister()
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct MemoryRegion {
     raw: NonNull<sys::ibv_mr>,
@@ -133,7 +147,17 @@ impl Drop for MemoryRegion {
 
 /// Registered memory of this process that a work request may name: an address, a length in bytes and a local key.
 ///
-/// A span can only be made where the promise of [`LocalSpan::new`] is given, so posting one is safe.
+/// A span can only be made where the promise of [`LocalSpan::new`] is given, so posting one is safe:
+///
+/// ```compile_fail,E0133
+/// let bytes = [0; 8];
+/// let span = ibex_ffi::verbs::LocalSpan::new(bytes.as_ptr() as u64, 8, 0x1234);
+/// ```
+///
+/// ```
+/// let span = ibex_ffi::verbs::LocalSpan::EMPTY;
+/// assert!(span.is_empty());
+/// ```
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct LocalSpan(pub(super) sys::ibv_sge);
