@@ -133,8 +133,8 @@ static void counted_case(const char *name, void (*traffic)(int), long most) {
         Dl_info where = {0};
         void *caller = atomic_load(&first_caller);
         dladdr(caller, &where);
-        check_fail("allocations in %d messages each way: expected at most %ld, got %ld, first by %s+0x%lx in %s", COUNTED,
-                   most, allocations, where.dli_sname ? where.dli_sname : "?",
+        check_fail("allocations in %d messages each way: expected at most %ld, got %ld, first by %s+0x%lx in %s",
+                   COUNTED, most, allocations, where.dli_sname ? where.dli_sname : "?",
                    (unsigned long)((char *)caller - (char *)(where.dli_sname ? where.dli_saddr : where.dli_fbase)),
                    where.dli_fname ? where.dli_fname : "?");
     }
