@@ -29,8 +29,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the device is asked for asynchronous events: a system call each time.
-const ASYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, not timed, because a
+/// look must not cost a reading of the clock.
+const ASYNC_INTERVAL: u32 = 4096;
 
 /// What a port has for connecting.
 pub(crate) struct Connector {
@@ -48,7 +49,7 @@ pub(crate) struct Connector {
     faults: Faults,
     start: Instant,
     until_tcp: u64,
-    next_async: Duration,
+    until_async: u32,
     /// Why the last datagram could not be sent, for the message when no connection comes about.
     ud_error: Option<io::Error>,
 }
@@ -98,7 +99,7 @@ impl Connector {
             random: Random::new(instance),
             start: Instant::now(),
             until_tcp: 0,
-            next_async: Duration::ZERO,
+            until_async: ASYNC_INTERVAL,
             ud_error: None,
         })
     }
@@ -180,9 +181,9 @@ impl Port {
             self.on_timers();
         }
         self.freed |= !self.backlog.is_empty();
-        let now = self.connector.now();
-        if now >= self.connector.next_async {
-            self.connector.next_async = now + ASYNC_INTERVAL;
+        self.connector.until_async -= 1;
+        if self.connector.until_async == 0 {
+            self.connector.until_async = ASYNC_INTERVAL;
             self.take_async_events();
         }
         if self.connector.active.is_empty() { self.tunables.connect_poll_interval as u32 } else { 1 }
