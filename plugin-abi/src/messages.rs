@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every text the component shows to a user, in one place: what happened, to whom, and what to do.
 //!
-//! Called by all the other files. Warnings of the start go through Open MPI's help system, which prints what many ranks
-//! say once; an error that may end the process goes straight to stderr. Grade: setup and errors. Threads: any.
+//! Called by all the other files. What is true of a whole host (another Open MPI, a parameter, no port) is said by its first
+//! process; what concerns a peer, by every process that meets it, once. Grade: setup and errors. Threads: any.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::messages as channel;
 
+/// Says what is true of the whole host.
+fn of_host(text: &str) {
+    if channel::first_on_host() {
+        channel::banner(text);
+    }
+}
+
 /// Open MPI is another one than ibex was built for; the component is skipped.
 pub(crate) fn other_openmpi(refusal: &dyn Display) {
-    channel::banner("other Open MPI", &refusal.to_string());
+    of_host(&refusal.to_string());
 }
 
 /// A parameter may not have the value it has; the component is skipped.
@@ -20,27 +27,23 @@ pub(crate) fn parameter(error: &dyn Display) {
     let text = format!(
         "ibex: {error}.\nibex takes no part in this job; it goes on with the other transports, if there are any."
     );
-    channel::banner("parameter out of range", &text);
+    of_host(&text);
 }
 
 /// No port can be used.
 pub(crate) fn no_port(complaint: &str) {
     let text = format!("ibex found no port it can use, and takes no part in this job.\n{complaint}");
-    channel::banner("no port", &text);
+    of_host(&text);
 }
 
 /// A port that looked usable could not be opened; the error names device and port, and what to do.
 pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
-    channel::banner(
-        "port not opened",
-        &format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."),
-    );
+    of_host(&format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."));
 }
 
 /// Open MPI's registration cache is missing.
 pub(crate) fn no_cache() {
-    channel::banner(
-        "no registration cache",
+    of_host(
         "ibex needs Open MPI's registration cache (the component grdma of the framework rcache) and could not have it; it takes\n\
          no part in this job. Check that ompi_info lists \"MCA rcache: grdma\", and that --mca rcache does not exclude it.",
     );
@@ -52,7 +55,7 @@ pub(crate) fn not_published(code: i32) {
         "ibex could not publish its ports to the other processes (Open MPI's code {code}), and takes no part in this job.\n\
          This is the process manager's (PMIx) doing: check that mpirun is of the same Open MPI as the program."
     );
-    channel::banner("not published", &text);
+    of_host(&text);
 }
 
 /// A peer's published ports cannot be read. Said once per process.
@@ -66,7 +69,7 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
          Other transports are used between the two, if there are any. Install the same ibex on every host of the job.",
         peer.rank
     );
-    channel::banner("unreadable peer", &text);
+    channel::banner(&text);
 }
 
 /// The registration of memory failed because too little may be locked. Said once per process.
@@ -81,17 +84,17 @@ pub(crate) fn cannot_lock(size: usize, port: &str, error: &std::io::Error) {
          host, for the service that starts the processes too, or lower btl_ibex_send_slots_max and \
          btl_ibex_receive_queue_depth."
     );
-    channel::banner("locked memory", &text);
+    channel::banner(&text);
 }
 
 /// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair, status.
 pub(crate) fn peer_failed(failure: &str) {
-    channel::alarm(&format!("ibex lost a peer: {failure}"));
+    channel::banner(&format!("ibex lost a peer: {failure}"));
 }
 
 /// A panic was caught: a defect of ibex.
 pub(crate) fn defect(what: &str, cause: &str) {
-    channel::alarm(&format!(
+    channel::banner(&format!(
         "ibex has a defect: {what} failed with \"{cause}\". The job cannot go on through ibex.\n\
          Run with --mca btl ^ibex to do without it, and report this text."
     ));

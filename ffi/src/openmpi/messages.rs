@@ -1,59 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text to the user, by the channels Open MPI uses itself.
+//! Text to the user, on standard error, which mpirun forwards.
 //!
-//! Called by plugin-abi's `messages`. Grade: setup and errors; never on a hot path. Threads: any (Open MPI's output
-//! takes its own lock).
+//! Called by plugin-abi's `messages`. Grade: setup and errors; never on a hot path. Threads: any (one write each).
+//!
+//! Open MPI's own help system (`opal_show_help`), which would count equal messages of many ranks, is not used: in 4.1 a
+//! process hands its text to mpirun through a buffer that may be freed before it is read, and then the text is lost
+//! (orte/util/show_help.c; mpirun prints "Data unpack would read past end of buffer" instead).
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString};
 
 use super::sys;
 
-/// `orte_show_help_norender` of libopen-rte: (file, topic, with error header, text).
-type ShowHelp = unsafe extern "C" fn(*const c_char, *const c_char, bool, *const c_char) -> c_int;
-
 const RULE: &str = "--------------------------------------------------------------------------";
 
-/// One line on stderr, with the host and process number before it (`opal_output`).
+/// One line, with the host and process number before it (`opal_output`).
 pub fn line(text: &str) {
-    let text = c_string(text);
+    let text = CString::new(text.replace('\0', "")).unwrap_or_default();
     // SAFETY: a constant format that takes one string, and that string; stream 0 is Open MPI's own and always open.
     unsafe { sys::opal_output(0, c"%s".as_ptr(), text.as_ptr()) };
 }
 
-/// A message of several lines between two rules, as Open MPI shows its help texts.
-///
-/// Goes to mpirun where there is one, which prints it once and counts the other processes that say the same (`topic`
-/// tells which messages are the same); otherwise to stderr.
-pub fn banner(topic: &str, text: &str) {
-    let text = c_string(&format!("{RULE}\n{}\n{RULE}\n", text.trim_end()));
-    let topic = c_string(topic);
-    if let Some(show) = show_help() {
-        // SAFETY: the signature of the function in orte/util/show_help.h; the three texts outlive the call.
-        unsafe { show(c"help-ibex.txt".as_ptr(), topic.as_ptr(), false, text.as_ptr()) };
-    } else {
-        stderr(&text);
+/// A message of several lines between two rules, as Open MPI's help texts look. Written at once and unbuffered, so that it is
+/// seen although the process may end right after.
+pub fn banner(text: &str) {
+    let text = format!("{RULE}\n{}\n{RULE}\n", text.trim_end());
+    // SAFETY: writes bytes that are alive to the process's own stderr; a short or failed write is accepted.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+/// Whether this process is the first of its job on its host: what is true of the host, one process says for all.
+#[must_use]
+pub fn first_on_host() -> bool {
+    // SAFETY: a plain integer, set before components are opened and never after; 0 where there is no job.
+    unsafe { (&raw const sys::opal_process_info.my_local_rank).read() == 0 }
+}
+
+/// The host's name as Open MPI knows it; empty outside of a job.
+#[must_use]
+pub fn host() -> String {
+    // SAFETY: a pointer set before components are opened and never after.
+    let name = unsafe { (&raw const sys::opal_process_info.nodename).read() };
+    if name.is_null() {
+        return String::new();
     }
-}
-
-/// A message that must be seen although the process may end at once: straight to stderr, between two rules.
-pub fn alarm(text: &str) {
-    stderr(&c_string(&format!("{RULE}\n{}\n{RULE}\n", text.trim_end())));
-}
-
-fn stderr(text: &CStr) {
-    // SAFETY: writes a string's bytes to the process's own stderr; a short or failed write is accepted.
-    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.to_bytes().len()) };
-}
-
-fn show_help() -> Option<ShowHelp> {
-    // Looked up and not linked: the run-time layer is another library, which a process may do without.
-    // SAFETY: a constant name, searched in what the process has loaded.
-    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"orte_show_help_norender".as_ptr()) };
-    // SAFETY: the symbol of that name has that type in every Open MPI 4; `refusal` has compared the versions.
-    (!symbol.is_null()).then(|| unsafe { std::mem::transmute::<*mut libc::c_void, ShowHelp>(symbol) })
-}
-
-/// The text without NUL bytes, as C wants it.
-fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', "")).unwrap_or_default()
+    // SAFETY: a NUL-terminated text that lives as long as the process.
+    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The component in the installed Open MPI, on a machine without an adapter: what `ompi_info` shows of it, and that a job
+//! goes on without it, with the right message, in each case in which it declines.
+//!
+//! Needs what building the crate needs (Open MPI with its headers and commands) and no device: ports are excluded by name
+//! where there are some. Each test has a directory of its own and a time limit on every command.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use engine::counters::COUNTERS;
+use engine::tunables::TABLE;
+
+/// A directory with the component in it, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Place {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("component-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(directory.join("components")).expect("the target directory can be written to");
+        let place = Place(directory);
+        std::os::unix::fs::symlink(library(), place.components().join("mca_btl_ibex.so")).expect("a new link");
+        place
+    }
+
+    fn components(&self) -> PathBuf {
+        self.0.join("components")
+    }
+
+    /// A command that finds the component, and is killed after two minutes.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "120"]).args(words).current_dir(&self.0);
+        // Settings of the user's would change what is tested.
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_")) {
+            command.env_remove(name);
+        }
+        command
+            .env("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", self.components().display()))
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+    }
+
+    /// Runs a job of two ranks that exchange a message and say so.
+    fn job(&self, options: &[&str]) -> (bool, String) {
+        let program = self.0.join("exchange");
+        if !program.exists() {
+            let source = self.0.join("exchange.c");
+            std::fs::write(&source, EXCHANGE).expect("a new file");
+            let compiled = run(self.command(&["mpicc", "-o", "exchange", "exchange.c"]));
+            assert!(compiled.status.success(), "{}", text(&compiled));
+        }
+        let mut words = vec!["mpirun", "-n", "2", "--mca", "pml", "ob1"];
+        words.extend(options);
+        words.push("./exchange");
+        let output = run(self.command(&words));
+        let text = text(&output);
+        (output.status.success() && text.contains("exchanged"), text)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const EXCHANGE: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    int rank, sent, got = -1;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    sent = rank;
+    MPI_Sendrecv(&sent, 1, MPI_INT, 1 - rank, 0, &got, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (got == 1 - rank && rank == 0) printf("exchanged\n");
+    MPI_Finalize();
+    return got != 1 - rank;
+}
+"#;
+
+/// The library, built now: cargo builds a cdylib for no test of its own accord.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .parent()
+            .expect("cargo's own directory lies in the target directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "ibex-plugin-abi", "--lib", "--target-dir"]).arg(target);
+        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        if profile == "release" {
+            cargo.arg("--release");
+        }
+        let built = run(cargo);
+        assert!(built.status.success(), "{}", text(&built));
+        target.join(profile).join("libibex.so")
+    })
+}
+
+fn run(mut command: Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Two spaces and a line break less: what `ompi_info` may have wrapped.
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn ompi_info_shows_every_parameter_with_default_bounds_and_help() {
+    let place = Place::new("parameters");
+    let output = run(place.command(&["ompi_info", "--param", "btl", "ibex", "--level", "9"]));
+    let shown = unwrapped(&text(&output));
+    for row in TABLE {
+        assert!(shown.contains(&format!("parameter \"btl_ibex_{}\"", row.name)), "{} is missing in {shown}", row.name);
+        for part in [row.help, row.effect, &format!("permitted: {}", row.permitted())] {
+            assert!(shown.contains(&unwrapped(part)), "{}: {part:?} is missing in {shown}", row.name);
+        }
+    }
+    for name in ["exclusivity", "flags", "eager_limit", "rndv_eager_limit", "max_send_size", "get_limit", "put_limit"] {
+        assert!(shown.contains(&format!("\"btl_ibex_{name}\"")), "{name} is missing in {shown}");
+    }
+}
+
+#[test]
+fn ompi_info_shows_every_counter_with_its_class() {
+    let place = Place::new("counters");
+    let output = run(place.command(&["ompi_info", "--param", "btl", "ibex", "--level", "9"]));
+    let shown = unwrapped(&text(&output));
+    for row in COUNTERS {
+        let class = format!("{:?}", row.class).to_lowercase();
+        let line = format!("performance \"btl_ibex_{}\" (type: unsigned_long_long, class: {class})", row.name);
+        assert!(shown.contains(&line), "{line} is missing in {shown}");
+    }
+}
+
+#[test]
+fn a_parameter_out_of_bounds_is_refused_and_the_job_goes_on() {
+    let place = Place::new("bounds");
+    for (name, value, range) in [
+        ("retry_count", "8", "0 to 7"),
+        ("mtu", "1500", "256"),
+        ("eager_limit", "63", "64 to 32768"),
+        ("max_send_size", "2097152", "4096 to 1048576"),
+    ] {
+        let option = format!("btl_ibex_{name}");
+        let (succeeded, said) = place.job(&["--mca", "btl", "self,vader,ibex", "--mca", &option, value]);
+        assert!(succeeded, "{said}");
+        for part in [option.as_str(), value, range] {
+            assert!(said.contains(part), "{part} is missing in: {said}");
+        }
+    }
+}
+
+#[test]
+fn without_a_port_one_who_asked_is_told_and_the_job_goes_on() {
+    let place = Place::new("no-port");
+    let (succeeded, said) = place.job(&["--mca", "btl", "self,vader,ibex", "--mca", "btl_ibex_if_include", "none:1"]);
+    assert!(succeeded, "{said}");
+    assert!(said.contains("ibex found no port it can use"), "{said}");
+}
+
+#[test]
+fn without_a_port_one_who_did_not_ask_hears_nothing() {
+    let place = Place::new("silent");
+    let (succeeded, said) = place.job(&["--mca", "btl_ibex_if_include", "none:1"]);
+    assert!(succeeded, "{said}");
+    assert!(!said.contains("ibex"), "{said}");
+}
+
+#[test]
+fn in_another_open_mpi_ibex_says_so_and_the_job_goes_on() {
+    let place = Place::new("version");
+    // The symbol that Open MPI's library would bring, of a release that does not exist.
+    std::fs::write(place.0.join("other.c"), "const char opal_version_string[] = \"4.1.999\";\n").expect("a new file");
+    let compiled = run(place.command(&["cc", "-shared", "-fPIC", "-o", "other.so", "other.c"]));
+    assert!(compiled.status.success(), "{}", text(&compiled));
+    let preload = format!("LD_PRELOAD={}", place.0.join("other.so").display());
+    let (succeeded, said) = place.job(&["-x", &preload, "--mca", "btl", "self,vader,ibex"]);
+    assert!(succeeded, "{said}");
+    assert!(said.contains("but this is Open MPI 4.1.999"), "{said}");
+}
