@@ -6,7 +6,7 @@
 //!
 //! Grade: setup. Tests: at the end of this file.
 
-use crate::command::{cargo, run, step};
+use crate::command::{cargo, output, run, step};
 use crate::manifest::{Link, replace_file, replace_link};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -52,6 +52,34 @@ pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBu
             Ok(program)
         })
         .collect()
+}
+
+/// Builds a test target of hw-tests without running it, and returns the program: it is run where the device is.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn test_program(workspace: &Workspace, target: &str) -> Result<PathBuf> {
+    step(&format!("Building the test program {target}"));
+    let arguments = ["test", "--package", "ibex-hw-tests", "--test", target, "--no-run", "--message-format", "json"];
+    let messages = output(cargo(workspace.root()).args(arguments))?;
+    executable(&messages, target).with_context(|| format!("cargo did not say where the test program {target} is"))
+}
+
+/// The executable that cargo's messages, one JSON object per line, name for a target.
+fn executable(messages: &str, target: &str) -> Option<PathBuf> {
+    #[derive(serde::Deserialize)]
+    struct Artifact {
+        target: Target,
+        executable: Option<PathBuf>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Target {
+        name: String,
+        kind: Vec<String>,
+    }
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
+    let mut wanted = artifacts.filter(|artifact| artifact.target.name == target && artifact.target.kind == ["test"]);
+    wanted.find_map(|artifact| artifact.executable)
 }
 
 fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -103,6 +131,17 @@ mod tests {
         let error = sources(folder.path()).unwrap_err().to_string();
         assert!(error.contains("holds no C file"), "{error}");
         assert!(sources(&folder.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn the_program_of_a_test_target_is_found_among_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"engine"},"executable":null}
+not json
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"device"},"executable":"/t/device-1"}
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"engine"},"executable":"/t/engine-2"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(messages, "engine"), Some(PathBuf::from("/t/engine-2")));
+        assert_eq!(executable(messages, "other"), None);
     }
 
     #[test]

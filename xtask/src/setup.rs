@@ -58,6 +58,7 @@ static PACKAGES: &[Package] = &[
     always("libnl-3-dev", "needed by the configuration of the verbs headers"),
     always("libnl-route-3-dev", "needed by the configuration of the verbs headers"),
     always("libhwloc-dev", "distance between an adapter and a process"),
+    always("libudev-dev", "what hwloc names to its linkers"),
     always("libopenmpi-dev", "Open MPI's headers and compiler wrapper"),
     always("openmpi-bin", "mpirun, ompi_info"),
     always("ibverbs-providers", "user-space drivers of the adapters"),

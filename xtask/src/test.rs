@@ -79,13 +79,17 @@ fn on_device(workspace: &Workspace, arguments: &Arguments, tally: &mut Tally) {
         let installed = installs_and_uninstalls(workspace, &library);
         tally.done("install and uninstall with Open MPI's own ompi_info", installed);
     }
+    let Some(engine) = tally.done("tests of the engine, built", build::test_program(workspace, "engine")) else {
+        return;
+    };
     let mut tests = cargo(workspace.root());
     tests
         .args(["test", "--package", "ibex-hw-tests", "--test", "device", "--"])
         .args(arguments.only.as_deref())
         .env("IBEX_DEVICE", &arguments.device)
         .env("IBEX_COMPONENTS", workspace.components())
-        .env("IBEX_PROGRAMS", workspace.programs());
+        .env("IBEX_PROGRAMS", workspace.programs())
+        .env("IBEX_ENGINE_TESTS", engine);
     tally.tests(&format!("device tests on {}", arguments.device), &mut tests);
 }
 

@@ -2,16 +2,18 @@
 //! The tests that need a device, each under a name of its own: MPI programs over ibex, and what bad input gets.
 //!
 //! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name), `IBEX_COMPONENTS`
-//! (the folder with `mca_btl_ibex.so`) and `IBEX_PROGRAMS` (the folder with the compiled MPI programs). Without
+//! (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs) and `IBEX_ENGINE_TESTS`. Without
 //! `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do not pass by absence. With it, a
 //! device that is missing is a failure.
 //!
-//! [`programs`] holds what runs on one node, [`nodes`] what needs two, [`endings`] what dies, [`refusals`] bad input; [`launch`] writes mpirun's
-//! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
+//! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
+//! dies, [`refusals`] bad input; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
 mod endings;
+mod engine;
 mod launch;
 mod nodes;
 mod programs;
@@ -40,8 +42,10 @@ impl Test {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: Vec<Test> =
-        [programs::tests(), endings::tests(), refusals::tests(), nodes::tests()].into_iter().flatten().collect();
+    let tests: Vec<Test> = [engine::tests(), programs::tests(), endings::tests(), refusals::tests(), nodes::tests()]
+        .into_iter()
+        .flatten()
+        .collect();
     let site = match Site::from_environment() {
         Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),
         Err(error) => {
