@@ -144,7 +144,7 @@ fn await_agent(listener: &UnixListener, machine: &Machine, deadline: Instant) ->
     stream.set_nonblocking(false).context("set the agent's stream to wait")?;
     let left = deadline.saturating_duration_since(Instant::now()).max(TICK);
     stream.set_read_timeout(Some(left)).context("limit the wait for the agent")?;
-    await_hello(&mut stream)?;
+    await_hello(&mut stream).with_context(|| format!("no answer of the agent within {:.0} s", left.as_secs_f64()))?;
     stream.set_read_timeout(None).context("lift the limit of the agent's stream")?;
     let output: UnixStream = stream.try_clone().context("share the agent's stream")?;
     Ok(Channel::greeted(stream, output))
