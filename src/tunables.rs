@@ -246,7 +246,7 @@ table! {
     signal_interval: Count { default: 32, min: 1, max: 1024 }, "sends", level 6,
         "After how many inline sends one asks for a completion.",
         "More makes fewer completions to reap; slots of the send queue come back later. At most half of send_queue_depth.";
-    poll_batch: Count { default: 16, min: 1, max: 64 }, "entries", level 6,
+    poll_batch: Count { default: 16, min: 1, max: 16 }, "entries", level 6,
         "How many completions one poll takes at most.",
         "More favours bandwidth, fewer the time until a single message is seen.";
     send_slots_grow: Count { default: 64, min: 1, max: 4096 }, "slots", level 6,
