@@ -304,8 +304,8 @@ table! {
 
     // Watching and testing.
     verbose: Count { default: 0, min: 0, max: 100 }, "level", level 1,
-        "How much is told on standard error: 0 errors, 1 ports and GIDs with the reason each was taken or refused, 10 connections, \
-         20 handshake packets.",
+        "How much is told on standard error: 0 errors; 1 and above also each port and GID with the reason it was taken or refused, \
+         and peers that ibex does not reach.",
         "None on messages.";
     handshake_loss: Count { default: 0, min: 0, max: 100 }, "percent", level 9,
         "Fault injection: this share of handshake packets is dropped instead of sent.",
