@@ -93,3 +93,120 @@ fn between(topology: &Topology, from: &TopologyObject, to: &TopologyObject) -> u
     let there = matrices.first().and_then(|matrix| matrix.object_pair_distance((from, to)));
     there.and_then(|(there, _)| u32::try_from(there).ok()).unwrap_or(REMOTE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hwlocality::object::TopologyObjectID;
+
+    /// A machine of two packages with a processor, a NUMA node and an adapter each, and a software device of no package.
+    fn two_packages(distances: &str) -> Topology {
+        let package = |number: u32| {
+            let (mask, id) = (1 << number, 10 * (number + 1));
+            let sets = format!(
+                r#"cpuset="0x{mask:x}" complete_cpuset="0x{mask:x}" nodeset="0x{mask:x}" complete_nodeset="0x{mask:x}""#
+            );
+            format!(
+                r#"<object type="Package" os_index="{number}" {sets} gp_index="{id}">
+                <object type="NUMANode" os_index="{number}" {sets} gp_index="{}" local_memory="1048576"/>
+                <object type="Core" os_index="{number}" {sets} gp_index="{}">
+                <object type="PU" os_index="{number}" {sets} gp_index="{}"/></object>
+                <object type="Bridge" gp_index="{}" bridge_type="0-1" depth="0" bridge_pci="000{number}:[00-01]">
+                <object type="PCIDev" gp_index="{}" pci_busid="000{number}:01:00.0"
+                pci_type="0207 [15b3:1017] [15b3:0020] 00" pci_link_speed="15.753846">
+                <object type="OSDev" gp_index="{}" name="mlx5_{number}" osdev_type="3"/></object></object></object>"#,
+                id + 1,
+                id + 2,
+                id + 3,
+                id + 4,
+                id + 5,
+                id + 6
+            )
+        };
+        let xml = format!(
+            r#"<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">
+            <object type="Machine" os_index="0" cpuset="0x3" complete_cpuset="0x3" allowed_cpuset="0x3" nodeset="0x3"
+            complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">{}{}
+            <object type="OSDev" gp_index="60" name="rxe0" osdev_type="3"/></object>{distances}</topology>"#,
+            package(0),
+            package(1)
+        );
+        let builder = TopologyBuilder::new().from_xml(&xml).expect("hwloc takes the text");
+        read(builder).expect("hwloc takes the machine")
+    }
+
+    const DISTANCES: &str = r#"<distances2 type="NUMANode" nbobjs="2" kind="5" indexing="os">
+        <indexes length="4">0 1 </indexes><u64values length="12">10 32 32 10 </u64values></distances2>"#;
+
+    /// What processors 0 and 1 may be, by bits.
+    fn processors(topology: &Topology, mask: u32) -> CpuSet {
+        let allowed = topology.objects_with_type(ObjectType::PU).filter(|unit| mask >> unit.logical_index() & 1 == 1);
+        allowed.fold(CpuSet::new(), |all, unit| all | unit.cpuset().expect("a processor has a set"))
+    }
+
+    fn from(topology: &Topology, mask: u32, device: &str) -> Option<u32> {
+        distance_in(topology, &processors(topology, mask), device, Path::new("/nowhere"))
+    }
+
+    #[test]
+    fn an_adapter_of_the_own_package_is_near_and_the_other_as_far_as_the_firmware_says() {
+        let topology = two_packages(DISTANCES);
+        assert_eq!(from(&topology, 0b01, "mlx5_0"), Some(10));
+        assert_eq!(from(&topology, 0b01, "mlx5_1"), Some(32));
+        assert_eq!(from(&topology, 0b10, "mlx5_0"), Some(32));
+    }
+
+    #[test]
+    fn a_process_on_both_packages_is_near_to_both_adapters() {
+        let topology = two_packages(DISTANCES);
+        assert_eq!((from(&topology, 0b11, "mlx5_0"), from(&topology, 0b11, "mlx5_1")), (Some(10), Some(10)));
+    }
+
+    #[test]
+    fn without_the_firmwares_word_another_node_counts_twenty() {
+        let topology = two_packages("");
+        assert_eq!((from(&topology, 0b01, "mlx5_0"), from(&topology, 0b01, "mlx5_1")), (Some(10), Some(20)));
+    }
+
+    #[test]
+    fn a_device_of_no_package_and_an_unknown_one_have_no_distance() {
+        let topology = two_packages(DISTANCES);
+        assert_eq!(from(&topology, 0b01, "rxe0"), None);
+        assert_eq!(from(&topology, 0b01, "absent"), None);
+        assert_eq!(from(&topology, 0, "mlx5_0"), None, "a process that may run nowhere is a set hwloc does not know");
+    }
+
+    #[test]
+    fn what_hwloc_does_not_know_the_kernel_may() {
+        let topology = two_packages(DISTANCES);
+        let sysfs = std::env::temp_dir().join(format!("ibex-topology-{}", std::process::id()));
+        std::fs::create_dir_all(sysfs.join("device")).expect("a directory");
+        let with = |text: &str| {
+            std::fs::write(sysfs.join("device/numa_node"), text).expect("a file");
+            distance_in(&topology, &processors(&topology, 0b01), "rxe0", &sysfs)
+        };
+        assert_eq!(
+            [with("0\n"), with("1\n"), with("-1\n"), with("7\n"), with("")],
+            [Some(10), Some(32), None, None, None]
+        );
+        std::fs::remove_dir_all(&sysfs).expect("it was made above");
+    }
+
+    #[test]
+    fn every_device_asked_about_on_this_machine_has_an_answer() {
+        let nowhere = Path::new("/nowhere");
+        assert_eq!(distances(&[("absent0", nowhere), ("absent1", nowhere)]), [None, None]);
+        assert_eq!(distance("absent0", nowhere), None);
+        assert!(distances(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_test_machine_has_what_the_tests_mean() {
+        let topology = two_packages(DISTANCES);
+        let ids: Vec<TopologyObjectID> =
+            topology.objects_with_type(ObjectType::NUMANode).map(TopologyObject::global_persistent_index).collect();
+        assert_eq!(ids.len(), 2);
+        let names: Vec<_> = topology.io_objects().filter(|io| io.object_type() == ObjectType::OSDevice).collect();
+        assert_eq!(names.len(), 3);
+    }
+}
