@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One message longer than 2 GiB (and than 32 bits of bytes can count with a sign), as a count of a large datatype: every
-// byte is checked. Also the same length in blocks with gaps, and (with --put) as one put into a window. Needs 2 ranks or
-// more, of which the first and the last take part, and --bytes of memory on each of the two, twice that with --put.
+// One message longer than 2 GiB (than 31 bits of bytes can count), as a count of a large datatype: every byte is
+// checked. Also a sixteenth of it in blocks with gaps, and (with --put) all of it as one put into a window. Needs 2
+// ranks or more, of which the first and the last take part, and --bytes of memory on each of the two.
 //
 // usage: message_over_2gib [--bytes N] [--put]     (default 2 GiB + 16 MiB + 4093, times IBEX_TEST_SCALE)
 #include "check.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Messages whose bytes lie apart: vector, hvector, indexed, struct, resized, subarray and nested types, small and large,
+// Messages whose bytes lie apart: vector, hvector, indexed, struct, resized, subarray, nested types, small and large,
 // from one layout to the same, to packed bytes and back, and between two layouts of one signature. Each layout is kept
 // beside its MPI datatype as a plain list of byte ranges, so that a received buffer is checked without MPI: every byte
 // of the type is right and every byte between is untouched. Ranks form a ring. Runs with 1 or more ranks.
@@ -176,13 +176,15 @@ static void check_layout(const struct layout *layout, int count, const unsigned 
 
 // ---- transfers ------------------------------------------------------------------------------------------------------
 
-static void transfer(const void *from, int sends, MPI_Datatype sent, void *to, int takes, MPI_Datatype taken, bool late) {
+static void transfer(const void *from, int sends, MPI_Datatype sent, void *to, int takes, MPI_Datatype taken,
+                     bool late) {
     MPI_Request requests[2];
     if (!late)
         MPI_OK(MPI_Irecv(to, takes, taken, left, 1, MPI_COMM_WORLD, &requests[0]));
     MPI_OK(MPI_Isend(from, sends, sent, right, 1, MPI_COMM_WORLD, &requests[1]));
     if (late) { // the token follows the message, which is then here without a receive
-        MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, 2, NULL, 0, MPI_BYTE, left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, 2, NULL, 0, MPI_BYTE, left, 2, MPI_COMM_WORLD,
+                            MPI_STATUS_IGNORE));
         MPI_OK(MPI_Irecv(to, takes, taken, left, 1, MPI_COMM_WORLD, &requests[0]));
     }
     MPI_OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
@@ -228,7 +230,8 @@ static void every_layout(struct layout *const *layouts, int number) {
 static void one_layout_to_another(const struct layout *sent, const struct layout *taken) {
     check_case("%s_received_as_%s", sent->name, taken->name);
     for (int count = 1; count <= 5000; count *= 17) {
-        uint64_t mine = ((uint64_t)check.rank << 32) + (unsigned)count, theirs = ((uint64_t)left << 32) + (unsigned)count;
+        uint64_t mine = ((uint64_t)check.rank << 32) + (unsigned)count;
+        uint64_t theirs = ((uint64_t)left << 32) + (unsigned)count;
         fill_layout(sent, count, source, mine);
         memset(target, UNTOUCHED, (size_t)count * taken->extent + CHECK_GUARD_BYTES);
         transfer(source, count, sent->type, target, count, taken->type, count % 2);

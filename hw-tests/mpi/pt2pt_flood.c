@@ -84,8 +84,9 @@ static void both_directions(int count, int bytes) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     if (peer < check.size) {
         for (int i = 0; i < count; i++) {
-            pattern_fill(sends + (size_t)i * (size_t)bytes, (size_t)bytes, seed_of(check.rank, i));
-            MPI_OK(MPI_Isend(sends + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[i]));
+            unsigned char *from = sends + (size_t)i * (size_t)bytes;
+            pattern_fill(from, (size_t)bytes, seed_of(check.rank, i));
+            MPI_OK(MPI_Isend(from, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[i]));
         }
         drain(peer, count, &bytes, 1, 0, false);
         MPI_OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));

@@ -228,8 +228,8 @@ static void matched_probes(void) {
 
 // ---- truncation -----------------------------------------------------------------------------------------------------
 
-// Open MPI's ob1 moves the whole of a zero-copy message even into a receive that is too short, over any transport: only
-// for messages that every transport copies can the bytes behind the receive be checked. The arena has room for the rest.
+// Open MPI's ob1 moves the whole of a zero-copy message even into a receive that is too short, over any transport: the
+// bytes behind the receive can be checked only for messages that every transport copies. The arena has room for more.
 enum { ALWAYS_COPIED = 1000 };
 
 static void truncation(bool late) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Many requests at once: thousands outstanding in every order of completion, every MPI_Wait... and MPI_Test... call, and
+// Many requests at once: thousands outstanding in every order of completion, all MPI_Wait and MPI_Test calls, and
 // persistent requests of each send mode started again and again. Ranks form a ring, or all talk to all. Runs with 1 or
 // more ranks.
 #include "check.h"
@@ -76,7 +76,7 @@ static void every_completion_call(void) {
     free(takes);
 }
 
-// Every rank has `count` messages of `bytes` in flight to every other rank, receives posted in the reverse order of tags
+// Every rank has `count` messages of `bytes` in flight to every rank, receives posted from the last tag to the first
 // when `crossed`. Sends are posted first when `unexpected`.
 static void outstanding(int count, int bytes, bool crossed, bool unexpected) {
     int total = count * check.size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One-sided operations that read and write at once, with every rank at the same memory: accumulate and get-accumulate of
+// One-sided operations that read and write at once, with every rank at the same memory: accumulate, get-accumulate of
 // several operations and types, fetch-and-op, compare-and-swap, and locks that exclude each other. Results are checked
 // as a whole (the counter's end value) and one by one (no two ranks fetch the same ticket). Runs with 2 or more ranks.
 //

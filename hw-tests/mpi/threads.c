@@ -212,7 +212,7 @@ int main(int argc, char **argv) {
     check_attach(2);
     left = (check.rank + check.size - 1) % check.size;
     right = (check.rank + 1) % check.size;
-    rounds = scaled(48, 8);
+    rounds = scaled(32, 8);
     if (provided < MPI_THREAD_MULTIPLE) {
         const char *required = getenv("IBEX_REQUIRE_THREADS");
         if (!(required && strcmp(required, "1") == 0)) {
