@@ -126,7 +126,7 @@ impl Connector {
     }
 
     /// The handshake with this peer is over.
-    fn settle(&mut self, peer: EndpointId) {
+    pub(crate) fn settle(&mut self, peer: EndpointId) {
         let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
         let (_, address) = self.active.swap_remove(place);
         if let Some(ud) = &mut self.ud {
@@ -328,7 +328,6 @@ impl Port {
                 let _ = write!(why, " The last datagram could not be sent: {error}.");
             }
             self.fail(to, Cause::Connect(why));
-            self.connector.settle(to);
         }
     }
 

@@ -213,6 +213,7 @@ impl Port {
             // Where even this fails the queue pair is in error already, or the device is gone.
             let _ = connection.qp.fail();
         }
+        self.connector.settle(to);
         let failure = Failure {
             peer: endpoint.name,
             host: self.directory.host(endpoint.name),

@@ -88,18 +88,10 @@ impl Port {
         };
         add(count, 1);
         add(volume, bytes);
-        let signal = if prompt || self.prompt_copies { Signal::Always } else { Signal::Sometimes };
-        match self.attempt(to, signal, token, |c, wr| c.qp.send(wr, spans, c.immediate(tag))) {
-            Attempt::Posted => Ok(()),
-            Attempt::Wait => {
-                let first = spans.first().copied().unwrap_or(LocalSpan::EMPTY);
-                let second = spans.get(1).copied().unwrap_or(LocalSpan::EMPTY);
-                let operation =
-                    Operation::Send { tag, spans: [first, second], count: spans.len().min(2) as u8, prompt };
-                self.queue(to, Request { token, operation })
-            }
-            Attempt::Broken(error) => self.broken(to, error),
-        }
+        let first = spans.first().copied().unwrap_or(LocalSpan::EMPTY);
+        let second = spans.get(1).copied().unwrap_or(LocalSpan::EMPTY);
+        let count = spans.len().min(2) as u8;
+        self.submit(to, Request { token, operation: Operation::Send { tag, spans: [first, second], count, prompt } })
     }
 
     /// Writes `local` to the peer's memory. `token` comes back when it is there.
@@ -110,11 +102,7 @@ impl Port {
     pub fn put(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
         add(&self.counters.put, 1);
         add(&self.counters.put_bytes, u64::from(local.len()));
-        match self.attempt(to, Signal::Always, token, |c, wr| c.qp.write(wr, local, remote)) {
-            Attempt::Posted => Ok(()),
-            Attempt::Wait => self.queue(to, Request { token, operation: Operation::Put { local, remote } }),
-            Attempt::Broken(error) => self.broken(to, error),
-        }
+        self.submit(to, Request { token, operation: Operation::Put { local, remote } })
     }
 
     /// Writes `bytes`, at most [`crate::port::Attributes::max_inline`], to the peer's memory; they may be reused at once.
@@ -153,11 +141,7 @@ impl Port {
     pub fn get(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
         add(&self.counters.get, 1);
         add(&self.counters.get_bytes, u64::from(local.len()));
-        match self.attempt(to, Signal::Always, token, |c, wr| c.qp.read(wr, local, remote)) {
-            Attempt::Posted => Ok(()),
-            Attempt::Wait => self.queue(to, Request { token, operation: Operation::Get { local, remote } }),
-            Attempt::Broken(error) => self.broken(to, error),
-        }
+        self.submit(to, Request { token, operation: Operation::Get { local, remote } })
     }
 
     /// Adds `operand` to the 64 bits at `remote`; what they were comes to `local` (8 bytes). `token` comes back then.
@@ -174,13 +158,7 @@ impl Port {
         token: Token,
     ) -> Result<(), Refused> {
         add(&self.counters.atomic, 1);
-        match self.attempt(to, Signal::Always, token, |c, wr| c.qp.fetch_add(wr, local, remote, operand)) {
-            Attempt::Posted => Ok(()),
-            Attempt::Wait => {
-                self.queue(to, Request { token, operation: Operation::FetchAdd { local, remote, operand } })
-            }
-            Attempt::Broken(error) => self.broken(to, error),
-        }
+        self.submit(to, Request { token, operation: Operation::FetchAdd { local, remote, operand } })
     }
 
     /// Makes the 64 bits at `remote` `swap` if they are `compare`; what they were comes to `local` (8 bytes). `token` comes
@@ -198,14 +176,7 @@ impl Port {
         token: Token,
     ) -> Result<(), Refused> {
         add(&self.counters.atomic, 1);
-        match self.attempt(to, Signal::Always, token, |c, wr| c.qp.compare_swap(wr, local, remote, (compare, swap))) {
-            Attempt::Posted => Ok(()),
-            Attempt::Wait => {
-                let operation = Operation::CompareSwap { local, remote, compare, swap };
-                self.queue(to, Request { token, operation })
-            }
-            Attempt::Broken(error) => self.broken(to, error),
-        }
+        self.submit(to, Request { token, operation: Operation::CompareSwap { local, remote, compare, swap } })
     }
 
     /// Asks every connection with requests of which nobody asked a completion for one, so that their tokens come back. For
@@ -220,6 +191,16 @@ impl Port {
             }
         }
         self.work_backlog();
+    }
+
+    /// Posts a request, or queues it.
+    #[inline]
+    fn submit(&mut self, to: EndpointId, request: Request) -> Result<(), Refused> {
+        match self.attempt_request(to, &request) {
+            Attempt::Posted => Ok(()),
+            Attempt::Wait => self.queue(to, request),
+            Attempt::Broken(error) => self.broken(to, error),
+        }
     }
 
     /// Posts through `post` if the connection has room, and notes `token`. The hot path of every operation.
@@ -343,6 +324,7 @@ impl Port {
         }
     }
 
+    #[inline]
     fn attempt_request(&mut self, to: EndpointId, request: &Request) -> Attempt {
         let token = request.token;
         match &request.operation {
