@@ -131,11 +131,9 @@ impl Link {
         self.state != State::Closed
     }
 
-    /// Sends a hello, or keeps it until the connection takes it; it replaces one that still waits.
+    /// Sends a hello, or keeps it until the connection takes it; it replaces one that still waits. A connection that is to be
+    /// closed is closed after it: the last word of a handshake may come after the wish to close.
     pub(super) fn send(&mut self, frame: Frame) -> io::Result<()> {
-        if self.state == State::Closing {
-            self.state = State::Open;
-        }
         self.newest = Some(frame);
         match self.output {
             Some((_, written)) if written > 0 => self.next = Some(frame),

@@ -126,6 +126,19 @@ fn what_was_sent_before_closing_arrives_and_both_ends_forget_the_connection() {
 }
 
 #[test]
+fn a_last_word_after_the_wish_to_close_arrives_and_the_connection_still_ends() {
+    let (mut a, mut b) = (Side::new(1), Side::new(2));
+    a.send(&b.address, 1);
+    until("the connection", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
+    let to_b = b.address;
+    a.carrier.close(&to_b);
+    a.send(&to_b, 2);
+    until("the last word", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 2);
+    until("the end", &mut [&mut a, &mut b], |sides| sides.iter().all(|side| side.carrier.is_idle()));
+    assert_eq!(b.carrier.counters.accepted, 1);
+}
+
+#[test]
 fn a_peer_that_computes_is_reached_but_silent() {
     let (mut a, b) = (Side::new(1), Side::new(2));
     a.send(&b.address, 1);
