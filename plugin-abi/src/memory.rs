@@ -14,6 +14,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use engine::counters::{Counters, add_shared};
+use engine::port::{Atomics, Port};
 use ibex_ffi::openmpi::cache::Cache;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
@@ -48,6 +49,8 @@ pub(crate) struct Registration {
 struct Registrar {
     domain: Arc<ProtectionDomain>,
     counters: Arc<Counters>,
+    /// Whether the adapter has atomics.
+    atomics: bool,
     /// Device and port, for messages.
     place: String,
 }
@@ -83,9 +86,12 @@ impl Registered {
 
 impl Memory {
     /// A cache for one port; `None` where Open MPI has no `grdma`.
-    pub(crate) fn new(domain: Arc<ProtectionDomain>, counters: Arc<Counters>, place: String) -> Option<Self> {
+    pub(crate) fn new(port: &Port) -> Option<Self> {
+        let attributes = port.attributes();
+        let (place, atomics) = (attributes.place(), attributes.atomics != Atomics::None);
         let name = CString::new(format!("ibex.{place}")).unwrap_or_default();
-        let registrar = NonNull::from(Box::leak(Box::new(Registrar { domain, counters, place })));
+        let registrar = Registrar { domain: port.domain(), counters: port.counters(), atomics, place };
+        let registrar = NonNull::from(Box::leak(Box::new(registrar)));
         // SAFETY: the callbacks write a `Registration` and no more; the registrar is freed after the cache (`drop`).
         let cache =
             unsafe { Cache::create(&name, registrar.as_ptr().cast(), size_of::<Registration>(), register, deregister) };
@@ -102,8 +108,21 @@ impl Memory {
     /// M3: the bytes are the user's, and mapped until the registration is put back.
     pub(crate) unsafe fn register(&self, base: *mut c_void, size: usize, access: u32) -> Option<Registered> {
         // SAFETY: this function's own rule.
-        let registration = unsafe { self.cache.register(base, size, 0, access) }.ok()?;
-        Some(Registered(registration.cast()))
+        match unsafe { self.cache.register(base, size, 0, access) } {
+            Ok(registration) => Some(Registered(registration.cast())),
+            Err(code) => {
+                self.refused(code, size);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn refused(&self, code: c_int, size: usize) {
+        if code == sys::OPAL_ERR_OUT_OF_RESOURCE {
+            // SAFETY: freed only by `close`.
+            messages::cannot_lock(size, &unsafe { self.registrar.as_ref() }.place);
+        }
     }
 
     /// # Safety
@@ -139,7 +158,7 @@ unsafe extern "C" fn register(
         let asked = unsafe { (*registration).base.access_flags };
         // SAFETY: the cache registers whole pages that its caller says are mapped (M3); it takes the registration back
         // when the pages are unmapped (its memory hooks) or its caller has put it back.
-        match unsafe { registrar.domain.register(base.addr(), size, access(asked as u32)) } {
+        match unsafe { registrar.domain.register(base.addr(), size, access(asked as u32, registrar.atomics)) } {
             Ok(region) => {
                 let handle = Handle { rkey: region.rkey(), lkey: region.lkey() };
                 // SAFETY: `sizeof_reg` bytes are the registration's; nobody else uses it yet.
@@ -149,19 +168,16 @@ unsafe extern "C" fn register(
                 add_shared(&registrar.counters.registrations, 1);
                 sys::OPAL_SUCCESS
             }
-            Err(error) => refused(&error, size, &registrar.place),
+            Err(error) => refusal(&error),
         }
     })
 }
 
 /// The code for a failed registration: with "out of resource" the cache lets go of an unused one and tries again.
 #[cold]
-fn refused(error: &io::Error, size: usize, place: &str) -> c_int {
+fn refusal(error: &io::Error) -> c_int {
     match error.raw_os_error() {
-        Some(libc::ENOMEM | libc::ENOSPC | libc::EAGAIN) => {
-            messages::cannot_lock(size, place, error);
-            sys::OPAL_ERR_OUT_OF_RESOURCE
-        }
+        Some(libc::ENOMEM | libc::ENOSPC | libc::EAGAIN) => sys::OPAL_ERR_OUT_OF_RESOURCE,
         _ => sys::OPAL_ERROR,
     }
 }
@@ -187,7 +203,7 @@ fn unsafe_region(registration: *mut Registration) -> *const MaybeUninit<MemoryRe
 
 /// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is always
 /// permitted, so that read-only memory can be sent from.
-fn access(asked: u32) -> Access {
+fn access(asked: u32, atomics: bool) -> Access {
     let mut access = Access::empty();
     if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {
         access |= Access::LOCAL_WRITE;
@@ -198,7 +214,8 @@ fn access(asked: u32) -> Access {
     if asked & sys::MCA_RCACHE_ACCESS_REMOTE_WRITE != 0 {
         access |= Access::REMOTE_WRITE | Access::LOCAL_WRITE;
     }
-    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC != 0 {
+    // "Any access" asks for it also of an adapter that has none, and would refuse it.
+    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC != 0 && atomics {
         access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
     }
     access
@@ -260,14 +277,21 @@ mod tests {
 
     #[test]
     fn letting_peers_write_implies_writing_locally() {
-        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_WRITE), Access::REMOTE_WRITE | Access::LOCAL_WRITE);
-        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC), Access::REMOTE_ATOMIC | Access::LOCAL_WRITE);
-        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_READ), Access::REMOTE_READ);
-        assert_eq!(access(0), Access::empty());
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_WRITE, true), Access::REMOTE_WRITE | Access::LOCAL_WRITE);
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC, true), Access::REMOTE_ATOMIC | Access::LOCAL_WRITE);
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_READ, true), Access::REMOTE_READ);
+        assert_eq!(access(0, true), Access::empty());
+    }
+
+    #[test]
+    fn an_adapter_without_atomics_is_not_asked_for_them() {
+        let any = access(sys::MCA_RCACHE_ACCESS_ANY, false);
+        assert_eq!(any, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
     }
 
     #[test]
     fn exhaustion_makes_the_cache_try_again_and_other_errors_do_not() {
-        assert_eq!(refused(&io::Error::from_raw_os_error(libc::EFAULT), 4096, "rxe0:1"), sys::OPAL_ERROR);
+        assert_eq!(refusal(&io::Error::from_raw_os_error(libc::ENOMEM)), sys::OPAL_ERR_OUT_OF_RESOURCE);
+        assert_eq!(refusal(&io::Error::from_raw_os_error(libc::EFAULT)), sys::OPAL_ERROR);
     }
 }

@@ -73,13 +73,14 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
 }
 
 /// The registration of memory failed because too little may be locked. Said once per process.
-pub(crate) fn cannot_lock(size: usize, port: &str, error: &std::io::Error) {
+pub(crate) fn cannot_lock(size: usize, port: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
         return;
     }
     let text = format!(
-        "ibex could not register {size} bytes with {port}: {error}. The data is copied instead, which is slower.\n\
+        "ibex could not register {size} bytes with {port}: too little memory may be locked. Messages are copied instead, which is\n\
+         slower; a window (MPI_Win_create, MPI_Win_allocate) cannot do without and fails.\n\
          Raise the limit of locked memory (ulimit -l unlimited; in /etc/security/limits.conf: * - memlock unlimited) on every\n\
          host, for the service that starts the processes too, or lower btl_ibex_send_slots_max and \
          btl_ibex_receive_queue_depth."

@@ -111,7 +111,7 @@ impl Module {
         threads: bool,
     ) -> Option<Box<Self>> {
         let attributes = port.attributes().clone();
-        let memory = Memory::new(port.domain(), port.counters(), attributes.place())?;
+        let memory = Memory::new(&port)?;
         let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
         let mut base = *settings;
         base.btl_flags &= FLAGS;

@@ -3,7 +3,7 @@
 //!
 //! Called by `component` before it does anything else. The comparisons are pure functions over plain values, so that the
 //! unit tests below reach every refusal; the test that loads the real library into an Open MPI of another version
-//! (`hw-tests`) preloads another `opal_version_string`, so no test hook is in the product.
+//! (`plugin-abi/tests/component.rs`) preloads another `opal_version_string`, so no test hook is in the product.
 //! Grade: setup. Threads: one.
 
 use std::fmt;

@@ -5,7 +5,7 @@
 //!
 //! Open MPI's own help system (`opal_show_help`), which would count equal messages of many ranks, is not used: in 4.1 a
 //! process hands its text to mpirun through a buffer that may be freed before it is read, and then the text is lost
-//! (orte/util/show_help.c; mpirun prints "Data unpack would read past end of buffer" instead).
+//! (`orte/util/show_help.c`; mpirun prints "Data unpack would read past end of buffer" instead).
 
 use std::ffi::{CStr, CString};
 
