@@ -2,7 +2,7 @@
 //! The guest's kernel: Debian's package, downloaded by apt and unpacked (not installed) into the project's target folder.
 //!
 //! [`obtain`] is called by [`crate::fabric`]. Setup grade; a file lock lets several processes ask at once. A kernel that is
-//! there is used as long as [`LAYOUT`] is that of its folder; it appears under its name only when complete, so an interrupted
+//! there is used as long as `LAYOUT` is that of its folder; it appears under its name only when complete, so an interrupted
 //! download is made again. Tests: at the end of this file.
 
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 
 /// How the folder of a kernel is made; a folder made otherwise is made again.
 const LAYOUT: &str = "1";
-/// Its presence, with [`LAYOUT`] in it, says that a folder is complete.
+/// Its presence, with `LAYOUT` in it, says that a folder is complete.
 const STAMP: &str = "complete";
 /// Names the package to take instead of the one that would be chosen.
 pub const PACKAGE_VARIABLE: &str = "FABRIC_KERNEL_PACKAGE";

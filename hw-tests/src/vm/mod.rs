@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtual machines with a soft-RoCE device: [`kernel`] gets a kernel, [`image`] makes the first file system, [`accelerator`]
-//! chooses how QEMU runs it, [`boot`] starts and ends it, [`init.sh`](init) is what the guest does first.
+//! chooses how QEMU runs it, [`boot`] starts and ends it, `init.sh` is what the guest does first.
 //!
 //! Called by [`crate::fabric`]. Setup grade.
 //!
