@@ -22,7 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 fn test(program: String, name: String) -> Test {
-    Test::new(format!("engine: {name}"), move |site| run(site, &program, &name))
+    Test::new(format!("engine {name}"), move |site| run(site, &program, &name))
 }
 
 fn run(site: &mut Site, program: &str, name: &str) -> Result<()> {

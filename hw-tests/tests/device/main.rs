@@ -24,6 +24,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
 struct Test {
@@ -67,7 +68,10 @@ fn main() -> ExitCode {
             println!("skip {skip}");
         }
         if site.cases > 0 {
-            println!("The programs checked {} cases.", site.cases);
+            println!("The programs checked {} cases. The slowest tests:", site.cases);
+        }
+        for (time, name) in site.slowest(8) {
+            println!("{:7.1} s  {name}", time.as_secs_f64());
         }
     }
     conclusion.exit_code()
@@ -75,11 +79,15 @@ fn main() -> ExitCode {
 
 fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
     let ignored = site.is_none();
+    let name = test.name.clone();
     let run = move || {
         let site = site.ok_or("no device was asked for")?;
         // A test that panicked leaves a site that can still be used.
         let mut site = site.lock().unwrap_or_else(PoisonError::into_inner);
-        (test.run)(&mut site).map_err(|error| Failed::from(format!("{error:#}")))
+        let started = Instant::now();
+        let done = (test.run)(&mut site);
+        site.took.push((started.elapsed(), name));
+        done.map_err(|error| Failed::from(format!("{error:#}")))
     };
     Trial::test(test.name, run).with_ignored_flag(ignored)
 }

@@ -69,7 +69,7 @@ fn silent_peer(site: &mut Site) -> Result<()> {
     // mpirun's own connection must live, or it would end the job: only RoCE packets are dropped.
     let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
                match ip protocol 17 0xff match ip dport 4791 0xffff action drop";
-    let script = format!("sh -c 'sleep 6; {}' & \"$@\"", add.replace("IFACE", &interface));
+    let script = format!("sh -c 'sleep 15; {}' & \"$@\"", add.replace("IFACE", &interface));
     let launch = Launch::new("ibex_mpi_bench", 2)
         .arguments(&["--tests", "latency", "--sizes", "8", "--seconds-per-row", "60"])
         .with("btl_ibex_ack_timeout", "12")

@@ -57,6 +57,21 @@ const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("bt
 /// Four of ten handshake packets are lost, and as many sent twice.
 const FAULTY_HANDSHAKE: &[(&str, &str)] = &[("btl_ibex_handshake_loss", "40"), ("btl_ibex_handshake_duplicate", "40")];
 
+/// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must count.
+const GROWING: &[&str] = &[
+    "inline_sent=200",
+    "inline_bytes=1600",
+    "copy_sent=1",
+    "received=200",
+    "get=5",
+    "put=20",
+    "atomic=1",
+    "connections=1",
+    "registrations=1",
+    "polls=200",
+    "completions=200",
+];
+
 static CASES: &[Case] = &[
     Case { sentence: "a job without traffic starts and ends", program: "init_finalize", ranks: &[1, 2, 8], ..PLAIN },
     Case {
@@ -163,6 +178,8 @@ static CASES: &[Case] = &[
         ranks: &[1, 2],
         ..PLAIN
     },
+    Case { sentence: "a short message in steady state allocates nothing", program: "allocations", ..PLAIN },
+    Case { sentence: "the performance variables count what was sent", program: "pvars", arguments: GROWING, ..PLAIN },
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
 ];
 

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use hw_tests::{Device, Fabric};
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The place of all tests.
 pub(crate) struct Site {
@@ -22,6 +23,8 @@ pub(crate) struct Site {
     pub(crate) skips: Vec<String>,
     /// How many cases the programs reported as passed.
     pub(crate) cases: u64,
+    /// How long each test took.
+    pub(crate) took: Vec<(Duration, String)>,
 }
 
 impl Site {
@@ -37,6 +40,7 @@ impl Site {
             refused: Vec::new(),
             skips: Vec::new(),
             cases: 0,
+            took: Vec::new(),
         }))
     }
 
@@ -51,7 +55,9 @@ impl Site {
             match Fabric::open(&self.device, nodes) {
                 Ok(fabric) => self.open = Some(fabric),
                 Err(error) => {
-                    self.refused.push((nodes, format!("{error:#}")));
+                    // The rest was shown by the test that failed first.
+                    let text = format!("{error:#}");
+                    self.refused.push((nodes, text.lines().next().unwrap_or_default().to_owned()));
                     return Err(error.context(format!("the device {} cannot be opened", self.device)));
                 }
             }
@@ -76,6 +82,14 @@ impl Site {
     /// Whether the tests may take the device apart and change its nodes: they are virtual machines of their own.
     pub(crate) fn is_disposable(&self) -> bool {
         self.device == Device::SoftRoce
+    }
+
+    /// The tests that took longest, the longest first.
+    pub(crate) fn slowest(&self, count: usize) -> Vec<(Duration, String)> {
+        let mut took = self.took.clone();
+        took.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+        took.truncate(count);
+        took
     }
 
     /// Notes that a test cannot run here, and why.

@@ -110,7 +110,7 @@ fn test_table(report: &Report, test: &Test) -> String {
          <tbody>\n{}</tbody>\n</table>\n",
         if several { "<th>raw is</th>" } else { "" },
         lines.collect::<Vec<_>>().concat(),
-        unit = test.metric.unit(),
+        unit = test.metric.unit().replace("us", "µs"),
     )
 }
 
@@ -136,7 +136,8 @@ fn environment_section(environment: &[(String, String)]) -> String {
 fn colours() -> String {
     let rule = |(transport, _): &(Transport, &str)| {
         let plotters::style::RGBColor(red, green, blue) = plot::colour(*transport);
-        format!(".legend .{}::before{{background:rgb({red},{green},{blue})}}", transport.name())
+        let style = if *transport == Transport::Raw { "dashed" } else { "solid" };
+        format!(".legend .{}::before{{border-top:3px {style} rgb({red},{green},{blue})}}", transport.name())
     };
     TRANSPORTS.iter().map(rule).collect::<Vec<_>>().concat()
 }
@@ -157,7 +158,7 @@ h2{margin:0 0 2px;font-size:19px}
 .facts+.note{margin-top:14px}
 .legend{margin:0;font-size:13.5px}
 .legend span{margin-right:22px;white-space:nowrap}
-.legend span::before{content:'';display:inline-block;width:18px;height:3px;border-radius:2px;margin-right:7px;vertical-align:middle}
+.legend span::before{content:'';display:inline-block;width:20px;margin-right:7px;vertical-align:middle}
 svg{display:block;width:100%;height:auto;margin:4px 0 10px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:5px 10px;text-align:left;border-bottom:1px solid #eceef1;white-space:nowrap}

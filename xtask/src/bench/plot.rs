@@ -65,28 +65,33 @@ fn draw(area: &DrawingArea<SVGBackend, Shift>, test: &Test, rows: &[&Row]) -> Re
         .label_style((FONT, 13).into_font().color(&TEXT))
         .axis_desc_style((FONT, 13).into_font().color(&TEXT))
         .x_desc("message size")
-        .y_desc(test.metric.unit())
+        .y_desc(test.metric.unit().replace("us", "µs"))
         .x_label_formatter(&|bytes| size(*bytes as u64))
         .y_label_formatter(&|value| number_of_axis(*value))
         .draw()
         .map_err(drawing)?;
-    for transport in [Transport::Tcp, Transport::Raw, Transport::Ibex] {
+    // The raw line last and dashed: where ibex is as fast, both are seen.
+    for transport in [Transport::Tcp, Transport::Ibex, Transport::Raw] {
         let line: Vec<&&Row> = rows.iter().filter(|row| row.transport == transport.name()).collect();
         let colour = colour(transport);
         let points = line.iter().map(|row| (row.bytes as f64, row.value));
-        chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2))).map_err(drawing)?;
-        chart
-            .draw_series(line.iter().map(|row| {
-                let (bytes, half) = (row.bytes as f64, row.spread / 2.0);
-                PathElement::new(
-                    vec![(bytes, (row.value - half).max(row.value / 2.0)), (bytes, row.value + half)],
-                    colour.stroke_width(1),
-                )
-            }))
-            .map_err(drawing)?;
+        if transport == Transport::Raw {
+            let dashed = DashedLineSeries::new(points.clone(), 6, 5, colour.stroke_width(2));
+            chart.draw_series(dashed).map_err(drawing)?;
+        } else {
+            chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2))).map_err(drawing)?;
+        }
+        chart.draw_series(line.iter().map(|row| spread(row, colour))).map_err(drawing)?;
         chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled()))).map_err(drawing)?;
     }
     Ok(())
+}
+
+/// Half the spread below the value and half above; never so far below that a logarithmic axis has no place for it.
+fn spread(row: &Row, colour: RGBColor) -> PathElement<(f64, f64)> {
+    let (bytes, half) = (row.bytes as f64, row.spread / 2.0);
+    let ends = vec![(bytes, (row.value - half).max(row.value / 2.0)), (bytes, row.value + half)];
+    PathElement::new(ends, colour.stroke_width(1))
 }
 
 /// The ranges of both axes, with some room around the values.
