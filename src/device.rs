@@ -179,7 +179,7 @@ fn refusal(error: &io::Error) -> String {
 
 fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
     let port = context.port(number).ok()?;
-    let gids = (0..port.gids).filter_map(|index| context.gid(number, index)).map(|entry| GidInfo {
+    let gids = context.gids(number, port.gids).into_iter().map(|entry| GidInfo {
         index: entry.index,
         gid: entry.gid,
         gid_type: entry.kind as u8,

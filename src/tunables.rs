@@ -264,8 +264,8 @@ table! {
         "More hides the latency of get; each takes room in the adapter.";
 
     // What the adapter does when packets are lost or the receiver is late.
-    ack_timeout: Count { default: 14, min: 0, max: 31 }, "exponent", level 5,
-        "How long the adapter waits for an acknowledgement: 4.096 us * 2^n (14: 67 ms); 0: for ever.",
+    ack_timeout: Count { default: 18, min: 0, max: 31 }, "exponent", level 5,
+        "How long the adapter waits for an acknowledgement: 4.096 us * 2^n (14: 67 ms, 18: 1.07 s); 0: for ever.",
         "Smaller finds lost packets sooner; too small repeats packets that are merely late. With retry_count it sets how soon a \
          dead peer is an error: about (retry_count + 1) * 4 * this. 0 never notices a dead peer.";
     retry_count: Count { default: 7, min: 0, max: 7 }, "tries", level 5,

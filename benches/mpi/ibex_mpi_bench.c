@@ -4,7 +4,9 @@
 // one-sided put and get. Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
-// interquartile range in the same unit. A run is timed on rank 0 from a barrier to its last completion.
+// interquartile range in the same unit. A bandwidth or rate run is timed on rank 0 from a barrier to its last
+// completion. A latency run is as long as its typical (median) iteration, as in perftest, where a mean would be ruled by
+// the few iterations during which the processor was taken away.
 //
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after
 // it has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. As in
@@ -28,6 +30,7 @@ enum {
     MAX_SAMPLES = 20,
     LEAST_SAMPLES = 5,
     MOST_IN_FLIGHT = 8 << 20, // bytes
+    MOST_LAPS = 1 << 16,      // iterations of a latency run
     RATE_MOST_BYTES = 4096,   // message_rate is for small messages
     USAGE_EXIT = 2,
     TAG_DATA = 1,
@@ -68,6 +71,7 @@ typedef double (*run)(const struct row *, long iterations); // both ranks; gives
 static int rank;
 static unsigned char *send_buffer, *receive_buffer, *window_memory;
 static MPI_Win window = MPI_WIN_NULL;
+static double *laps;          // seconds of each iteration of a latency run
 static MPI_Request *requests; // 2 * options.window sends, then as many receives
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
@@ -95,6 +99,23 @@ static void *allocate(size_t bytes) {
 
 // ---- the timed loops ------------------------------------------------------------------------------------------------
 
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double quantile(const double *sorted, int count, double at) {
+    double place = at * (count - 1);
+    int below = (int)place, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+}
+
+// What all iterations would take if each took as long as the typical one.
+static double typical(long iterations) {
+    qsort(laps, (size_t)iterations, sizeof *laps, compare_doubles);
+    return quantile(laps, (int)iterations, 0.5) * (double)iterations;
+}
+
 static double ping_pong(const struct row *row, long iterations) {
     int bytes = row->bytes;
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
@@ -103,12 +124,15 @@ static double ping_pong(const struct row *row, long iterations) {
         if (rank == 0) {
             MPI_OK(MPI_Send(send_buffer, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD));
             MPI_OK(MPI_Recv(receive_buffer, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            double now = MPI_Wtime();
+            laps[i] = now - start;
+            start = now;
         } else {
             MPI_OK(MPI_Recv(receive_buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             MPI_OK(MPI_Send(send_buffer, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD));
         }
     }
-    return MPI_Wtime() - start;
+    return rank == 0 ? typical(iterations) : 0;
 }
 
 // Posts one half window of receives, or of sends with the receive of their acknowledgement.
@@ -158,7 +182,7 @@ static double stream(const struct row *row, long iterations) {
 static double one_sided(const struct row *row, long iterations) {
     int bytes = row->bytes;
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    double start = MPI_Wtime(), end;
+    double start = MPI_Wtime(), lap = start, end;
     for (long i = 0; rank == 0 && i < iterations; i++) {
         for (int k = 0; k < row->window; k++)
             if (row->test->get)
@@ -166,10 +190,15 @@ static double one_sided(const struct row *row, long iterations) {
             else
                 MPI_OK(MPI_Put(send_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
         MPI_OK(MPI_Win_flush(1, window));
+        if (!row->test->windowed) {
+            double now = MPI_Wtime();
+            laps[i] = now - lap;
+            lap = now;
+        }
     }
     end = MPI_Wtime();
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    return end - start;
+    return rank == 0 && !row->test->windowed ? typical(iterations) : end - start;
 }
 
 // ---- the data is checked once per size, outside the timed loops -----------------------------------------------------
@@ -228,17 +257,6 @@ static double timed(const struct row *row, run body, long iterations) {
     return seconds;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double quantile(const double *sorted, int count, double at) {
-    double place = at * (count - 1);
-    int below = (int)place, above = below + 1 < count ? below + 1 : below;
-    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
-}
-
 // The row's value from the seconds of one iteration.
 static double value_of(const struct row *row, double seconds) {
     const struct test *test = row->test;
@@ -279,7 +297,7 @@ static void measure(const struct test *test, int bytes) {
     run body = test->one_sided ? one_sided : test->windowed ? stream : ping_pong;
     long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
     double budget = options.seconds_per_row, seconds[MAX_SAMPLES], best, again;
-    while ((best = timed(&row, body, iterations)) < budget / 40) // warm-up
+    while ((best = timed(&row, body, iterations)) < budget / 40 && iterations < MOST_LAPS / 4) // warm-up
         iterations *= 4;
     // A run may hold what only the first use of a size costs, or another process's time: the better of two counts.
     again = timed(&row, body, iterations);
@@ -288,6 +306,8 @@ static void measure(const struct test *test, int bytes) {
     int samples = affordable < MAX_SAMPLES * least ? (int)(affordable / least) : MAX_SAMPLES;
     samples = samples < LEAST_SAMPLES ? LEAST_SAMPLES : samples;
     iterations = affordable < samples * least ? least : (long)(affordable / samples);
+    if (!test->windowed && iterations > MOST_LAPS)
+        iterations = MOST_LAPS;
     for (int i = 0; i < samples; i++)
         seconds[i] = timed(&row, body, iterations);
     if (rank == 0)
@@ -421,6 +441,7 @@ static void prepare(void) {
     send_buffer = allocate((size_t)most);
     receive_buffer = allocate((size_t)most);
     requests = allocate(2 * (size_t)options.window * sizeof *requests);
+    laps = allocate(MOST_LAPS * sizeof *laps);
     if (any_one_sided) {
         MPI_Aint bytes = most ? most : 1;
         if (options.allocated) {
@@ -444,6 +465,7 @@ static void release(void) {
     free(send_buffer);
     free(receive_buffer);
     free(requests);
+    free(laps);
 }
 
 int main(int argc, char **argv) {

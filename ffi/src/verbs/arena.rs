@@ -41,12 +41,7 @@ impl Arena {
     ///
     /// # Errors
     /// As for [`Arena::new`].
-    pub fn with_access(
-        domain: &Arc<ProtectionDomain>,
-        slot: usize,
-        count: usize,
-        access: Access,
-    ) -> io::Result<Arena> {
+    pub fn with_access(domain: &Arc<ProtectionDomain>, slot: usize, count: usize, access: Access) -> io::Result<Arena> {
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         let stride = slot.next_multiple_of(ALIGNMENT);
         let mapped = stride.checked_mul(count).filter(|&bytes| bytes > 0).ok_or_else(too_large)?;

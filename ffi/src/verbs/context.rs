@@ -22,6 +22,9 @@ pub fn devices() -> io::Result<Vec<String>> {
     Ok(list.iter().filter_map(|device| Some(device.name()?.to_string_lossy().into_owned())).collect())
 }
 
+/// Used GID entries of a device that are asked for at once; where a device has more, they are asked for one by one.
+const MOST_GIDS: usize = 4096;
+
 /// An opened device (`struct ibv_context`).
 #[derive(Debug)]
 pub struct Context {
@@ -197,6 +200,24 @@ impl Context {
         })
     }
 
+    /// The used entries of port `port`'s GID table of `len` entries (`ibv_query_gid_table(3)`): one system call, where the
+    /// kernel has it.
+    #[must_use]
+    pub fn gids(&self, port: u8, len: u32) -> Vec<GidEntry> {
+        // SAFETY: all fields of the entry are integers or a union of integers, for which zero is a value.
+        let blank: sys::ibv_gid_entry = unsafe { mem::zeroed() };
+        let mut raw = vec![blank; MOST_GIDS];
+        let size = mem::size_of::<sys::ibv_gid_entry>();
+        // SAFETY: the context is open (R4), `raw` is valid for a write of as many entries of `size` bytes.
+        let count = unsafe { sys::_ibv_query_gid_table(self.raw(), raw.as_mut_ptr(), raw.len(), 0, size) };
+        match usize::try_from(count) {
+            Ok(count) => {
+                raw.iter().take(count).filter(|entry| entry.port_num == u32::from(port)).filter_map(used).collect()
+            }
+            Err(_) => (0..len).filter_map(|index| self.gid(port, index)).collect(),
+        }
+    }
+
     /// The entry of port `port`'s GID table at `index`, or `None` where it is empty.
     #[must_use]
     pub fn gid(&self, port: u8, index: u32) -> Option<GidEntry> {
@@ -205,12 +226,7 @@ impl Context {
         let size = mem::size_of::<sys::ibv_gid_entry>();
         // SAFETY: the context is open (R4), `raw` is valid for a write of `size` bytes.
         let code = unsafe { sys::_ibv_query_gid_ex(self.raw(), u32::from(port), index, &raw mut raw, 0, size) };
-        if code != 0 {
-            return None;
-        }
-        // SAFETY: `raw.gid` is a union of plain bytes and integers; every bit pattern is a valid byte array.
-        let gid = unsafe { raw.gid.raw };
-        (gid != [0; 16]).then_some(GidEntry { index, gid, kind: raw.gid_type, interface: raw.ndev_ifindex })
+        if code == 0 { used(&raw) } else { None }
     }
 
     /// Takes the next asynchronous event, if there is one. A system call; never blocks.
@@ -238,6 +254,14 @@ impl Drop for Context {
         // SAFETY: R4: opened once, closed once, and nothing made from it is left.
         unsafe { sys::ibv_close_device(self.raw()) };
     }
+}
+
+/// What the engine needs of an entry; `None` for an empty one.
+fn used(raw: &sys::ibv_gid_entry) -> Option<GidEntry> {
+    // SAFETY: `raw.gid` is a union of plain bytes and integers; every bit pattern is a valid byte array.
+    let gid = unsafe { raw.gid.raw };
+    let entry = GidEntry { index: raw.gid_index, gid, kind: raw.gid_type, interface: raw.ndev_ifindex };
+    (gid != [0; 16]).then_some(entry)
 }
 
 fn device_name(device: *mut sys::ibv_device) -> String {

@@ -61,15 +61,20 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let fabric = Fabric::open(&device, 1)?;
     let plan = Plan::new(arguments.quick, tests(&arguments.tests), arguments.transports.clone());
     let components = workspace.components();
-    let place =
-        mpi::Place { program, components: &components, device: fabric.device_name(), interface: fabric.interface() };
+    let place = mpi::Place {
+        program,
+        components: &components,
+        device: fabric.device_name(),
+        interface: fabric.interface(),
+        software: device == Device::SoftRoce,
+    };
     step(&format!(
         "Measuring on {}: {} values in each of {} rounds",
         place.device,
         plan.values_of_a_round(),
         plan.rounds
     ));
-    let measurements = run::run(&fabric, place, &plan, device == Device::SoftRoce)?;
+    let measurements = run::run(&fabric, place, &plan)?;
     let environment = environment(&fabric)?;
     drop(fabric);
 

@@ -5,7 +5,7 @@
 //!
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
-use super::plan::Test;
+use super::plan::{Metric, Test};
 use super::report::{Measurement, Transport};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -22,6 +22,8 @@ pub(crate) struct Place<'a> {
     pub(crate) device: &'a str,
     /// Its network interface, for the tcp BTL; empty where it has none.
     pub(crate) interface: &'a str,
+    /// Whether the device is software, whose work the kernel does on the processors the ranks wait on.
+    pub(crate) software: bool,
 }
 
 /// The command that measures the tests over a transport.
@@ -38,6 +40,14 @@ pub(crate) fn command(
     let mut words: Vec<String> = ["mpirun", "-n", "2"].map(str::to_owned).into();
     let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     parameter("pml", "ob1");
+    if place.software {
+        // perftest's processes are not bound either, and leave one processor to the kernel where one side only waits; two
+        // ranks that spin would leave it none. A ping-pong is measured as perftest does it: spinning.
+        parameter("hwloc_base_binding_policy", "none");
+        if tests.iter().all(|test| test.metric != Metric::HalfRoundTrip) {
+            parameter("mpi_yield_when_idle", "1");
+        }
+    }
     match transport {
         Transport::Ibex => {
             parameter("btl", "self,ibex");
@@ -120,7 +130,18 @@ mod tests {
             components: Path::new("/t/lib/openmpi"),
             device: "rxe0",
             interface: "veth0",
+            software: false,
         }
+    }
+
+    #[test]
+    fn on_a_software_device_ranks_yield_but_in_a_ping_pong() {
+        let words = |name| {
+            let place = Place { software: true, ..place() };
+            command(place, Transport::Ibex, &[plan::test(name).unwrap()], &[8], 1.0).unwrap().join(" ")
+        };
+        assert!(words("bandwidth").contains("--mca mpi_yield_when_idle 1"));
+        assert!(!words("latency").contains("mpi_yield_when_idle"));
     }
 
     #[test]

@@ -20,9 +20,8 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// When a program fails or measures less than it was asked for; the message shows what it printed.
-pub(crate) fn run(fabric: &Fabric, place: mpi::Place, plan: &Plan, software: bool) -> Result<Vec<Measurement>> {
-    let mut bench =
-        Bench { fabric, place, software, port: FIRST_PORT, progress: Progress::new(plan), measured: Vec::new() };
+pub(crate) fn run(fabric: &Fabric, place: mpi::Place, plan: &Plan) -> Result<Vec<Measurement>> {
+    let mut bench = Bench { fabric, place, port: FIRST_PORT, progress: Progress::new(plan), measured: Vec::new() };
     for round in 1..=plan.rounds {
         for step in plan.round() {
             match step {
@@ -45,7 +44,6 @@ const PORTS: u16 = 4000;
 struct Bench<'a> {
     fabric: &'a Fabric,
     place: mpi::Place<'a>,
-    software: bool,
     port: u16,
     progress: Progress,
     measured: Vec<Measurement>,
@@ -101,7 +99,7 @@ impl Bench<'_> {
 
     fn raw(&mut self, program: &'static super::plan::RawProgram, bytes: u64) -> Result<()> {
         self.port = FIRST_PORT + (self.port - FIRST_PORT + 1) % PORTS;
-        let iterations = iterations(program.reads, bytes, self.software);
+        let iterations = iterations(program.reads, bytes, self.place.software);
         let argv = perftest::command(program, self.place.device, bytes, iterations, self.port);
         let outcome = self.fabric.run(&Job::new(argv))?;
         let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
