@@ -48,7 +48,12 @@ pub(crate) struct Connector {
     random: Random,
     faults: Faults,
     start: Instant,
-    until_tcp: u64,
+    /// Polls until TCP is looked at.
+    until_tcp: u32,
+    /// Polls between this look and the last one.
+    interval: u32,
+    /// Before this moment no handshake has anything to do.
+    next_due: Duration,
     until_async: u32,
     /// Why the last datagram could not be sent, for the message when no connection comes about.
     ud_error: Option<io::Error>,
@@ -98,7 +103,9 @@ impl Connector {
             faults: Faults::new(tunables, setup.me.rank),
             random: Random::new(instance),
             start: Instant::now(),
-            until_tcp: 0,
+            until_tcp: 1,
+            interval: 1,
+            next_due: Duration::ZERO,
             until_async: ASYNC_INTERVAL,
             ud_error: None,
         })
@@ -123,6 +130,12 @@ impl Connector {
 
     fn address_of(&self, peer: EndpointId) -> Option<PortAddress> {
         self.active.iter().find(|(active, _)| *active == peer).map(|(_, address)| *address)
+    }
+
+    /// A handshake with this peer begins.
+    fn activate(&mut self, peer: EndpointId, address: PortAddress) {
+        self.active.push((peer, address));
+        self.next_due = Duration::ZERO;
     }
 
     /// The handshake with this peer is over.
@@ -155,11 +168,12 @@ impl Connector {
                 self.ud = None;
             }
         }
-        self.until_tcp = self.until_tcp.saturating_sub(tunables.connect_poll_interval);
-        if let Some(tcp) = &mut self.tcp
-            && (self.until_tcp == 0 || !self.active.is_empty() || !tcp.is_idle())
-        {
-            self.until_tcp = tunables.connect_tcp_interval;
+        self.until_tcp = self.until_tcp.saturating_sub(self.interval);
+        if let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) {
+            // A system call each time, so not every poll even while something is going on.
+            let busy = !self.active.is_empty() || !tcp.is_idle();
+            let pause = if busy { tunables.connect_poll_interval } else { tunables.connect_tcp_interval };
+            self.until_tcp = pause as u32;
             tcp.poll(&mut |hello| hellos.push((hello, Carrier::Tcp)));
         }
         hellos
@@ -186,7 +200,9 @@ impl Port {
             self.connector.until_async = ASYNC_INTERVAL;
             self.take_async_events();
         }
-        if self.connector.active.is_empty() { self.tunables.connect_poll_interval as u32 } else { 1 }
+        let idle = self.connector.active.is_empty();
+        self.connector.interval = if idle { self.tunables.connect_poll_interval as u32 } else { 1 };
+        self.connector.interval
     }
 
     /// The first request to a peer: makes the queue pair and sends the first hello. Where that fails the connection fails.
@@ -198,7 +214,7 @@ impl Port {
             return self.fail(to, Cause::Connect(why));
         };
         if self.new_connection(to, &remote) {
-            self.connector.active.push((to, remote));
+            self.connector.activate(to, remote);
             self.countdown = 1;
             self.on_timers();
         }
@@ -269,11 +285,12 @@ impl Port {
             if !self.new_connection(to, &source.address) {
                 return;
             }
-            self.connector.active.push((to, source.address));
+            self.connector.activate(to, source.address);
         }
         let now = self.connector.now();
         let Some(connection) = self.connection_mut(to) else { return };
         let step = connection.handshake.on_hello(&me, hello, carrier, now);
+        self.connector.next_due = Duration::ZERO;
         if step.superseded {
             self.drop_connection(to);
             self.connector.settle(to);
@@ -282,8 +299,12 @@ impl Port {
         self.take_step(to, &step, &source.address);
     }
 
+    /// Does what is due of the handshakes under way.
     fn on_timers(&mut self) {
         let now = self.connector.now();
+        if now < self.connector.next_due {
+            return;
+        }
         for (to, remote) in self.connector.active.clone() {
             let due = self.connection(to).and_then(|connection| connection.handshake.due());
             match due {
@@ -297,6 +318,8 @@ impl Port {
                 }
             }
         }
+        let due = |(to, _): &(EndpointId, PortAddress)| self.connection(*to)?.handshake.due();
+        self.connector.next_due = self.connector.active.iter().filter_map(due).min().unwrap_or(Duration::MAX);
     }
 
     /// Does what a handshake says.

@@ -114,6 +114,9 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
+/// How long requests that wait may hold up the end of a connection, or of all.
+const PARTING: Duration = Duration::from_millis(100);
+
 /// A port in use.
 pub struct Port {
     // Fields are dropped in this order: queue pairs, then queues, then the memory they name.
@@ -294,7 +297,7 @@ impl Port {
     pub fn forget(&mut self, peer: EndpointId) {
         let Some(endpoint) = self.endpoints.get_mut(peer.index() as usize) else { return };
         endpoint.forgotten = true;
-        self.drain(peer, Duration::from_millis(100));
+        self.drain(peer, Instant::now() + PARTING);
         self.fail_pending(peer);
         self.drop_connection(peer);
         self.connector
@@ -319,19 +322,13 @@ impl Port {
         }
     }
 
-    /// Polls until a peer has everything that was sent to it, for a bounded time.
-    fn drain(&mut self, peer: EndpointId, limit: Duration) {
-        let in_flight = |port: &Port| {
-            port.connection(peer)
-                .is_some_and(|c| c.state == State::Ready && (c.in_flight() > 0 || !c.pending.is_empty()))
-        };
-        if !in_flight(self) {
-            return;
-        }
-        self.reclaim();
-        let end = Instant::now() + limit;
+    /// Polls until nothing waits to be posted to a connected peer any more, at most until `end`. What was posted is the
+    /// adapter's to deliver; it is not waited for, because a peer that has ended already acknowledges nothing.
+    fn drain(&mut self, peer: EndpointId, end: Instant) {
+        let waits =
+            |port: &Port| port.connection(peer).is_some_and(|c| c.state == State::Ready && !c.pending.is_empty());
         let mut held = Vec::new();
-        while in_flight(self) && Instant::now() < end {
+        while waits(self) && Instant::now() < end {
             let mut batch = Batch::new();
             if self.poll(&mut batch) > 0 {
                 held.extend_from_slice(batch.events());
@@ -369,13 +366,14 @@ impl Port {
         Some(self.endpoints.get(peer.index() as usize)?.name)
     }
 
-    /// Ends all connections: waits, for a bounded time, until peers have what was sent to them, then destroys the queue
-    /// pairs. The adapter touches no memory of this process afterwards. Failures are not reported any more.
+    /// Ends all connections: gives what still waits a bounded time to be posted, then destroys the queue pairs. The adapter
+    /// touches no memory of this process afterwards. Failures are not reported any more.
     pub fn close(&mut self) {
         self.closing = true;
+        let end = Instant::now() + PARTING;
         for index in 0..self.endpoints.len() as u32 {
             let peer = EndpointId::from_index(index);
-            self.drain(peer, Duration::from_millis(100));
+            self.drain(peer, end);
             self.drop_connection(peer);
         }
     }

@@ -40,7 +40,13 @@ impl Launch {
             groups: vec![Group { ranks, parameters: Vec::new() }],
             program,
             arguments: Vec::new(),
-            parameters: pairs(&[("pml", "ob1"), ("btl", "self,ibex"), ("osc", "rdma")]),
+            // Ranks that spin would leave a software device no processor for its work.
+            parameters: pairs(&[
+                ("pml", "ob1"),
+                ("btl", "self,ibex"),
+                ("osc", "rdma"),
+                ("mpi_yield_when_idle", "1"),
+            ]),
             options: Vec::new(),
             wrapper: None,
             environment: Vec::new(),
