@@ -41,12 +41,7 @@ impl Launch {
             program,
             arguments: Vec::new(),
             // Ranks that spin would leave a software device no processor for its work.
-            parameters: pairs(&[
-                ("pml", "ob1"),
-                ("btl", "self,ibex"),
-                ("osc", "rdma"),
-                ("mpi_yield_when_idle", "1"),
-            ]),
+            parameters: pairs(&[("pml", "ob1"), ("btl", "self,ibex"), ("osc", "rdma"), ("mpi_yield_when_idle", "1")]),
             options: Vec::new(),
             wrapper: None,
             environment: Vec::new(),

@@ -202,7 +202,7 @@ fn run(site: &mut Site, case: &Case, ranks: usize) -> Result<()> {
     let mut launch = Launch::new(case.program, ranks).arguments(case.arguments).limit(case.limit);
     launch = launch.environment("IBEX_TEST_SCALE", case.scale);
     if case.threads {
-        launch = launch.environment("IBEX_REQUIRE_THREADS", "1");
+        launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", "1");
     }
     for (name, value) in case.parameters {
         launch = launch.with(name, value);
