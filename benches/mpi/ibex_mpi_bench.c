@@ -10,7 +10,7 @@
 //
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after
 // it has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. As in
-// perftest, all messages of a window use one buffer, so that working sets compare. Above 8 MiB in flight the window
+// perftest, all messages of a window use one buffer, so that working sets compare. Above 32 MiB in flight the window
 // shrinks (to 4 at least); each row states its own.
 //
 // One-sided rows use a window over the program's own memory: into one that MPI allocates, Open MPI copies through
@@ -29,7 +29,7 @@ enum {
     MAX_SIZES = 64,
     MAX_SAMPLES = 20,
     LEAST_SAMPLES = 5,
-    MOST_IN_FLIGHT = 8 << 20, // bytes
+    MOST_IN_FLIGHT = 32 << 20, // bytes
     MOST_LAPS = 1 << 16,      // iterations of a latency run
     RATE_MOST_BYTES = 4096,   // message_rate is for small messages
     USAGE_EXIT = 2,

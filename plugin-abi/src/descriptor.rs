@@ -44,11 +44,16 @@ pub(crate) enum PoolName {
     Large = 1,
 }
 
+/// Bytes of the longest control message of ob1 (header, and a registration handle at its largest).
+const CONTROL: usize = 320;
+
 /// Descriptors with slots of one size.
 struct Pool {
     free: *mut Descriptor,
     /// Bytes of each slot.
     size: usize,
+    /// Descriptors made for it.
+    made: u32,
 }
 
 /// The descriptors of one module.
@@ -56,10 +61,9 @@ pub(crate) struct Descriptors {
     pools: [Pool; 2],
     /// Blocks of descriptors, freed with the module.
     slabs: Vec<*mut [Descriptor]>,
-    /// Descriptors made, over both pools.
-    made: u32,
-    /// How many may be made; 0: as many as memory can be locked.
-    limit: u32,
+    /// How many each pool may have; 0: as many as memory can be locked. Each has its own share, as the one could otherwise
+    /// take all, and messages of the other size would wait for ever.
+    share: u32,
     /// How many at a time.
     step: u32,
 }
@@ -70,8 +74,13 @@ unsafe impl Send for Descriptors {}
 impl Descriptors {
     /// No descriptor yet; `eager` and `large` are the slot sizes in bytes.
     pub(crate) fn new(eager: usize, large: usize, limit: u32, step: u32) -> Self {
-        let pool = |size| Pool { free: null_mut(), size };
-        Descriptors { pools: [pool(eager), pool(large)], slabs: Vec::new(), made: 0, limit, step: step.max(1) }
+        let pool = |size| Pool { free: null_mut(), size, made: 0 };
+        Descriptors {
+            pools: [pool(eager), pool(large)],
+            slabs: Vec::new(),
+            share: limit.div_ceil(2),
+            step: step.max(1),
+        }
     }
 
     /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than any slot, or none left and none to be had.
@@ -83,7 +92,7 @@ impl Descriptors {
         }
         let descriptor = match NonNull::new(self.pools[name as usize].free) {
             Some(free) => free,
-            None => self.grow(port, name)?,
+            None => self.grow(port, name, size)?,
         };
         let raw = descriptor.as_ptr();
         // SAFETY: a descriptor on the free stack is ours alone (M2).
@@ -106,18 +115,22 @@ impl Descriptors {
         self.pools[pool as usize].free = descriptor;
     }
 
-    /// Registers more slots and makes descriptors for them.
+    /// Registers more slots and makes descriptors for them, for a message of `wanted` bytes.
+    ///
+    /// Messages as short as ob1's control messages get one beyond the limit: ob1 tries those again only when another of its
+    /// sends completes, which may never be.
     #[cold]
-    fn grow(&mut self, port: &mut Port, name: PoolName) -> Option<NonNull<Descriptor>> {
-        let left = if self.limit == 0 { self.step } else { (self.limit - self.made).min(self.step) };
-        let size = self.pools[name as usize].size as u32;
-        let slots = if left == 0 { None } else { port.grow(size, left).ok() };
+    fn grow(&mut self, port: &mut Port, name: PoolName, wanted: usize) -> Option<NonNull<Descriptor>> {
+        let pool = &self.pools[name as usize];
+        let unlimited = self.share == 0 || wanted <= CONTROL;
+        let left = if unlimited { self.step } else { self.share.saturating_sub(pool.made).min(self.step) };
+        let slots = if left == 0 { None } else { port.grow(pool.size as u32, left).ok() };
         let Some(slots) = slots else {
             // Descriptors that nobody asked a completion for come back sooner now.
             port.reclaim();
             return None;
         };
-        self.made += slots.len() as u32;
+        self.pools[name as usize].made += slots.len() as u32;
         let slab: Vec<Descriptor> = slots.iter().map(|slot| Descriptor::unused(*slot, name)).collect();
         let slab = Box::into_raw(slab.into_boxed_slice());
         for index in 0..slots.len() {
