@@ -175,7 +175,6 @@ static CASES: &[Case] = &[
     Case {
         sentence: "connections are made and taken down many times",
         program: "connect_cycles",
-        ranks: &[1, 2],
         ..PLAIN
     },
     Case { sentence: "a short message in steady state allocates nothing", program: "allocations", ..PLAIN },
