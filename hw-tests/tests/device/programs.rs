@@ -172,11 +172,7 @@ static CASES: &[Case] = &[
         parameters: &[("btl_ibex_connect_via", "tcp")],
         ..PLAIN
     },
-    Case {
-        sentence: "connections are made and taken down many times",
-        program: "connect_cycles",
-        ..PLAIN
-    },
+    Case { sentence: "connections are made and taken down many times", program: "connect_cycles", ..PLAIN },
     Case { sentence: "a short message in steady state allocates nothing", program: "allocations", ..PLAIN },
     Case { sentence: "the performance variables count what was sent", program: "pvars", arguments: GROWING, ..PLAIN },
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
