@@ -19,7 +19,6 @@ pub(crate) struct Launch {
     /// Parameters of all groups.
     parameters: Vec<(String, String)>,
     /// Options of mpirun beyond parameters.
-    options: Vec<&'static str>,
     /// A shell command that runs the mpirun in it as `"$@"`, to give it another environment.
     wrapper: Option<String>,
     environment: Vec<(String, String)>,
@@ -42,7 +41,6 @@ impl Launch {
             arguments: Vec::new(),
             // Ranks that spin would leave a software device no processor for its work.
             parameters: pairs(&[("pml", "ob1"), ("btl", "self,ibex"), ("osc", "rdma"), ("mpi_yield_when_idle", "1")]),
-            options: Vec::new(),
             wrapper: None,
             environment: Vec::new(),
             nodes: 1,
@@ -77,12 +75,6 @@ impl Launch {
 
     pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Gives mpirun an option.
-    pub(crate) fn option(mut self, option: &'static str) -> Self {
-        self.options.push(option);
         self
     }
 
@@ -156,7 +148,6 @@ impl Launch {
 
     fn command(&self, program: &str, hosts: &[String], device: &str) -> Vec<String> {
         let mut words = vec!["mpirun".to_owned(), "--oversubscribe".to_owned()];
-        words.extend(self.options.iter().map(|option| (*option).to_owned()));
         if hosts.len() > 1 {
             // Slots enough for any of the tests; ranks alternate between the nodes.
             let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:16")).collect();
