@@ -158,23 +158,42 @@ fn describe(name: &str) -> DeviceInfo {
         Ok((context, attributes)) => {
             info.ports = (1..=attributes.ports).filter_map(|port| describe_port(&context, port)).collect();
         }
-        Err(error) => info.unusable = Some(refusal(&error)),
+        Err(error) => info.unusable = Some(refusal(name, &error)),
     }
     info
 }
 
-fn refusal(error: &io::Error) -> String {
+fn refusal(name: &str, error: &io::Error) -> String {
+    // libibverbs reports what its last attempt met, which is not always what is wrong.
+    if let Some((file, denied)) = device_file(name).and_then(|file| denied(&file).map(|denied| (file, denied))) {
+        return format!(
+            "it could not be opened: {file}: {denied}; this user may not use it, see the permissions of that file (the udev \
+             rules of the rdma-core package open it to all users)"
+        );
+    }
     match error.kind() {
-        io::ErrorKind::PermissionDenied => format!(
-            "it could not be opened: {error}; this user may not use it, see the permissions of /dev/infiniband/uverbs* (the \
-             udev rules of the rdma-core package open them to all users)"
-        ),
         io::ErrorKind::OutOfMemory => format!(
             "it could not be opened: {error}; the limit of locked memory is too low, see `ulimit -l` (limits.conf: `* - \
              memlock unlimited`)"
         ),
         _ => format!("it could not be opened: {error}; see the kernel's log and `ibv_devinfo -d`"),
     }
+}
+
+/// The file by which a device is used, `/dev/infiniband/uverbsN`.
+fn device_file(name: &str) -> Option<String> {
+    let files = std::fs::read_dir("/sys/class/infiniband_verbs").ok()?;
+    let belongs = |file: &std::fs::DirEntry| {
+        std::fs::read_to_string(file.path().join("ibdev")).is_ok_and(|device| device.trim() == name)
+    };
+    let file = files.flatten().find(belongs)?;
+    Some(format!("/dev/infiniband/{}", file.file_name().to_string_lossy()))
+}
+
+/// Why this user may not use the file; `None` where that is not what is wrong.
+fn denied(file: &str) -> Option<io::Error> {
+    let opened = std::fs::File::options().read(true).write(true).open(file);
+    opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {

@@ -84,7 +84,7 @@ impl Attributes {
 
 /// A port could not be opened, or got no memory.
 #[derive(Debug, thiserror::Error)]
-#[error("{place}: {doing} failed: {error}{}", advice(.error))]
+#[error("{place}: {doing} failed: {error}{}", advice(error))]
 pub struct PortError {
     /// Device and port.
     pub place: String,
@@ -95,8 +95,8 @@ pub struct PortError {
 }
 
 /// What to do about an error of the kernel.
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
+fn advice(error: &io::Error) -> String {
+    let advice = match error.kind() {
         io::ErrorKind::OutOfMemory => {
             ". Most often the limit of locked memory is too low: see `ulimit -l`, raise it (limits.conf: `* - memlock \
              unlimited`, and for a batch system its daemon's limit), or use less: lower btl_ibex_receive_queue_depth or \
@@ -111,7 +111,19 @@ fn advice(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::NotFound => ". The device has gone since it was listed",
         _ => "",
+    };
+    match locked_memory_limit().filter(|_| error.kind() == io::ErrorKind::OutOfMemory) {
+        Some(limit) => format!("{advice}. The limit of this process is {limit}"),
+        None => advice.to_owned(),
     }
+}
+
+/// How much memory this process may lock, as the kernel says it; `None` where it does not.
+fn locked_memory_limit() -> Option<String> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let soft = line.split_whitespace().next()?;
+    Some(soft.parse::<u64>().map_or_else(|_| soft.to_owned(), |bytes| format!("{} KiB", bytes / 1024)))
 }
 
 /// How long requests that wait may hold up the end of a connection, or of all.

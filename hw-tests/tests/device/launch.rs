@@ -164,11 +164,16 @@ impl Launch {
                 words.push(":".to_owned());
             }
             words.extend(["-n".to_owned(), group.ranks.to_string()]);
-            for (name, value) in shared.iter().chain(&group.parameters) {
+            for (name, value) in &shared {
                 words.extend(["--mca".to_owned(), name.clone(), value.clone()]);
             }
             for (name, _) in &self.environment {
                 words.extend(["-x".to_owned(), name.clone()]);
+            }
+            // mpirun gives all ranks the same value of a parameter; a rank's own environment can differ.
+            if !group.parameters.is_empty() {
+                words.push("env".to_owned());
+                words.extend(group.parameters.iter().map(|(name, value)| format!("OMPI_MCA_{name}={value}")));
             }
             words.push(program.to_owned());
             words.extend(self.arguments.iter().cloned());
