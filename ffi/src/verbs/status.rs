@@ -71,7 +71,10 @@ impl Status {
             Status::REMOTE_ACCESS => {
                 "the peer's adapter refused the access; the memory was no longer registered there, or the address is outside it"
             }
-            Status::FLUSHED => "the connection had failed before; the first error of this connection says why",
+            Status::FLUSHED => {
+                "the adapter had given the connection up before: the peer no longer answers or has refused it; see whether the \
+                 peer died first, then the adapter's error counters (ports/*/hw_counters in its folder of /sys/class/infiniband)"
+            }
             _ => "see the verbs manual page ibv_poll_cq(3) for this status",
         }
     }

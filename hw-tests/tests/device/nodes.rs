@@ -82,7 +82,7 @@ fn silent_peer(site: &mut Site) -> Result<()> {
     if outcome.success() || outcome.status() == 124 {
         bail!("the job went on without its peer, or hung: {outcome}");
     }
-    says(&outcome, &["ibex", "node1", "retry"])
+    says(&outcome, &["ibex lost a peer", "rank 1", "host node1", "queue pair", "failed with status"])
 }
 
 /// A change of node 0's network, for the time of a test.
