@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What needs two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node that
-//! falls silent.
+//! What needs two nodes: messages that cross a network, one that loses packets, and one that filters datagrams.
 //!
 //! Setup grade; one test at a time.
 
 use crate::Test;
-use crate::launch::{Launch, says};
+use crate::launch::Launch;
 use crate::site::Site;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use hw_tests::Job;
 
 /// The tests of this file.
@@ -40,7 +39,6 @@ pub(crate) fn tests() -> Vec<Test> {
         test("handshakes over tcp alone connect two nodes", |site| {
             exchange().with("btl_ibex_connect_via", "tcp").succeeds(site).map(drop)
         }),
-        test("a peer that falls silent ends the job with a message that names it", silent_peer),
     ]
 }
 
@@ -60,29 +58,6 @@ fn across(program: &'static str, ranks: usize, scale: &str) -> Launch {
 
 fn exchange() -> Launch {
     Launch::of_a_short_exchange().on_two_nodes()
-}
-
-/// The network of node 1 all of whose packets are dropped at some moment: the acknowledgements stop, and the adapter of
-/// node 0 says so after its retries.
-fn silent_peer(site: &mut Site) -> Result<()> {
-    let interface = site.fabric(2)?.interface().to_owned();
-    // mpirun's own connection must live, or it would end the job: only RoCE packets are dropped.
-    let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
-               match ip protocol 17 0xff match ip dport 4791 0xffff action drop";
-    let script = format!("sh -c 'sleep 15; {}' & \"$@\"", add.replace("IFACE", &interface));
-    let launch = Launch::new("ibex_mpi_bench", 2)
-        .arguments(&["--tests", "latency", "--sizes", "8", "--seconds-per-row", "60"])
-        .with("btl_ibex_ack_timeout", "12")
-        .on_two_nodes()
-        .inside(script)
-        .limit(120);
-    let outcome = launch.run(site);
-    Lossy { undo: format!("tc qdisc del dev {interface} ingress") }.restore(site)?;
-    let outcome = outcome?;
-    if outcome.success() || outcome.status() == 124 {
-        bail!("the job went on without its peer, or hung: {outcome}");
-    }
-    says(&outcome, &["ibex lost a peer", "rank 1", "host node1", "queue pair", "failed with status"])
 }
 
 /// A change of node 0's network, for the time of a test.
