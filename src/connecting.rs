@@ -223,10 +223,9 @@ impl Port {
     /// Gives an endpoint a queue pair and a handshake. False where the adapter has no more queue pairs: the endpoint has
     /// failed then.
     fn new_connection(&mut self, to: EndpointId, remote: &PortAddress) -> bool {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let made =
             QueuePair::new(&self.domain, &self.cq, self.receives.srq(), self.connector.limits).and_then(|mut qp| {
-                qp.initialise(self.choice.port, self.tunables.pkey_index as u16, access)?;
+                qp.initialise(self.choice.port, self.tunables.pkey_index as u16, Access::all())?;
                 Ok(qp)
             });
         let qp = match made {
@@ -365,9 +364,8 @@ impl Port {
         let (rnr_retry, rnr_timer) = (tunables.rnr_retry as u8, tunables.rnr_timer as u8);
         let Some(connection) = self.connection_mut(to) else { return Ok(()) };
         if program.reset {
-            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
             connection.qp.reset()?;
-            connection.qp.initialise(port, pkey, access)?;
+            connection.qp.initialise(port, pkey, Access::all())?;
         }
         connection.named = program.endpoint;
         let transition = Transition {

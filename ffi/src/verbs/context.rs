@@ -60,7 +60,7 @@ pub struct DeviceAttributes {
 /// What the engine needs of `struct ibv_port_attr`.
 #[derive(Debug, Clone, Copy)]
 pub struct PortAttributes {
-    /// One of [`super::port_state`].
+    /// `IBV_PORT_*`: 1 down, 2 initialising, 3 armed, 4 active.
     pub state: u32,
     /// One of [`super::link_layer`].
     pub link_layer: u8,

@@ -39,18 +39,6 @@ pub use ud::{AddressHandle, Datagram, UdQueuePair};
 
 use std::io;
 
-/// Port states (`ibv_port_state`), as the adapter reports them.
-pub mod port_state {
-    /// The link is down.
-    pub const DOWN: u32 = 1;
-    /// Physically up; the subnet manager has not configured it.
-    pub const INIT: u32 = 2;
-    /// Configured, not yet active.
-    pub const ARMED: u32 = 3;
-    /// Usable.
-    pub const ACTIVE: u32 = 4;
-}
-
 /// Link layers (`IBV_LINK_LAYER_*`).
 pub mod link_layer {
     /// Not said; means InfiniBand on old kernels.
