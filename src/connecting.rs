@@ -90,7 +90,6 @@ impl Connector {
             tcp_addresses: tcp.as_ref().map_or_else(Default::default, TcpCarrier::addresses),
             ..choice.address()
         };
-        let wanted = tunables.max_rd_atomic as u8;
         Ok(Connector {
             ud,
             tcp,
@@ -98,7 +97,7 @@ impl Connector {
             names: HashMap::new(),
             active: Vec::new(),
             limits: queue_pair_limits(tunables, device),
-            rd_atomic: (wanted.min(device.max_rd_atomic.1), wanted.min(device.max_rd_atomic.0)),
+            rd_atomic: rd_atomic(tunables.max_rd_atomic as u8, context.is_software(), device),
             epoch: 0,
             faults: Faults::new(tunables, setup.me.rank),
             random: Random::new(instance),
@@ -434,4 +433,14 @@ impl Port {
             }
         }
     }
+}
+
+/// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.
+fn rd_atomic(wanted: u8, software: bool, device: &DeviceAttributes) -> (u8, u8) {
+    let (initiator, responder) = match wanted {
+        0 if software => (1, 16),
+        0 => (16, 16),
+        wanted => (wanted, wanted),
+    };
+    (initiator.min(device.max_rd_atomic.1), responder.min(device.max_rd_atomic.0))
 }

@@ -70,6 +70,8 @@ pub struct Attributes {
     pub max_inline: u32,
     /// Its atomics.
     pub atomics: Atomics,
+    /// Whether the kernel does its work on the host's processors (soft-RoCE).
+    pub software: bool,
     /// `IBV_LINK_LAYER_*`.
     pub link_layer: u8,
 }
@@ -211,6 +213,7 @@ impl Port {
             mbps: port.rate_mbps,
             max_message: u64::from(port.max_message),
             max_inline: probe.max_inline().min(tunables.max_inline as u32),
+            software: context.is_software(),
             atomics: match device.atomic_cap {
                 0 => Atomics::None,
                 1 => Atomics::Adapter,

@@ -260,9 +260,11 @@ table! {
         "From which size a contiguous fragment is sent from the user's memory instead of being copied.",
         "Registering memory costs more than copying little; registered memory is cached, so programs that reuse buffers gain from \
          a smaller value.";
-    max_rd_atomic: Count { default: 16, min: 1, max: 255 }, "requests", level 6,
-        "How many reads and atomics a connection may have in flight, each way; the adapter may permit fewer.",
-        "More hides the latency of get; each takes room in the adapter.";
+    max_rd_atomic: Count { default: 0, min: 0, max: 255 }, "requests", level 6,
+        "How many reads and atomics a connection may have in flight, each way; the adapter may permit fewer. 0: 16, but 1 on a \
+         software adapter (soft-RoCE).",
+        "More hides the latency of get; each takes room in the adapter. What a software adapter reads ahead falls out of the \
+         processor's cache before it is copied.";
 
     // What the adapter does when packets are lost or the receiver is late.
     ack_timeout: Count { default: 18, min: 0, max: 31 }, "exponent", level 5,
