@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! softhca: an emulated InfiniBand adapter, as a drop-in `libibverbs.so.1` for the processes of one host.
+//!
+//! A test and development device: it needs no root, no kernel module and no hardware, and moves data between processes
+//! through shared memory. What it emulates and what it does not is written in docs/softhca.md.
+//!
+//! From the program inwards: `abi` (the exported symbols), `verbs` (the C structures of each object, and their
+//! translation), `engine` (the adapter itself, which knows no C). `config` reads the description of the adapters.
+
+pub mod abi;
+pub mod config;
+pub mod engine;
+pub mod sys;
+pub mod verbs;
