@@ -5,10 +5,12 @@
 //! through shared memory. What it emulates and what it does not is written in docs/softhca.md.
 //!
 //! From the program inwards: `abi` (the exported symbols), `verbs` (the C structures of each object, and their
-//! translation), `engine` (the adapter itself, which knows no C). `config` reads the description of the adapters.
+//! translation), `engine` (the adapter itself, which knows no C). `config` reads the description of the adapters,
+//! `fabric_folder` says where a fabric is.
 
 pub mod abi;
 pub mod config;
 pub mod engine;
+pub mod fabric_folder;
 pub mod sys;
 pub mod verbs;

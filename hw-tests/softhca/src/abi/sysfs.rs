@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibv_get_sysfs_path` and `ibv_read_sysfs_file`. Programs read about an adapter below that path (Open MPI's openib asks
+//! whether it has `class/infiniband` at all), so there is a small tree of it in the fabric's folder, in the shape of the
+//! kernel's: `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus device holds
+//! what a PCI device's does.
+//! Grade: setup. Threads: any; the first of the fabric's processes makes the tree, under another name, and renames it.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::engine::{DeviceSpec, PortSpec};
+use crate::verbs::device;
+use crate::verbs::error::set_errno;
+
+/// The root of the emulated tree of the fabric in `folder`.
+pub(crate) fn root(folder: &Path) -> PathBuf {
+    folder.join("sysfs")
+}
+
+/// Makes the tree, unless another process has.
+pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
+    let root = root(folder);
+    if root.exists() {
+        return Ok(());
+    }
+    let draft = folder.join(format!("sysfs.{}", std::process::id()));
+    fs::create_dir_all(draft.join("class/infiniband"))?;
+    for spec in devices {
+        describe_device(&draft, spec)?;
+    }
+    // Renaming onto a folder that another process has filled meanwhile fails, and then that one is as good.
+    match fs::rename(&draft, &root) {
+        Err(_) if root.exists() => fs::remove_dir_all(&draft),
+        result => result,
+    }
+}
+
+fn describe_device(draft: &Path, spec: &DeviceSpec) -> io::Result<()> {
+    let name = &spec.name;
+    let bus = draft.join("devices").join(name);
+    let device = bus.join("infiniband").join(name);
+    fs::create_dir_all(&device)?;
+    symlink("../..", device.join("device"))?;
+    symlink(format!("../../devices/{name}/infiniband/{name}"), draft.join("class/infiniband").join(name))?;
+
+    write(&bus, "vendor", &format!("{:#06x}", spec.vendor_id & 0xffff))?;
+    write(&bus, "device", &format!("{:#06x}", spec.vendor_part_id & 0xffff))?;
+    write(&bus, "numa_node", &spec.numa_node.to_string())?;
+    write(&bus, "local_cpus", &"f".repeat(16))?;
+    write(&bus, "current_link_width", "16")?;
+    write(&bus, "current_link_speed", "16.0 GT/s PCIe")?;
+
+    write(&device, "node_type", "1: CA")?;
+    write(&device, "node_desc", "softhca, an emulated adapter")?;
+    write(&device, "node_guid", &groups(&spec.node_guid.to_be_bytes()))?;
+    write(&device, "sys_image_guid", &groups(&spec.node_guid.to_be_bytes()))?;
+    write(&device, "fw_ver", &spec.fw_ver)?;
+    write(&device, "board_id", "SOFTHCA")?;
+    write(&device, "hca_type", "softhca")?;
+    for (index, port) in spec.ports.iter().enumerate() {
+        describe_port(&device.join("ports").join((index + 1).to_string()), port)?;
+    }
+    Ok(())
+}
+
+fn describe_port(folder: &Path, port: &PortSpec) -> io::Result<()> {
+    for sub in ["gids", "pkeys", "gid_attrs/types"] {
+        fs::create_dir_all(folder.join(sub))?;
+    }
+    write(folder, "lid", &format!("{:#x}", port.lid))?;
+    write(folder, "sm_lid", &format!("{:#x}", port.sm_lid))?;
+    for (index, gid) in port.gids.iter().enumerate() {
+        write(folder, &format!("gids/{index}"), &groups(&gid.raw))?;
+        write(folder, &format!("gid_attrs/types/{index}"), device::gid_type_text(gid.kind))?;
+    }
+    for (index, pkey) in port.pkeys.iter().enumerate() {
+        write(folder, &format!("pkeys/{index}"), &format!("{pkey:#06x}"))?;
+    }
+    Ok(())
+}
+
+/// `0102:0304:...`, as the kernel writes GUIDs and GIDs.
+fn groups(bytes: &[u8]) -> String {
+    bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
+}
+
+fn write(folder: &Path, file: &str, line: &str) -> io::Result<()> {
+    fs::write(folder.join(file), format!("{line}\n"))
+}
+
+/// The root of the emulated tree; `/sys` where the fabric cannot be joined. The string lives for ever.
+pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    static PATH: OnceLock<CString> = OnceLock::new();
+    PATH.get_or_init(|| {
+        device::library()
+            .ok()
+            .and_then(|library| CString::new(root(library.folder()).as_os_str().as_bytes()).ok())
+            .unwrap_or_else(|| c"/sys".to_owned())
+    })
+    .as_ptr()
+}
+
+/// Reads `directory/file` into `buffer`, without the newline at its end. Returns the length, or -1 with `errno`.
+///
+/// # Safety
+/// `directory` and `file` are C strings; `buffer` is writable for `size` bytes.
+pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
+    directory: *const c_char,
+    file: *const c_char,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: C strings by the caller's word.
+    let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
+    let path = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()))
+        .join(std::ffi::OsStr::from_bytes(file.to_bytes()));
+    let mut content = Vec::new();
+    if let Err(error) = fs::File::open(path).and_then(|file| file.take(size as u64).read_to_end(&mut content)) {
+        set_errno(error.raw_os_error().unwrap_or(libc::EIO));
+        return -1;
+    }
+    if content.last() == Some(&b'\n') {
+        content.pop();
+    } else if content.len() == size {
+        content.pop(); // the terminating zero needs a place
+    }
+    if size > 0 {
+        // SAFETY: at most `size - 1` bytes of content and the zero; the caller's buffer has `size`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(content.as_ptr(), buffer.cast::<u8>(), content.len());
+            buffer.add(content.len()).write(0);
+        }
+    }
+    content.len() as c_int
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command `softhca`: runs any verbs program on an emulated adapter.
+//!
+//! `softhca run -- CMD ...` makes a private fabric (a folder in /dev/shm), points CMD and everything it starts to it, and
+//! removes it at the end. It does nothing that the environment it sets could not do by hand; docs/softhca.md tells how.
+
+mod run;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(version, about = "An emulated InfiniBand adapter for the processes of this host: a test and development device")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs a program, and whatever it starts, on emulated adapters of their own
+    Run {
+        /// Describes the adapters and faults (see docs/softhca.md); without it, one InfiniBand adapter
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Names the fabric, so that several `softhca run` share it; the last to end removes nothing then
+        #[arg(long, value_name = "NAME")]
+        fabric: Option<String>,
+        /// The program and its arguments
+        #[arg(last = true, required = true, value_name = "CMD")]
+        program: Vec<OsString>,
+    },
+    /// Checks a configuration file and prints the adapters it describes
+    Check {
+        /// The file
+        config: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run { config, fabric, program } => run::run(config.as_deref(), fabric.as_deref(), &program),
+        Command::Check { config } => check(&config),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("softhca: {error:#}");
+        ExitCode::from(125)
+    })
+}
+
+fn check(path: &std::path::Path) -> anyhow::Result<ExitCode> {
+    let config = softhca::config::Config::read(path)?;
+    for device in &config.devices {
+        println!("{}: guid {:016x}, {} port(s)", device.name, device.node_guid, device.ports.len());
+        for (index, port) in device.ports.iter().enumerate() {
+            println!("  port {}: lid {}, {} gid(s), mtu {}", index + 1, port.lid, port.gids.len(), 128 << port.mtu);
+        }
+    }
+    println!("{} fault rule(s)", config.faults.len());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `softhca run`: the fabric's folder, the environment of the program, and its end.
+//!
+//! The library is found twice: by name in a folder at the front of `LD_LIBRARY_PATH` (it is a drop-in libibverbs.so.1), and
+//! preloaded, for programs that look for device files themselves. Signals that ask to end go to the program, whose exit
+//! status becomes ours (128 + n after signal n), also when it leaves processes behind.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use softhca::config::{Config, is_fabric_name};
+use softhca::fabric_folder::{make_private, named_folder};
+
+/// What `softhca run` sets, apart from the loader's paths.
+const FABRIC: &str = "SOFTHCA_FABRIC";
+const CONFIG: &str = "SOFTHCA_CONFIG";
+
+/// The process that signals go to; 0 before it runs.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+/// A fabric's folder, removed at the end if it is this run's own.
+struct Folder {
+    path: PathBuf,
+    own: bool,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.own
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            eprintln!("softhca: cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Runs `program` on a fabric and gives its exit status.
+///
+/// # Errors
+/// The configuration is wrong, the library is missing, the folder cannot be made or the program cannot be started.
+pub(crate) fn run(config: Option<&Path>, fabric: Option<&str>, program: &[OsString]) -> Result<ExitCode> {
+    let config_path = config.map(std::path::absolute).transpose()?;
+    let config = config_path.as_deref().map(Config::read).transpose()?;
+    let library = library()?;
+    let folder = folder(fabric.or_else(|| config.as_ref().and_then(|config| config.fabric.as_deref())))?;
+    let libraries = folder.path.join("lib");
+    std::fs::create_dir_all(&libraries)?;
+    let link = libraries.join("libibverbs.so.1");
+    match symlink(&library, &link) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        result => result.with_context(|| format!("cannot make {}", link.display()))?,
+    }
+
+    let mut command = Command::new(&program[0]);
+    command
+        .args(&program[1..])
+        .env(FABRIC, &folder.path)
+        .env("LD_LIBRARY_PATH", in_front(libraries.as_os_str(), "LD_LIBRARY_PATH"))
+        .env("LD_PRELOAD", in_front(link.as_os_str(), "LD_PRELOAD"));
+    match &config_path {
+        Some(path) => command.env(CONFIG, path),
+        None => command.env_remove(CONFIG),
+    };
+    forward_signals()?;
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", program[0].to_string_lossy()))?;
+    PROGRAM.store(child.id() as i32, Ordering::SeqCst);
+    let status = child.wait()?;
+    drop(folder);
+    Ok(ExitCode::from(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)) as u8))
+}
+
+/// A named fabric is shared and stays; a private one is this run's own.
+fn folder(name: Option<&str>) -> Result<Folder> {
+    let (path, own) = match name {
+        Some(name) => {
+            ensure!(is_fabric_name(name), "{name:?} names no fabric: 1 to 64 letters, digits, dashes and underscores");
+            (named_folder(name), false)
+        }
+        None => (private_name()?, true),
+    };
+    make_private(&path)?;
+    Ok(Folder { path, own })
+}
+
+/// A name that no other run has: the process's number, and random digits for the case that numbers come round.
+fn private_name() -> Result<PathBuf> {
+    let mut random = [0_u8; 8];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut random)?;
+    Ok(named_folder(&format!("run-{}-{:016x}", std::process::id(), u64::from_ne_bytes(random))))
+}
+
+/// The shared object: next to this command, or in `deps` below it where cargo leaves it for tests; the newer one.
+fn library() -> Result<PathBuf> {
+    let command = std::env::current_exe()?;
+    let beside = command.parent().unwrap_or(Path::new("/"));
+    let candidates = [beside.join("libsofthca.so"), beside.join("deps/libsofthca.so"), beside.join("../lib/libsofthca.so")];
+    candidates
+        .iter()
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max()
+        .map(|(_, path)| path.clone())
+        .with_context(|| {
+            format!("libsofthca.so is not in {}: build it with `cargo build -p softhca`", beside.display())
+        })
+}
+
+/// `first`, then what `variable` has now.
+fn in_front(first: &OsStr, variable: &str) -> OsString {
+    let mut value = first.to_owned();
+    if let Some(rest) = std::env::var_os(variable).filter(|rest| !rest.is_empty()) {
+        value.push(":");
+        value.push(rest);
+    }
+    value
+}
+
+/// Passes the signals that end a command on to the program: the fabric must still be removed when it has ended.
+fn forward_signals() -> Result<()> {
+    extern "C" fn forward(signal: libc::c_int) {
+        let program = PROGRAM.load(Ordering::SeqCst);
+        if program > 0 {
+            // SAFETY: kill may be called in a signal handler; a process number that is gone makes it fail, no more.
+            unsafe { libc::kill(program, signal) };
+        }
+    }
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the handler only loads an atomic and calls kill, both allowed in one.
+        let previous = unsafe { libc::signal(signal, forward as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+        ensure!(previous != libc::SIG_ERR, "cannot handle signal {signal}: {}", std::io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The configuration file of a fabric: its adapters and its faults, in TOML. Reads it, fills in what is left out, checks
+//! it, and gives the engine's description. An error names file and line. docs/softhca.md documents every key.
+//!
+//! Called by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
+
+mod adapters;
+mod document;
+mod faults;
+mod values;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::engine::DeviceSpec;
+use crate::engine::faults::FaultRule;
+
+/// A configuration: everything about a fabric but where its folder is.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The fabric's name, if the file gives one.
+    pub fabric: Option<String>,
+    /// 1 to 4 adapters.
+    pub devices: Vec<DeviceSpec>,
+    /// Scripted faults, in order.
+    pub faults: Vec<FaultRule>,
+}
+
+/// What is wrong with a configuration file.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It can be read, and is wrong.
+    #[error("{}:{line}: {message}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        message: String,
+    },
+}
+
+/// Whether `name` may name a fabric: it becomes part of a folder's name.
+#[must_use]
+pub fn is_fabric_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
+impl Config {
+    /// Reads `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, is no TOML, has unknown keys or values, or describes what cannot be.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        Config::parse(&text).map_err(|(span, message)| ConfigError::Wrong {
+            path: path.to_owned(),
+            line: 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count(),
+            message,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Config, (Range<usize>, String)> {
+        let document: document::Document = toml::from_str(text)
+            .map_err(|error| (error.span().unwrap_or(0..0), error.message().trim_end().to_owned()))?;
+        if let Some(name) = document.fabric.as_ref().filter(|name| !is_fabric_name(name.as_ref())) {
+            return Err((name.span(), "fabric: 1 to 64 letters, digits, dashes and underscores".to_owned()));
+        }
+        if let Some(fifth) = document.device.get(4) {
+            return Err((fifth.span(), "a fabric has 1 to 4 devices".to_owned()));
+        }
+        let mut lids = 0;
+        let mut devices: Vec<DeviceSpec> = Vec::new();
+        for (index, given) in document.device.iter().enumerate() {
+            let device = adapters::complete(index, given.as_ref(), &mut lids).map_err(|error| (given.span(), error))?;
+            if devices.iter().any(|other| other.name == device.name) {
+                return Err((given.span(), format!("a second device is called {:?}", device.name)));
+            }
+            if let Some(lid) = shared_lid(&devices, &device) {
+                return Err((given.span(), format!("lid = {lid} is another port's too")));
+            }
+            devices.push(device);
+        }
+        if devices.is_empty() {
+            devices = Config::default().devices;
+        }
+        let faults = document
+            .fault
+            .iter()
+            .map(|given| given.as_ref().rule(&devices).map_err(|error| (given.span(), error)))
+            .collect::<Result<_, _>>()?;
+        Ok(Config { fabric: document.fabric.map(toml::Spanned::into_inner), devices, faults })
+    }
+}
+
+impl Default for Config {
+    /// One InfiniBand adapter with one port, no faults.
+    fn default() -> Self {
+        let device = adapters::complete(0, &document::Device::default(), &mut 0).expect("the defaults are in range");
+        Config { fabric: None, devices: vec![device], faults: Vec::new() }
+    }
+}
+
+/// A LID that a port of `device` shares with another port of its own or of `others`.
+fn shared_lid(others: &[DeviceSpec], device: &DeviceSpec) -> Option<u16> {
+    let mut seen: Vec<u16> = others.iter().flat_map(|other| &other.ports).map(|port| port.lid).collect();
+    for port in device.ports.iter().filter(|port| port.lid != 0) {
+        if seen.contains(&port.lid) {
+            return Some(port.lid);
+        }
+        seen.push(port.lid);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What left-out keys mean: from the written description of adapters to the complete one that the engine is given.
+//!
+//! Without any description: one InfiniBand adapter `softhca0` with one active port, LID 1, 100 Gb/s (4x EDR), MTU 4096.
+//! Grade: setup. GUIDs are host-order numbers. Tests: config.rs.
+
+use super::document::{Clock, Device, Port};
+use crate::engine::codes::{gid_kind, link_layer, port_state};
+use crate::engine::{ClockSpec, DeviceSpec, Gid, PortSpec};
+
+/// The first six digits of the GUIDs, a locally administered range.
+const GUID_BASE: u64 = 0x5e00_0000_0000_0000;
+/// The default subnet prefix of InfiniBand.
+const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
+/// 4x.
+const WIDTH: u8 = 2;
+/// EDR.
+const SPEED: u8 = 32;
+/// 4096 bytes.
+const MTU: u8 = 5;
+/// The default partition, full member.
+const PKEY: u16 = 0xffff;
+
+/// Adapter `index` (from 0) of the fabric as `given`, or what is wrong with it. `lids` is the last LID given so far.
+pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<DeviceSpec, String> {
+    let name = given.name.clone().unwrap_or_else(|| format!("softhca{index}"));
+    if name.is_empty() || name.len() > 48 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Err(format!("name = {name:?}: a device name is 1 to 48 letters, digits and underscores"));
+    }
+    if given.port.len() > 2 {
+        return Err(format!("{name} has {} ports; an adapter has 1 or 2", given.port.len()));
+    }
+    let link_layer = given.link_layer.map_or(link_layer::INFINIBAND, |layer| layer.0);
+    let node_guid = given.node_guid.map_or(GUID_BASE + ((index as u64 + 1) << 8), |guid| guid.0);
+    let bandwidth_gbps = given.bandwidth_gbps.unwrap_or(0.0);
+    if !bandwidth_gbps.is_finite() || bandwidth_gbps < 0.0 {
+        return Err(format!("bandwidth_gbps = {bandwidth_gbps}: 0 (as fast as the host can) or more"));
+    }
+    let one_port = [Port::default()];
+    let ports = if given.port.is_empty() { &one_port[..] } else { &given.port[..] };
+    Ok(DeviceSpec {
+        link_layer,
+        ports: ports
+            .iter()
+            .enumerate()
+            .map(|(number, port)| complete_port(link_layer, index, number, node_guid, port, lids))
+            .collect::<Result<_, _>>()?,
+        node_guid,
+        sys_image_guid: node_guid,
+        vendor_id: given.vendor_id.unwrap_or(0x5e00),
+        vendor_part_id: given.vendor_part_id.unwrap_or(1),
+        hw_ver: 0,
+        fw_ver: given.fw_ver.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
+        numa_node: given.numa_node.unwrap_or(-1),
+        clock: complete_clock(&given.clock)?,
+        latency_ns: given.latency_ns.unwrap_or(0),
+        bandwidth_gbps,
+        name,
+    })
+}
+
+fn complete_clock(given: &Clock) -> Result<ClockSpec, String> {
+    let usual = ClockSpec::default();
+    let clock = ClockSpec {
+        frequency_hz: given.frequency_hz.unwrap_or(usual.frequency_hz),
+        offset: given.offset.unwrap_or(usual.offset),
+        drift_ppm: given.drift_ppm.unwrap_or(usual.drift_ppm),
+        mask_bits: given.mask_bits.unwrap_or(usual.mask_bits),
+    };
+    if !(1_000..=10_000_000_000).contains(&clock.frequency_hz) {
+        return Err(format!("frequency_hz = {}: 1000 (1 kHz) to 10000000000 (10 GHz)", clock.frequency_hz));
+    }
+    if !(8..=64).contains(&clock.mask_bits) {
+        return Err(format!("mask_bits = {}: 8 to 64", clock.mask_bits));
+    }
+    if !clock.drift_ppm.is_finite() || clock.drift_ppm.abs() > 100_000.0 {
+        return Err(format!("drift_ppm = {}: -100000 to 100000", clock.drift_ppm));
+    }
+    Ok(clock)
+}
+
+fn complete_port(
+    layer: u8,
+    device: usize,
+    number: usize,
+    node_guid: u64,
+    given: &Port,
+    lids: &mut u16,
+) -> Result<PortSpec, String> {
+    let infiniband = layer == link_layer::INFINIBAND;
+    let lid = match given.lid {
+        Some(_) if !infiniband => return Err("an Ethernet port has no lid".to_owned()),
+        Some(lid) if !(1..0xc000).contains(&lid) => return Err(format!("lid = {lid}: a unicast LID is 1 to 49151")),
+        Some(lid) => lid,
+        None if infiniband => *lids + 1,
+        None => 0,
+    };
+    *lids = (*lids).max(lid);
+    let kind = if infiniband { gid_kind::IB } else { gid_kind::ROCE_V2 };
+    let gids = match &given.gids {
+        Some(gids) if gids.is_empty() || gids.len() > 16 => return Err("gids: 1 to 16 of them".to_owned()),
+        Some(gids) => gids.iter().map(|gid| Gid { raw: gid.0, kind }).collect(),
+        None => default_gids(infiniband, device, number, node_guid + number as u64 + 1),
+    };
+    let pkeys = given.pkeys.clone().unwrap_or_else(|| vec![PKEY]);
+    if pkeys.is_empty() || pkeys.len() > 128 {
+        return Err("pkeys: 1 to 128 of them".to_owned());
+    }
+    Ok(PortSpec {
+        lid,
+        sm_lid: given.sm_lid.unwrap_or(u16::from(infiniband)),
+        mtu: given.mtu.map_or(MTU, |mtu| mtu.0),
+        active_width: given.width.map_or(WIDTH, |width| width.0),
+        active_speed: u32::from(given.speed.map_or(SPEED, |speed| speed.0)),
+        gids,
+        pkeys,
+        state: given.state.map_or(port_state::ACTIVE, |state| u32::from(state.0)),
+    })
+}
+
+/// InfiniBand: the default subnet prefix and the port's GUID. Ethernet: the link-local address of the port's MAC, as RoCE
+/// v1 and v2, and an IPv4 address of a private range, the same.
+fn default_gids(infiniband: bool, device: usize, number: usize, port_guid: u64) -> Vec<Gid> {
+    let mut link_local = [0; 16];
+    link_local[..8].copy_from_slice(&SUBNET_PREFIX.to_be_bytes());
+    link_local[8..].copy_from_slice(&port_guid.to_be_bytes());
+    if infiniband {
+        return vec![Gid { raw: link_local, kind: gid_kind::IB }];
+    }
+    let mac = [0x5e, 0, 0, 0, device as u8, number as u8 + 1];
+    link_local[8..].copy_from_slice(&[mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]]);
+    let ipv4 = std::net::Ipv4Addr::new(10, 94, device as u8, number as u8 + 1).to_ipv6_mapped().octets();
+    [link_local, ipv4]
+        .into_iter()
+        .flat_map(|raw| [gid_kind::ROCE_V1, gid_kind::ROCE_V2].map(|kind| Gid { raw, kind }))
+        .collect()
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[[fault]]`: the scripted faults as they are written, and the rules the engine is given. A rule says what happens
+//! (`action`), to which packets or requests (`device`, `port`, `from_lid`, `to_lid`), and to how many of them (`nth` and
+//! `count`, or a seeded `fraction`). Keys that an action does not use are refused, so that no rule is silently half read.
+//! Grade: setup. Times are nanoseconds. Tests: config.rs.
+
+use serde::Deserialize;
+
+use crate::engine::DeviceSpec;
+use crate::engine::codes::{event, wc_status};
+use crate::engine::faults::{FaultAction, FaultRule};
+
+/// `[[fault]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    action: Action,
+    delay_ns: Option<u64>,
+    status: Option<String>,
+    errno: Option<String>,
+    event: Option<String>,
+    at_ns: Option<u64>,
+    for_ns: Option<u64>,
+    device: Option<String>,
+    port: Option<u8>,
+    from_lid: Option<u16>,
+    to_lid: Option<u16>,
+    nth: Option<u64>,
+    count: Option<u64>,
+    fraction: Option<f64>,
+    seed: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Action {
+    Drop,
+    Delay,
+    Duplicate,
+    Rnr,
+    Status,
+    PostSendError,
+    RegistrationError,
+    CqOverrun,
+    LinkDown,
+    Event,
+}
+
+/// By the names of `ibv_wc_status`, less `IBV_WC_`.
+const STATUSES: &[(&str, u32)] = &[
+    ("LOC_LEN_ERR", wc_status::LOC_LEN_ERR),
+    ("LOC_QP_OP_ERR", wc_status::LOC_QP_OP_ERR),
+    ("LOC_PROT_ERR", wc_status::LOC_PROT_ERR),
+    ("WR_FLUSH_ERR", wc_status::WR_FLUSH_ERR),
+    ("REM_INV_REQ_ERR", wc_status::REM_INV_REQ_ERR),
+    ("REM_ACCESS_ERR", wc_status::REM_ACCESS_ERR),
+    ("REM_OP_ERR", wc_status::REM_OP_ERR),
+    ("RETRY_EXC_ERR", wc_status::RETRY_EXC_ERR),
+    ("RNR_RETRY_EXC_ERR", wc_status::RNR_RETRY_EXC_ERR),
+    ("FATAL_ERR", wc_status::FATAL_ERR),
+    ("GENERAL_ERR", wc_status::GENERAL_ERR),
+];
+
+/// By the names of `ibv_event_type`, less `IBV_EVENT_`; only those that concern a port or the device.
+const EVENTS: &[(&str, u32)] = &[
+    ("DEVICE_FATAL", event::DEVICE_FATAL),
+    ("PORT_ACTIVE", event::PORT_ACTIVE),
+    ("PORT_ERR", event::PORT_ERR),
+    ("LID_CHANGE", event::LID_CHANGE),
+    ("PKEY_CHANGE", event::PKEY_CHANGE),
+    ("SM_CHANGE", event::SM_CHANGE),
+    ("GID_CHANGE", event::GID_CHANGE),
+];
+
+/// What `post_send` and registering memory may fail with.
+const ERRNOS: &[(&str, i32)] =
+    &[("ENOMEM", libc::ENOMEM), ("EINVAL", libc::EINVAL), ("EIO", libc::EIO), ("EAGAIN", libc::EAGAIN)];
+
+impl Fault {
+    /// The rule, or what is wrong with it.
+    pub(super) fn rule(&self, devices: &[DeviceSpec]) -> Result<FaultRule, String> {
+        self.refuse_unused()?;
+        let device = match &self.device {
+            None => None,
+            Some(name) => Some(
+                devices
+                    .iter()
+                    .position(|device| device.name == *name)
+                    .ok_or_else(|| format!("no device is called {name:?}"))?,
+            ),
+        };
+        if let Some(fraction) = self.fraction {
+            if !(0.0..=1.0).contains(&fraction) {
+                return Err(format!("fraction = {fraction} is not between 0 and 1"));
+            }
+            if self.nth.is_some() || self.count.is_some() {
+                return Err("a rule has either nth (and count) or fraction".to_owned());
+            }
+        }
+        if self.nth == Some(0) {
+            return Err("nth counts from 1".to_owned());
+        }
+        Ok(FaultRule {
+            action: self.engine_action()?,
+            device,
+            port: self.port,
+            from_lid: self.from_lid,
+            to_lid: self.to_lid,
+            nth: self.nth,
+            count: self.count.unwrap_or(u64::from(self.nth.is_some())),
+            fraction: self.fraction,
+            seed: self.seed.unwrap_or(1),
+        })
+    }
+
+    fn engine_action(&self) -> Result<FaultAction, String> {
+        let at_ns = || self.at_ns.ok_or("this action needs at_ns".to_owned());
+        Ok(match self.action {
+            Action::Drop => FaultAction::Drop,
+            Action::Delay => FaultAction::Delay(self.delay_ns.ok_or("action = \"delay\" needs delay_ns")?),
+            Action::Duplicate => FaultAction::Duplicate,
+            Action::Rnr => FaultAction::Rnr,
+            Action::Status => FaultAction::Status(named("status", self.status.as_deref(), STATUSES)?),
+            Action::PostSendError => {
+                FaultAction::PostSend(named("errno", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
+            }
+            Action::RegistrationError => {
+                FaultAction::RegMr(named("errno", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
+            }
+            Action::CqOverrun => FaultAction::CqOverrun,
+            Action::LinkDown => FaultAction::LinkDown { at_ns: at_ns()?, for_ns: self.for_ns.unwrap_or(0) },
+            Action::Event => {
+                FaultAction::Async { kind: named("event", self.event.as_deref(), EVENTS)?, at_ns: at_ns()? }
+            }
+        })
+    }
+
+    fn refuse_unused(&self) -> Result<(), String> {
+        let timed = matches!(self.action, Action::LinkDown | Action::Event);
+        let packet = matches!(self.action, Action::Drop | Action::Delay | Action::Duplicate | Action::Rnr);
+        let errno = matches!(self.action, Action::PostSendError | Action::RegistrationError);
+        let selects = self.nth.is_some() || self.count.is_some() || self.fraction.is_some() || self.seed.is_some();
+        for (key, given, used) in [
+            ("delay_ns", self.delay_ns.is_some(), self.action == Action::Delay),
+            ("status", self.status.is_some(), self.action == Action::Status),
+            ("errno", self.errno.is_some(), errno),
+            ("event", self.event.is_some(), self.action == Action::Event),
+            ("at_ns", self.at_ns.is_some(), timed),
+            ("for_ns", self.for_ns.is_some(), self.action == Action::LinkDown),
+            ("from_lid or to_lid", self.from_lid.is_some() || self.to_lid.is_some(), packet || self.action == Action::Status),
+            ("nth, count, fraction or seed", selects, !timed),
+        ] {
+            if given && !used {
+                return Err(format!("{key} has no meaning with this action"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn named<T: Copy>(key: &str, given: Option<&str>, table: &[(&str, T)]) -> Result<T, String> {
+    let names = || table.iter().map(|row| row.0).collect::<Vec<_>>().join(", ");
+    let given = given.ok_or_else(|| format!("this action needs {key}, one of {}", names()))?;
+    table
+        .iter()
+        .find(|row| row.0.eq_ignore_ascii_case(given))
+        .map(|row| row.1)
+        .ok_or_else(|| format!("{key} = {given:?} is unknown; one of {}", names()))
+}

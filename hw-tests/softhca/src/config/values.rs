@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The values of the configuration file that are more than a number or a word: GUIDs, GIDs, MTUs, widths, speeds, states.
+//! Each is a newtype that serde reads from the words the documentation gives, so that an error names its place.
+//! Byte orders: GUIDs are host-order numbers, GIDs are their 16 bytes on the wire.
+//! Grade: setup. Tests: at the end of the file.
+
+use std::net::Ipv6Addr;
+
+use serde::{Deserialize, Deserializer, de::Error};
+
+/// A GUID: `"0x0002c90300a1b2c3"` or `"0002:c903:00a1:b2c3"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Guid(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Guid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_guid(&text).map(Guid).ok_or_else(|| {
+            D::Error::custom(format!(
+                "{text:?} is no GUID: write 16 hexadecimal digits, as \"0x5e00000000000001\" or \"5e00:0000:0000:0001\""
+            ))
+        })
+    }
+}
+
+fn parse_guid(text: &str) -> Option<u64> {
+    let digits = match text.strip_prefix("0x") {
+        Some(digits) => digits.to_owned(),
+        None => {
+            let groups: Vec<&str> = text.split(':').collect();
+            if groups.len() != 4 || groups.iter().any(|group| group.len() != 4) {
+                return None;
+            }
+            groups.concat()
+        }
+    };
+    if digits.len() > 16 { None } else { u64::from_str_radix(&digits, 16).ok() }
+}
+
+/// A GID, written as an IPv6 address (`"fe80::1"`), or an IPv4 address for its mapped form (`"10.0.0.1"`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GidBytes(pub(super) [u8; 16]);
+
+impl<'de> Deserialize<'de> for GidBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let address = text
+            .parse::<Ipv6Addr>()
+            .or_else(|error| text.parse::<std::net::Ipv4Addr>().map(|v4| v4.to_ipv6_mapped()).map_err(|_| error));
+        address.map(|address| GidBytes(address.octets())).map_err(|_| {
+            D::Error::custom(format!("{text:?} is no GID: write it as an IPv6 address (\"fe80::1\") or an IPv4 address"))
+        })
+    }
+}
+
+/// A number that only the listed values may have, each with its code in verbs.
+macro_rules! listed {
+    ($(#[$doc:meta])* $name:ident, $from:ty, $kind:literal: $($value:literal => $code:literal),+) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) struct $name(pub(super) u8);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let given = <$from>::deserialize(deserializer)?;
+                $(if given == $value { return Ok($name($code)); })+
+                let known = [$(format!("{:?}", $value)),+].join(", ");
+                Err(D::Error::custom(format!("{given:?} is no {}: one of {known}", $kind)))
+            }
+        }
+    };
+}
+
+listed! {
+    /// A path MTU in bytes, as `IBV_MTU_*`.
+    Mtu, u32, "MTU": 256 => 1, 512 => 2, 1024 => 3, 2048 => 4, 4096 => 5
+}
+listed! {
+    /// The lanes of a link, as `ibv_port_attr.active_width` codes them.
+    Width, String, "link width": "1x" => 1, "2x" => 16, "4x" => 2, "8x" => 4, "12x" => 8
+}
+listed! {
+    /// The speed of a lane, as `ibv_port_attr.active_speed` codes it.
+    Speed, String, "lane speed": "sdr" => 1, "ddr" => 2, "qdr" => 4, "fdr10" => 8, "fdr" => 16, "edr" => 32, "hdr" => 64, "ndr" => 128
+}
+listed! {
+    /// A port's state, as `IBV_PORT_*`.
+    State, String, "port state": "down" => 1, "init" => 2, "armed" => 3, "active" => 4
+}
+listed! {
+    /// A link layer, as `IBV_LINK_LAYER_*`.
+    LinkLayer, String, "link layer": "infiniband" => 1, "ethernet" => 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guid_is_read_in_both_forms_and_nothing_else_is_one() {
+        assert_eq!(parse_guid("0x5e00000000000001"), Some(0x5e00_0000_0000_0001));
+        assert_eq!(parse_guid("5e00:0000:0000:0001"), Some(0x5e00_0000_0000_0001));
+        assert_eq!(parse_guid("5e00:0:0:1"), None);
+        assert_eq!(parse_guid("0x15e00000000000001"), None);
+        assert_eq!(parse_guid("guid"), None);
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibv_pd`, and its two relatives that only tell an adapter what the program promises: thread domains, which change
+//! nothing here, and parent domains, which are the protection domain they name.
+//! Grade: setup. Threads: any.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use super::context::SoftContext;
+use super::error::{number, pointer};
+use crate::engine::{Errno, Pd, Result};
+use crate::sys::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
+
+/// A protection domain as programs hold it.
+#[repr(C)]
+pub(crate) struct SoftPd {
+    public: ibv_pd,
+    /// Shared by a protection domain and the parent domains made of it.
+    engine: Arc<Pd>,
+    /// This is a parent domain: the protection domain stays when it goes.
+    parent: bool,
+}
+
+impl SoftPd {
+    /// The domain behind a program's pointer.
+    ///
+    /// # Safety
+    /// `pd` is a protection or parent domain of this library, not deallocated.
+    pub(crate) unsafe fn of<'a>(pd: *mut ibv_pd) -> &'a SoftPd {
+        // SAFETY: every ibv_pd this library gives out is the first field of a SoftPd, which nobody writes.
+        unsafe { &*pd.cast::<SoftPd>() }
+    }
+
+    /// The engine's object.
+    pub(crate) fn engine(&self) -> &Pd {
+        &self.engine
+    }
+
+    /// The device it is of.
+    pub(crate) fn context(&self) -> *mut ibv_context {
+        self.public.context
+    }
+
+    fn hand_out(context: *mut ibv_context, engine: Arc<Pd>, parent: bool) -> *mut ibv_pd {
+        Box::into_raw(Box::new(SoftPd { public: ibv_pd { context, handle: 0 }, engine, parent })).cast()
+    }
+}
+
+/// `ibv_alloc_pd(3)`.
+///
+/// # Safety
+/// `context` is open.
+pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    // SAFETY: by the caller's word.
+    let pd = unsafe { SoftContext::of(context) }.hca().alloc_pd();
+    pointer(pd.map(|pd| SoftPd::hand_out(context, Arc::new(pd), false)))
+}
+
+/// `ibv_dealloc_pd(3)`: EBUSY while memory, queues or parent domains use it.
+///
+/// # Safety
+/// `pd` is allocated, and given up if this succeeds.
+pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    // SAFETY: by the caller's word.
+    let domain = unsafe { SoftPd::of(pd) };
+    let result = match (domain.parent, Arc::strong_count(&domain.engine)) {
+        (true, _) => Ok(()),
+        (false, 1) => domain.engine.destroy(),
+        (false, _) => Err(Errno(libc::EBUSY)),
+    };
+    if result.is_ok() {
+        // SAFETY: made by Box in `hand_out`; the caller gives it up.
+        drop(unsafe { Box::from_raw(pd.cast::<SoftPd>()) });
+    }
+    number(result)
+}
+
+/// `ibv_alloc_td(3)`.
+///
+/// # Safety
+/// `context` is open; `attr` is readable.
+pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
+    // SAFETY: by the caller's word.
+    if unsafe { (*attr).comp_mask } != 0 {
+        return pointer(Err(Errno(libc::EINVAL)));
+    }
+    Box::into_raw(Box::new(ibv_td { context }))
+}
+
+/// `ibv_dealloc_td(3)`.
+///
+/// # Safety
+/// `td` is from [`alloc_td`] and given up.
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    // SAFETY: made by Box in `alloc_td`; the caller gives it up.
+    drop(unsafe { Box::from_raw(td) });
+    0
+}
+
+/// `ibv_alloc_parent_domain(3)`. Allocators are not asked: the adapter keeps its queues in the fabric's memory.
+///
+/// # Safety
+/// `context` is open; `attr` is readable, and its `pd` allocated.
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    // SAFETY: by the caller's word.
+    let attr = unsafe { &*attr };
+    let known = crate::sys::IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | crate::sys::IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    let result: Result<*mut ibv_pd> = if attr.pd.is_null() || attr.comp_mask & !known != 0 {
+        Err(Errno(libc::EINVAL))
+    } else {
+        // SAFETY: by the caller's word.
+        let engine = unsafe { SoftPd::of(attr.pd) }.engine.clone();
+        Ok(SoftPd::hand_out(context, engine, true))
+    };
+    pointer(result)
+}
