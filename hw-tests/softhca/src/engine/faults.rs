@@ -4,6 +4,13 @@
 //! Called by: wire (per packet), qp (per post), mr (per registration), the service thread (timed rules). Grade: a fabric
 //! without rules pays one predicted branch. Times are nanoseconds.
 
+use super::{
+    Result,
+    fabric::Fabric,
+    qp::QpShared,
+    wire::{self, To},
+};
+
 /// What happens when a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultAction {
@@ -60,4 +67,50 @@ pub struct FaultRule {
     pub fraction: Option<f64>,
     /// Seed of the fraction.
     pub seed: u64,
+}
+
+/// What becomes of a packet.
+pub(crate) enum Verdict {
+    /// It arrives, and is seen at this time (0: at once).
+    Pass(u64),
+    /// It does not arrive.
+    Lost,
+    /// The receiver is made to look not ready.
+    NotReady,
+    /// The request ends with this status.
+    Status(u32),
+}
+
+/// Registering memory.
+/// # Errors
+/// As a rule says.
+#[cold]
+pub(crate) fn on_register(_fabric: &Fabric, _device: usize) -> Result<()> {
+    Ok(())
+}
+
+/// Posting a send.
+/// # Errors
+/// As a rule says.
+#[cold]
+pub(crate) fn on_post(_fabric: &Fabric, _qp: &QpShared) -> Result<()> {
+    Ok(())
+}
+
+/// A packet between connected queue pairs.
+#[cold]
+pub(crate) fn on_packet(fabric: &Fabric, qp: &QpShared, _peer: &QpShared, len: u32) -> Verdict {
+    Verdict::Pass(wire::model(fabric, qp.device.get(), qp.port.get(), len))
+}
+
+/// A datagram.
+#[cold]
+pub(crate) fn on_datagram(fabric: &Fabric, qp: &QpShared, _to: &To, len: u32) -> Verdict {
+    Verdict::Pass(wire::model(fabric, qp.device.get(), qp.port.get(), len))
+}
+
+/// Timed rules that are due; when the next is.
+#[cold]
+pub(crate) fn on_time(_fabric: &Fabric) -> Option<u64> {
+    None
 }

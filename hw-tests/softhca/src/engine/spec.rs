@@ -264,6 +264,7 @@ pub struct QpInit<'a> {
 
 /// Where packets go: as in `ibv_ah_attr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 #[expect(missing_docs, reason = "the names are those of ibv_ah_attr and ibv_global_route")]
 pub struct AhAttr {
     pub is_global: bool,

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Moving bytes between pieces of memory, within this process or between it and another one.
+//!
+//! Called by: wire, cq. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`) for up to
+//! 2^31 bytes. Copies ascend, and the last bytes of what a program may poll on come last (`Order::LastBytesLast`).
+//! Memory rule: pieces were checked against a registration (`mr::find`), or are inline data of the caller, so they belong
+//! to the adapter until the request completes; the engine keeps no reference to them.
+
+use libc::iovec;
+
+use super::{Errno, Result, hca::MAX_SGE};
+
+/// Pieces of memory of one process.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    /// `None`: this process (or the shared region).
+    pub(crate) pid: Option<u32>,
+    pub(crate) pieces: &'a [iovec],
+}
+
+/// A list of pieces on the stack.
+pub(crate) struct Pieces {
+    list: [std::mem::MaybeUninit<iovec>; MAX_SGE + 1],
+    used: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Pieces {
+    #[inline(always)]
+    pub(crate) fn new() -> Pieces {
+        Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MAX_SGE + 1], used: 0, bytes: 0 }
+    }
+
+    /// Appends a piece; more than fit are a bug of the caller, who checked the number.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, addr: u64, len: u64) {
+        self.list[self.used].write(iovec { iov_base: addr as *mut libc::c_void, iov_len: len as usize });
+        self.used += 1;
+        self.bytes += len;
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_slice(&self) -> &[iovec] {
+        // SAFETY: the first `used` were written by `push`, and MaybeUninit has the layout of what it holds.
+        unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.used) }
+    }
+
+    /// The same memory without its first `skip` bytes and cut to `len`.
+    pub(crate) fn window(&self, mut skip: u64, mut len: u64) -> Pieces {
+        let mut out = Pieces::new();
+        for piece in self.as_slice() {
+            let size = piece.iov_len as u64;
+            let past = skip.min(size);
+            skip -= past;
+            let take = (size - past).min(len);
+            if take > 0 {
+                out.push(piece.iov_base as u64 + past, take);
+                len -= take;
+            }
+        }
+        out
+    }
+}
+
+/// Copies the bytes of `from`, all of it this process's, to `to`.
+#[inline(always)]
+pub(crate) fn gather(mut to: *mut u8, from: &[iovec]) {
+    for piece in from {
+        // SAFETY: the piece is readable (memory rule above), `to` has room for the sum of all; `copy` allows overlap,
+        // which a program that sends to itself may make.
+        unsafe { std::ptr::copy(piece.iov_base.cast::<u8>(), to, piece.iov_len) };
+        // SAFETY: still within, or one past, what `to` has room for.
+        to = unsafe { to.add(piece.iov_len) };
+    }
+}
+
+/// Copies up to `len` bytes at `from` to the pieces `to`, all of them this process's.
+#[inline(always)]
+pub(crate) fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) {
+    for piece in to {
+        let part = piece.iov_len.min(len);
+        // SAFETY: the piece is writable (memory rule above), `from` has `len` more bytes.
+        unsafe { std::ptr::copy(from, piece.iov_base.cast::<u8>(), part) };
+        // SAFETY: within, or one past, what `from` has.
+        from = unsafe { from.add(part) };
+        len -= part;
+        if len == 0 {
+            break;
+        }
+    }
+}
+
+/// Copies `from` to the pieces `to`, which have room for it.
+/// # Errors
+/// ESRCH: the other process is gone; EPERM: it may not be touched; EFAULT: memory is not there; EXDEV: both are others'.
+pub(crate) fn copy(to: Memory, from: Memory) -> Result<()> {
+    match (to.pid, from.pid) {
+        (None, None) => {
+            within(to.pieces, from.pieces);
+            Ok(())
+        }
+        (Some(pid), None) => between(pid, from.pieces, to.pieces, true),
+        (None, Some(pid)) => between(pid, to.pieces, from.pieces, false),
+        (Some(_), Some(_)) => Err(Errno(libc::EXDEV)),
+    }
+}
+
+fn within(to: &[iovec], from: &[iovec]) {
+    let mut at = 0;
+    let mut room: &[iovec] = to;
+    for piece in from {
+        let mut done = 0;
+        while done < piece.iov_len {
+            let Some(place) = room.first() else { return };
+            let part = (place.iov_len - at).min(piece.iov_len - done);
+            // SAFETY: both ranges lie in pieces of this process (memory rule above); overlap is allowed by `copy`.
+            unsafe {
+                std::ptr::copy(piece.iov_base.cast::<u8>().add(done), place.iov_base.cast::<u8>().add(at), part);
+            }
+            done += part;
+            at += part;
+            if at == place.iov_len {
+                room = &room[1..];
+                at = 0;
+            }
+        }
+    }
+}
+
+fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Result<()> {
+    let total: usize = here.iter().map(|p| p.iov_len).sum::<usize>().min(there.iter().map(|p| p.iov_len).sum());
+    let mut done = 0;
+    while done < total {
+        let mut ours = Pieces::new();
+        let mut theirs = Pieces::new();
+        for (out, list) in [(&mut ours, here), (&mut theirs, there)] {
+            let mut skip = done;
+            for piece in list {
+                let past = skip.min(piece.iov_len);
+                skip -= past;
+                if piece.iov_len > past {
+                    out.push(piece.iov_base as u64 + past as u64, (piece.iov_len - past) as u64);
+                }
+            }
+        }
+        let (ours, theirs) = (ours.as_slice(), theirs.as_slice());
+        let call = if write { libc::process_vm_writev } else { libc::process_vm_readv };
+        // SAFETY: the kernel checks both sides' ranges; ours are pieces that the memory rule gives to the adapter.
+        let moved = unsafe {
+            call(
+                pid as libc::pid_t,
+                ours.as_ptr(),
+                ours.len() as libc::c_ulong,
+                theirs.as_ptr(),
+                theirs.len() as libc::c_ulong,
+                0,
+            )
+        };
+        if moved < 0 {
+            return Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)));
+        }
+        if moved == 0 {
+            return Err(Errno(libc::EFAULT));
+        }
+        done += moved as usize;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_different_cuts_are_copied_in_order() {
+        let from: Vec<u8> = (0..100).collect();
+        let mut to = vec![0_u8; 100];
+        let (a, b) = (from.as_ptr() as u64, to.as_mut_ptr() as u64);
+        let (mut f, mut t) = (Pieces::new(), Pieces::new());
+        for (at, len) in [(0, 7), (7, 50), (57, 43)] {
+            f.push(a + at, len);
+        }
+        for (at, len) in [(0, 30), (30, 1), (31, 69)] {
+            t.push(b + at, len);
+        }
+        let memory = |pieces| Memory { pid: None, pieces };
+        copy(memory(t.as_slice()), memory(f.as_slice())).unwrap();
+        assert_eq!(from, to);
+    }
+
+    #[test]
+    fn a_window_skips_and_cuts() {
+        let mut pieces = Pieces::new();
+        pieces.push(1000, 10);
+        pieces.push(2000, 10);
+        let window = pieces.window(12, 5);
+        assert_eq!(window.bytes, 5);
+        assert_eq!(window.as_slice()[0].iov_base as u64, 2002);
+    }
+}

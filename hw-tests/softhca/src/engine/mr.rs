@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory regions: keys, bounds and rights, in a table that every process reads.
+//!
+//! Owns the entries of the region's table. Called by: the C side (register), sendq, recv and wire (check every use).
+//! Grade: registration is setup; `find` is hot: one entry (one cache line) read, no lock. An entry is taken by exchanging
+//! its key; its fields are written before the key is published, and the key is taken away before they change.
+//! A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{
+    Errno, Pd, Result,
+    codes::access,
+    fabric::Fabric,
+    pd::InPd,
+    process::{Slot, slot_index},
+    region::{MAX_MRS, Shared, mr_at, slot_at},
+    words::{W32, W64},
+};
+
+/// The key of an entry that is being filled in.
+const TAKEN: u32 = u32::MAX;
+
+#[repr(C, align(64))]
+pub(crate) struct MrEntry {
+    /// 0 while free.
+    key: W32,
+    pd: W32,
+    access: W32,
+    /// Token of the process whose memory it is.
+    owner: W32,
+    /// In the owner's address space.
+    addr: W64,
+    len: W64,
+    /// What requests call the first byte.
+    iova: W64,
+    generation: W32,
+}
+
+// SAFETY: words only, repr(C), zero is a free entry.
+unsafe impl Shared for MrEntry {}
+
+/// The address, in its owner's space, of `len` bytes at `at` of the region `key`; `None` if the key, the domain, the
+/// bounds or the rights do not allow it.
+#[inline(always)]
+pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+    let index = key >> 8;
+    if index == 0 || index >= MAX_MRS {
+        return None;
+    }
+    let entry: &MrEntry = fabric.region().at(mr_at(index));
+    if entry.key.seen() != key || entry.pd.get() != pd || entry.access.get() & need != need {
+        return None;
+    }
+    let offset = at.wrapping_sub(entry.iova.get());
+    let size = entry.len.get();
+    (len <= size && offset <= size - len).then(|| entry.addr.get() + offset)
+}
+
+/// A memory region.
+pub struct Mr {
+    key: u32,
+    in_pd: Mutex<Option<InPd>>,
+}
+
+impl Mr {
+    pub(crate) fn new(pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
+        let known = access::LOCAL_WRITE
+            | access::REMOTE_WRITE
+            | access::REMOTE_READ
+            | access::REMOTE_ATOMIC
+            | access::MW_BIND
+            | access::HUGETLB
+            | access::ZERO_BASED
+            | access::OPTIONAL;
+        if flags & access::ON_DEMAND != 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let remote_writes = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+        if flags & !known != 0 || (remote_writes && flags & access::LOCAL_WRITE == 0) {
+            return Err(Errno(libc::EINVAL));
+        }
+        if addr.checked_add(len).is_none() {
+            return Err(Errno(libc::EINVAL));
+        }
+        let fabric = &pd.0.hca.fabric;
+        if fabric.has_faults {
+            super::faults::on_register(fabric, pd.0.hca.device)?;
+        }
+        is_mapped(addr, len)?;
+        let in_pd = pd.enter();
+        let iova = if flags & access::ZERO_BASED == 0 { iova } else { 0 };
+        let key = take_entry(fabric, |entry| {
+            entry.pd.set(pd.0.id);
+            entry.access.set(flags);
+            entry.owner.set(fabric.token());
+            entry.addr.set(addr);
+            entry.len.set(len);
+            entry.iova.set(iova);
+        })?;
+        Ok(Mr { key, in_pd: Mutex::new(Some(in_pd)) })
+    }
+
+    /// Local key.
+    #[must_use]
+    pub fn lkey(&self) -> u32 {
+        self.key
+    }
+
+    /// Remote key.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        self.key
+    }
+
+    /// Ends the registration.
+    /// # Errors
+    /// None today.
+    pub fn destroy(&self) -> Result<()> {
+        let Some(in_pd) = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        let entry: &MrEntry = in_pd.0.hca.fabric.region().at(mr_at(self.key >> 8));
+        entry.key.publish(0);
+        Ok(())
+    }
+}
+
+/// Fills a free entry and gives its key. Each process looks from its own place on, so that they rarely meet.
+fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result<u32> {
+    let region = fabric.region();
+    let slot: &Slot = region.at(slot_at(slot_index(fabric.token())));
+    let first = 1 + slot_index(fabric.token()) * 256;
+    for step in 0..MAX_MRS - 1 {
+        let index = 1 + (first - 1 + step) % (MAX_MRS - 1);
+        let entry: &MrEntry = region.at(mr_at(index));
+        if entry.key.get() == 0 && entry.key.replace(0, TAKEN) {
+            // Set before the entry is ours to see for others: whoever buries us looks so far.
+            if slot.mrs_used.get() < step + 1 {
+                slot.mrs_used.set(step + 1);
+            }
+            fill(entry);
+            let generation = (entry.generation.get() + 1) & 0xff;
+            entry.generation.set(generation);
+            let key = (index << 8) | generation;
+            entry.key.publish(key);
+            return Ok(key);
+        }
+    }
+    Err(Errno(libc::ENOMEM))
+}
+
+/// Frees the entries of a dead process.
+pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
+    let region = fabric.region();
+    let slot: &Slot = region.at(slot_at(slot_index(token)));
+    for step in 0..slot.mrs_used.get() {
+        let entry: &MrEntry = region.at(mr_at(1 + (slot_index(token) * 256 + step) % (MAX_MRS - 1)));
+        if entry.owner.get() == token && entry.key.get() != 0 {
+            entry.key.publish(0);
+        }
+    }
+}
+
+/// EFAULT if any page of the range is not mapped, as pinning it would say.
+fn is_mapped(addr: u64, len: u64) -> Result<()> {
+    const PAGES: u64 = 4096;
+    let end = (addr + len).next_multiple_of(4096);
+    let mut at = addr & !4095;
+    let mut resident = [0_u8; PAGES as usize];
+    while at < end {
+        let bytes = (end - at).min(PAGES * 4096);
+        // SAFETY: mincore writes one byte per page asked for, and `resident` has room for that many.
+        let done = unsafe { libc::mincore(at as *mut libc::c_void, bytes as usize, resident.as_mut_ptr()) };
+        if done != 0 {
+            return Err(Errno(libc::EFAULT));
+        }
+        at += bytes;
+    }
+    Ok(())
+}

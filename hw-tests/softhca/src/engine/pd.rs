@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Protection domains: a number that memory regions, queue pairs and address handles must share.
+//!
+//! Called by: the C side. Grade: setup. Thread rule: any thread.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use super::{Errno, Mr, Result, hca::Hca};
+
+/// A protection domain.
+pub struct Pd(pub(crate) Arc<PdState>);
+
+pub(crate) struct PdState {
+    pub(crate) hca: Arc<Hca>,
+    /// Unique in the fabric.
+    pub(crate) id: u32,
+    /// Objects in it.
+    users: AtomicU32,
+}
+
+/// A place in a domain, given back on drop.
+pub(crate) struct InPd(pub(crate) Arc<PdState>);
+
+impl Pd {
+    pub(crate) fn new(hca: &Arc<Hca>) -> Pd {
+        Pd(Arc::new(PdState { hca: Arc::clone(hca), id: hca.fabric.next_id(), users: AtomicU32::new(0) }))
+    }
+
+    /// Registers memory; `access` is `codes::access`.
+    /// # Errors
+    /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), ENOMEM, EOPNOTSUPP.
+    pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, access: u32) -> Result<Mr> {
+        Mr::new(self, addr, len, iova, access)
+    }
+
+    /// # Errors
+    /// EBUSY.
+    pub fn destroy(&self) -> Result<()> {
+        if self.0.users.load(Ordering::Acquire) == 0 { Ok(()) } else { Err(Errno(libc::EBUSY)) }
+    }
+
+    pub(crate) fn enter(&self) -> InPd {
+        self.0.users.fetch_add(1, Ordering::AcqRel);
+        InPd(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for InPd {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}

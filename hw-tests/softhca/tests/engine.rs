@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The emulated adapter's rules, between two queue pairs of one process.
+
+mod engine_support;
+
+use engine_support::{Folder, Settings, Side, join, none, pair, wait};
+use softhca::engine::{
+    AhAttr, Errno, SendWr, Sge, Wc,
+    codes::{event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
+};
+
+#[test]
+fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
+    let folder = Folder::new("sizes");
+    let hca = join(&folder.0);
+    let (mut a, b) = pair(&hca, 1 << 20, &Settings::default());
+    for (turn, len) in [0, 1, 8, 24, 25, 64, 255, 256, 257, 4096, 100_000, 1 << 20].into_iter().enumerate() {
+        a.fill(0, len, turn as u8);
+        b.recv(turn as u64, 0, 1 << 20);
+        a.send(100 + turn as u64, 0, len);
+        let (got, sent) = (wait(&b.recv_cq), wait(&a.send_cq));
+        assert_eq!((got.wr_id, got.status, got.opcode, got.byte_len), (turn as u64, 0, wc_opcode::RECV, len as u32));
+        assert_eq!((sent.wr_id, sent.status, sent.opcode), (100 + turn as u64, 0, wc_opcode::SEND));
+        assert_eq!((got.qp_num, got.src_qp), (b.qp.number(), a.qp.number()));
+        assert!((0..len).all(|i| b.byte(i) == (turn as u8).wrapping_add(i as u8)), "{len} bytes");
+    }
+}
+
+#[test]
+fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
+    let folder = Folder::new("inline");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings::default());
+    b.recv(1, 0, 100);
+    let data = *b"hello";
+    let sge = [Sge { addr: data.as_ptr() as u64, len: 5, lkey: 0 }];
+    let wr = SendWr {
+        opcode: wr_opcode::SEND_WITH_IMM,
+        flags: send_flags::INLINE,
+        imm: 0x01020304,
+        sge: &sge,
+        ..SendWr::empty()
+    };
+    a.qp.post_send(&wr).unwrap();
+    let got = wait(&b.recv_cq);
+    assert_eq!((got.flags, got.imm, got.byte_len), (wc_flags::WITH_IMM, 0x01020304, 5));
+    assert_eq!((0..5).map(|i| b.byte(i)).collect::<Vec<_>>(), data);
+    assert!(none(&a.send_cq));
+}
+
+#[test]
+fn a_sender_waits_for_a_receive_request_and_is_run_by_its_posting() {
+    for srq in [false, true] {
+        let folder = Folder::new(if srq { "rnr-srq" } else { "rnr" });
+        let hca = join(&folder.0);
+        let settings = Settings { srq, min_rnr_timer: 31, ..Settings::default() };
+        let (mut a, b) = pair(&hca, 4096, &settings);
+        a.fill(0, 4096, 3);
+        a.send(1, 0, 8);
+        a.send(2, 8, 1000);
+        assert!(none(&a.send_cq));
+        b.recv(11, 0, 1000);
+        assert_eq!(wait(&a.send_cq).wr_id, 1);
+        assert!(none(&a.send_cq));
+        b.recv(12, 1000, 1000);
+        assert_eq!(wait(&a.send_cq).wr_id, 2);
+        assert_eq!((wait(&b.recv_cq).wr_id, wait(&b.recv_cq).wr_id), (11, 12));
+        assert_eq!(b.byte(0), 3);
+        assert_eq!(b.byte(1999), (3 + 8 + 999) as u8);
+    }
+}
+
+#[test]
+fn receiver_not_ready_ends_when_its_retries_do() {
+    let folder = Folder::new("rnr-end");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings { rnr_retry: 2, ..Settings::default() });
+    a.send(1, 0, 8);
+    a.send(2, 0, 8);
+    let (first, second) = (wait(&a.send_cq), wait(&a.send_cq));
+    assert_eq!((first.wr_id, first.status), (1, wc_status::RNR_RETRY_EXC_ERR));
+    assert_eq!((second.wr_id, second.status), (2, wc_status::WR_FLUSH_ERR));
+    assert_eq!(a.qp.state(), qp_state::ERR);
+    assert_eq!(b.qp.state(), qp_state::RTS);
+}
+
+#[test]
+fn a_peer_that_is_not_there_costs_all_retries() {
+    let folder = Folder::new("lost");
+    let hca = join(&folder.0);
+    let settings = Settings { retry_cnt: 1, timeout: 8, ..Settings::default() };
+    let (a, b) = pair(&hca, 4096, &settings);
+    b.qp.destroy().unwrap();
+    let began = std::time::Instant::now();
+    a.send(1, 0, 8);
+    assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
+    assert!(began.elapsed() >= std::time::Duration::from_micros(2 * 1048), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_message_longer_than_the_receive_request_fails_on_both_sides() {
+    let folder = Folder::new("length");
+    let hca = join(&folder.0);
+    for len in [100, 1000] {
+        let (a, b) = pair(&hca, 4096, &Settings::default());
+        b.recv(1, 0, 99);
+        b.recv(2, 0, 99);
+        a.send(3, 0, len);
+        assert_eq!(wait(&a.send_cq).status, wc_status::REM_INV_REQ_ERR);
+        let (first, second) = (wait(&b.recv_cq), wait(&b.recv_cq));
+        assert_eq!((first.wr_id, first.status), (1, wc_status::LOC_LEN_ERR));
+        assert_eq!((second.wr_id, second.status), (2, wc_status::WR_FLUSH_ERR));
+        assert_eq!((a.qp.state(), b.qp.state()), (qp_state::ERR, qp_state::ERR));
+    }
+}
+
+#[test]
+fn keys_and_bounds_are_checked_on_the_sending_side() {
+    let folder = Folder::new("lkey");
+    let hca = join(&folder.0);
+    for wrong in 0..2 {
+        let (a, b) = pair(&hca, 4096, &Settings::default());
+        b.recv(1, 0, 4096);
+        let mut sge = [a.sge(0, 8)];
+        if wrong == 0 {
+            sge[0].lkey ^= 1;
+        } else {
+            sge[0].addr += 4089;
+        }
+        a.qp.post_send(&SendWr { sge: &sge, ..SendWr::empty() }).unwrap();
+        assert_eq!(wait(&a.send_cq).status, wc_status::LOC_PROT_ERR);
+        assert!(none(&b.recv_cq));
+    }
+}
+
+#[test]
+fn rdma_and_atomics_work_on_the_targets_memory() {
+    let folder = Folder::new("rdma");
+    let hca = join(&folder.0);
+    let (mut a, mut b) = pair(&hca, 8192, &Settings::default());
+    a.fill(0, 4096, 9);
+    b.fill(4096, 4096, 77);
+    let rdma = |opcode, at: usize, remote: usize, len: usize| {
+        let sge = [a.sge(at, len)];
+        let wr = SendWr {
+            wr_id: u64::from(opcode),
+            opcode,
+            flags: send_flags::SIGNALED,
+            sge: &sge,
+            remote_addr: b.addr() + remote as u64,
+            rkey: b.mr.rkey(),
+            compare_add: 5,
+            swap: 500,
+            ..SendWr::empty()
+        };
+        a.qp.post_send(&wr).unwrap();
+        wait(&a.send_cq)
+    };
+    assert_eq!(rdma(wr_opcode::RDMA_WRITE, 0, 0, 3000).opcode, wc_opcode::RDMA_WRITE);
+    assert!((0..3000).all(|i| b.byte(i) == 9_u8.wrapping_add(i as u8)));
+    assert_eq!(rdma(wr_opcode::RDMA_READ, 4096, 4096, 4096).opcode, wc_opcode::RDMA_READ);
+    assert!((0..4096).all(|i| a.byte(4096 + i) == 77_u8.wrapping_add(i as u8)));
+    let word = |side: &Side, at: usize| u64::from_ne_bytes(std::array::from_fn(|i| side.byte(at + i)));
+    let before = word(&b, 4096);
+    assert_eq!(rdma(wr_opcode::ATOMIC_FETCH_AND_ADD, 0, 4096, 8).byte_len, 8);
+    assert_eq!((word(&a, 0), word(&b, 4096)), (before, before + 5));
+    rdma(wr_opcode::ATOMIC_CMP_AND_SWP, 0, 4096, 8);
+    assert_eq!((word(&a, 0), word(&b, 4096)), (before + 5, before + 5));
+    b.recv(9, 0, 0);
+    assert_eq!(rdma(wr_opcode::RDMA_WRITE_WITH_IMM, 0, 8000, 100).status, 0);
+    let got = wait(&b.recv_cq);
+    assert_eq!((got.wr_id, got.opcode, got.byte_len), (9, wc_opcode::RECV_RDMA_WITH_IMM, 100));
+}
+
+#[test]
+fn a_wrong_remote_key_stops_both_sides_and_is_told_to_the_target() {
+    let folder = Folder::new("rkey");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let sge = [a.sge(0, 8)];
+    let wr = SendWr {
+        opcode: wr_opcode::RDMA_WRITE,
+        sge: &sge,
+        remote_addr: b.addr() + 4090,
+        rkey: b.mr.rkey(),
+        ..SendWr::empty()
+    };
+    a.qp.post_send(&wr).unwrap();
+    assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
+    assert_eq!((a.qp.state(), b.qp.state()), (qp_state::ERR, qp_state::ERR));
+    assert_eq!(hca.read_async_event().unwrap().kind, event::QP_ACCESS_ERR);
+}
+
+#[test]
+fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
+    let folder = Folder::new("ud");
+    let hca = join(&folder.0);
+    let settings = Settings { kind: qp_type::UD, ..Settings::default() };
+    let (mut a, b) = pair(&hca, 8192, &settings);
+    a.fill(0, 4096, 5);
+    let mut dgid = [0_u8; 16];
+    dgid.copy_from_slice(&hca.spec().ports[0].gids[0].raw);
+    for (global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {
+        let attr = AhAttr { dlid: 1, port_num: 1, is_global: global, dgid, ..AhAttr::default() };
+        let ah = hca.create_ah(&a.pd, &attr).unwrap();
+        let sge = [a.sge(0, len)];
+        let wr = SendWr {
+            flags: send_flags::SIGNALED,
+            sge: &sge,
+            ah: Some(&ah),
+            remote_qpn: b.qp.number(),
+            remote_qkey: 0x11,
+            ..SendWr::empty()
+        };
+        a.qp.post_send(&wr).unwrap(); // nobody takes it
+        assert_eq!(wait(&a.send_cq).status, 0);
+        a.qp.post_send(&SendWr { remote_qkey: 0x12, ..wr }).unwrap(); // the wrong key
+        assert_eq!(wait(&a.send_cq).status, 0);
+        b.recv(1, 0, 8192);
+        assert!(none(&b.recv_cq));
+        a.qp.post_send(&wr).unwrap();
+        let got = wait(&b.recv_cq);
+        assert_eq!((got.byte_len, got.slid, got.src_qp), (len as u32 + 40, 1, a.qp.number()));
+        assert_eq!(got.flags & wc_flags::GRH != 0, global);
+        assert!((0..len).all(|i| b.byte(40 + i) == 5_u8.wrapping_add(i as u8)), "{len} bytes");
+        if global {
+            assert_eq!((b.byte(0) >> 4, b.byte(24)), (6, 0xfe));
+        }
+        assert_eq!(wait(&a.send_cq).status, 0);
+        ah.destroy().unwrap();
+    }
+}
+
+#[test]
+fn unreliable_connections_lose_what_nobody_takes() {
+    let folder = Folder::new("uc");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UC, ..Settings::default() });
+    a.send(1, 0, 100);
+    assert_eq!(wait(&a.send_cq).status, 0);
+    b.recv(2, 0, 100);
+    assert!(none(&b.recv_cq));
+    a.send(3, 0, 100);
+    assert_eq!(wait(&b.recv_cq).wr_id, 2);
+}
+
+#[test]
+fn the_send_queue_is_full_until_a_completion_is_polled() {
+    let folder = Folder::new("full");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings { wr: 4, ..Settings::default() });
+    for i in 0..4 {
+        b.recv(i, 0, 8);
+        a.send(i, 0, 8);
+    }
+    let sge = [a.sge(0, 8)];
+    assert_eq!(a.qp.post_send(&SendWr { sge: &sge, ..SendWr::empty() }), Err(Errno(libc::ENOMEM)));
+    wait(&a.send_cq);
+    wait(&b.recv_cq);
+    b.recv(9, 0, 8);
+    a.send(9, 0, 8);
+}
+
+#[test]
+fn a_shared_queue_gives_its_limit_event_once() {
+    let folder = Folder::new("limit");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
+    for i in 0..3 {
+        b.recv(i, 0, 8);
+    }
+    let srq = b.srq.as_ref().unwrap();
+    srq.set_limit(2).unwrap();
+    a.send(1, 0, 8);
+    assert_eq!(srq.query().2, 2);
+    a.send(2, 0, 8);
+    assert_eq!(hca.read_async_event().unwrap().kind, event::SRQ_LIMIT_REACHED);
+    assert_eq!(srq.query().2, 0);
+}
+
+#[test]
+fn an_overrun_queue_fails_its_queue_pairs() {
+    let folder = Folder::new("overrun");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings { cqe: 4, wr: 16, ..Settings::default() });
+    for i in 0..5 {
+        b.recv(i, 0, 8);
+    }
+    for i in 0..5 {
+        a.send(i, 0, 8);
+        let _sent = a.send_cq.poll(&mut [Wc::default()]).unwrap();
+    }
+    assert_eq!(hca.read_async_event().unwrap().kind, event::CQ_ERR);
+    assert_eq!(b.qp.state(), qp_state::ERR);
+}
+
+#[test]
+fn an_armed_queue_gives_one_event() {
+    let folder = Folder::new("events");
+    let hca = join(&folder.0);
+    let channel = hca.create_channel().unwrap();
+    let cq = hca.create_cq(16, Some(&channel), 42, 0).unwrap();
+    assert_eq!(channel.destroy(), Err(Errno(libc::EBUSY)));
+    let settings = Settings::default();
+    let (a, mut b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
+    let init = softhca::engine::QpInit {
+        kind: qp_type::RC,
+        pd: &b.pd,
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        cap: b.qp.cap(),
+        sq_sig_all: false,
+        cookie: 0,
+    };
+    b.qp = hca.create_qp(&init).unwrap();
+    a.connect(b.qp.number(), &settings);
+    b.connect(a.qp.number(), &settings);
+    for i in 0..3 {
+        b.recv(i, 0, 8);
+    }
+    cq.arm(true).unwrap();
+    a.send(1, 0, 8);
+    let sge = [a.sge(0, 8)];
+    a.qp.post_send(&SendWr { flags: send_flags::SOLICITED, sge: &sge, ..SendWr::empty() }).unwrap();
+    a.send(1, 0, 8);
+    assert_eq!(channel.read_event(), Ok(42));
+    // SAFETY: the descriptor is the channel's, which lives.
+    unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    assert_eq!(channel.read_event(), Err(Errno(libc::EAGAIN)));
+    b.qp.destroy().unwrap();
+    assert_eq!(cq.destroy(), Ok(()));
+    assert_eq!(channel.destroy(), Ok(()));
+}
+
+#[test]
+fn objects_in_use_cannot_be_destroyed() {
+    let folder = Folder::new("busy");
+    let hca = join(&folder.0);
+    let (a, _b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
+    for refused in [a.pd.destroy(), a.send_cq.destroy(), a.srq.as_ref().unwrap().destroy()] {
+        assert_eq!(refused, Err(Errno(libc::EBUSY)));
+    }
+    a.qp.destroy().unwrap();
+    a.mr.destroy().unwrap();
+    a.srq.as_ref().unwrap().destroy().unwrap();
+    a.send_cq.destroy().unwrap();
+    a.pd.destroy().unwrap();
+}
+
+#[test]
+fn receives_posted_in_the_error_state_are_flushed() {
+    let folder = Folder::new("flush");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings::default());
+    b.recv(1, 0, 8);
+    let attr = softhca::engine::QpAttr { qp_state: qp_state::ERR, ..Default::default() };
+    b.qp.modify(&attr, softhca::engine::codes::attr_mask::STATE).unwrap();
+    b.recv(2, 0, 8);
+    b.send(3, 0, 8);
+    assert_eq!((wait(&b.recv_cq).wr_id, wait(&b.recv_cq).status), (1, wc_status::WR_FLUSH_ERR));
+    assert_eq!(wait(&b.send_cq).status, wc_status::WR_FLUSH_ERR);
+    drop(a);
+}

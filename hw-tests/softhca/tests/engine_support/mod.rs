@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A fabric in a temporary folder, and connected queue pairs, for the tests of the engine.
+//!
+//! Called by: tests/engine*.rs. Grade: setup. The folder goes when the `Bench` is dropped.
+
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use softhca::engine::{
+    AhAttr, ClockSpec, Cq, DeviceSpec, Fabric, FabricSpec, Gid, Hca, Mr, Pd, PortSpec, Qp, QpAttr, QpCap, QpInit, RecvWr,
+    SendWr, Sge, Srq, Wc,
+    codes::{access, attr_mask as m, link_layer, port_state, qp_state, qp_type, send_flags},
+};
+
+pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
+
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let path = PathBuf::from(format!("/dev/shm/softhca-test-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).expect("the folder is new");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn spec(folder: &Path) -> FabricSpec {
+    let mut raw = [0_u8; 16];
+    raw[0] = 0xfe;
+    raw[1] = 0x80;
+    raw[15] = 1;
+    let port = PortSpec {
+        lid: 1,
+        sm_lid: 1,
+        mtu: 5,
+        active_width: 2,
+        active_speed: 32,
+        gids: vec![Gid { raw, kind: 0 }],
+        pkeys: vec![0xffff],
+        state: port_state::ACTIVE,
+    };
+    let device = DeviceSpec {
+        name: "softhca0".into(),
+        link_layer: link_layer::INFINIBAND,
+        ports: vec![port],
+        node_guid: 1,
+        sys_image_guid: 1,
+        vendor_id: 0,
+        vendor_part_id: 0,
+        hw_ver: 0,
+        fw_ver: "1".into(),
+        numa_node: -1,
+        clock: ClockSpec::default(),
+        latency_ns: 0,
+        bandwidth_gbps: 0.0,
+    };
+    FabricSpec { folder: folder.to_owned(), devices: vec![device], faults: Vec::new() }
+}
+
+pub fn join(folder: &Path) -> Arc<Hca> {
+    Fabric::join(spec(folder)).expect("the fabric can be joined").open(0).expect("the adapter exists")
+}
+
+/// Everything that one side needs.
+pub struct Side {
+    pub hca: Arc<Hca>,
+    pub pd: Pd,
+    pub send_cq: Cq,
+    pub recv_cq: Cq,
+    pub srq: Option<Srq>,
+    pub qp: Qp,
+    pub mr: Mr,
+    pub memory: Box<[u8]>,
+}
+
+pub struct Settings {
+    pub kind: u32,
+    pub wr: u32,
+    pub cqe: u32,
+    pub srq: bool,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub timeout: u8,
+    pub min_rnr_timer: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            kind: qp_type::RC,
+            wr: 64,
+            cqe: 256,
+            srq: false,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            timeout: 14,
+            min_rnr_timer: 1,
+        }
+    }
+}
+
+impl Side {
+    pub fn new(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> Side {
+        let pd = hca.alloc_pd().unwrap();
+        let send_cq = hca.create_cq(settings.cqe, None, 1, 0).unwrap();
+        let recv_cq = hca.create_cq(settings.cqe, None, 2, 0).unwrap();
+        let srq = settings.srq.then(|| hca.create_srq(&pd, settings.wr, 1, 0, 3).unwrap());
+        let cap = QpCap {
+            max_send_wr: settings.wr,
+            max_recv_wr: settings.wr,
+            max_send_sge: 2,
+            max_recv_sge: 2,
+            max_inline_data: 64,
+        };
+        let qp = hca
+            .create_qp(&QpInit {
+                kind: settings.kind,
+                pd: &pd,
+                send_cq: &send_cq,
+                recv_cq: &recv_cq,
+                srq: srq.as_ref(),
+                cap,
+                sq_sig_all: false,
+                cookie: 4,
+            })
+            .unwrap();
+        let memory = vec![0_u8; bytes].into_boxed_slice();
+        let addr = memory.as_ptr() as u64;
+        let mr = pd.reg_mr(addr, bytes as u64, addr, RIGHTS).unwrap();
+        Side { hca: Arc::clone(hca), pd, send_cq, recv_cq, srq, qp, mr, memory }
+    }
+
+    pub fn addr(&self) -> u64 {
+        self.memory.as_ptr() as u64
+    }
+
+    pub fn sge(&self, at: usize, len: usize) -> Sge {
+        Sge { addr: self.addr() + at as u64, len: len as u32, lkey: self.mr.lkey() }
+    }
+
+    pub fn byte(&self, at: usize) -> u8 {
+        // SAFETY: inside the buffer; volatile, because the adapter writes it behind the compiler's back.
+        unsafe { std::ptr::from_ref(&self.memory[at]).read_volatile() }
+    }
+
+    pub fn fill(&mut self, at: usize, len: usize, seed: u8) {
+        for (i, byte) in self.memory[at..at + len].iter_mut().enumerate() {
+            *byte = seed.wrapping_add(i as u8);
+        }
+    }
+
+    pub fn recv(&self, wr_id: u64, at: usize, len: usize) {
+        let sge = [self.sge(at, len)];
+        let wr = RecvWr { wr_id, sge: &sge };
+        match &self.srq {
+            Some(srq) => srq.post_recv(&[wr]).unwrap(),
+            None => self.qp.post_recv(&wr).unwrap(),
+        }
+    }
+
+    pub fn send(&self, wr_id: u64, at: usize, len: usize) {
+        let sge = [self.sge(at, len)];
+        let wr = SendWr { wr_id, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() };
+        self.qp.post_send(&wr).unwrap();
+    }
+
+    pub fn connect(&self, peer: u32, settings: &Settings) {
+        self.init(settings);
+        self.ready(peer, settings);
+    }
+
+    pub fn init(&self, settings: &Settings) {
+        let attr = QpAttr {
+            qp_state: qp_state::INIT,
+            port_num: 1,
+            qp_access_flags: RIGHTS,
+            qkey: 0x11,
+            ..QpAttr::default()
+        };
+        let last = if settings.kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
+        self.qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last).unwrap();
+    }
+
+    pub fn ready(&self, peer: u32, settings: &Settings) {
+        let attr = QpAttr {
+            qp_state: qp_state::RTR,
+            path_mtu: 5,
+            dest_qp_num: peer,
+            rq_psn: 7,
+            max_dest_rd_atomic: 4,
+            min_rnr_timer: settings.min_rnr_timer,
+            ah_attr: AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() },
+            ..QpAttr::default()
+        };
+        let uc = m::STATE | m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
+        let mask = match settings.kind {
+            qp_type::RC => uc | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
+            qp_type::UC => uc,
+            _ => m::STATE,
+        };
+        self.qp.modify(&attr, mask).unwrap();
+        let attr = QpAttr {
+            qp_state: qp_state::RTS,
+            sq_psn: 7,
+            timeout: settings.timeout,
+            retry_cnt: settings.retry_cnt,
+            rnr_retry: settings.rnr_retry,
+            max_rd_atomic: 4,
+            ..QpAttr::default()
+        };
+        let rc = m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC;
+        let mask = m::STATE | m::SQ_PSN | if settings.kind == qp_type::RC { rc } else { 0 };
+        self.qp.modify(&attr, mask).unwrap();
+    }
+}
+
+/// Polls until a completion comes.
+pub fn wait(cq: &Cq) -> Wc {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut out = [Wc::default()];
+    while cq.poll(&mut out).unwrap() == 0 {
+        assert!(Instant::now() < deadline, "no completion within 20 s");
+    }
+    out[0]
+}
+
+/// No completion is there.
+pub fn none(cq: &Cq) -> bool {
+    cq.poll(&mut [Wc::default()]).unwrap() == 0
+}
+
+/// Two connected sides in this process.
+pub fn pair(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> (Side, Side) {
+    let (a, b) = (Side::new(hca, bytes, settings), Side::new(hca, bytes, settings));
+    a.connect(b.qp.number(), settings);
+    b.connect(a.qp.number(), settings);
+    (a, b)
+}
