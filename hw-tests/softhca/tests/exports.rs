@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The export list against the installed real libibverbs (Debian: libibverbs1), which the dynamic loader's cache names, and
+//! against the table in src/abi/exports.rs. A missing real library is a failure: it is what the emulation stands in for.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+use softhca::abi::exports::{OBJECTS, OLD, PRIVATE, PUBLIC};
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a shared object defines, as `name@@NODE` or `name@NODE`; names without a version as they are.
+fn exports(library: &str) -> BTreeSet<String> {
+    output("nm", &["-D", "--defined-only", "--with-symbol-versions", library])
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .filter(|name| !name.starts_with("IBVERBS_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn real_library() -> String {
+    output("/sbin/ldconfig", &["-p"])
+        .lines()
+        .filter(|line| line.trim_start().starts_with("libibverbs.so.1 "))
+        .find_map(|line| line.split("=> ").nth(1))
+        .expect("libibverbs.so.1 is installed (Debian: libibverbs1)")
+        .to_owned()
+}
+
+/// The library under test, where cargo puts it for this test.
+fn own_library() -> String {
+    let beside = PathBuf::from(env!("CARGO_BIN_EXE_softhca"));
+    let beside = beside.parent().unwrap();
+    [beside.join("deps/libsofthca.so"), beside.join("libsofthca.so")]
+        .into_iter()
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max()
+        .expect("cargo builds libsofthca.so for the tests of this package")
+        .1
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[test]
+fn every_symbol_of_the_real_library_is_exported_at_its_version_and_nothing_else() {
+    let (real, own) = (exports(&real_library()), exports(&own_library()));
+    let missing: Vec<_> = real.difference(&own).collect();
+    let more: Vec<_> = own.difference(&real).map(String::as_str).collect();
+    println!("{}: {} symbols; softhca: {}", real_library(), real.len(), own.len());
+    assert!(missing.is_empty(), "missing: {missing:?}");
+    // The two that stand in for libc's where programs look for device files (src/abi/interpose.rs).
+    assert_eq!(more, ["access", "stat"]);
+}
+
+#[test]
+fn the_table_says_what_is_exported() {
+    let table: BTreeSet<String> =
+        [PUBLIC, OLD, PRIVATE, OBJECTS].concat().into_iter().map(str::to_owned).collect();
+    let mut own = exports(&own_library());
+    own.retain(|name| name.contains('@'));
+    assert_eq!(table, own);
+}
+
+#[test]
+fn the_shared_object_calls_itself_libibverbs() {
+    let dynamic = output("readelf", &["-d", &own_library()]);
+    assert!(dynamic.contains("Library soname: [libibverbs.so.1]"), "{dynamic}");
+}
