@@ -16,12 +16,17 @@ use anyhow::{Context, bail};
 pub enum Device {
     /// The kernel's software `RoCE` (`rdma_rxe`) in virtual machines that the fabric boots.
     SoftRoce,
+    /// Emulated adapters of this machine's processes (`hw-tests/softhca`): two of them, InfiniBand.
+    SoftHca,
     /// A device of this machine, by its name under `/sys/class/infiniband` (`mlx5_0`, `rxe0`).
     Local(String),
 }
 
 /// What `--device` calls soft-RoCE in a virtual machine.
 pub const SOFT_ROCE: &str = "soft-roce";
+
+/// What `--device` calls the emulated adapters.
+pub const SOFTHCA: &str = "softhca";
 
 const SYSFS: &str = "/sys/class/infiniband";
 
@@ -36,8 +41,11 @@ impl FromStr for Device {
         if name == SOFT_ROCE {
             return Ok(Self::SoftRoce);
         }
+        if name == SOFTHCA {
+            return Ok(Self::SoftHca);
+        }
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
-            bail!("{name:?} is no device name; give `{SOFT_ROCE}`, or a name that `ibv_devices` lists, such as mlx5_0");
+            bail!("{name:?} is no device name; give `{SOFT_ROCE}`, `{SOFTHCA}`, or a name that `ibv_devices` lists, such as mlx5_0");
         }
         Ok(Self::Local(name.to_owned()))
     }
@@ -47,6 +55,7 @@ impl fmt::Display for Device {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SoftRoce => out.write_str(SOFT_ROCE),
+            Self::SoftHca => out.write_str(SOFTHCA),
             Self::Local(name) => out.write_str(name),
         }
     }
@@ -114,6 +123,7 @@ mod tests {
     #[test]
     fn soft_roce_and_adapter_names_are_told_apart() {
         assert_eq!("soft-roce".parse::<Device>().unwrap(), Device::SoftRoce);
+        assert_eq!("softhca".parse::<Device>().unwrap(), Device::SoftHca);
         assert_eq!("mlx5_0".parse::<Device>().unwrap(), Device::Local("mlx5_0".to_owned()));
         assert_eq!(Device::Local("rxe0".to_owned()).to_string(), "rxe0");
     }

@@ -37,6 +37,9 @@ use crate::job::{Job, Outcome, Running, Stream};
 use crate::process::Kill;
 use crate::vm::{self, accelerator, boot, kernel};
 
+/// The configuration of the emulated adapters that a fabric has: two, so that there is something to stripe over.
+const TWO_RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/softhca/two-rails.toml");
+
 /// Names the folder for the kernel and what is known of this machine, instead of `soft-roce` in the target folder.
 pub const CACHE_VARIABLE: &str = "FABRIC_CACHE";
 /// Names the agent's program, instead of `fabric-agent` beside the running program.
@@ -105,10 +108,16 @@ impl Fabric {
                     bail!("the device {name} of this machine makes a fabric of one node, not of {}", options.nodes);
                 }
                 let interface = device::local_interface(name)?.unwrap_or_default();
-                let agent = agent_of(options)?;
-                let (agent, channel) = LocalAgent::start(&agent)?;
-                let keeper = Keeper::Local { _agent: agent };
-                Ok(Self { device_name: name.clone(), interface, channels: vec![channel], keeper })
+                Self::local(Command::new(agent_of(options)?), name.clone(), interface)
+            }
+            Device::SoftHca => {
+                if options.nodes != 1 {
+                    bail!("the emulated adapters make a fabric of one node, not of {}", options.nodes);
+                }
+                // What runs under `softhca run` finds the emulated library, and so does all that the agent starts.
+                let mut command = Command::new(find_softhca(options.say)?);
+                command.arg("run").arg("--config").arg(TWO_RAILS).arg("--").arg(agent_of(options)?);
+                Self::local(command, "softhca0".to_owned(), "lo".to_owned())
             }
             Device::SoftRoce => {
                 if !(1..=2).contains(&options.nodes) {
@@ -123,6 +132,12 @@ impl Fabric {
                 })
             }
         }
+    }
+
+    /// A fabric of this machine, whose jobs the agent runs that `command` starts.
+    fn local(command: Command, device_name: String, interface: String) -> anyhow::Result<Self> {
+        let (agent, channel) = LocalAgent::start(command)?;
+        Ok(Self { device_name, interface, channels: vec![channel], keeper: Keeper::Local { _agent: agent } })
     }
 
     /// Runs a job to its end.
@@ -232,11 +247,10 @@ struct LocalAgent {
 }
 
 impl LocalAgent {
-    fn start(program: &Path) -> anyhow::Result<(Self, Channel)> {
-        let mut command = Command::new(program);
+    fn start(mut command: Command) -> anyhow::Result<(Self, Channel)> {
         // Its own process group: a Ctrl-C for this program must not end it before it has ended the jobs.
         command.arg("local").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let mut process = command.spawn().with_context(|| format!("start {}", program.display()))?;
+        let mut process = command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
         let output = process.stdin.take().context("take the agent's input")?;
         let input = process.stdout.take().context("take the agent's output")?;
         let channel = Channel::over(input, output)?;
@@ -328,23 +342,48 @@ fn find_agent(say: fn(&str)) -> anyhow::Result<PathBuf> {
     if let Some(agent) = folders.map(|folder| folder.join("fabric-agent")).find(|file| file.is_file()) {
         return Ok(agent);
     }
-    say("soft-RoCE: building fabric-agent");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    say("building fabric-agent");
+    let (folder, target) = build_folders(&program)?;
+    let profile = if folder.ends_with("release") { "release" } else { "dev" };
+    build("ibex-hw-tests", "fabric-agent", profile, target)?;
+    built(folder.join("fabric-agent"), "ibex-hw-tests")
+}
+
+/// The program `softhca`, beside its library; optimised in the dev profile too, as the workspace says.
+fn find_softhca(say: fn(&str)) -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().context("find this program's folder")?;
+    let (_, target) = build_folders(&program)?;
+    say("building softhca");
+    build("softhca", "softhca", "dev", target)?;
+    built(target.join("debug/softhca"), "softhca")
+}
+
+/// The folder of build outputs that this program lies in, and the target folder.
+fn build_folders(program: &Path) -> anyhow::Result<(&Path, &Path)> {
     let folder =
         program.parent().filter(|folder| !folder.ends_with("deps")).or(program.parent().and_then(Path::parent));
     let folder = folder.context("find the folder of build outputs")?;
-    let target = folder.parent().context("find the target folder")?;
+    Ok((folder, folder.parent().context("find the target folder")?))
+}
+
+/// Has cargo build a program of this workspace; nothing to do where it is new.
+fn build(package: &str, program: &str, profile: &str, target: &Path) -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", "ibex-hw-tests", "--bin", "fabric-agent", "--target-dir"]).arg(target);
-    if folder.ends_with("release") {
-        build.arg("--release");
+    build.args(["build", "--quiet", "--package", package, "--bin", program, "--lib", "--profile", profile, "--target-dir"]);
+    let status = build.arg(target).current_dir(env!("CARGO_MANIFEST_DIR")).status();
+    let status = status.with_context(|| format!("run cargo to build {program}"))?;
+    if !status.success() {
+        bail!("cargo did not build {program}; try `cargo build -p {package}`");
     }
-    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().context("run cargo to build fabric-agent")?;
-    let agent = folder.join("fabric-agent");
-    if !status.success() || !agent.is_file() {
-        bail!("cargo did not build {}; build it with `cargo build -p ibex-hw-tests --bins`", agent.display());
+    Ok(())
+}
+
+fn built(program: PathBuf, package: &str) -> anyhow::Result<PathBuf> {
+    if !program.is_file() {
+        bail!("cargo built no {}; try `cargo build -p {package}`", program.display());
     }
-    Ok(agent)
+    Ok(program)
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ use std::time::Instant;
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `soft-roce` (a software device in a virtual machine), or an adapter of this machine such as `mlx5_0`
+    /// `soft-roce` (a software device in a virtual machine), `softhca` (emulated adapters), or an adapter of this machine
+    /// such as `mlx5_0`
     #[arg(long, value_name = "NAME", default_value = hw_tests::device::SOFT_ROCE)]
     device: String,
     /// Of the device tests only those whose name contains this

@@ -31,7 +31,8 @@ use std::time::Instant;
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `soft-roce` (a software device in a virtual machine), or an adapter of this machine such as `mlx5_0`
+    /// `soft-roce` (a software device in a virtual machine), `softhca` (emulated adapters), or an adapter of this machine
+    /// such as `mlx5_0`
     #[arg(long, value_name = "NAME", default_value = hw_tests::device::SOFT_ROCE)]
     device: String,
     /// Fewer sizes and rounds: a first look in some minutes
@@ -129,6 +130,7 @@ fn device_title(device: &Device, environment: &[(String, String)]) -> String {
     let name = environment.iter().find(|(name, _)| name == "Device").map_or("", |(_, value)| value);
     match device {
         Device::SoftRoce => format!("{device} ({name} in a virtual machine)"),
+        Device::SoftHca => format!("{device} ({name}, an emulated adapter)"),
         Device::Local(_) => name.to_owned(),
     }
 }
