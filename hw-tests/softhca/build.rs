@@ -4,12 +4,12 @@
 //!
 //! The version script has *empty* nodes. rustc hands the linker an anonymous version script of its own, which would clash
 //! with names in ours; the symbols are put in their nodes by `.symver` directives (src/abi/exports.rs) instead. This needs
-//! lld, which is Rust's own default linker on x86_64 Linux.
+//! lld, which is Rust's own default linker on x86-64 Linux.
 
 use std::path::PathBuf;
 
 /// The version nodes of libibverbs, oldest first, each with its predecessor; as `nm -D` of the real library lists them.
-const NODES: &[(&str, &str)] = &[
+const NODES: [(&str, &str); 13] = [
     ("IBVERBS_1.0", ""),
     ("IBVERBS_1.1", "IBVERBS_1.0"),
     ("IBVERBS_1.5", "IBVERBS_1.1"),
@@ -29,7 +29,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
 
-    let script: String = NODES.iter().map(|(node, previous)| format!("{node} {{ }} {previous};\n")).collect();
+    let script = NODES.map(|(node, previous)| format!("{node} {{ }} {previous};\n")).concat();
     let map = out.join("libibverbs.map");
     std::fs::write(&map, script).expect("OUT_DIR can be written to");
     // For every target, not the shared object alone: the tests and the command link the same objects, and the linker

@@ -65,7 +65,7 @@ impl Config {
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         Config::parse(&text).map_err(|(span, message)| ConfigError::Wrong {
             path: path.to_owned(),
-            line: 1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count(),
+            line: 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count(),
             message,
         })
     }

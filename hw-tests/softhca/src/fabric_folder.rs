@@ -29,7 +29,7 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
     // SAFETY: getuid has no preconditions and cannot fail.
     let uid = unsafe { libc::getuid() };
     anyhow::ensure!(
-        found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0,
+        found.is_dir() && found.uid() == uid && found.mode() & 0o777 & !0o700 == 0,
         "{} is not a folder of this user alone (owner {}, mode {:o}): remove it, or name another fabric in SOFTHCA_FABRIC",
         folder.display(),
         found.uid(),

@@ -60,8 +60,7 @@ fn every_symbol_of_the_real_library_is_exported_at_its_version_and_nothing_else(
 
 #[test]
 fn the_table_says_what_is_exported() {
-    let table: BTreeSet<String> =
-        [PUBLIC, OLD, PRIVATE, OBJECTS].concat().into_iter().map(str::to_owned).collect();
+    let table: BTreeSet<String> = [PUBLIC, OLD, PRIVATE, OBJECTS].concat().into_iter().map(str::to_owned).collect();
     let mut own = exports(&own_library());
     own.retain(|name| name.contains('@'));
     assert_eq!(table, own);

@@ -4,7 +4,13 @@
 
 use std::ffi::c_int;
 
-use crate::sys::*;
+use crate::sys::{
+    IBV_RATE_2_5_GBPS, IBV_RATE_5_GBPS, IBV_RATE_10_GBPS, IBV_RATE_14_GBPS, IBV_RATE_20_GBPS, IBV_RATE_25_GBPS,
+    IBV_RATE_28_GBPS, IBV_RATE_30_GBPS, IBV_RATE_40_GBPS, IBV_RATE_50_GBPS, IBV_RATE_56_GBPS, IBV_RATE_60_GBPS,
+    IBV_RATE_80_GBPS, IBV_RATE_100_GBPS, IBV_RATE_112_GBPS, IBV_RATE_120_GBPS, IBV_RATE_168_GBPS, IBV_RATE_200_GBPS,
+    IBV_RATE_300_GBPS, IBV_RATE_400_GBPS, IBV_RATE_600_GBPS, IBV_RATE_800_GBPS, IBV_RATE_1200_GBPS, IBV_RATE_MAX,
+    ibv_rate,
+};
 
 /// Each rate, its multiple of 2.5 Gb/s where it is a whole one by the table of the man page (-1: none), and its Mb/s on
 /// the wire before encoding.

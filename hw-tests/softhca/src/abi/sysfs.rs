@@ -117,8 +117,8 @@ pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
 ) -> c_int {
     // SAFETY: C strings by the caller's word.
     let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
-    let path = Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes()))
-        .join(std::ffi::OsStr::from_bytes(file.to_bytes()));
+    let path =
+        Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(std::ffi::OsStr::from_bytes(file.to_bytes()));
     let mut content = Vec::new();
     if let Err(error) = fs::File::open(path).and_then(|file| file.take(size as u64).read_to_end(&mut content)) {
         set_errno(error.raw_os_error().unwrap_or(libc::EIO));

@@ -147,7 +147,11 @@ impl Fault {
             ("event", self.event.is_some(), self.action == Action::Event),
             ("at_ns", self.at_ns.is_some(), timed),
             ("for_ns", self.for_ns.is_some(), self.action == Action::LinkDown),
-            ("from_lid or to_lid", self.from_lid.is_some() || self.to_lid.is_some(), packet || self.action == Action::Status),
+            (
+                "from_lid or to_lid",
+                self.from_lid.is_some() || self.to_lid.is_some(),
+                packet || self.action == Action::Status,
+            ),
             ("nth, count, fraction or seed", selects, !timed),
         ] {
             if given && !used {

@@ -58,7 +58,10 @@ fn an_error_names_its_line() {
     assert!(error_of("[[device]]\n[[device.port]]\nmtu = 1500\n").starts_with("3: 1500 is no MTU: one of 256"));
     assert!(error_of("\n\n[[device]]\nname = \"a b\"\n").starts_with("3: name = \"a b\""));
     assert!(error_of("[[fault]]\naction = \"drop\"\nstatus = \"LOC_LEN_ERR\"\n").contains("status has no meaning"));
-    assert!(error_of("[[device]]\n[[device.port]]\nlid = 4\n\n[[device]]\n[[device.port]]\nlid = 4\n").contains("another port's"));
+    assert!(
+        error_of("[[device]]\n[[device.port]]\nlid = 4\n\n[[device]]\n[[device.port]]\nlid = 4\n")
+            .contains("another port's")
+    );
 }
 
 #[test]

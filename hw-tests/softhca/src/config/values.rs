@@ -24,15 +24,14 @@ impl<'de> Deserialize<'de> for Guid {
 }
 
 fn parse_guid(text: &str) -> Option<u64> {
-    let digits = match text.strip_prefix("0x") {
-        Some(digits) => digits.to_owned(),
-        None => {
-            let groups: Vec<&str> = text.split(':').collect();
-            if groups.len() != 4 || groups.iter().any(|group| group.len() != 4) {
-                return None;
-            }
-            groups.concat()
+    let digits = if let Some(digits) = text.strip_prefix("0x") {
+        digits.to_owned()
+    } else {
+        let groups: Vec<&str> = text.split(':').collect();
+        if groups.len() != 4 || groups.iter().any(|group| group.len() != 4) {
+            return None;
         }
+        groups.concat()
     };
     if digits.len() > 16 { None } else { u64::from_str_radix(&digits, 16).ok() }
 }
@@ -48,7 +47,9 @@ impl<'de> Deserialize<'de> for GidBytes {
             .parse::<Ipv6Addr>()
             .or_else(|error| text.parse::<std::net::Ipv4Addr>().map(|v4| v4.to_ipv6_mapped()).map_err(|_| error));
         address.map(|address| GidBytes(address.octets())).map_err(|_| {
-            D::Error::custom(format!("{text:?} is no GID: write it as an IPv6 address (\"fe80::1\") or an IPv4 address"))
+            D::Error::custom(format!(
+                "{text:?} is no GID: write it as an IPv6 address (\"fe80::1\") or an IPv4 address"
+            ))
         })
     }
 }

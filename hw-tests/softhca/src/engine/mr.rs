@@ -57,6 +57,18 @@ pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: 
     (len <= size && offset <= size - len).then(|| entry.addr.get() + offset)
 }
 
+impl MrEntry {
+    /// Everything but the key, which must not be to be found meanwhile.
+    fn describe(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) {
+        self.pd.set(pd.0.id);
+        self.access.set(flags);
+        self.owner.set(pd.0.hca.fabric.token());
+        self.addr.set(addr);
+        self.len.set(len);
+        self.iova.set(if flags & access::ZERO_BASED == 0 { iova } else { 0 });
+    }
+}
+
 /// A memory region.
 pub struct Mr {
     key: u32,
@@ -65,40 +77,32 @@ pub struct Mr {
 
 impl Mr {
     pub(crate) fn new(pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
-        let known = access::LOCAL_WRITE
-            | access::REMOTE_WRITE
-            | access::REMOTE_READ
-            | access::REMOTE_ATOMIC
-            | access::MW_BIND
-            | access::HUGETLB
-            | access::ZERO_BASED
-            | access::OPTIONAL;
-        if flags & access::ON_DEMAND != 0 {
-            return Err(Errno(libc::EOPNOTSUPP));
-        }
-        let remote_writes = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
-        if flags & !known != 0 || (remote_writes && flags & access::LOCAL_WRITE == 0) {
-            return Err(Errno(libc::EINVAL));
-        }
-        if addr.checked_add(len).is_none() {
-            return Err(Errno(libc::EINVAL));
-        }
         let fabric = &pd.0.hca.fabric;
         if fabric.has_faults {
             super::faults::on_register(fabric, pd.0.hca.device)?;
         }
-        is_mapped(addr, len)?;
+        may_register(addr, len, flags)?;
         let in_pd = pd.enter();
-        let iova = if flags & access::ZERO_BASED == 0 { iova } else { 0 };
-        let key = take_entry(fabric, |entry| {
-            entry.pd.set(pd.0.id);
-            entry.access.set(flags);
-            entry.owner.set(fabric.token());
-            entry.addr.set(addr);
-            entry.len.set(len);
-            entry.iova.set(iova);
-        })?;
+        let key = take_entry(fabric, |entry| entry.describe(pd, addr, len, iova, flags))?;
         Ok(Mr { key, in_pd: Mutex::new(Some(in_pd)) })
+    }
+
+    /// Registers other memory, in another domain or with other rights, under the same key. On failure nothing changes.
+    /// # Errors
+    /// As for registering; EINVAL if the registration has ended.
+    pub fn change(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<()> {
+        may_register(addr, len, flags)?;
+        let mut in_pd = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_pd.is_none() {
+            return Err(Errno(libc::EINVAL));
+        }
+        let entry: &MrEntry = pd.0.hca.fabric.region().at(mr_at(self.key >> 8));
+        // Nobody finds the region while it changes.
+        entry.key.publish(TAKEN);
+        entry.describe(pd, addr, len, iova, flags);
+        entry.key.publish(self.key);
+        *in_pd = Some(pd.enter());
+        Ok(())
     }
 
     /// Local key.
@@ -122,6 +126,26 @@ impl Mr {
         entry.key.publish(0);
         Ok(())
     }
+}
+
+/// Whether this memory may be registered with these rights.
+fn may_register(addr: u64, len: u64, flags: u32) -> Result<()> {
+    let known = access::LOCAL_WRITE
+        | access::REMOTE_WRITE
+        | access::REMOTE_READ
+        | access::REMOTE_ATOMIC
+        | access::MW_BIND
+        | access::HUGETLB
+        | access::ZERO_BASED
+        | access::OPTIONAL;
+    if flags & access::ON_DEMAND != 0 {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
+    let remote_writes = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+    if flags & !known != 0 || (remote_writes && flags & access::LOCAL_WRITE == 0) || addr.checked_add(len).is_none() {
+        return Err(Errno(libc::EINVAL));
+    }
+    is_mapped(addr, len)
 }
 
 /// Fills a free entry and gives its key. Each process looks from its own place on, so that they rarely meet.

@@ -8,7 +8,7 @@ use super::context::SoftContext;
 use super::error::{number, pointer};
 use super::pd::SoftPd;
 use crate::engine::{Ah, AhAttr, Errno, Result};
-use crate::sys::*;
+use crate::sys::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 
 /// An address handle as programs hold it.
 #[repr(C)]
@@ -92,20 +92,16 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah
     let context = domain.context();
     // SAFETY: as above.
     let engine = unsafe { SoftContext::of(context) }.hca().create_ah(domain.engine(), &address);
-    pointer(engine.map(|engine| {
-        Box::into_raw(Box::new(SoftAh { public: ibv_ah { context, pd, handle: 0 }, engine })).cast()
-    }))
+    pointer(
+        engine
+            .map(|engine| Box::into_raw(Box::new(SoftAh { public: ibv_ah { context, pd, handle: 0 }, engine })).cast()),
+    )
 }
 
 /// The address of who sent a datagram.
 unsafe fn sender(context: *mut ibv_context, port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
-    let mut address = AhAttr {
-        dlid: wc.slid,
-        sl: wc.sl,
-        src_path_bits: wc.dlid_path_bits,
-        port_num: port,
-        ..AhAttr::default()
-    };
+    let mut address =
+        AhAttr { dlid: wc.slid, sl: wc.sl, src_path_bits: wc.dlid_path_bits, port_num: port, ..AhAttr::default() };
     if wc.wc_flags & IBV_WC_GRH != 0 {
         // SAFETY: the completion says that there is a GRH, and the program says that this is it.
         let grh = unsafe { grh.read_unaligned() };

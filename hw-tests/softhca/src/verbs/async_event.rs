@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(found: *mut ibv_async_event)
     let found = unsafe { &*found };
     // SAFETY: the kind of an event tells which member of the union it has; an unacknowledged event keeps the object.
     let number = unsafe {
-        match found.event_type as u32 {
+        match found.event_type {
             event::CQ_ERR => SoftCq::of(found.element.cq).number(),
             event::SRQ_ERR | event::SRQ_LIMIT_REACHED => SoftSrq::of(found.element.srq).number(),
             event::QP_FATAL

@@ -111,4 +111,3 @@ pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint
         registry::acknowledge(unsafe { SoftCq::of(cq) }.number(), u64::from(count));
     }
 }
-

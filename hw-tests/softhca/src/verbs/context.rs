@@ -5,13 +5,15 @@
 //! Grade: setup. Threads: any.
 
 use std::ffi::c_int;
+use std::fs::File;
 use std::mem::offset_of;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use super::device::{SoftDevice, library};
 use super::error::pointer;
 use super::{cq, cq_ex, limits, pd, port, post, qp_ex, srq};
-use crate::engine::{DeviceSpec, Hca, Result};
+use crate::engine::{DeviceSpec, Errno, Hca, Result};
 use crate::sys::{ibv_context, ibv_device, verbs_context};
 
 /// An opened device as programs hold it: their pointer is to `verbs.context`.
@@ -19,6 +21,8 @@ use crate::sys::{ibv_context, ibv_device, verbs_context};
 pub(crate) struct SoftContext {
     verbs: verbs_context,
     hca: Arc<Hca>,
+    /// Programs may duplicate and watch the descriptor of commands; here it is a real one that says nothing.
+    _commands: File,
 }
 
 impl SoftContext {
@@ -55,6 +59,8 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     // SAFETY: by the caller's word.
     let index = unsafe { SoftDevice::of(device) }.index;
     let hca = library()?.fabric()?.open(index)?;
+    let commands = File::options().read(true).write(true).open("/dev/null");
+    let commands = commands.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
     // SAFETY: verbs_context is integers, pointers, nullable function pointers and a mutex that is zero when unlocked.
     let mut verbs: verbs_context = unsafe { std::mem::zeroed() };
     verbs.query_port = Some(port::query_port);
@@ -72,7 +78,7 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
 
     let context = &mut verbs.context;
     context.device = device;
-    context.cmd_fd = -1;
+    context.cmd_fd = commands.as_raw_fd();
     context.async_fd = hca.async_fd();
     context.num_comp_vectors = 1;
     context.abi_compat = usize::MAX as *mut _;
@@ -82,7 +88,7 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     context.ops.post_send = Some(post::post_send);
     context.ops.post_recv = Some(post::post_recv);
 
-    let opened = Box::into_raw(Box::new(SoftContext { verbs, hca }));
+    let opened = Box::into_raw(Box::new(SoftContext { verbs, hca, _commands: commands }));
     // SAFETY: just made by Box, so valid to point into.
     Ok(unsafe { &raw mut (*opened).verbs.context })
 }

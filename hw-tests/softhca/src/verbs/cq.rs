@@ -76,8 +76,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*m
     }
     debug_assert_eq!(plan.timestamps & !(CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL), 0);
     let number = registry::reserve();
-    let engine =
-        opened.hca().create_cq(plan.cqe, channel.map(SoftChannel::engine), number, plan.timestamps)?;
+    let engine = opened.hca().create_cq(plan.cqe, channel.map(SoftChannel::engine), number, plan.timestamps)?;
     // SAFETY: ibv_cq_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at rest.
     let mut public: ibv_cq_ex = unsafe { std::mem::zeroed() };
     public.context = context;

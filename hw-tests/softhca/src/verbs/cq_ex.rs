@@ -10,7 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::cq::{Plan, SoftCq, create};
 use super::error::pointer;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Errno, Wc};
-use crate::sys::*;
+use crate::sys::{
+    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, IBV_WC_STANDARD_FLAGS,
+    ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_create_cq_wc_flags, ibv_poll_cq_attr, ibv_wc_opcode,
+};
 
 /// Where a program is in reading a queue, and the completion it is at.
 pub(super) struct Cursor {
@@ -43,8 +47,9 @@ impl Cursor {
 }
 
 /// What a completion can be asked for here: all but what only raw packets and tag matching have.
-const WC_FLAGS: u64 =
-    (IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
+const WC_FLAGS: u64 = (IBV_WC_STANDARD_FLAGS
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
 
 /// `ibv_create_cq_ex(3)`.
 ///

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::error::set_errno;
 use crate::abi::sysfs;
 use crate::config::{Config, is_fabric_name};
-use crate::fabric_folder::{make_private, named_folder};
 use crate::engine::codes::gid_kind;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
+use crate::fabric_folder::{make_private, named_folder};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 
 /// The names of the (absent) device files below /dev/infiniband start with this.
@@ -70,7 +70,13 @@ pub(crate) fn library() -> Result<&'static Library> {
     let found = LIBRARY.get_or_init(|| {
         describe().map_err(|error| {
             eprintln!("softhca: {error:#}");
-            Errno(error.root_cause().downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).unwrap_or(libc::EINVAL))
+            Errno(
+                error
+                    .root_cause()
+                    .downcast_ref::<io::Error>()
+                    .and_then(io::Error::raw_os_error)
+                    .unwrap_or(libc::EINVAL),
+            )
         })
     });
     found.as_ref().map_err(|errno| *errno)

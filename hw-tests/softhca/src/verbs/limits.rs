@@ -8,7 +8,10 @@ use std::ffi::{c_char, c_int};
 use super::context::SoftContext;
 use super::error::number;
 use crate::engine::{Errno, Hca};
-use crate::sys::*;
+use crate::sys::{
+    IBV_ATOMIC_HCA, IBV_VALUES_MASK_RAW_CLOCK, ibv_context, ibv_device_attr, ibv_device_attr_ex,
+    ibv_query_device_ex_input, ibv_values_ex,
+};
 
 fn attributes(hca: &Hca) -> ibv_device_attr {
     let (spec, limits) = (hca.spec(), hca.limits());

@@ -86,7 +86,7 @@ pub(crate) extern "C" fn ibv_reg_dmabuf_mr(
     pointer(Err(Errno(libc::EOPNOTSUPP)))
 }
 
-/// `ibv_rereg_mr(3)`: registers anew and gives the old registration up; the keys change. On failure the old one stays.
+/// `ibv_rereg_mr(3)`: the keys stay. On failure the region is as before.
 ///
 /// # Safety
 /// `mr` is registered, `pd` allocated where `flags` says so, and no request that names the region is under way.
@@ -115,10 +115,12 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     let (addr, length) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) { (addr, length) } else { (old.addr, old.length) };
     let access = if has(IBV_REREG_MR_CHANGE_ACCESS) { access as c_uint } else { region.access };
     // SAFETY: the domain is allocated by the caller's word.
-    match unsafe { register(pd, addr, length, addr as u64, access) } {
-        Ok(new) => {
-            let old = std::mem::replace(region, new);
-            number(old.engine.destroy())
+    let domain = unsafe { SoftPd::of(pd) };
+    match region.engine.change(domain.engine(), addr as u64, length as u64, addr as u64, access) {
+        Ok(()) => {
+            region.public = ibv_mr { pd, addr, length, ..old };
+            region.access = access;
+            0
         }
         Err(errno) => {
             set_errno(errno.0);

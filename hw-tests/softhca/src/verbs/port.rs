@@ -9,7 +9,10 @@ use super::context::SoftContext;
 use super::error::{minus_one, number, set_errno};
 use crate::engine::codes::{gid_kind, link_layer, port_state};
 use crate::engine::{Errno, Gid, PortSpec, Result};
-use crate::sys::*;
+use crate::sys::{
+    IBV_MTU_4096, IBV_PORT_CM_SUP, IBV_PORT_IP_BASED_GIDS, IBV_PORT_SYS_IMAGE_GUID_SUP, ibv_context, ibv_gid,
+    ibv_gid_entry, ibv_port_attr,
+};
 
 /// What the interface before 2018 has of a port's attributes.
 const OLD_ATTR_SIZE: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
@@ -37,7 +40,8 @@ unsafe fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_att
     attr.max_mtu = IBV_MTU_4096;
     attr.active_mtu = u32::from(described.mtu) as _;
     attr.gid_tbl_len = described.gids.len() as c_int;
-    attr.port_cap_flags = if infiniband { IBV_PORT_SYS_IMAGE_GUID_SUP } else { IBV_PORT_IP_BASED_GIDS } | IBV_PORT_CM_SUP;
+    attr.port_cap_flags =
+        if infiniband { IBV_PORT_SYS_IMAGE_GUID_SUP } else { IBV_PORT_IP_BASED_GIDS } | IBV_PORT_CM_SUP;
     attr.max_msg_sz = opened.hca().limits().max_msg_sz;
     attr.pkey_tbl_len = described.pkeys.len() as u16;
     attr.lid = described.lid;
@@ -184,7 +188,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
 const TYPE_IB_ROCE_V1: u32 = 0;
 const TYPE_ROCE_V2: u32 = 1;
 
-/// `ibv_query_gid_type`, which ibv_devinfo asks.
+/// `ibv_query_gid_type`, which `ibv_devinfo` asks.
 ///
 /// # Safety
 /// `context` is open; `out` is writable.

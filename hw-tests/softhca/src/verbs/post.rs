@@ -60,7 +60,7 @@ unsafe fn send_one(queue: &SoftQp, wr: &ibv_send_wr) -> Result<(), Errno> {
     // SAFETY: the list belongs to the request, which the program does not change during the call. The union of immediate
     // data and key to invalidate is one integer either way.
     let (sge, imm) = unsafe { (pieces(wr.sg_list, wr.num_sge), wr.__bindgen_anon_1.imm_data) };
-    let mut request = SendWr { wr_id: wr.wr_id, opcode: wr.opcode as u32, flags: wr.send_flags, imm, sge, ..SendWr::empty() };
+    let mut request = SendWr { wr_id: wr.wr_id, opcode: wr.opcode, flags: wr.send_flags, imm, sge, ..SendWr::empty() };
     if queue.is_datagram() {
         // SAFETY: the requests of a UD queue pair have this member.
         let ud = unsafe { wr.wr.ud };

@@ -16,7 +16,10 @@ use super::registry;
 use super::srq::SoftSrq;
 use crate::engine::codes::qp_type;
 use crate::engine::{Errno, Qp, QpAttr, QpCap, QpInit, Result};
-use crate::sys::*;
+use crate::sys::{
+    IBV_MIG_MIGRATED, IBV_QP_AV, IBV_QP_STATE, IBV_QPS_RESET, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+    ibv_qp_ex, ibv_qp_init_attr, ibv_wr_opcode,
+};
 
 /// A queue pair as programs hold it.
 #[repr(C)]
@@ -73,7 +76,7 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp
 /// # Safety
 /// As [`ibv_create_qp`].
 pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
-    let kind = init.qp_type as u32;
+    let kind = init.qp_type;
     if !matches!(kind, qp_type::RC | qp_type::UC | qp_type::UD) {
         return Err(Errno(libc::EOPNOTSUPP));
     }
@@ -158,9 +161,9 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp
     let mask = mask as u32;
     let result = queue.engine.modify(
         &QpAttr {
-            qp_state: attr.qp_state as u32,
-            cur_qp_state: attr.cur_qp_state as u32,
-            path_mtu: attr.path_mtu as u32,
+            qp_state: attr.qp_state,
+            cur_qp_state: attr.cur_qp_state,
+            path_mtu: attr.path_mtu,
             qkey: attr.qkey,
             rq_psn: attr.rq_psn,
             sq_psn: attr.sq_psn,

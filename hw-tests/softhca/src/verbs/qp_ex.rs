@@ -14,7 +14,12 @@ use super::error::pointer;
 use super::qp::{SoftQp, create};
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
 use crate::engine::{Errno, SendWr, Sge};
-use crate::sys::*;
+use crate::sys::{
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_RDMA_READ,
+    IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_ah, ibv_context,
+    ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
+};
 
 /// A request being built.
 struct Request {
@@ -45,8 +50,7 @@ const RC_OPERATIONS: u64 = UC_OPERATIONS
     | IBV_QP_EX_WITH_RDMA_READ as u64
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
-const UC_OPERATIONS: u64 =
-    UD_OPERATIONS | IBV_QP_EX_WITH_RDMA_WRITE as u64 | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64;
+const UC_OPERATIONS: u64 = UD_OPERATIONS | IBV_QP_EX_WITH_RDMA_WRITE as u64 | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64;
 const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH_IMM as u64;
 
 /// `ibv_create_qp_ex(3)` for what the inline function does not itself turn into `ibv_create_qp`.
@@ -62,7 +66,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     let mask = init.comp_mask;
     let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let operations = if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 { init.send_ops_flags } else { 0 };
-    let possible = match init.qp_type as u32 {
+    let possible = match init.qp_type {
         qp_type::RC => RC_OPERATIONS,
         qp_type::UC => UC_OPERATIONS,
         _ => UD_OPERATIONS,
@@ -211,30 +215,30 @@ unsafe extern "C" fn send_imm(qp: *mut ibv_qp_ex, imm: u32) {
 
 unsafe extern "C" fn rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
     // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_WRITE, rkey, remote_addr, ..SendWr::empty() }) };
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_WRITE, remote_addr, rkey, ..SendWr::empty() }) };
 }
 
 unsafe extern "C" fn rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, imm: u32) {
-    let wr = SendWr { opcode: wr_opcode::RDMA_WRITE_WITH_IMM, rkey, remote_addr, imm, ..SendWr::empty() };
+    let wr = SendWr { opcode: wr_opcode::RDMA_WRITE_WITH_IMM, imm, remote_addr, rkey, ..SendWr::empty() };
     // SAFETY: after wr_start.
     unsafe { begin(qp, wr) };
 }
 
 unsafe extern "C" fn rdma_read(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
     // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_READ, rkey, remote_addr, ..SendWr::empty() }) };
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_READ, remote_addr, rkey, ..SendWr::empty() }) };
 }
 
 unsafe extern "C" fn atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) {
     let opcode = wr_opcode::ATOMIC_CMP_AND_SWP;
     // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode, rkey, remote_addr, compare_add, swap, ..SendWr::empty() }) };
+    unsafe { begin(qp, SendWr { opcode, remote_addr, rkey, compare_add, swap, ..SendWr::empty() }) };
 }
 
 unsafe extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, compare_add: u64) {
     let opcode = wr_opcode::ATOMIC_FETCH_AND_ADD;
     // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode, rkey, remote_addr, compare_add, ..SendWr::empty() }) };
+    unsafe { begin(qp, SendWr { opcode, remote_addr, rkey, compare_add, ..SendWr::empty() }) };
 }
 
 /// The request that a setter is about; a setter before any operation is an error.
@@ -279,8 +283,9 @@ unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const
 }
 
 unsafe extern "C" fn set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    let buffer = ibv_data_buf { addr, length };
     // SAFETY: after wr_start; one buffer of the program.
-    unsafe { set_inline_data_list(qp, 1, &raw const *&ibv_data_buf { addr, length }) };
+    unsafe { set_inline_data_list(qp, 1, &raw const buffer) };
 }
 
 unsafe extern "C" fn set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {

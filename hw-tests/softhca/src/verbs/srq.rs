@@ -9,7 +9,10 @@ use super::error::{number, pointer};
 use super::pd::SoftPd;
 use super::registry;
 use crate::engine::{Errno, Result, Srq};
-use crate::sys::*;
+use crate::sys::{
+    IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_RESERVED, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR,
+    IBV_SRQT_BASIC, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+};
 
 /// A shared receive queue as programs hold it.
 #[repr(C)]

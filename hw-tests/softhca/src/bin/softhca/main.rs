@@ -13,7 +13,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(version, about = "An emulated InfiniBand adapter for the processes of this host: a test and development device")]
+#[command(
+    version,
+    about = "An emulated InfiniBand adapter for the processes of this host: a test and development device"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

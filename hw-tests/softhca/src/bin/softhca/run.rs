@@ -98,7 +98,8 @@ fn private_name() -> Result<PathBuf> {
 fn library() -> Result<PathBuf> {
     let command = std::env::current_exe()?;
     let beside = command.parent().unwrap_or(Path::new("/"));
-    let candidates = [beside.join("libsofthca.so"), beside.join("deps/libsofthca.so"), beside.join("../lib/libsofthca.so")];
+    let candidates =
+        [beside.join("libsofthca.so"), beside.join("deps/libsofthca.so"), beside.join("../lib/libsofthca.so")];
     candidates
         .iter()
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
