@@ -31,6 +31,9 @@ const IN_ENTRY: u32 = 24;
 const IS_RECV: u32 = 1 << 30;
 /// `Cqe::word`: the payload travels with the entry, and the one who polls puts it into the receive's memory.
 const CARRIES: u32 = 1 << 31;
+/// After so many polls in a row that found nothing, the processor is offered to others; then after so many more each time.
+const PATIENCE: u32 = 4096;
+const BETWEEN_RESTS: u32 = 256;
 /// Bytes of a GRH before a datagram.
 pub(crate) const GRH_BYTES: u32 = 40;
 
@@ -251,8 +254,7 @@ impl CqShared {
 /// Tells the owner that his queue has overrun, and stops the queue pairs that use it.
 pub(crate) fn overrun(fabric: &Fabric, offset: u64) {
     let cq: &CqShared = fabric.region().at(offset);
-    let record =
-        Record { about: ABOUT_CQ, id: cq.id.get(), event: event::CQ_ERR, cookie: cq.cookie.get() };
+    let record = Record { about: ABOUT_CQ, id: cq.id.get(), event: event::CQ_ERR, cookie: cq.cookie.get() };
     fabric.pipes.send(cq.context.get(), record);
     qp::fail_all_with(fabric, offset);
 }
@@ -263,6 +265,8 @@ pub struct Cq {
     pub(crate) offset: u64,
     shared: &'static CqShared,
     channel: Option<Arc<ChannelState>>,
+    /// Polls that found nothing since one that found something.
+    in_vain: AtomicU32,
     /// Queue pairs that complete here (twice if both ways).
     pub(crate) users: Arc<AtomicU32>,
     gone: Mutex<bool>,
@@ -273,8 +277,8 @@ impl Cq {
         let fabric = &hca.fabric;
         let size = cqe.next_power_of_two();
         let offset = alloc::allocate(fabric, size_of::<CqShared>() as u64)?;
-        let entries = alloc::allocate(fabric, u64::from(size) * PER_ENTRY)
-            .inspect_err(|_| alloc::release(fabric, offset))?;
+        let entries =
+            alloc::allocate(fabric, u64::from(size) * PER_ENTRY).inspect_err(|_| alloc::release(fabric, offset))?;
         let shared: &CqShared = fabric.region().at(offset);
         let id = fabric.next_id();
         shared.id.set(id);
@@ -296,6 +300,7 @@ impl Cq {
             offset,
             shared,
             channel: channel.map(|channel| Arc::clone(&channel.0)),
+            in_vain: AtomicU32::new(0),
             users: Arc::default(),
             gone: Mutex::new(false),
         })
@@ -310,8 +315,14 @@ impl Cq {
         let head = cq.emptying.head.get();
         if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
             fabric.service.while_idle(fabric);
+            let in_vain = self.in_vain.load(Ordering::Relaxed) + 1;
+            self.in_vain.store(in_vain, Ordering::Relaxed);
+            if in_vain >= PATIENCE {
+                self.rest();
+            }
             return Ok(0);
         }
+        self.in_vain.store(0, Ordering::Relaxed);
         let held = cq.emptying.poll_lock.lock(fabric);
         let mut head = cq.emptying.head.get();
         let mut taken = 0;
@@ -329,6 +340,13 @@ impl Cq {
         drop(held);
         fabric.settle();
         Ok(taken)
+    }
+
+    /// Lets others run: the peer whose message is awaited has no adapter of its own, only a processor, maybe this one.
+    #[cold]
+    fn rest(&self) {
+        self.in_vain.store(PATIENCE - BETWEEN_RESTS, Ordering::Relaxed);
+        std::thread::yield_now();
     }
 
     #[cold]

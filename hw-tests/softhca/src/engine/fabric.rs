@@ -13,7 +13,13 @@ use std::{
 };
 
 use super::{
-    AhAttr, DeviceSpec, Errno, FabricSpec, Result, channel::Pipes, clock, codes::link_layer, cq, hca::Hca, process, qp,
+    AhAttr, DeviceSpec, Errno, FabricSpec, Result,
+    channel::Pipes,
+    clock,
+    codes::link_layer,
+    cq,
+    hca::Hca,
+    process, qp,
     region::{MAX_DEVICES, MAX_PORTS, Region},
     service::Service,
 };
@@ -147,8 +153,7 @@ impl Fabric {
     /// Whether port `port` (from 1) of `device` is active.
     #[inline(always)]
     pub(crate) fn is_active(&self, device: u32, port: u32) -> bool {
-        self.region.header().port_state[device as usize][port as usize - 1].get()
-            == super::codes::port_state::ACTIVE
+        self.region.header().port_state[device as usize][port as usize - 1].get() == super::codes::port_state::ACTIVE
     }
 
     /// To which port packets for `ah` go that leave `device` by `port`: by LID within the subnet on InfiniBand, by GID on

@@ -135,13 +135,7 @@ impl Hca {
     /// `flags`: `CQ_TIMESTAMP_*`.
     /// # Errors
     /// EINVAL, ENOMEM.
-    pub fn create_cq(
-        self: &Arc<Self>,
-        cqe: u32,
-        channel: Option<&Channel>,
-        cookie: u64,
-        flags: u32,
-    ) -> Result<Cq> {
+    pub fn create_cq(self: &Arc<Self>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
         if cqe == 0 || cqe > MAX_CQE {
             return Err(Errno(libc::EINVAL));
         }
@@ -151,14 +145,7 @@ impl Hca {
     /// A shared receive queue.
     /// # Errors
     /// EINVAL, ENOMEM.
-    pub fn create_srq(
-        self: &Arc<Self>,
-        pd: &Pd,
-        max_wr: u32,
-        max_sge: u32,
-        limit: u32,
-        cookie: u64,
-    ) -> Result<Srq> {
+    pub fn create_srq(self: &Arc<Self>, pd: &Pd, max_wr: u32, max_sge: u32, limit: u32, cookie: u64) -> Result<Srq> {
         if max_wr == 0 || max_wr > MAX_WR || max_sge as usize > MAX_SGE || limit > max_wr {
             return Err(Errno(libc::EINVAL));
         }

@@ -13,15 +13,15 @@ use std::sync::{
 };
 
 use super::{
-    Errno, QpAttr, QpCap, QpInit, RecvWr, Result, Srq, ah, cq,
+    Errno, QpAttr, QpCap, QpInit, RecvWr, Result, Srq, ah,
     channel::{ABOUT_QP, Record},
     codes::{
-        attr_mask,
-        event,
+        attr_mask, event,
         qp_state::{ERR, INIT, RESET, RTR, RTS, SQD},
         qp_type::{RC, UC, UD},
         wc_status,
     },
+    cq,
     cq::CqShared,
     fabric::{Fabric, PutOff},
     hca::{Hca, MAX_INLINE},
@@ -551,12 +551,8 @@ impl Qp {
         let _tables = header.tables.lock(fabric);
         let is = |group: &&Group| [group.gid[0].get(), group.gid[1].get()] == key;
         let is_empty = |group: &&Group| group.members.iter().all(|member| member.get() == 0);
-        let group = header
-            .groups
-            .iter()
-            .find(is)
-            .or_else(|| header.groups.iter().find(is_empty))
-            .ok_or(Errno(libc::ENOMEM))?;
+        let group =
+            header.groups.iter().find(is).or_else(|| header.groups.iter().find(is_empty)).ok_or(Errno(libc::ENOMEM))?;
         let me = self.shared.index() + 1;
         if is(&group) && group.members.iter().any(|member| member.get() == me) {
             return Ok(());

@@ -227,11 +227,7 @@ impl RecvQueue {
             }
         }
         self.taking.taken.set(taken.wrapping_add(1));
-        if self.order.get() == 0 {
-            Some(taken.wrapping_add(1))
-        } else {
-            Some(self.order_of(fabric, taken).get())
-        }
+        if self.order.get() == 0 { Some(taken.wrapping_add(1)) } else { Some(self.order_of(fabric, taken).get()) }
     }
 
     /// How many requests are left to take. For takers.
@@ -257,9 +253,7 @@ impl RecvQueue {
     pub(crate) fn pieces(&self, fabric: &Fabric, wqe: u32, pd: u32) -> Option<Pieces> {
         let request = self.request(fabric, self.place(wqe));
         // SAFETY: as above; the stride has room for the number of pieces that `post` checked.
-        let list = unsafe {
-            std::slice::from_raw_parts(request.add(1).cast::<Sge>(), (*request).pieces as usize)
-        };
+        let list = unsafe { std::slice::from_raw_parts(request.add(1).cast::<Sge>(), (*request).pieces as usize) };
         let pd = if self.order.get() == 0 { pd } else { self.pd.get() };
         let mut pieces = Pieces::new();
         for sge in list.iter().filter(|sge| sge.len != 0) {

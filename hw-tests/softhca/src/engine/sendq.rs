@@ -255,9 +255,7 @@ fn store_at(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to: &To, le
         }
         true
     } else {
-        !is_fetch(wr.opcode)
-            && len <= MAX_INLINE
-            && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
+        !is_fetch(wr.opcode) && len <= MAX_INLINE && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
     };
     let kept = Request {
         wr_id: wr.wr_id,
@@ -425,16 +423,7 @@ fn completion_opcode(opcode: u32) -> u32 {
 /// The oldest request is over: counts it and, if it is asked for or has failed, says so. After a failure the queue stops.
 #[expect(clippy::too_many_arguments, reason = "the fields of a request, stored or not")]
 #[inline(always)]
-fn complete(
-    fabric: &Fabric,
-    qp: &QpShared,
-    wr_id: u64,
-    opcode: u32,
-    flags: u32,
-    len: u32,
-    status: u32,
-    ready_ns: u64,
-) {
+fn complete(fabric: &Fabric, qp: &QpShared, wr_id: u64, opcode: u32, flags: u32, len: u32, status: u32, ready_ns: u64) {
     let sq = &qp.sq;
     let done = sq.done.get().wrapping_add(1);
     sq.done.set(done);

@@ -9,13 +9,7 @@ use std::sync::{
 };
 
 use super::{
-    Errno, Pd, RecvWr, Result, alloc,
-    channel::ABOUT_SRQ,
-    fabric::PutOff,
-    hca::Hca,
-    pd::InPd,
-    qp,
-    recv::RecvQueue,
+    Errno, Pd, RecvWr, Result, alloc, channel::ABOUT_SRQ, fabric::PutOff, hca::Hca, pd::InPd, qp, recv::RecvQueue,
 };
 
 /// A shared receive queue.
@@ -28,32 +22,17 @@ pub struct Srq {
 }
 
 impl Srq {
-    pub(crate) fn new(
-        hca: &Arc<Hca>,
-        pd: &Pd,
-        max_wr: u32,
-        max_sge: u32,
-        limit: u32,
-        cookie: u64,
-    ) -> Result<Srq> {
+    pub(crate) fn new(hca: &Arc<Hca>, pd: &Pd, max_wr: u32, max_sge: u32, limit: u32, cookie: u64) -> Result<Srq> {
         let fabric = &hca.fabric;
         let offset = alloc::allocate(fabric, size_of::<RecvQueue>() as u64)?;
         let shared: &RecvQueue = fabric.region().at(offset);
-        shared
-            .begin(fabric, max_wr, max_sge, pd.0.id, true)
-            .inspect_err(|_| alloc::release(fabric, offset))?;
+        shared.begin(fabric, max_wr, max_sge, pd.0.id, true).inspect_err(|_| alloc::release(fabric, offset))?;
         shared.context.set(hca.events.id);
         shared.id.set(fabric.next_id() & 0xff_ffff);
         shared.cookie.set(cookie);
         shared.limit.set(limit);
         hca.events.expect(ABOUT_SRQ, shared.id.get());
-        Ok(Srq {
-            hca: Arc::clone(hca),
-            offset,
-            shared,
-            in_pd: Mutex::new(Some(pd.enter())),
-            users: Arc::default(),
-        })
+        Ok(Srq { hca: Arc::clone(hca), offset, shared, in_pd: Mutex::new(Some(pd.enter())), users: Arc::default() })
     }
 
     /// # Errors

@@ -8,9 +8,9 @@ use super::{
     Errno, Limits, PortSpec, QpAttr, Result,
     codes::{
         attr_mask::{
-            ACCESS_FLAGS, ALT_PATH, AV, CUR_STATE, DEST_QPN, EN_SQD_ASYNC_NOTIFY, MAX_DEST_RD_ATOMIC,
-            MAX_QP_RD_ATOMIC, MIN_RNR_TIMER, PATH_MIG_STATE, PATH_MTU, PKEY_INDEX, PORT, QKEY, RETRY_CNT, RNR_RETRY,
-            RQ_PSN, SQ_PSN, STATE, TIMEOUT,
+            ACCESS_FLAGS, ALT_PATH, AV, CUR_STATE, DEST_QPN, EN_SQD_ASYNC_NOTIFY, MAX_DEST_RD_ATOMIC, MAX_QP_RD_ATOMIC,
+            MIN_RNR_TIMER, PATH_MIG_STATE, PATH_MTU, PKEY_INDEX, PORT, QKEY, RETRY_CNT, RNR_RETRY, RQ_PSN, SQ_PSN,
+            STATE, TIMEOUT,
         },
         qp_state::{ERR, INIT, RESET, RTR, RTS, SQD, SQE},
         qp_type::{RC, UC, UD},

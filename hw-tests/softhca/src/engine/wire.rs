@@ -7,8 +7,13 @@
 //! is moved by one system call, or a copy within the process. RDMA and atomics work on the target's memory at once.
 
 use super::{
-    AhAttr, Ah, Errno, SendWr, clock,
-    codes::{access, event, qp_state::{RTR, SQE}, qp_type::{RC, UD}, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
+    Ah, AhAttr, Errno, SendWr, clock,
+    codes::{
+        access, event,
+        qp_state::{RTR, SQE},
+        qp_type::{RC, UD},
+        send_flags, wc_flags, wc_opcode, wc_status, wr_opcode,
+    },
     copy::{self, Memory, Pieces},
     cq::{self, Completion, GRH_BYTES},
     datagram,
