@@ -30,6 +30,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(perftest());
     cases.extend(ucx());
     cases.extend(openmpi());
+    cases.push(pyverbs());
     cases
 }
 
@@ -143,4 +144,16 @@ fn openmpi() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// rdma-core's own test suite, which Debian ships with its Python binding as documentation, packed. What it skips, it says:
+/// other vendors' features, XRC, device memory, memory windows, on-demand paging, raw packets, connection manager.
+fn pyverbs() -> Case {
+    case(
+        "pyverbs",
+        "suite=$(mktemp -d) && cp -r /usr/share/doc/rdma-core/tests $suite/ && cd $suite/tests && \
+         find . -name '*.gz' -exec gunzip {} + && /usr/bin/python3 run_tests.py -v --dev softhca0; \
+         status=$?; rm -rf $suite; exit $status",
+        &["test_rc_traffic", "OK (skipped="],
+    )
 }

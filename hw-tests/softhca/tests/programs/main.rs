@@ -3,7 +3,7 @@
 //! case runs a shell script under `softhca run`, prints what the programs said, and fails if one of them fails, says
 //! nothing of what it should, is not installed, or does not end in time.
 //!
-//! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc).
+//! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc), python3-pyverbs.
 //! `cargo test -p softhca --test programs` runs all; a word after `--` chooses cases by name;
 //! `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
 
