@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The emulated adapter between processes: this test program starts itself again as the other side.
+//!
+//! The other side is the ignored test `the_other_side`, told its part through the environment; the two exchange queue pair
+//! numbers, keys and addresses through its standard streams, one line each.
+
+mod engine_support;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::fd::AsRawFd,
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use engine_support::{Folder, Settings, Side, join, none, wait};
+use softhca::engine::{
+    SendWr, Wc,
+    codes::{send_flags, wc_status, wr_opcode},
+};
+
+const PART: &str = "SOFTHCA_TEST_PART";
+const PLACE: &str = "SOFTHCA_TEST_FOLDER";
+const BYTES: usize = 1 << 20;
+
+struct Other {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Other {
+    fn start(part: &str, folder: &Folder) -> Other {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "the_other_side", "--nocapture", "--test-threads=1"])
+            .env(PART, part)
+            .env(PLACE, &folder.0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Other { child, to, from }
+    }
+
+    /// The next line that is meant for us: the test harness writes others.
+    fn hear(&mut self) -> Vec<u64> {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "the other side has ended");
+            if let Some((_, numbers)) = line.split_once("say:") {
+                return numbers.split_whitespace().map(|word| word.parse().unwrap()).collect();
+            }
+        }
+    }
+
+    fn tell(&mut self, numbers: &[u64]) {
+        let words: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        writeln!(self.to, "{}", words.join(" ")).unwrap();
+    }
+
+    /// Connects `side` to the other's queue pair; the other's address and key.
+    fn connect(&mut self, side: &Side, settings: &Settings) -> (u64, u32) {
+        let heard = self.hear();
+        side.connect(heard[0] as u32, settings);
+        self.tell(&[u64::from(side.qp.number())]);
+        assert_eq!(self.hear(), [1], "the other side is connected");
+        (heard[1], heard[2] as u32)
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+fn hear() -> Vec<u64> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line.split_whitespace().map(|word| word.parse().unwrap()).collect()
+}
+
+fn settings() -> Settings {
+    Settings { timeout: 8, retry_cnt: 2, wr: 256, ..Settings::default() }
+}
+
+#[test]
+#[ignore = "started by the other tests of this file, as their second process"]
+fn the_other_side() {
+    let (part, folder) = (std::env::var(PART).unwrap(), std::env::var(PLACE).unwrap());
+    if part == "flag" {
+        let flags = flags(folder.as_ref());
+        for turn in 1..=FLAG_TURNS {
+            await_flag(&flags[0], turn);
+            flags[16].store(turn, Ordering::Release);
+        }
+        return;
+    }
+    let side = Side::new(&join(folder.as_ref()), BYTES, &settings());
+    side.init(&settings());
+    for i in 0..64 {
+        side.recv(i, 0, BYTES);
+    }
+    println!("say: {} {} {}", side.qp.number(), side.addr(), side.mr.rkey());
+    let peer = hear();
+    side.ready(peer[0] as u32, &settings());
+    println!("say: 1");
+    if part == "sleep" {
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    // Echo, until a message of one byte.
+    loop {
+        let got = wait(&side.recv_cq);
+        assert_eq!(got.status, 0);
+        side.recv(got.wr_id, 0, BYTES);
+        if got.byte_len == 1 {
+            break;
+        }
+        side.send(0, 0, got.byte_len as usize);
+        assert_eq!(wait(&side.send_cq).status, 0);
+    }
+}
+
+#[test]
+fn two_processes_exchange_messages_of_all_sizes() {
+    let folder = Folder::new("two");
+    let mut other = Other::start("echo", &folder);
+    let mut side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
+    other.connect(&side, &settings());
+    for (turn, len) in [0, 8, 24, 25, 256, 257, 5000, BYTES].into_iter().cycle().take(800).enumerate() {
+        side.fill(0, len, turn as u8);
+        side.recv(7, BYTES, BYTES);
+        side.send(8, 0, len);
+        let got = wait(&side.recv_cq);
+        assert_eq!((got.status, got.byte_len as usize, wait(&side.send_cq).status), (0, len, 0));
+        let steps = (0..len).step_by(1 + len / 100);
+        assert!(steps.clone().all(|i| side.byte(BYTES + i) == (turn as u8).wrapping_add(i as u8)), "{len} bytes");
+    }
+    side.send(9, 0, 1);
+    assert!(other.child.wait().unwrap().success());
+}
+
+#[test]
+fn rdma_and_atomics_reach_a_process_that_sleeps() {
+    let folder = Folder::new("onesided");
+    let mut other = Other::start("sleep", &folder);
+    let mut side = Side::new(&join(&folder.0), BYTES, &settings());
+    let (remote_addr, rkey) = other.connect(&side, &settings());
+    side.fill(0, 1000, 1);
+    let rdma = |opcode, at: usize, len: usize| {
+        let sge = [side.sge(at, len)];
+        let flags = send_flags::SIGNALED;
+        let wr = SendWr { opcode, flags, sge: &sge, remote_addr, rkey, compare_add: 1, ..SendWr::empty() };
+        side.qp.post_send(&wr).unwrap();
+        assert_eq!(wait(&side.send_cq).status, wc_status::SUCCESS);
+    };
+    rdma(wr_opcode::RDMA_WRITE, 0, 1000);
+    rdma(wr_opcode::RDMA_READ, 2000, 1000);
+    assert!((0..1000).all(|i| side.byte(2000 + i) == 1_u8.wrapping_add(i as u8)));
+    rdma(wr_opcode::ATOMIC_FETCH_AND_ADD, 4000, 8);
+    assert!((0..8).all(|i| side.byte(4000 + i) == 1 + i as u8));
+    rdma(wr_opcode::RDMA_READ, 2000, 1);
+    assert_eq!(side.byte(2000), 2);
+}
+
+#[test]
+fn a_killed_peer_costs_the_retries_and_no_more() {
+    for len in [8, 1000] {
+        let folder = Folder::new(&format!("killed-{len}"));
+        let mut other = Other::start("sleep", &folder);
+        let side = Side::new(&join(&folder.0), BYTES, &settings());
+        other.connect(&side, &settings());
+        side.send(1, 0, len);
+        assert_eq!(wait(&side.send_cq).status, 0);
+        other.child.kill().unwrap();
+        other.child.wait().unwrap();
+        let began = Instant::now();
+        let mut ends = Vec::new();
+        while ends.last() != Some(&wc_status::RETRY_EXC_ERR) {
+            assert!(began.elapsed() < Duration::from_secs(10), "{ends:?}");
+            side.send(2, 0, len);
+            ends.push(wait(&side.send_cq).status);
+        }
+        side.send(3, 0, len);
+        assert_eq!(wait(&side.send_cq).status, wc_status::WR_FLUSH_ERR);
+    }
+}
+
+#[test]
+fn what_a_killed_process_held_is_free_for_the_next() {
+    let folder = Folder::new("buried");
+    for _ in 0..3 {
+        let mut other = Other::start("sleep", &folder);
+        let side = Side::new(&join(&folder.0), BYTES, &settings());
+        other.connect(&side, &settings());
+        side.qp.destroy().unwrap();
+        assert!(none(&side.send_cq));
+    }
+    let hca = join(&folder.0);
+    let side = Side::new(&hca, BYTES, &settings());
+    assert_eq!(side.send_cq.poll(&mut [Wc::default()]), Ok(0));
+}
+
+const FLAG_TURNS: u32 = 40_000;
+
+/// Two words on cache lines of their own, in a file that both processes map.
+fn flags(folder: &Path) -> &'static [AtomicU32; 32] {
+    let path = folder.join("flags");
+    let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+    file.set_len(4096).unwrap();
+    let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping, which nothing else uses.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, shared, file.as_raw_fd(), 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+    // SAFETY: the mapping is larger than the array, zeroed, and never unmapped.
+    unsafe { &*at.cast() }
+}
+
+fn await_flag(flag: &AtomicU32, turn: u32) {
+    while flag.load(Ordering::Acquire) != turn {
+        std::hint::spin_loop();
+    }
+}
+
+/// Half a round trip of a bare flag, in nanoseconds: the best of 20 series.
+fn bare_flag() -> f64 {
+    let folder = Folder::new("flag");
+    let flags = flags(&folder.0);
+    let mut other = Other::start("flag", &folder);
+    let mut best = f64::MAX;
+    let mut turn = 0;
+    for _ in 0..20 {
+        let began = Instant::now();
+        for _ in 0..FLAG_TURNS / 20 {
+            turn += 1;
+            flags[0].store(turn, Ordering::Release);
+            await_flag(&flags[16], turn);
+        }
+        best = best.min(began.elapsed().as_secs_f64() * 1e9 / f64::from(FLAG_TURNS / 20) / 2.0);
+    }
+    other.child.wait().unwrap();
+    best
+}
+
+#[test]
+#[ignore = "a measurement: run it with --release --nocapture"]
+fn latency_against_a_bare_flag() {
+    println!("bare flag, half a round trip: {:.0} ns", bare_flag());
+    let folder = Folder::new("latency");
+    let mut other = Other::start("echo", &folder);
+    let side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
+    other.connect(&side, &settings());
+    let mut best = f64::MAX;
+    for _ in 0..20 {
+        let began = Instant::now();
+        for _ in 0..2000 {
+            side.recv(7, BYTES, 64);
+            side.send(8, 0, 8);
+            wait(&side.recv_cq);
+            wait(&side.send_cq);
+        }
+        best = best.min(began.elapsed().as_secs_f64() / 4000.0 * 1e9);
+    }
+    println!("8 B send and receive, half a round trip: {best:.0} ns");
+    side.send(9, 0, 1);
+    other.child.wait().unwrap();
+}
