@@ -25,7 +25,16 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => return result.with_context(|| format!("cannot make the fabric's folder {}", folder.display())),
     }
-    let found = std::fs::symlink_metadata(folder)?;
+    check_private(folder)
+}
+
+/// Checks that `folder` exists and is open to this user alone.
+///
+/// # Errors
+/// It does not exist, belongs to another user or is open to others.
+pub fn check_private(folder: &Path) -> anyhow::Result<()> {
+    let found = std::fs::symlink_metadata(folder)
+        .with_context(|| format!("there is no fabric in {} (any more)", folder.display()))?;
     // SAFETY: getuid has no preconditions and cannot fail.
     let uid = unsafe { libc::getuid() };
     anyhow::ensure!(

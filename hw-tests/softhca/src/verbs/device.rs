@@ -15,7 +15,7 @@ use crate::abi::sysfs;
 use crate::config::{Config, is_fabric_name};
 use crate::engine::codes::gid_kind;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
-use crate::fabric_folder::{make_private, named_folder};
+use crate::fabric_folder::{check_private, make_private, named_folder};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 
 /// The names of the (absent) device files below /dev/infiniband start with this.
@@ -88,7 +88,6 @@ fn describe() -> anyhow::Result<Library> {
         None => Config::default(),
     };
     let folder = fabric_folder(config.fabric.as_deref())?;
-    make_private(&folder)?;
     sysfs::make(&folder, &config.devices)?;
     let devices = config
         .devices
@@ -100,15 +99,20 @@ fn describe() -> anyhow::Result<Library> {
     Ok(Library { spec, devices, fabric: Mutex::new(None) })
 }
 
-/// `SOFTHCA_FABRIC` if it is a path; otherwise the folder in shared memory of that name, the configuration's, or `default`.
+/// `SOFTHCA_FABRIC` if it is a path, which must be there: a process that outlives its `softhca run` must not make the
+/// folder anew. Otherwise the folder in shared memory of that name, the configuration's, or `default`, made on demand.
 fn fabric_folder(configured: Option<&str>) -> anyhow::Result<PathBuf> {
     let given = std::env::var("SOFTHCA_FABRIC").ok().filter(|given| !given.is_empty());
     if let Some(path) = given.as_deref().filter(|given| given.starts_with('/')) {
-        return Ok(PathBuf::from(path));
+        let folder = PathBuf::from(path);
+        check_private(&folder)?;
+        return Ok(folder);
     }
     let name = given.as_deref().or(configured).unwrap_or("default");
     anyhow::ensure!(is_fabric_name(name), "SOFTHCA_FABRIC={name}: a fabric's name is 1 to 64 letters, digits, - and _");
-    Ok(named_folder(name))
+    let folder = named_folder(name);
+    make_private(&folder)?;
+    Ok(folder)
 }
 
 impl SoftDevice {
