@@ -110,7 +110,7 @@ fn the_other_side() {
     side.ready(peer[0] as u32, &settings());
     println!("say: 1");
     if part == "sleep" {
-        std::thread::sleep(Duration::from_secs(60));
+        std::thread::sleep(Duration::from_mins(1));
         return;
     }
     // Echo, until a message of one byte.

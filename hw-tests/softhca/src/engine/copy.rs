@@ -26,20 +26,20 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new() -> Pieces {
         Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MAX_SGE + 1], used: 0, bytes: 0 }
     }
 
     /// Appends a piece; more than fit are a bug of the caller, who checked the number.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn push(&mut self, addr: u64, len: u64) {
         self.list[self.used].write(iovec { iov_base: addr as *mut libc::c_void, iov_len: len as usize });
         self.used += 1;
         self.bytes += len;
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[iovec] {
         // SAFETY: the first `used` were written by `push`, and MaybeUninit has the layout of what it holds.
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.used) }
@@ -63,7 +63,7 @@ impl Pieces {
 }
 
 /// Copies the bytes of `from`, all of it this process's, to `to`.
-#[inline(always)]
+#[inline]
 pub(crate) fn gather(mut to: *mut u8, from: &[iovec]) {
     for piece in from {
         // SAFETY: the piece is readable (memory rule above), `to` has room for the sum of all; `copy` allows overlap,
@@ -75,7 +75,7 @@ pub(crate) fn gather(mut to: *mut u8, from: &[iovec]) {
 }
 
 /// Copies up to `len` bytes at `from` to the pieces `to`, all of them this process's.
-#[inline(always)]
+#[inline]
 pub(crate) fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) {
     for piece in to {
         let part = piece.iov_len.min(len);

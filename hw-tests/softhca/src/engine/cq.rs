@@ -31,9 +31,6 @@ const IN_ENTRY: u32 = 24;
 const IS_RECV: u32 = 1 << 30;
 /// `Cqe::word`: the payload travels with the entry, and the one who polls puts it into the receive's memory.
 const CARRIES: u32 = 1 << 31;
-/// After so many polls in a row that found nothing, the processor is offered to others; then after so many more each time.
-const PATIENCE: u32 = 4096;
-const BETWEEN_RESTS: u32 = 256;
 /// Bytes of a GRH before a datagram.
 pub(crate) const GRH_BYTES: u32 = 40;
 
@@ -167,7 +164,7 @@ impl CqShared {
     }
 
     /// The next place; `None` if the queue has overrun.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn reserve(&self, fabric: &Fabric) -> Option<Reserved<'_>> {
         let fill = &self.filling;
         let held = fill.lock.lock(fabric);
@@ -194,7 +191,7 @@ impl CqShared {
 
 impl Reserved<'_> {
     /// Where `len` bytes of payload go, which the one who polls will put into the receive's memory.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn payload(&mut self, fabric: &Fabric, len: u32) -> *mut u8 {
         self.carries = true;
         self.cq.data_at(fabric, self.index, len)
@@ -208,7 +205,7 @@ impl Reserved<'_> {
     }
 
     /// Publishes the completion of a request of `qp`, and tells the owner if he asked for it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn commit(self, fabric: &Fabric, qp: &QpShared, c: &Completion) {
         let cq = self.cq;
         let entry = cq.entry(fabric, self.index);
@@ -265,8 +262,6 @@ pub struct Cq {
     pub(crate) offset: u64,
     shared: &'static CqShared,
     channel: Option<Arc<ChannelState>>,
-    /// Polls that found nothing since one that found something.
-    in_vain: AtomicU32,
     /// Queue pairs that complete here (twice if both ways).
     pub(crate) users: Arc<AtomicU32>,
     gone: Mutex<bool>,
@@ -300,7 +295,6 @@ impl Cq {
             offset,
             shared,
             channel: channel.map(|channel| Arc::clone(&channel.0)),
-            in_vain: AtomicU32::new(0),
             users: Arc::default(),
             gone: Mutex::new(false),
         })
@@ -315,38 +309,27 @@ impl Cq {
         let head = cq.emptying.head.get();
         if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
             fabric.service.while_idle(fabric);
-            let in_vain = self.in_vain.load(Ordering::Relaxed) + 1;
-            self.in_vain.store(in_vain, Ordering::Relaxed);
-            if in_vain >= PATIENCE {
-                self.rest();
-            }
+            fabric.idle.polled_in_vain();
             return Ok(0);
         }
-        self.in_vain.store(0, Ordering::Relaxed);
-        let held = cq.emptying.poll_lock.lock(fabric);
+        fabric.idle.polled();
+        let polling = cq.emptying.poll_lock.lock(fabric);
         let mut head = cq.emptying.head.get();
-        let mut taken = 0;
-        while taken < out.len() {
+        let mut count = 0;
+        while count < out.len() {
             let entry = cq.entry(fabric, head);
             if entry.seq.seen() != head.wrapping_add(1) || (fabric.has_model && !self.is_due(head)) {
                 break;
             }
-            if self.take(entry, head, &mut out[taken]) {
-                taken += 1;
+            if self.take(entry, head, &mut out[count]) {
+                count += 1;
             }
             head = head.wrapping_add(1);
             cq.emptying.head.publish(head);
         }
-        drop(held);
+        drop(polling);
         fabric.settle();
-        Ok(taken)
-    }
-
-    /// Lets others run: the peer whose message is awaited has no adapter of its own, only a processor, maybe this one.
-    #[cold]
-    fn rest(&self) {
-        self.in_vain.store(PATIENCE - BETWEEN_RESTS, Ordering::Relaxed);
-        std::thread::yield_now();
+        Ok(count)
     }
 
     #[cold]
@@ -356,7 +339,7 @@ impl Cq {
     }
 
     /// Turns an entry into `wc`; `false` if its queue pair is gone or was reset since.
-    #[inline(always)]
+    #[inline]
     fn take(&self, entry: &Cqe, index: u32, wc: &mut Wc) -> bool {
         let fabric = &*self.hca.fabric;
         let number = entry.qpn.get();
@@ -391,7 +374,7 @@ impl Cq {
         true
     }
 
-    #[inline(always)]
+    #[inline]
     fn take_recv(&self, qp: &QpShared, entry: &Cqe, index: u32, carries: bool, wc: &mut Wc) {
         let fabric = &*self.hca.fabric;
         let queue = qp.recv_queue(fabric);

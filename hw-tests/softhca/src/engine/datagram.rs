@@ -33,10 +33,11 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if m.len > 128 << spec.mtu {
         return Outcome::done(wc_status::LOC_LEN_ERR);
     }
-    let mut ready_ns = 0;
+    let (mut ready_ns, mut copies) = (0, 1);
     if fabric.has_faults || fabric.has_model {
         match super::faults::on_datagram(fabric, qp, to, m.len) {
             super::faults::Verdict::Pass(ready) => ready_ns = ready,
+            super::faults::Verdict::Twice(ready) => (ready_ns, copies) = (ready, 2),
             super::faults::Verdict::Status(status) => return Outcome::done(status),
             _ => return Outcome::done(wc_status::SUCCESS),
         }
@@ -63,7 +64,9 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     }
     let peer = qp::place(fabric, to.qpn);
     if peer.qpn.get() == to.qpn && peer.device.get() == to.device && peer.port.get() == to.port {
-        deliver(fabric, qp, peer, m, ready_ns);
+        for _ in 0..copies {
+            deliver(fabric, qp, peer, m, ready_ns);
+        }
     }
     done
 }
@@ -72,7 +75,7 @@ fn link_of(fabric: &Fabric, device: u32) -> u8 {
     fabric.devices()[device as usize].link_layer
 }
 
-#[inline(always)]
+#[inline]
 fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) {
     let to = m.to;
     let qkey = if to.qkey & OWN_QKEY == 0 { to.qkey } else { qp.qkey.get() };

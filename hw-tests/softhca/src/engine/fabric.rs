@@ -14,13 +14,15 @@ use std::{
 
 use super::{
     AhAttr, DeviceSpec, Errno, FabricSpec, Result,
-    channel::Pipes,
+    channel::{Pipes, Record},
     clock,
     codes::link_layer,
     cq,
+    faults::{FaultAction, FaultRule, Timeline},
     hca::Hca,
+    idle::Idle,
     process, qp,
-    region::{MAX_DEVICES, MAX_PORTS, Region},
+    region::{MAX_DEVICES, MAX_PORTS, MAX_RULES, Region},
     service::Service,
 };
 
@@ -45,6 +47,11 @@ pub struct Fabric {
     spec: FabricSpec,
     pub(crate) pipes: Pipes,
     pub(crate) service: Service,
+    pub(crate) idle: Idle,
+    /// Opened adapters: index and pipe for events.
+    contexts: Mutex<Vec<(usize, u32)>>,
+    /// Timed rules: what this process has told its programs.
+    pub(crate) timeline: Mutex<Timeline>,
     put_off: Mutex<Vec<PutOff>>,
     any_put_off: AtomicBool,
     /// Whether any completion carries a time before which it may not be seen.
@@ -56,12 +63,16 @@ pub struct Fabric {
 impl Fabric {
     /// Joins the fabric in `spec.folder`, making its shared state if this process is the first. Once per process: keep it.
     /// # Errors
-    /// The folder cannot be used; EINVAL if the adapters are not 1 to 4; ENOSPC if all process slots are taken; EPROTO if
+    /// The folder cannot be used; EINVAL if the adapters are not 1 to 4; E2BIG for more than 64 rules; ENOSPC if
+    /// all process slots are taken; EPROTO if
     /// the folder was made by another version of this adapter.
     pub fn join(spec: FabricSpec) -> Result<Arc<Fabric>> {
         let sound = |device: &DeviceSpec| (1..=MAX_PORTS).contains(&device.ports.len());
         if !(1..=MAX_DEVICES).contains(&spec.devices.len()) || !spec.devices.iter().all(sound) {
             return Err(Errno(libc::EINVAL));
+        }
+        if spec.faults.len() > MAX_RULES {
+            return Err(Errno(libc::E2BIG));
         }
         let region = Region::open(&spec.folder)?;
         let token = region.exclusively(|| {
@@ -83,9 +94,13 @@ impl Fabric {
             pid: std::process::id(),
             pipes: Pipes::new(&spec.folder),
             service: Service::new()?,
+            idle: Idle::default(),
+            contexts: Mutex::default(),
+            timeline: Mutex::default(),
             put_off: Mutex::new(Vec::new()),
             any_put_off: AtomicBool::new(false),
-            has_model: spec.devices.iter().any(|d| d.latency_ns != 0 || d.bandwidth_gbps > 0.0),
+            has_model: spec.devices.iter().any(|d| d.latency_ns != 0 || d.bandwidth_gbps > 0.0)
+                || spec.faults.iter().any(|rule| matches!(rule.action, FaultAction::Delay(_))),
             has_faults: !spec.faults.is_empty(),
             spec,
         });
@@ -117,16 +132,17 @@ impl Fabric {
         &self.spec.folder
     }
 
-    pub(crate) fn spec(&self) -> &FabricSpec {
-        &self.spec
+    /// The rules for faults; no more than there are counters for.
+    pub(crate) fn rules(&self) -> &[FaultRule] {
+        &self.spec.faults
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn token(&self) -> u32 {
         self.token
     }
@@ -136,7 +152,7 @@ impl Fabric {
     }
 
     /// The pid to copy to or from for memory of process `token`; `Ok(None)` if it is this one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn other_pid(&self, token: u32) -> Result<Option<u32>> {
         if token == self.token {
             return Ok(None);
@@ -151,7 +167,7 @@ impl Fabric {
     }
 
     /// Whether port `port` (from 1) of `device` is active.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_active(&self, device: u32, port: u32) -> bool {
         self.region.header().port_state[device as usize][port as usize - 1].get() == super::codes::port_state::ACTIVE
     }
@@ -181,6 +197,20 @@ impl Fabric {
         None
     }
 
+    /// An adapter was opened: its events go to `pipe`.
+    pub(crate) fn opened(&self, device: usize, pipe: u32) {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push((device, pipe));
+    }
+
+    /// Tells all programs of this process that opened `device`.
+    pub(crate) fn raise(&self, device: usize, record: Record) {
+        for (index, pipe) in &*self.contexts.lock().unwrap_or_else(PoisonError::into_inner) {
+            if *index == device {
+                self.pipes.send(*pipe, record);
+            }
+        }
+    }
+
     /// Remembers what must be done once the caller holds no lock.
     pub(crate) fn put_off(&self, action: PutOff) {
         let mut list = self.put_off.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,7 +221,7 @@ impl Fabric {
     }
 
     /// Does what was put off. Call with no lock held.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn settle(&self) {
         if self.any_put_off.load(Ordering::Relaxed) {
             self.settle_now();

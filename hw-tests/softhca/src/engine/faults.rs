@@ -4,8 +4,13 @@
 //! Called by: wire (per packet), qp (per post), mr (per registration), the service thread (timed rules). Grade: a fabric
 //! without rules pays one predicted branch. Times are nanoseconds.
 
+use std::sync::PoisonError;
+
 use super::{
-    Result,
+    Errno, Result,
+    channel::{ABOUT_DEVICE, ABOUT_PORT, Record},
+    clock,
+    codes::{event, port_state},
     fabric::Fabric,
     qp::QpShared,
     wire::{self, To},
@@ -73,6 +78,8 @@ pub struct FaultRule {
 pub(crate) enum Verdict {
     /// It arrives, and is seen at this time (0: at once).
     Pass(u64),
+    /// It arrives twice, both seen at this time.
+    Twice(u64),
     /// It does not arrive.
     Lost,
     /// The receiver is made to look not ready.
@@ -81,36 +88,220 @@ pub(crate) enum Verdict {
     Status(u32),
 }
 
+/// Where something happens, as far as rules ask.
+#[derive(Clone, Copy)]
+struct Scene {
+    device: u32,
+    port: Option<u32>,
+    from_lid: Option<u16>,
+    to_lid: Option<u16>,
+}
+
+impl FaultRule {
+    fn fits(&self, scene: &Scene) -> bool {
+        let port_fits = self.port.is_none_or(|port| scene.port.is_none_or(|at| at == u32::from(port)));
+        self.device.is_none_or(|device| device == scene.device as usize)
+            && port_fits
+            && (self.from_lid.is_none() || self.from_lid == scene.from_lid)
+            && (self.to_lid.is_none() || self.to_lid == scene.to_lid)
+    }
+
+    /// Whether the `n`-th (from 1) that fits is meant.
+    fn takes(&self, n: u64) -> bool {
+        if let Some(first) = self.nth {
+            return n >= first && (self.count == 0 || n - first < self.count);
+        }
+        if let Some(fraction) = self.fraction {
+            return (scatter(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as f64) < fraction * 2_f64.powi(64);
+        }
+        self.count == 0 || n <= self.count
+    }
+}
+
+/// Spreads a counter over all 64-bit numbers (the finalizer of splitmix64), so that the same seed gives the same run.
+fn scatter(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The actions of the rules that apply here, each rule counting what fits it, in the whole fabric.
+fn actions(fabric: &Fabric, scene: Scene, concerns: fn(&FaultAction) -> bool) -> impl Iterator<Item = FaultAction> {
+    let counts = &fabric.region().header().fault_counts;
+    fabric.rules().iter().zip(counts).filter_map(move |(rule, count)| {
+        let applies = concerns(&rule.action) && rule.fits(&scene) && rule.takes(u64::from(count.add(1)) + 1);
+        applies.then_some(rule.action)
+    })
+}
+
 /// Registering memory.
 /// # Errors
 /// As a rule says.
 #[cold]
-pub(crate) fn on_register(_fabric: &Fabric, _device: usize) -> Result<()> {
-    Ok(())
+pub(crate) fn on_register(fabric: &Fabric, device: usize) -> Result<()> {
+    let scene = Scene { device: device as u32, port: None, from_lid: None, to_lid: None };
+    match actions(fabric, scene, |action| matches!(action, FaultAction::RegMr(_))).next() {
+        Some(FaultAction::RegMr(errno)) => Err(Errno(errno)),
+        _ => Ok(()),
+    }
 }
 
 /// Posting a send.
 /// # Errors
 /// As a rule says.
 #[cold]
-pub(crate) fn on_post(_fabric: &Fabric, _qp: &QpShared) -> Result<()> {
-    Ok(())
+pub(crate) fn on_post(fabric: &Fabric, qp: &QpShared) -> Result<()> {
+    let scene = Scene { device: qp.device.get(), port: Some(qp.port.get()), from_lid: None, to_lid: None };
+    match actions(fabric, scene, |action| matches!(action, FaultAction::PostSend(_))).next() {
+        Some(FaultAction::PostSend(errno)) => Err(Errno(errno)),
+        _ => Ok(()),
+    }
+}
+
+fn lid(fabric: &Fabric, device: u32, port: u32) -> Option<u16> {
+    let ports = &fabric.devices().get(device as usize)?.ports;
+    ports.get((port as usize).wrapping_sub(1)).map(|port| port.lid)
+}
+
+fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<&QpShared>) -> Verdict {
+    let (device, port) = (qp.device.get(), qp.port.get());
+    let scene =
+        Scene { device, port: Some(port), from_lid: lid(fabric, device, port), to_lid: lid(fabric, to.0, to.1) };
+    let mut ready_ns = wire::model(fabric, device, port, len);
+    let mut twice = false;
+    let is_of_packets = |action: &FaultAction| {
+        use FaultAction::{CqOverrun, Delay, Drop, Duplicate, Rnr, Status};
+        matches!(action, Drop | Delay(_) | Duplicate | Rnr | Status(_) | CqOverrun)
+    };
+    for action in actions(fabric, scene, is_of_packets) {
+        match action {
+            FaultAction::Drop => return Verdict::Lost,
+            FaultAction::Rnr => return Verdict::NotReady,
+            FaultAction::Status(status) => return Verdict::Status(status),
+            FaultAction::Delay(ns) => ready_ns = ready_ns.max(clock::now()) + ns,
+            FaultAction::Duplicate => twice = true,
+            FaultAction::CqOverrun => {
+                if let Some(peer) = peer {
+                    peer.recv_cq(fabric).fail(fabric);
+                }
+            }
+            _ => {}
+        }
+    }
+    if twice { Verdict::Twice(ready_ns) } else { Verdict::Pass(ready_ns) }
 }
 
 /// A packet between connected queue pairs.
 #[cold]
-pub(crate) fn on_packet(fabric: &Fabric, qp: &QpShared, _peer: &QpShared, len: u32) -> Verdict {
-    Verdict::Pass(wire::model(fabric, qp.device.get(), qp.port.get(), len))
+pub(crate) fn on_packet(fabric: &Fabric, qp: &QpShared, peer: &QpShared, len: u32) -> Verdict {
+    judge(fabric, qp, (peer.device.get(), peer.port.get()), len, Some(peer))
 }
 
 /// A datagram.
 #[cold]
-pub(crate) fn on_datagram(fabric: &Fabric, qp: &QpShared, _to: &To, len: u32) -> Verdict {
-    Verdict::Pass(wire::model(fabric, qp.device.get(), qp.port.get(), len))
+pub(crate) fn on_datagram(fabric: &Fabric, qp: &QpShared, to: &To, len: u32) -> Verdict {
+    judge(fabric, qp, (to.device, to.port), len, None)
 }
 
-/// Timed rules that are due; when the next is.
+/// What timed rules have done, as far as this process has told its programs.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    /// Ports (adapter, port) that a rule holds down.
+    down: Vec<(usize, u8)>,
+    /// Events given (the rule's index).
+    given: Vec<usize>,
+}
+
+/// Does what timed rules say of now; when they next say something.
 #[cold]
-pub(crate) fn on_time(_fabric: &Fabric) -> Option<u64> {
-    None
+pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
+    let header = fabric.region().header();
+    let (now, began) = (clock::now(), header.began_ns.get());
+    let mut next = None;
+    let mut wait_for = |when: u64| {
+        if when > now {
+            next = Some(next.map_or(when, |other: u64| other.min(when)));
+        }
+    };
+    let mut timeline = fabric.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut down = Vec::new();
+    for (index, rule) in fabric.rules().iter().enumerate() {
+        let device = rule.device.unwrap_or(0);
+        let port = rule.port.unwrap_or(1);
+        match rule.action {
+            FaultAction::LinkDown { at_ns, for_ns } => {
+                let (from, until) = (began + at_ns, if for_ns == 0 { clock::NEVER } else { began + at_ns + for_ns });
+                wait_for(from);
+                if until != clock::NEVER {
+                    wait_for(until);
+                }
+                if (from..until).contains(&now) {
+                    down.push((device, port));
+                }
+            }
+            FaultAction::Async { kind, at_ns } => {
+                wait_for(began + at_ns);
+                if began + at_ns <= now && !timeline.given.contains(&index) {
+                    timeline.given.push(index);
+                    fabric.raise(device, port_record(kind, port));
+                }
+            }
+            _ => {}
+        }
+    }
+    for &(device, port) in down.iter().filter(|port| !timeline.down.contains(port)) {
+        set_port(fabric, device, port, port_state::DOWN, event::PORT_ERR);
+    }
+    for &(device, port) in timeline.down.iter().filter(|port| !down.contains(port)) {
+        set_port(fabric, device, port, port_state::ACTIVE, event::PORT_ACTIVE);
+    }
+    timeline.down = down;
+    next
+}
+
+fn set_port(fabric: &Fabric, device: usize, port: u8, state: u32, event: u32) {
+    let states = fabric.region().header().port_state.get(device);
+    if let Some(word) = states.and_then(|ports| ports.get(usize::from(port).wrapping_sub(1))) {
+        word.publish(state);
+        fabric.raise(device, port_record(event, port));
+    }
+}
+
+fn port_record(event: u32, port: u8) -> Record {
+    let (about, id) =
+        if event == super::codes::event::DEVICE_FATAL { (ABOUT_DEVICE, 0) } else { (ABOUT_PORT, u32::from(port)) };
+    Record { about, id, event, cookie: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: FaultRule = FaultRule {
+        action: FaultAction::Drop,
+        device: None,
+        port: None,
+        from_lid: None,
+        to_lid: None,
+        nth: None,
+        count: 0,
+        fraction: None,
+        seed: 7,
+    };
+
+    #[test]
+    fn the_nth_and_those_after_it_are_taken() {
+        let rule = FaultRule { nth: Some(3), count: 2, ..RULE };
+        let taken: Vec<u64> = (1..10).filter(|n| rule.takes(*n)).collect();
+        assert_eq!(taken, [3, 4]);
+    }
+
+    #[test]
+    fn a_fraction_is_met_and_the_same_seed_takes_the_same() {
+        let rule = FaultRule { fraction: Some(0.25), ..RULE };
+        let taken = |rule: FaultRule| (1..10_000).filter(|n| rule.takes(*n)).collect::<Vec<u64>>();
+        assert!((2300..2700).contains(&taken(rule).len()), "{}", taken(rule).len());
+        assert_eq!(taken(rule), taken(rule));
+        assert_ne!(taken(rule), taken(FaultRule { seed: 8, ..rule }));
+    }
 }

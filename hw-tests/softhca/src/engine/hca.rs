@@ -71,6 +71,7 @@ impl Hca {
         for port in 1..=fabric.devices()[device].ports.len() {
             events.expect(ABOUT_PORT, port as u32);
         }
+        fabric.opened(device, events.id);
         Ok(Arc::new(Hca { fabric: Arc::clone(fabric), device, events }))
     }
 

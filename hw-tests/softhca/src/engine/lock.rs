@@ -23,7 +23,7 @@ pub(crate) struct Held<'a>(&'a SharedLock);
 
 impl SharedLock {
     /// Takes it, waiting for it if need be.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lock(&self, fabric: &Fabric) -> Held<'_> {
         if !self.0.replace(0, fabric.token()) {
             self.wait(fabric);
@@ -46,17 +46,16 @@ impl SharedLock {
             }
             std::thread::yield_now();
             let holder = self.0.get();
-            if round.is_multiple_of(PATIENCE) && holder != 0 && fabric.is_dead(holder) {
-                if self.0.replace(holder, fabric.token()) {
-                    return;
-                }
+            let is_asked = round.is_multiple_of(PATIENCE) && holder != 0;
+            if is_asked && fabric.is_dead(holder) && self.0.replace(holder, fabric.token()) {
+                return;
             }
         }
     }
 }
 
 impl Drop for Held<'_> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         self.0.0.publish(0);
     }

@@ -20,6 +20,7 @@ mod datagram;
 mod fabric;
 pub mod faults;
 mod hca;
+mod idle;
 mod lock;
 mod mr;
 mod pd;

@@ -42,7 +42,7 @@ unsafe impl Shared for MrEntry {}
 
 /// The address, in its owner's space, of `len` bytes at `at` of the region `key`; `None` if the key, the domain, the
 /// bounds or the rights do not allow it.
-#[inline(always)]
+#[inline]
 pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
     let index = key >> 8;
     if index == 0 || index >= MAX_MRS {

@@ -29,7 +29,7 @@ pub(crate) struct Slot {
 unsafe impl Shared for Slot {}
 
 /// The slot that a token names.
-#[inline(always)]
+#[inline]
 pub(crate) fn slot_index(token: u32) -> u32 {
     (token & 0xffff) - 1
 }
@@ -69,7 +69,7 @@ pub(crate) fn enter(region: &Region) -> Result<u32> {
 }
 
 /// The pid of the process that `token` names, if its slot was not given to another.
-#[inline(always)]
+#[inline]
 pub(crate) fn pid_of(region: &Region, token: u32) -> Option<u32> {
     let slot: &Slot = region.at(slot_at(slot_index(token)));
     let pid = slot.pid.get();

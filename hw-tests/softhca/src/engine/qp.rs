@@ -100,7 +100,7 @@ unsafe impl Shared for QpShared {}
 const _: () = assert!(size_of::<QpShared>() as u64 <= QP_BYTES);
 
 /// The place that a number names.
-#[inline(always)]
+#[inline]
 pub(crate) fn place(fabric: &Fabric, number: u32) -> &'static QpShared {
     fabric.region().at(qp_at(number & 0xffff))
 }
@@ -111,7 +111,7 @@ impl QpShared {
     }
 
     /// Where its receives come from.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn recv_queue(&self, fabric: &Fabric) -> &'static RecvQueue {
         match self.srq.get() {
             0 => fabric.region().at(fabric.region().offset_of(&self.rq)),
@@ -386,10 +386,10 @@ impl Qp {
                 ah::check(&self.hca, &attr.ah_attr)?;
             }
             if to == ERR {
-                if now != RESET {
-                    sendq::fail(fabric, qp);
-                } else {
+                if now == RESET {
                     qp.state.publish(ERR);
+                } else {
+                    sendq::fail(fabric, qp);
                 }
             } else {
                 let _answers = qp.resp.lock.lock(fabric);

@@ -133,13 +133,13 @@ impl RecvQueue {
         self.max_sge.get()
     }
 
-    #[inline(always)]
+    #[inline]
     fn request(&self, fabric: &Fabric, index: u32) -> *mut Request {
         fabric.region().bytes(self.requests.get() + u64::from(index) * u64::from(self.stride.get())).cast()
     }
 
     /// The place of the request that a completion names: own queues count, shared ones number.
-    #[inline(always)]
+    #[inline]
     fn place(&self, wqe: u32) -> u32 {
         if self.order.get() == 0 { wqe.wrapping_sub(1) & (self.size.get() - 1) } else { wqe }
     }
@@ -147,7 +147,7 @@ impl RecvQueue {
     /// Appends a request. The caller holds `posting.lock`.
     /// # Errors
     /// ENOMEM: full; EINVAL: too many pieces.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn post(&self, fabric: &Fabric, wr: &RecvWr) -> Result<()> {
         if wr.sge.len() > self.max_sge.get() as usize {
             return Err(Errno(libc::EINVAL));
@@ -199,25 +199,25 @@ impl RecvQueue {
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn order_of(&self, fabric: &Fabric, count: u32) -> &'static W32 {
         fabric.region().at(self.order.get() + u64::from(count & (self.size.get() - 1)) * 4)
     }
 
     /// Every request posted so far has room for so many bytes.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn shortest(&self) -> u32 {
         !self.not_shortest.get()
     }
 
     /// Takers of a shared queue hold this; of an own one, the responder lock.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lock_taking(&self, fabric: &Fabric) -> Option<Held<'_>> {
         (self.order.get() != 0).then(|| self.taking.lock.lock(fabric))
     }
 
     /// Takes the oldest request; what names it in a completion. `None`: there is none.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn take(&self, fabric: &Fabric) -> Option<u32> {
         let taken = self.taking.taken.get();
         if taken == self.taking.posted_seen.get() {
@@ -236,7 +236,7 @@ impl RecvQueue {
     }
 
     /// What the program called the request `wqe`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn wr_id(&self, fabric: &Fabric, wqe: u32) -> u64 {
         // SAFETY: a taken request does not change until freed (rule M2).
         unsafe { (*self.request(fabric, self.place(wqe))).wr_id }
@@ -249,7 +249,7 @@ impl RecvQueue {
     }
 
     /// The memory of the request `wqe`, in its owner's space; `None` if a registration does not allow writing it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pieces(&self, fabric: &Fabric, wqe: u32, pd: u32) -> Option<Pieces> {
         let request = self.request(fabric, self.place(wqe));
         // SAFETY: as above; the stride has room for the number of pieces that `post` checked.
@@ -264,7 +264,7 @@ impl RecvQueue {
     }
 
     /// The request `wqe` may be used again. Called by its owner's poll.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn free(&self, fabric: &Fabric, wqe: u32) {
         if self.order.get() == 0 {
             self.posting.freed.publish(wqe);

@@ -39,6 +39,8 @@ pub(crate) const MAX_MRS: u32 = 1 << 18;
 /// Adapters, and ports of each.
 pub(crate) const MAX_DEVICES: usize = 4;
 pub(crate) const MAX_PORTS: usize = 2;
+/// Rules for faults.
+pub(crate) const MAX_RULES: usize = 64;
 /// Multicast groups at a time, and members of each.
 pub(crate) const MAX_GROUPS: usize = 64;
 pub(crate) const MAX_MEMBERS: usize = 32;
@@ -84,7 +86,7 @@ pub(crate) struct Header {
     pub(crate) qps_free: W32,
     pub(crate) qps_free_last: W32,
     /// Packets seen by the rules for faults, per rule.
-    pub(crate) fault_counts: [W32; 64],
+    pub(crate) fault_counts: [W32; MAX_RULES],
     pub(crate) port_state: [[W32; MAX_PORTS]; MAX_DEVICES],
     /// Until when the model's link is taken, in nanoseconds.
     pub(crate) port_busy: [[W64; MAX_PORTS]; MAX_DEVICES],
@@ -181,13 +183,13 @@ impl Region {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn header(&self) -> &'static Header {
         self.at(0)
     }
 
     /// The structure at `offset`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> &'static T {
         debug_assert!(offset + size_of::<T>() as u64 <= REGION_BYTES);
         debug_assert!(offset.is_multiple_of(align_of::<T>() as u64));
@@ -197,7 +199,7 @@ impl Region {
     }
 
     /// Plain bytes at `offset` (rule M2).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bytes(&self, offset: u64) -> *mut u8 {
         debug_assert!(offset < REGION_BYTES);
         // SAFETY: inside the mapping (M3).
@@ -237,13 +239,13 @@ pub(crate) fn slot_at(index: u32) -> u64 {
 }
 
 /// Where the entry of a memory region lies.
-#[inline(always)]
+#[inline]
 pub(crate) fn mr_at(index: u32) -> u64 {
     MRS_AT + u64::from(index) * 64
 }
 
 /// Where a queue pair lies.
-#[inline(always)]
+#[inline]
 pub(crate) fn qp_at(index: u32) -> u64 {
     QPS_AT + u64::from(index) * QP_BYTES
 }

@@ -126,7 +126,7 @@ impl Qp {
 }
 
 /// Whether this kind of queue pair can do that.
-#[inline(always)]
+#[inline]
 fn is_possible(kind: u32, opcode: u32) -> bool {
     match opcode {
         wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => true,
@@ -137,12 +137,12 @@ fn is_possible(kind: u32, opcode: u32) -> bool {
 }
 
 /// Whether the request writes to local memory.
-#[inline(always)]
+#[inline]
 fn is_fetch(opcode: u32) -> bool {
     opcode >= wr_opcode::RDMA_READ
 }
 
-#[inline(always)]
+#[inline]
 fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     const EINVAL: Errno = Errno(libc::EINVAL);
     let sq = &qp.sq;
@@ -219,7 +219,7 @@ fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
 /// The memory of a request, in the sender's space.
 /// # Errors
 /// The request's end, if a registration does not allow it.
-#[inline(always)]
+#[inline]
 fn translate(
     fabric: &Fabric,
     qp: &QpShared,
@@ -422,7 +422,7 @@ fn completion_opcode(opcode: u32) -> u32 {
 
 /// The oldest request is over: counts it and, if it is asked for or has failed, says so. After a failure the queue stops.
 #[expect(clippy::too_many_arguments, reason = "the fields of a request, stored or not")]
-#[inline(always)]
+#[inline]
 fn complete(fabric: &Fabric, qp: &QpShared, wr_id: u64, opcode: u32, flags: u32, len: u32, status: u32, ready_ns: u64) {
     let sq = &qp.sq;
     let done = sq.done.get().wrapping_add(1);

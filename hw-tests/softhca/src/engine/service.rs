@@ -31,6 +31,8 @@ struct Agenda {
     later: Vec<(u64, u32, Record)>,
     /// Processes (their tokens) and their pidfds.
     watched: Vec<(u32, OwnedFd)>,
+    /// When a rule for faults next says something.
+    faults_at: Option<u64>,
     /// Until when the thread sleeps.
     sleeps_until: u64,
 }
@@ -127,7 +129,7 @@ impl Service {
     }
 
     /// Runs timers that are due; for polls that found nothing.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn while_idle(&self, fabric: &Fabric) {
         let earliest = self.earliest.load(Ordering::Relaxed);
         if earliest != clock::NEVER {
@@ -163,17 +165,21 @@ impl Service {
                 self.watch(index, when);
             }
         }
-        if fabric.has_faults
-            && let Some(when) = faults::on_time(fabric)
-        {
-            let agenda = self.agenda();
-            self.due_at(&agenda, when);
+        if fabric.has_faults {
+            let next = faults::on_time(fabric);
+            let mut agenda = self.agenda();
+            agenda.faults_at = next;
+            self.refresh(&agenda);
         }
     }
 
     fn refresh(&self, agenda: &Agenda) {
         let timers = agenda.waiting.iter().map(|entry| entry.1);
-        let next = timers.chain(agenda.later.iter().map(|entry| entry.0)).min().unwrap_or(clock::NEVER);
+        let next = timers
+            .chain(agenda.later.iter().map(|entry| entry.0))
+            .chain(agenda.faults_at)
+            .min()
+            .unwrap_or(clock::NEVER);
         self.earliest.store(next, Ordering::Relaxed);
     }
 

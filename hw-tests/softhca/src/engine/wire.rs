@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn done(status: u32) -> Outcome {
         Outcome::Done { status, ready_ns: 0 }
     }
@@ -56,7 +56,7 @@ pub(crate) struct To {
 }
 
 impl To {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new(ah: &Ah, wr: &SendWr) -> To {
         let (device, port) = ah.to.unwrap_or_default();
         To { address: *ah.attr(), device, port, qpn: wr.remote_qpn, qkey: wr.remote_qkey, pd: ah.pd }
@@ -79,7 +79,7 @@ pub(crate) struct Message<'a> {
 }
 
 /// Executes a request.
-#[inline(always)]
+#[inline]
 pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if qp.kind.get() == UD {
         return datagram::transmit(fabric, qp, m);
@@ -102,7 +102,8 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let mut ready_ns = 0;
     if fabric.has_faults || fabric.has_model {
         match super::faults::on_packet(fabric, qp, peer, m.len) {
-            super::faults::Verdict::Pass(ready) => ready_ns = ready,
+            // A repeated packet is known by its number, and answered without being executed again.
+            super::faults::Verdict::Pass(ready) | super::faults::Verdict::Twice(ready) => ready_ns = ready,
             super::faults::Verdict::Lost => return lost(qp),
             super::faults::Verdict::NotReady => return not_ready(qp, peer),
             super::faults::Verdict::Status(status) => return Outcome::done(status),
@@ -172,7 +173,7 @@ fn rnr_time(code: u32) -> u64 {
 }
 
 /// Takes a request of `queue`; says that one is wanted if there is none.
-#[inline(always)]
+#[inline]
 pub(crate) fn take(fabric: &Fabric, peer: &QpShared, queue: &RecvQueue) -> Option<u32> {
     let held = queue.lock_taking(fabric);
     let mut wqe = queue.take(fabric);
@@ -204,7 +205,7 @@ pub(crate) fn check_limit(fabric: &Fabric, queue: &RecvQueue) {
 }
 
 /// A send arrives.
-#[inline(always)]
+#[inline]
 fn receive(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
     let queue = peer.recv_queue(fabric);
     let Some(wqe) = take(fabric, peer, queue) else { return not_ready(qp, peer) };
@@ -224,7 +225,7 @@ fn receive(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
 }
 
 /// Puts what arrives where the request `arrival.wqe` says, and completes it. `lead` bytes are left free before it.
-#[inline(always)]
+#[inline]
 pub(crate) fn land(
     fabric: &Fabric,
     peer: &QpShared,
@@ -337,7 +338,7 @@ fn cannot_copy(fabric: &Fabric, peer: &QpShared, errno: Errno) -> Outcome {
 }
 
 /// The memory of `len` bytes at the target, if the key and the queue pair allow it.
-#[inline(always)]
+#[inline]
 fn target(fabric: &Fabric, peer: &QpShared, m: &Message, len: u64, need: u32) -> Option<u64> {
     if peer.access.get() & need == 0 {
         return None;
@@ -427,7 +428,7 @@ fn atomic(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message) -> Outco
     if m.len < 8 {
         return Outcome::done(wc_status::LOC_LEN_ERR);
     }
-    if peer.max_dest_rd_atomic.get() == 0 || m.remote_addr % 8 != 0 {
+    if peer.max_dest_rd_atomic.get() == 0 || !m.remote_addr.is_multiple_of(8) {
         return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
     }
     let Some(addr) = target(fabric, peer, m, 8, access::REMOTE_ATOMIC) else {

@@ -14,19 +14,19 @@ macro_rules! word {
 
         #[allow(dead_code, reason = "both widths offer the same calls")]
         impl $name {
-            #[inline(always)]
+            #[inline]
             pub(crate) fn get(&self) -> $plain {
                 self.0.load(Ordering::Relaxed)
             }
-            #[inline(always)]
+            #[inline]
             pub(crate) fn set(&self, value: $plain) {
                 self.0.store(value, Ordering::Relaxed);
             }
-            #[inline(always)]
+            #[inline]
             pub(crate) fn seen(&self) -> $plain {
                 self.0.load(Ordering::Acquire)
             }
-            #[inline(always)]
+            #[inline]
             pub(crate) fn publish(&self, value: $plain) {
                 self.0.store(value, Ordering::Release);
             }
@@ -35,7 +35,7 @@ macro_rules! word {
                 self.0.fetch_add(value, Ordering::AcqRel)
             }
             /// Replaces `old` by `new`; whether it was `old`.
-            #[inline(always)]
+            #[inline]
             pub(crate) fn replace(&self, old: $plain, new: $plain) -> bool {
                 self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             }

@@ -12,8 +12,8 @@ use std::{
 };
 
 use softhca::engine::{
-    AhAttr, ClockSpec, Cq, DeviceSpec, Fabric, FabricSpec, Gid, Hca, Mr, Pd, PortSpec, Qp, QpAttr, QpCap, QpInit, RecvWr,
-    SendWr, Sge, Srq, Wc,
+    AhAttr, ClockSpec, Cq, DeviceSpec, Fabric, FabricSpec, Gid, Hca, Mr, Pd, PortSpec, Qp, QpAttr, QpCap, QpInit,
+    RecvWr, SendWr, Sge, Srq, Wc,
     codes::{access, attr_mask as m, link_layer, port_state, qp_state, qp_type, send_flags},
 };
 
@@ -181,13 +181,8 @@ impl Side {
     }
 
     pub fn init(&self, settings: &Settings) {
-        let attr = QpAttr {
-            qp_state: qp_state::INIT,
-            port_num: 1,
-            qp_access_flags: RIGHTS,
-            qkey: 0x11,
-            ..QpAttr::default()
-        };
+        let attr =
+            QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, qkey: 0x11, ..QpAttr::default() };
         let last = if settings.kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
         self.qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last).unwrap();
     }

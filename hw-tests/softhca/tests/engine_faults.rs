@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scripted faults and the model of latency and bandwidth, between two queue pairs of one process.
+
+mod engine_support;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use engine_support::{Folder, Settings, none, pair, spec, wait};
+use softhca::engine::{
+    CQ_TIMESTAMP_RAW, Errno, Fabric, Hca, ObjectRef, SendWr, Wc,
+    codes::{event, port_state, qp_state, send_flags, wc_status},
+    faults::{FaultAction, FaultRule},
+};
+
+const RULE: FaultRule = FaultRule {
+    action: FaultAction::Drop,
+    device: None,
+    port: None,
+    from_lid: None,
+    to_lid: None,
+    nth: None,
+    count: 0,
+    fraction: None,
+    seed: 1,
+};
+
+fn adapter(folder: &Folder, faults: &[FaultRule]) -> Arc<Hca> {
+    let mut spec = spec(&folder.0);
+    spec.faults = faults.to_vec();
+    Fabric::join(spec).unwrap().open(0).unwrap()
+}
+
+fn quick() -> Settings {
+    Settings { timeout: 4, retry_cnt: 3, ..Settings::default() }
+}
+
+#[test]
+fn dropped_packets_are_sent_again_until_the_retries_end() {
+    let folder = Folder::new("drop");
+    let hca = adapter(&folder, &[FaultRule { nth: Some(2), count: 3, from_lid: Some(1), ..RULE }]);
+    let (a, b) = pair(&hca, 4096, &quick());
+    for i in 0..2 {
+        b.recv(i, 0, 64);
+        a.send(i, 0, 64);
+        assert_eq!((wait(&a.send_cq).status, wait(&b.recv_cq).wr_id), (0, i));
+    }
+    let folder = Folder::new("drop-all");
+    let hca = adapter(&folder, &[FaultRule { to_lid: Some(1), ..RULE }]);
+    let (a, b) = pair(&hca, 4096, &quick());
+    b.recv(1, 0, 64);
+    a.send(1, 0, 64);
+    assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
+}
+
+#[test]
+fn a_rule_for_another_address_does_nothing() {
+    let folder = Folder::new("elsewhere");
+    let hca = adapter(&folder, &[FaultRule { to_lid: Some(9), ..RULE }]);
+    let (a, b) = pair(&hca, 4096, &quick());
+    b.recv(1, 0, 64);
+    a.send(1, 0, 64);
+    assert_eq!(wait(&a.send_cq).status, 0);
+}
+
+#[test]
+fn a_status_is_given_and_stops_the_queue_pair() {
+    let folder = Folder::new("status");
+    let action = FaultAction::Status(wc_status::REM_OP_ERR);
+    let hca = adapter(&folder, &[FaultRule { action, nth: Some(2), count: 1, ..RULE }]);
+    let (a, b) = pair(&hca, 4096, &quick());
+    for (i, status) in [0, wc_status::REM_OP_ERR].into_iter().enumerate() {
+        b.recv(i as u64, 0, 64);
+        a.send(i as u64, 0, 64);
+        assert_eq!(wait(&a.send_cq).status, status);
+    }
+    assert_eq!(a.qp.state(), qp_state::ERR);
+}
+
+#[test]
+fn posting_and_registering_fail_as_told() {
+    let folder = Folder::new("errno");
+    let post = FaultRule { action: FaultAction::PostSend(libc::ENOMEM), nth: Some(1), count: 1, ..RULE };
+    let register = FaultRule { action: FaultAction::RegMr(libc::EAGAIN), nth: Some(3), count: 1, ..RULE };
+    let hca = adapter(&folder, &[post, register]);
+    let (a, b) = pair(&hca, 4096, &quick());
+    assert_eq!(a.pd.reg_mr(a.addr(), 10, a.addr(), 0).err(), Some(Errno(libc::EAGAIN)));
+    b.recv(1, 0, 64);
+    let sge = [a.sge(0, 8)];
+    let wr = SendWr { flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() };
+    assert_eq!(a.qp.post_send(&wr), Err(Errno(libc::ENOMEM)));
+    assert_eq!(a.qp.post_send(&wr), Ok(()));
+    assert_eq!(wait(&a.send_cq).status, 0);
+}
+
+#[test]
+fn a_port_goes_down_and_comes_up_again_and_says_so() {
+    let folder = Folder::new("link");
+    let action = FaultAction::LinkDown { at_ns: 20_000_000, for_ns: 50_000_000 };
+    let hca = adapter(&folder, &[FaultRule { action, device: Some(0), port: Some(1), ..RULE }]);
+    let (a, b) = pair(&hca, 4096, &Settings { timeout: 14, ..quick() });
+    b.recv(1, 0, 64);
+    let down = hca.read_async_event().unwrap();
+    assert_eq!((down.kind, down.object), (event::PORT_ERR, ObjectRef::Port(1)));
+    assert_eq!(hca.port_state(1), Ok(port_state::DOWN));
+    a.send(1, 0, 64);
+    assert!(none(&a.send_cq));
+    assert_eq!(hca.read_async_event().unwrap().kind, event::PORT_ACTIVE);
+    assert_eq!(wait(&a.send_cq).status, 0);
+}
+
+#[test]
+fn an_overrun_can_be_made() {
+    let folder = Folder::new("made-overrun");
+    let hca = adapter(&folder, &[FaultRule { action: FaultAction::CqOverrun, nth: Some(1), count: 1, ..RULE }]);
+    let (a, b) = pair(&hca, 4096, &quick());
+    b.recv(1, 0, 64);
+    a.send(1, 0, 64);
+    assert_eq!(hca.read_async_event().unwrap().kind, event::CQ_ERR);
+    assert_eq!(b.qp.state(), qp_state::ERR);
+}
+
+#[test]
+fn the_model_holds_completions_back() {
+    let folder = Folder::new("model");
+    let mut spec = spec(&folder.0);
+    spec.devices[0].latency_ns = 2_000_000;
+    spec.devices[0].bandwidth_gbps = 1.0;
+    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    let (a, b) = pair(&hca, 1 << 20, &quick());
+    for i in 0..2 {
+        b.recv(i, 0, 1 << 20);
+    }
+    let began = Instant::now();
+    a.send(1, 0, 1_000_000); // 8 ms at 1 Gb/s
+    a.send(2, 0, 1_000_000);
+    assert!(none(&b.recv_cq));
+    wait(&b.recv_cq);
+    assert!(began.elapsed() >= Duration::from_millis(10), "{:?}", began.elapsed());
+    wait(&b.recv_cq);
+    assert!(began.elapsed() >= Duration::from_millis(18), "{:?}", began.elapsed());
+    assert_eq!(wait(&a.send_cq).status, 0);
+}
+
+#[test]
+fn timestamps_are_ticks_of_the_adapters_clock() {
+    let folder = Folder::new("ticks");
+    let mut spec = spec(&folder.0);
+    spec.devices[0].clock.mask_bits = 20;
+    spec.devices[0].clock.frequency_hz = 1_000_000;
+    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    let settings = quick();
+    let (mut a, b) = pair(&hca, 4096, &settings);
+    let cq = hca.create_cq(16, None, 0, CQ_TIMESTAMP_RAW).unwrap();
+    let init = softhca::engine::QpInit {
+        kind: softhca::engine::codes::qp_type::RC,
+        pd: &a.pd,
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        cap: a.qp.cap(),
+        sq_sig_all: true,
+        cookie: 0,
+    };
+    a.qp = hca.create_qp(&init).unwrap();
+    a.connect(b.qp.number(), &settings);
+    let reset = softhca::engine::QpAttr::default();
+    b.qp.modify(&reset, softhca::engine::codes::attr_mask::STATE).unwrap();
+    b.connect(a.qp.number(), &settings);
+    b.recv(1, 0, 64);
+    let before = hca.read_clock();
+    a.send(1, 0, 8);
+    let wc: Wc = wait(&cq);
+    let after = hca.read_clock();
+    let ticks = |from: u64, to: u64| to.wrapping_sub(from) & ((1 << 20) - 1);
+    assert!(wc.ts_raw < 1 << 20);
+    assert!(ticks(before, wc.ts_raw) <= ticks(before, after));
+    assert!(wc.ts_wall > 1_500_000_000_000_000_000);
+}
