@@ -19,6 +19,7 @@ use crate::failure::Cause;
 use crate::peer::PeerName;
 use crate::port::{Port, Setup, queue_pair_limits};
 use crate::posted::List;
+use crate::probe::Probes;
 use crate::tunables::{ConnectVia, Tunables};
 use ibex_ffi::verbs::{
     Access, Context, DeviceAttributes, ProtectionDomain, QueuePair, QueuePairLimits, Transition, event_name,
@@ -55,6 +56,7 @@ pub(crate) struct Connector {
     /// Before this moment no handshake has anything to do.
     next_due: Duration,
     until_async: u32,
+    pub(crate) probes: Probes,
     /// Why the last datagram could not be sent, for the message when no connection comes about.
     ud_error: Option<io::Error>,
 }
@@ -106,6 +108,7 @@ impl Connector {
             interval: 1,
             next_due: Duration::ZERO,
             until_async: ASYNC_INTERVAL,
+            probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             ud_error: None,
         })
     }
@@ -198,6 +201,7 @@ impl Port {
         if self.connector.until_async == 0 {
             self.connector.until_async = ASYNC_INTERVAL;
             self.take_async_events();
+            self.probe(self.connector.now());
         }
         let idle = self.connector.active.is_empty();
         self.connector.interval = if idle { self.tunables.connect_poll_interval as u32 } else { 1 };
@@ -260,6 +264,7 @@ impl Port {
             retired: 0,
             depth: connector.limits.sends,
             unsignalled: 0,
+            looked_at: 0,
             named: Immediate::endpoint_bits(u32::MAX),
             list: List::new(),
             pending: VecDeque::new(),
@@ -359,7 +364,8 @@ impl Port {
         path.mtu = u32::from(program.mtu);
         let (port, pkey) = (self.choice.port, self.tunables.pkey_index as u16);
         let tunables = &self.tunables;
-        let (ack_timeout, retry_count) = (tunables.ack_timeout as u8, tunables.retry_count as u8);
+        let ack_timeout = tunables.ack_timeout as u8;
+        let retry_count = retry_count(tunables.retry_count as u8, self.attributes.software);
         let (rnr_retry, rnr_timer) = (tunables.rnr_retry as u8, tunables.rnr_timer as u8);
         let Some(connection) = self.connection_mut(to) else { return Ok(()) };
         if program.reset {
@@ -433,6 +439,12 @@ impl Port {
             }
         }
     }
+}
+
+/// How often packets are repeated. soft-RoCE takes 7 for "without end" (`rxe_comp.c`), by which the specification means seven
+/// times: a peer that fell silent would never be an error.
+fn retry_count(wanted: u8, software: bool) -> u8 {
+    if software { wanted.min(6) } else { wanted }
 }
 
 /// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.

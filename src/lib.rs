@@ -21,6 +21,7 @@ pub mod peer;
 mod poll;
 pub mod port;
 pub mod posted;
+mod probe;
 mod receive;
 pub mod select;
 pub mod send;

@@ -186,11 +186,16 @@ impl Port {
             let to = EndpointId::from_index(index);
             let wanting = self.connection(to).is_some_and(|c| c.state == State::Ready && c.unsignalled > 0);
             if wanting {
-                // Refused only where the connection has just failed, and then every token comes back anyway.
-                let _ = self.queue(to, Request { token: Token(0), operation: Operation::Nothing });
+                self.post_nothing(to);
             }
         }
         self.work_backlog();
+    }
+
+    /// Queues a request that moves no byte, for its completion. The backlog is to be worked after it.
+    pub(crate) fn post_nothing(&mut self, to: EndpointId) {
+        // Refused only where the connection has just failed, and then every token comes back anyway.
+        let _ = self.queue(to, Request { token: Token(0), operation: Operation::Nothing });
     }
 
     /// Posts a request, or queues it.

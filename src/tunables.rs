@@ -272,8 +272,13 @@ table! {
         "Smaller finds lost packets sooner; too small repeats packets that are merely late. With retry_count it sets how soon a \
          dead peer is an error: about (retry_count + 1) * 4 * this. 0 never notices a dead peer.";
     retry_count: Count { default: 7, min: 0, max: 7 }, "tries", level 5,
-        "How often the adapter repeats a packet that is not acknowledged before the connection fails.",
+        "How often the adapter repeats a packet that is not acknowledged before the connection fails. At most 6 on a software \
+         adapter: soft-RoCE takes 7 for without end.",
         "More rides out longer interruptions; a dead peer is noticed later.";
+    probe_interval: Count { default: 0, min: 0, max: 86400 }, "seconds", level 5,
+        "How often peers with whom nothing is under way are asked for an acknowledgement; 0: never.",
+        "A rank that only waits for a dead peer is told, where the runtime does not end the job (mpirun --enable-recovery). A peer \
+         that left in an orderly way while this process goes on (MPI_Comm_disconnect) would count as dead.";
     // 0.64 ms is a few times what a polling receiver needs to give back a batch, and a small part of what a computing one takes.
     rnr_timer: Count { default: 12, min: 0, max: 31 }, "code", level 6,
         "How long a sender waits when the receiver had no receive slot: code of the InfiniBand specification (table 46): 1 = 0.01 ms, \
