@@ -243,6 +243,14 @@ pub(crate) unsafe fn free(module: &Module, descriptor: *mut Descriptor) -> c_int
     sys::OPAL_SUCCESS
 }
 
+/// Takes a descriptor of the module's. `None`: as for [`Descriptors::take`], or the port is in use further up.
+#[inline]
+fn take(module: &Module, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+    let mut state = module.enter()?;
+    let State { port, descriptors, .. } = &mut *state;
+    descriptors.take(port, size, flags)
+}
+
 /// `btl_alloc`: a descriptor with room for `size` bytes, or null.
 pub(crate) unsafe extern "C" fn btl_alloc(
     btl: *mut sys::mca_btl_base_module_t,
@@ -254,11 +262,7 @@ pub(crate) unsafe extern "C" fn btl_alloc(
     fence("btl_alloc", null_mut(), || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        let Some(mut state) = module.enter() else {
-            return null_mut();
-        };
-        let State { port, descriptors, .. } = &mut *state;
-        descriptors.take(port, size, flags).map_or(null_mut(), |descriptor| descriptor.as_ptr().cast())
+        take(module, size, flags).map_or(null_mut(), |descriptor| descriptor.as_ptr().cast())
     })
 }
 
@@ -297,11 +301,12 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
         };
         let limit = module.max_send_size().saturating_sub(reserve);
         let length = wanted.min(limit);
+        let piece = Piece { reserve, length, flags };
         let pays = length >= module.zero_copy_min() && length > 0;
         // SAFETY: M1 to M3 as above.
-        let zero_copy = if pays { unsafe { in_place(module, &mut data, reserve, length, flags) } } else { None };
+        let zero_copy = if pays { unsafe { in_place(module, &mut data, piece) } } else { None };
         // SAFETY: as above.
-        let prepared = zero_copy.or_else(|| unsafe { copied(module, &mut data, reserve, length, flags) });
+        let prepared = zero_copy.or_else(|| unsafe { copied(module, &mut data, piece) });
         let Some((descriptor, length)) = prepared else {
             return null_mut();
         };
@@ -311,25 +316,28 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
     })
 }
 
+/// What `btl_prepare_src` is asked for.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Bytes for a header.
+    reserve: usize,
+    /// Bytes of data, at most.
+    length: usize,
+    /// `MCA_BTL_DES_FLAGS_*`.
+    flags: u32,
+}
+
 /// A descriptor whose second segment is the user's memory.
 ///
 /// # Safety
 /// M1, M3.
-unsafe fn in_place(
-    module: &Module,
-    data: &mut Convertor<'_>,
-    reserve: usize,
-    length: usize,
-    flags: u32,
-) -> Option<(NonNull<Descriptor>, usize)> {
+unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {
+    let Piece { reserve, length, flags } = piece;
     // The whole message is registered, not this piece of it alone: the cache then has the registration for the pieces to come.
     let (start, whole) = data.message()?;
     // SAFETY: M3: user memory of a send, mapped until the descriptor's callback.
     let registered = unsafe { module.memory().register(start.as_ptr().cast(), whole, 0) }?;
-    let descriptor = module.enter().and_then(|mut state| {
-        let State { port, descriptors, .. } = &mut *state;
-        descriptors.take(port, reserve, flags)
-    });
+    let descriptor = take(module, reserve, flags);
     let taken = descriptor.and_then(|_| data.take(length).ok());
     let (Some(descriptor), Some((place, length))) = (descriptor, taken) else {
         // SAFETY: no work request has named it.
@@ -353,23 +361,13 @@ unsafe fn in_place(
 ///
 /// # Safety
 /// M1, M3.
-unsafe fn copied(
-    module: &Module,
-    data: &mut Convertor<'_>,
-    reserve: usize,
-    length: usize,
-    flags: u32,
-) -> Option<(NonNull<Descriptor>, usize)> {
-    let descriptor = {
-        let mut state = module.enter()?;
-        let State { port, descriptors, .. } = &mut *state;
-        descriptors.take(port, reserve + length, flags)?
-    };
-    // SAFETY: just taken; nothing else uses it.
-    let slot = unsafe { (*descriptor.as_ptr()).slot };
-    let behind = std::ptr::with_exposed_provenance_mut::<u8>(slot.addr() as usize + reserve);
+unsafe fn copied(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {
+    let Piece { reserve, length, flags } = piece;
+    let descriptor = take(module, reserve + length, flags)?;
+    // SAFETY: just taken (M2).
+    let slot = unsafe { slot(descriptor) };
     // SAFETY: the slot holds `reserve + length` bytes (`take`), and is ours until it is sent (R2).
-    let packed = unsafe { data.pack(behind, length) };
+    let packed = unsafe { data.pack(slot.add(reserve), length) };
     match packed {
         // A convertor that cannot place one element in the room there is makes no progress: better no descriptor.
         Ok(packed) if packed > 0 || length == 0 => {
