@@ -6,6 +6,7 @@
 //! Grade: hot (an empty stack grows: pending). Threads: inside the module's `Exclusive`. Sizes in bytes.
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 
 use engine::event::{EndpointId, Token};
@@ -18,6 +19,7 @@ use crate::guard::fence;
 use crate::memory::read_handle;
 use crate::module::{Module, State, endpoint};
 use crate::send::OPERATION;
+use crate::stock::{Linked, Stock};
 
 /// What Open MPI is told when a put, a get or an atomic is done.
 #[repr(align(16))]
@@ -31,32 +33,29 @@ pub(crate) struct Operation {
     pub(crate) next: *mut Operation,
 }
 
-/// The records of one module.
-pub(crate) struct Operations {
-    free: *mut Operation,
-    slabs: Vec<*mut [Operation]>,
+// SAFETY: `next` is for free stacks and for chains of what is about to be given back. A free record's other pointers are not
+// used.
+unsafe impl Linked for Operation {
+    const NEXT: usize = offset_of!(Operation, next);
 }
 
-// SAFETY: the pointers are to blocks this value owns; they move with it between threads.
-unsafe impl Send for Operations {}
+/// The records of one module.
+pub(crate) struct Operations(Stock<Operation>);
 
 /// Records made at a time.
 const STEP: usize = 64;
 
 impl Operations {
     pub(crate) const fn new() -> Self {
-        Operations { free: null_mut(), slabs: Vec::new() }
+        Operations(Stock::new())
     }
 
     #[inline]
     fn take(&mut self) -> NonNull<Operation> {
-        let operation = match NonNull::new(self.free) {
+        match self.0.take() {
             Some(free) => free,
             None => self.grow(),
-        };
-        // SAFETY: a record on the free stack is ours alone.
-        self.free = unsafe { (*operation.as_ptr()).next };
-        operation
+        }
     }
 
     /// # Safety
@@ -64,8 +63,7 @@ impl Operations {
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, operation: *mut Operation) {
         // SAFETY: this function's own rule.
-        unsafe { (*operation).next = self.free };
-        self.free = operation;
+        unsafe { self.0.give_back(operation) };
     }
 
     #[cold]
@@ -78,25 +76,8 @@ impl Operations {
             local_handle: null_mut(),
             next: null_mut(),
         };
-        let slab = Box::into_raw((0..STEP).map(|_| unused()).collect::<Box<[Operation]>>());
-        for index in 0..STEP {
-            // SAFETY: within the block just made.
-            let operation = unsafe { slab.cast::<Operation>().add(index) };
-            // SAFETY: no request has ever named it.
-            unsafe { self.give_back(operation) };
-        }
-        self.slabs.push(slab);
-        // SAFETY: the loop has just put records there.
-        unsafe { NonNull::new_unchecked(self.free) }
-    }
-}
-
-impl Drop for Operations {
-    fn drop(&mut self) {
-        for slab in self.slabs.drain(..) {
-            // SAFETY: made by `into_raw` in `grow`; the port is closed, so no request names them.
-            drop(unsafe { Box::from_raw(slab) });
-        }
+        self.0.add((0..STEP).map(|_| unused()).collect(), |_| {});
+        self.0.take().expect("records were added")
     }
 }
 
@@ -296,7 +277,7 @@ mod tests {
         // SAFETY: just taken; nothing names it.
         unsafe { operations.give_back(first.as_ptr()) };
         assert_eq!(operations.take(), first);
-        assert_eq!(operations.slabs.len(), 1);
+        assert_eq!(operations.0.blocks(), 1);
     }
 
     #[test]
