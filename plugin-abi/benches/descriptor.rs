@@ -63,7 +63,7 @@ fn free(descriptors: &mut Descriptors, descriptor: NonNull<Descriptor>) {
 /// One descriptor, taken and given back: it stays in the processor's cache.
 fn one(c: &mut Criterion) {
     let (mut slots, mut descriptors) = (Invented(1 << 20), Descriptors::new(EAGER, LARGE, 0, 64));
-    for (name, size) in [("eager", 64), ("large", LARGE)] {
+    for (name, size) in [("eager", EAGER), ("large", LARGE)] {
         c.bench_function(&format!("descriptor: alloc and free, {name}"), |b| {
             b.iter(|| {
                 let descriptor =
