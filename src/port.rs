@@ -131,6 +131,9 @@ fn locked_memory_limit() -> Option<String> {
 /// How long requests that wait may hold up the end of a connection, or of all.
 const PARTING: Duration = Duration::from_millis(100);
 
+/// With fewer send slots than this, those of copied sends that nobody asked a completion for would soon be missed.
+const FEW_SLOTS: u64 = 256;
+
 /// A port in use.
 pub struct Port {
     // Fields are dropped in this order: queue pairs, then queues, then the memory they name.
@@ -235,7 +238,7 @@ impl Port {
             credits,
             scarce_credits: credits / 2,
             signal_interval: tunables.signal_interval as u32,
-            prompt_copies: tunables.send_slots_max != 0,
+            prompt_copies: (1..FEW_SLOTS).contains(&tunables.send_slots_max),
             poll_batch: (tunables.poll_batch as usize).min(Batch::CAPACITY),
             countdown: 1,
             freed: false,

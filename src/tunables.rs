@@ -115,10 +115,11 @@ table! {
     send_slots_grow: Count { default: 64, min: 1, max: 4096 }, "slots", level 6,
         "How many send slots are registered at once when there are none left.",
         "Each slot holds one message of up to btl_ibex_max_send_size bytes; more makes fewer, larger registrations.";
-    send_slots_max: Count { default: 0, min: 0, max: 1048576 }, "slots", level 5,
+    send_slots_max: Count { default: 4096, min: 0, max: 1048576 }, "slots", level 5,
         "The greatest number of send slots of a port, half of them for eager messages and half for fragments; 0: as many as \
          memory may be locked.",
-        "Bounds locked memory; sends beyond it wait. Control messages get a slot all the same.";
+        "Bounds locked memory; sends beyond it wait. Messages of up to 320 bytes, MPI's control messages among them, get a slot \
+         all the same.";
     zero_copy_min: Count { default: 16384, min: 0, max: 4294967295 }, "bytes", level 4,
         "From which size a contiguous fragment is sent from the user's memory instead of being copied.",
         "Registering memory costs more than copying little; registered memory is cached, so programs that reuse buffers gain from \

@@ -7,7 +7,7 @@
 //! Setup grade; one test at a time.
 
 use crate::Test;
-use crate::launch::{Launch, says};
+use crate::launch::Launch;
 use crate::site::Site;
 use anyhow::{Result, bail};
 

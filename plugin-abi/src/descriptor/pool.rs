@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The descriptor, and the two pools of a module: slots for eager messages, slots of `max_send_size`.
+//! The descriptor, and the pools of a module: slots for control and other short messages, for eager ones, of `max_send_size`.
 //!
 //! A descriptor is bound for life to one registered send slot of the port; it lies on the free stack of its pool, or is Open
 //! MPI's, or the adapter's. Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: inside the
@@ -36,14 +36,19 @@ pub(crate) struct Descriptor {
 /// Which of a module's pools.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PoolName {
+    /// Slots of [`SHORT`] bytes.
+    Short = 0,
     /// Slots of the larger eager limit.
-    Eager = 0,
+    Eager = 1,
     /// Slots of `max_send_size`.
-    Large = 1,
+    Large = 2,
 }
 
-/// Bytes of the longest control message of ob1 (header, and a registration handle at its largest).
-const CONTROL: usize = 320;
+/// Bytes of a short slot: of the longest control message of ob1 (header, and a registration handle at its largest).
+pub(super) const SHORT: usize = 320;
+
+/// The most short slots that are made at once.
+const MOST_AT_ONCE: u32 = 8192;
 
 // SAFETY: `next` is for free stacks and for chains of what is about to be given back. What a free descriptor points to is its
 // own slot.
@@ -81,9 +86,9 @@ struct Pool {
 
 /// The descriptors of one module.
 pub(crate) struct Descriptors {
-    pools: [Pool; 2],
-    /// How many each pool may have; 0: as many as memory can be locked. Each has its own share, as the one could otherwise
-    /// take all, and messages of the other size would wait for ever.
+    pools: [Pool; 3],
+    /// How many the pools of eager and of large slots may have each; 0: as many as memory can be locked. Each has its own share,
+    /// as the one could otherwise take all, and messages of the other size would wait for ever.
     share: u32,
     /// How many at a time.
     step: u32,
@@ -93,20 +98,25 @@ impl Descriptors {
     /// No descriptor yet; `eager` and `large` are the slot sizes in bytes.
     pub(crate) fn new(eager: usize, large: usize, limit: u32, step: u32) -> Self {
         let pool = |size| Pool { stock: Stock::new(), size, made: 0 };
-        Descriptors { pools: [pool(eager), pool(large)], share: limit.div_ceil(2), step: step.max(1) }
+        let pools = [pool(SHORT), pool(eager.max(SHORT)), pool(large.max(SHORT))];
+        Descriptors { pools, share: limit.div_ceil(2), step: step.max(1) }
     }
 
     /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than any slot, or none left and none to be had.
     #[inline]
     pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
-        let name = if size <= self.pools[PoolName::Eager as usize].size { PoolName::Eager } else { PoolName::Large };
+        let name = match size {
+            ..=SHORT => PoolName::Short,
+            size if size <= self.pools[PoolName::Eager as usize].size => PoolName::Eager,
+            _ => PoolName::Large,
+        };
         let pool = &mut self.pools[name as usize];
         if size > pool.size {
             return None;
         }
         let descriptor = match pool.stock.take() {
             Some(free) => free,
-            None => self.grow(slots, name, size)?,
+            None => self.grow(slots, name)?,
         };
         // SAFETY: just taken, so ours alone (M2).
         unsafe { prepare(descriptor.as_ptr(), size, flags) };
@@ -125,16 +135,27 @@ impl Descriptors {
         unsafe { self.pools[pool as usize].stock.give_back(descriptor) };
     }
 
-    /// Registers more slots, makes descriptors for them, and takes one, for a message of `wanted` bytes.
+    /// Registers more slots, makes descriptors for them, and takes one.
     ///
-    /// Messages as short as ob1's control messages get one beyond the limit: ob1 tries those again only when another of its
-    /// sends completes, which may never be.
+    /// There is no limit to short slots: ob1 tries a control message again only when another of its sends completes, which may
+    /// never be. But beyond the limit of the others what is under way is asked to end first: a program that sends and never
+    /// waits is slowed to the pace of the adapter.
     #[cold]
-    fn grow(&mut self, slots: &mut impl Slots, name: PoolName, wanted: usize) -> Option<NonNull<Descriptor>> {
+    fn grow(&mut self, slots: &mut impl Slots, name: PoolName) -> Option<NonNull<Descriptor>> {
+        let (share, step) = (self.share, self.step);
         let pool = &mut self.pools[name as usize];
-        let unlimited = self.share == 0 || wanted <= CONTROL;
-        let left = if unlimited { self.step } else { self.share.saturating_sub(pool.made).min(self.step) };
-        let Some(new) = (if left == 0 { None } else { slots.grow(pool.size as u32, left) }) else {
+        if share != 0 && pool.made >= share {
+            slots.reclaim();
+        }
+        let count = match name {
+            PoolName::Short => step.max(pool.made / 2).min(MOST_AT_ONCE),
+            _ if share == 0 => step,
+            _ => step.min(share.saturating_sub(pool.made)),
+        };
+        if count == 0 {
+            return None;
+        }
+        let Some(new) = slots.grow(pool.size as u32, count) else {
             slots.reclaim();
             return None;
         };

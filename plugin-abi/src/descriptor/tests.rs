@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use ibex_ffi::verbs::LocalSpan;
 
-use super::pool::Slots;
+use super::pool::{SHORT, Slots};
 use super::*;
 
 const EAGER: usize = 1024;
@@ -57,7 +57,7 @@ fn a_descriptor_fills_four_cache_lines_at_most() {
 fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
     let mut places = HashSet::new();
-    for size in [0, 1, EAGER, EAGER + 1, LARGE].repeat(3) {
+    for size in [0, SHORT, SHORT + 1, EAGER, EAGER + 1, LARGE].repeat(3) {
         let descriptor = descriptors.take(&mut slots, size, 0).expect("no limit is set");
         // SAFETY: just taken.
         let ([first, _], count) = unsafe { spans(descriptor.as_ptr()) };
@@ -66,7 +66,7 @@ fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
         assert!(places.insert(unsafe { slot(descriptor) }.addr()));
     }
     let blocks = |size: usize| slots.grown.iter().filter(|block| **block == (size as u32, 4)).count();
-    assert_eq!((blocks(EAGER), blocks(LARGE), slots.grown.len()), (3, 2, 5), "nine and six, by fours");
+    assert_eq!((blocks(SHORT), blocks(EAGER), blocks(LARGE)), (2, 2, 2), "six of each, by fours");
 }
 
 #[test]
@@ -91,15 +91,30 @@ fn a_descriptor_given_back_is_the_next_of_its_pool() {
 }
 
 #[test]
-fn beyond_the_limit_only_control_messages_get_a_descriptor() {
+fn beyond_the_limit_only_short_messages_get_a_descriptor_and_what_is_under_way_is_asked_to_end() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 6, 2));
     for _ in 0..3 {
         descriptors.take(&mut slots, EAGER, 0).expect("half of six are for eager messages");
     }
     assert!(descriptors.take(&mut slots, EAGER, 0).is_none());
     assert_eq!((slots.grown.clone(), slots.reclaimed), (vec![(EAGER as u32, 2), (EAGER as u32, 1)], 1));
-    assert!(descriptors.take(&mut slots, 64, 0).is_some());
     assert!(descriptors.take(&mut slots, LARGE, 0).is_some());
+    for _ in 0..4 {
+        assert!(descriptors.take(&mut slots, SHORT, 0).is_some());
+    }
+    assert_eq!(slots.reclaimed, 1);
+    assert!(descriptors.take(&mut slots, SHORT, 0).is_some());
+    assert_eq!(slots.reclaimed, 2);
+}
+
+#[test]
+fn short_slots_come_in_growing_numbers() {
+    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
+    for _ in 0..40 {
+        descriptors.take(&mut slots, 8, 0).expect("no limit is set");
+    }
+    let counts: Vec<u32> = slots.grown.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [4, 4, 4, 6, 9, 13]);
 }
 
 #[test]
