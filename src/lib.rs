@@ -11,6 +11,7 @@
 pub mod address;
 pub mod connect;
 mod connecting;
+mod connector;
 pub mod counters;
 pub mod device;
 mod endpoint;
