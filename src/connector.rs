@@ -176,7 +176,7 @@ impl Connector {
 /// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.
 fn rd_atomic(wanted: u8, software: bool, device: &DeviceAttributes) -> (u8, u8) {
     let (initiator, responder) = match wanted {
-        0 if software => (1, 16),
+        0 if software => (4, 16),
         0 => (16, 16),
         wanted => (wanted, wanted),
     };

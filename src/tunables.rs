@@ -125,7 +125,7 @@ table! {
         "Registering memory costs more than copying little; registered memory is cached, so programs that reuse buffers gain from \
          a smaller value.";
     max_rd_atomic: Count { default: 0, min: 0, max: 255 }, "requests", level 6,
-        "How many reads and atomics a connection may have in flight, each way; the adapter may permit fewer. 0: 16, but 1 on a \
+        "How many reads and atomics a connection may have in flight, each way; the adapter may permit fewer. 0: 16, but 4 on a \
          software adapter (soft-RoCE).",
         "More hides the latency of get; each takes room in the adapter. What a software adapter reads ahead falls out of the \
          processor's cache before it is copied.";
