@@ -8,176 +8,20 @@
 use crate::address::PortAddress;
 use crate::connect::handshake::{Handshake, Program, Step};
 use crate::connect::hello::{Hello, QpInfo};
-use crate::connect::tcp::TcpCarrier;
-use crate::connect::ud::{UdCarrier, path};
-use crate::connect::{Carrier, Faults, Identity, Paths, Random, Reach, Via, host};
+use crate::connect::ud::path;
+use crate::connect::{Carrier, Paths, Via};
+use crate::connector::ASYNC_INTERVAL;
 use crate::counters::add;
-use crate::device::PortChoice;
 use crate::endpoint::{Connection, State};
 use crate::event::{EndpointId, Immediate};
 use crate::failure::Cause;
-use crate::peer::PeerName;
-use crate::port::{Port, Setup, queue_pair_limits};
+use crate::port::Port;
 use crate::posted::List;
-use crate::tunables::{ConnectVia, Tunables};
-use ibex_ffi::verbs::{
-    Access, Context, DeviceAttributes, ProtectionDomain, QueuePair, QueuePairLimits, Transition, event_name,
-};
-use std::collections::{HashMap, VecDeque};
+use ibex_ffi::verbs::{Access, QueuePair, Transition, event_name};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, not timed, because a
-/// look must not cost a reading of the clock.
-const ASYNC_INTERVAL: u32 = 4096;
-
-/// What a port has for connecting.
-pub(crate) struct Connector {
-    ud: Option<UdCarrier>,
-    tcp: Option<TcpCarrier>,
-    pub(crate) me: Identity,
-    names: HashMap<(PeerName, u8), EndpointId>,
-    /// Peers whose handshake is not confirmed yet, with their addresses.
-    active: Vec<(EndpointId, PortAddress)>,
-    limits: QueuePairLimits,
-    /// Reads and atomics a queue pair may have in flight, as initiator and as responder.
-    rd_atomic: (u8, u8),
-    epoch: u32,
-    random: Random,
-    faults: Faults,
-    start: Instant,
-    /// Polls until TCP is looked at.
-    until_tcp: u32,
-    /// Polls between this look and the last one.
-    interval: u32,
-    /// Before this moment no handshake has anything to do.
-    next_due: Duration,
-    until_async: u32,
-    /// Why the last datagram could not be sent, for the message when no connection comes about.
-    ud_error: Option<io::Error>,
-}
-
-impl Connector {
-    /// Makes what the port listens on and composes its address.
-    pub(crate) fn open(
-        context: &Arc<Context>,
-        domain: &Arc<ProtectionDomain>,
-        choice: &PortChoice,
-        tunables: &Tunables,
-        setup: &Setup,
-        device: &DeviceAttributes,
-    ) -> io::Result<Self> {
-        let via = tunables.via();
-        let ud = match via {
-            ConnectVia::Tcp => None,
-            ConnectVia::Ud => Some(UdCarrier::open(context, domain, choice, tunables)?),
-            // An adapter without UD is used with TCP alone.
-            ConnectVia::Auto => UdCarrier::open(context, domain, choice, tunables).ok(),
-        };
-        let (instance, number) = (host::new_instance()?, host::host_number());
-        let tcp = match via {
-            ConnectVia::Ud => None,
-            ConnectVia::Auto if ud.is_some() => TcpCarrier::open(instance, number).ok(),
-            _ => Some(TcpCarrier::open(instance, number)?),
-        };
-        let address = PortAddress {
-            instance,
-            host: number,
-            ud_qpn: ud.as_ref().map_or(0, UdCarrier::number),
-            tcp_port: tcp.as_ref().map_or(0, TcpCarrier::port),
-            tcp_addresses: tcp.as_ref().map_or_else(Default::default, TcpCarrier::addresses),
-            ..choice.address()
-        };
-        Ok(Connector {
-            ud,
-            tcp,
-            me: Identity { name: setup.me, port: setup.index, address },
-            names: HashMap::new(),
-            active: Vec::new(),
-            limits: queue_pair_limits(tunables, device),
-            rd_atomic: rd_atomic(tunables.max_rd_atomic as u8, context.is_software(), device),
-            epoch: 0,
-            faults: Faults::new(tunables, setup.me.rank),
-            random: Random::new(instance),
-            start: Instant::now(),
-            until_tcp: 1,
-            interval: 1,
-            next_due: Duration::ZERO,
-            until_async: ASYNC_INTERVAL,
-            ud_error: None,
-        })
-    }
-
-    /// The endpoint that stands for this port of this peer.
-    pub(crate) fn known(&self, name: PeerName, port: u8) -> Option<EndpointId> {
-        self.names.get(&(name, port)).copied()
-    }
-
-    pub(crate) fn learn(&mut self, name: PeerName, port: u8, id: EndpointId) {
-        self.names.insert((name, port), id);
-    }
-
-    pub(crate) fn forget(&mut self, name: PeerName, port: u8) {
-        self.names.remove(&(name, port));
-    }
-
-    fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    fn address_of(&self, peer: EndpointId) -> Option<PortAddress> {
-        self.active.iter().find(|(active, _)| *active == peer).map(|(_, address)| *address)
-    }
-
-    /// A handshake with this peer begins.
-    fn activate(&mut self, peer: EndpointId, address: PortAddress) {
-        self.active.push((peer, address));
-        self.next_due = Duration::ZERO;
-    }
-
-    /// The handshake with this peer is over.
-    pub(crate) fn settle(&mut self, peer: EndpointId) {
-        let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
-        let (_, address) = self.active.swap_remove(place);
-        if let Some(ud) = &mut self.ud {
-            ud.forget(address.instance);
-        }
-        if let Some(tcp) = &mut self.tcp {
-            tcp.close(&address);
-        }
-    }
-
-    fn reach(&self, remote: &PortAddress) -> Reach {
-        self.tcp.as_ref().map_or(Reach::Unused, |tcp| tcp.reach(remote))
-    }
-
-    /// The hellos that have come in.
-    fn receive(&mut self, tunables: &Tunables, malformed: &mut u64) -> Vec<(Hello, Carrier)> {
-        let mut hellos = Vec::new();
-        if let Some(ud) = &mut self.ud {
-            let taken = ud.poll(|bytes| match Hello::decode(bytes) {
-                Ok(hello) => hellos.push((hello, Carrier::Ud)),
-                Err(_) => *malformed += 1,
-            });
-            if let Err(error) = taken {
-                // The other carrier may still do.
-                self.ud_error = Some(error);
-                self.ud = None;
-            }
-        }
-        self.until_tcp = self.until_tcp.saturating_sub(self.interval);
-        if let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) {
-            // A system call each time, so not every poll even while something is going on.
-            let busy = !self.active.is_empty() || !tcp.is_idle();
-            let pause = if busy { tunables.connect_poll_interval } else { tunables.connect_tcp_interval };
-            self.until_tcp = pause as u32;
-            tcp.poll(&mut |hello| hellos.push((hello, Carrier::Tcp)));
-        }
-        hellos
-    }
-}
+use std::time::Duration;
 
 impl Port {
     /// Looks after connections: hellos, timers, asynchronous events. Returns the polls until the next look.
@@ -198,6 +42,7 @@ impl Port {
         if self.connector.until_async == 0 {
             self.connector.until_async = ASYNC_INTERVAL;
             self.take_async_events();
+            self.probe(self.connector.now());
         }
         let idle = self.connector.active.is_empty();
         self.connector.interval = if idle { self.tunables.connect_poll_interval as u32 } else { 1 };
@@ -260,6 +105,7 @@ impl Port {
             retired: 0,
             depth: connector.limits.sends,
             unsignalled: 0,
+            looked_at: 0,
             named: Immediate::endpoint_bits(u32::MAX),
             list: List::new(),
             pending: VecDeque::new(),
@@ -359,7 +205,8 @@ impl Port {
         path.mtu = u32::from(program.mtu);
         let (port, pkey) = (self.choice.port, self.tunables.pkey_index as u16);
         let tunables = &self.tunables;
-        let (ack_timeout, retry_count) = (tunables.ack_timeout as u8, tunables.retry_count as u8);
+        let ack_timeout = tunables.ack_timeout as u8;
+        let retry_count = retry_count(tunables.retry_count as u8, self.attributes.software);
         let (rnr_retry, rnr_timer) = (tunables.rnr_retry as u8, tunables.rnr_timer as u8);
         let Some(connection) = self.connection_mut(to) else { return Ok(()) };
         if program.reset {
@@ -435,12 +282,8 @@ impl Port {
     }
 }
 
-/// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.
-fn rd_atomic(wanted: u8, software: bool, device: &DeviceAttributes) -> (u8, u8) {
-    let (initiator, responder) = match wanted {
-        0 if software => (1, 16),
-        0 => (16, 16),
-        wanted => (wanted, wanted),
-    };
-    (initiator.min(device.max_rd_atomic.1), responder.min(device.max_rd_atomic.0))
+/// How often packets are repeated. soft-RoCE takes 7 for "without end" (`rxe_comp.c`), by which the specification means seven
+/// times: a peer that fell silent would never be an error.
+fn retry_count(wanted: u8, software: bool) -> u8 {
+    if software { wanted.min(6) } else { wanted }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     pub(crate) depth: u32,
     /// Posted since one last asked for a completion.
     pub(crate) unsignalled: u32,
+    /// What `posted` was when peers were last probed.
+    pub(crate) looked_at: u32,
     /// How the peer names this endpoint in immediates; see [`Immediate`].
     pub(crate) named: u32,
     /// Tokens of what is posted.

@@ -11,6 +11,7 @@
 pub mod address;
 pub mod connect;
 mod connecting;
+mod connector;
 pub mod counters;
 pub mod device;
 mod endpoint;
@@ -21,6 +22,7 @@ pub mod peer;
 mod poll;
 pub mod port;
 pub mod posted;
+mod probe;
 mod receive;
 pub mod select;
 pub mod send;

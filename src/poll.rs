@@ -56,6 +56,24 @@ impl Port {
         if self.receives.copy(slot, &mut bytes) { bytes } else { Vec::new() }
     }
 
+    /// Takes completions while nobody can be told of them: their events wait for the next polls.
+    #[cold]
+    pub(crate) fn take_ahead(&mut self) {
+        self.countdown = self.connect();
+        let mut events = std::mem::take(&mut self.overflow);
+        let mut batch = Batch::default();
+        loop {
+            batch.clear();
+            self.take_completions(&mut batch);
+            events.extend(batch.events().iter().copied());
+            events.append(&mut self.overflow);
+            if batch.events().is_empty() {
+                break;
+            }
+        }
+        self.overflow = events;
+    }
+
     #[inline]
     fn take_completions(&mut self, batch: &mut Batch) {
         let limit = self.poll_batch.min(batch.room());

@@ -179,18 +179,25 @@ impl Port {
         self.submit(to, Request { token, operation: Operation::CompareSwap { local, remote, compare, swap } })
     }
 
-    /// Asks every connection with requests of which nobody asked a completion for one, so that their tokens come back. For
-    /// a caller that has run out of buffers. Pending grade.
+    /// For a caller that has run out of buffers, and may not come back to poll before it has some: moves connections on, posts
+    /// what waits, and asks every connection with requests of which nobody asked a completion for one, so that their tokens come
+    /// back. What happens meanwhile is told by the next poll, in order. Pending grade.
     pub fn reclaim(&mut self) {
+        self.take_ahead();
         for index in 0..self.endpoints.len() as u32 {
             let to = EndpointId::from_index(index);
             let wanting = self.connection(to).is_some_and(|c| c.state == State::Ready && c.unsignalled > 0);
             if wanting {
-                // Refused only where the connection has just failed, and then every token comes back anyway.
-                let _ = self.queue(to, Request { token: Token(0), operation: Operation::Nothing });
+                self.post_nothing(to);
             }
         }
         self.work_backlog();
+    }
+
+    /// Queues a request that moves no byte, for its completion. The backlog is to be worked after it.
+    pub(crate) fn post_nothing(&mut self, to: EndpointId) {
+        // Refused only where the connection has just failed, and then every token comes back anyway.
+        let _ = self.queue(to, Request { token: Token(0), operation: Operation::Nothing });
     }
 
     /// Posts a request, or queues it.

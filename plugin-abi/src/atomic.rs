@@ -9,9 +9,8 @@ use std::ffi::{c_int, c_void};
 
 use ibex_ffi::openmpi::sys;
 
-use crate::guard::fence;
-use crate::module::{Module, endpoint};
-use crate::rdma::{Callback, local, remote, start};
+use crate::module::Module;
+use crate::rdma::Transfer;
 
 /// A handle as Open MPI carries it.
 type Opaque = sys::mca_btl_base_registration_handle_t;
@@ -19,14 +18,15 @@ type Opaque = sys::mca_btl_base_registration_handle_t;
 /// Bytes of an operand.
 const OPERAND: usize = 8;
 
-/// Whether the adapter can do an operation with these flags at this address, between these registrations.
+/// Whether the adapter can do an operation with these flags at this address, for a result under this handle.
 ///
-/// Without a remote handle the memory is the caller's own: osc/rdma tries the adapter first for it too
-/// (`osc_rdma_accumulate.c`, `ompi_osc_rdma_compare_and_swap`), and swaps under its lock when it hears that this cannot be.
-fn supported(module: &Module, flags: c_int, remote_address: u64, local: *const Opaque, remote: *const Opaque) -> bool {
+/// Without a remote handle (`Transfer::start` looks for it) the memory is the caller's own: osc/rdma tries the adapter first
+/// for it too (`osc_rdma_accumulate.c`, `ompi_osc_rdma_compare_and_swap`), and swaps under its lock when it hears that this
+/// cannot be.
+fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
     let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
-    let handles = !local.is_null() && !remote.is_null();
-    handles && module.has_atomics() && flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
+    let aligned = remote_address.is_multiple_of(OPERAND as u64);
+    !local_handle.is_null() && module.has_atomics() && flags & narrow == 0 && aligned
 }
 
 /// `btl_atomic_fop`: adds to remote memory; what was there before comes to `local_address`.
@@ -46,21 +46,26 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    fence("btl_atomic_fop", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        if op != sys::MCA_BTL_ATOMIC_ADD || !supported(module, flags, remote_address, local_handle, remote_handle) {
-            return sys::OPAL_ERR_NOT_SUPPORTED;
-        }
-        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
-        let target = unsafe { remote(remote_address, remote_handle) };
-        // SAFETY: M3; the handle covers the 8 bytes of the result (btl.h).
-        let result = unsafe { local(local_address, OPERAND, local_handle) };
-        let callback = Callback { function, context, data };
-        start(module, local_address, local_handle, callback, |port, token| {
-            port.fetch_add(endpoint(peer), result, target, operand, token)
+    let add = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size: OPERAND,
+        function,
+        context,
+        data,
+    };
+    let fits =
+        |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
+    // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
+    unsafe {
+        add.start("btl_atomic_fop", sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
+            port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
         })
-    })
+    }
 }
 
 /// `btl_atomic_cswap`: sets remote memory to `value` if it is `compare`; what was there before comes to `local_address`.
@@ -80,19 +85,23 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    fence("btl_atomic_cswap", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        if !supported(module, flags, remote_address, local_handle, remote_handle) {
-            return sys::OPAL_ERR_NOT_SUPPORTED;
-        }
-        // SAFETY: as in `btl_atomic_fop`.
-        let target = unsafe { remote(remote_address, remote_handle) };
-        // SAFETY: as in `btl_atomic_fop`.
-        let result = unsafe { local(local_address, OPERAND, local_handle) };
-        let callback = Callback { function, context, data };
-        start(module, local_address, local_handle, callback, |port, token| {
-            port.compare_swap(endpoint(peer), result, target, (compare, value), token)
+    let swap = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size: OPERAND,
+        function,
+        context,
+        data,
+    };
+    let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
+    // SAFETY: as in `btl_atomic_fop`.
+    unsafe {
+        swap.start("btl_atomic_cswap", sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
+            port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
         })
-    })
+    }
 }

@@ -101,8 +101,9 @@ const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
     | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
 
 /// The largest read, in bytes, asked of a software adapter: one that sends a whole message ahead of the reader has it copied
-/// from memory; this much stays in the processor's cache. Measured on soft-RoCE: messages of 1 MiB come a third faster.
-const SOFTWARE_GET_LIMIT: usize = 128 << 10;
+/// from memory; this much, as often as reads are in flight by default (4), stays in the processor's cache. Measured on
+/// soft-RoCE: messages of 1 MiB come a third faster.
+const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 
 impl Module {
     /// A module for an open port. `settings` are the template's fields as the user has set them. `None` where Open MPI has

@@ -6,6 +6,7 @@
 //! Grade: hot (an empty stack grows: pending). Threads: inside the module's `Exclusive`. Sizes in bytes.
 
 use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 
 use engine::event::{EndpointId, Token};
@@ -18,6 +19,7 @@ use crate::guard::fence;
 use crate::memory::read_handle;
 use crate::module::{Module, State, endpoint};
 use crate::send::OPERATION;
+use crate::stock::{Linked, Stock};
 
 /// What Open MPI is told when a put, a get or an atomic is done.
 #[repr(align(16))]
@@ -31,32 +33,29 @@ pub(crate) struct Operation {
     pub(crate) next: *mut Operation,
 }
 
-/// The records of one module.
-pub(crate) struct Operations {
-    free: *mut Operation,
-    slabs: Vec<*mut [Operation]>,
+// SAFETY: `next` is for free stacks and for chains of what is about to be given back. A free record's other pointers are not
+// used.
+unsafe impl Linked for Operation {
+    const NEXT: usize = offset_of!(Operation, next);
 }
 
-// SAFETY: the pointers are to blocks this value owns; they move with it between threads.
-unsafe impl Send for Operations {}
+/// The records of one module.
+pub(crate) struct Operations(Stock<Operation>);
 
 /// Records made at a time.
 const STEP: usize = 64;
 
 impl Operations {
     pub(crate) const fn new() -> Self {
-        Operations { free: null_mut(), slabs: Vec::new() }
+        Operations(Stock::new())
     }
 
     #[inline]
     fn take(&mut self) -> NonNull<Operation> {
-        let operation = match NonNull::new(self.free) {
+        match self.0.take() {
             Some(free) => free,
             None => self.grow(),
-        };
-        // SAFETY: a record on the free stack is ours alone.
-        self.free = unsafe { (*operation.as_ptr()).next };
-        operation
+        }
     }
 
     /// # Safety
@@ -64,8 +63,7 @@ impl Operations {
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, operation: *mut Operation) {
         // SAFETY: this function's own rule.
-        unsafe { (*operation).next = self.free };
-        self.free = operation;
+        unsafe { self.0.give_back(operation) };
     }
 
     #[cold]
@@ -78,95 +76,103 @@ impl Operations {
             local_handle: null_mut(),
             next: null_mut(),
         };
-        let slab = Box::into_raw((0..STEP).map(|_| unused()).collect::<Box<[Operation]>>());
-        for index in 0..STEP {
-            // SAFETY: within the block just made.
-            let operation = unsafe { slab.cast::<Operation>().add(index) };
-            // SAFETY: no request has ever named it.
-            unsafe { self.give_back(operation) };
-        }
-        self.slabs.push(slab);
-        // SAFETY: the loop has just put records there.
-        unsafe { NonNull::new_unchecked(self.free) }
+        self.0.add((0..STEP).map(|_| unused()).collect(), |_| {});
+        self.0.take().expect("records were added")
     }
 }
 
-impl Drop for Operations {
-    fn drop(&mut self) {
-        for slab in self.slabs.drain(..) {
-            // SAFETY: made by `into_raw` in `grow`; the port is closed, so no request names them.
-            drop(unsafe { Box::from_raw(slab) });
-        }
-    }
-}
-
-/// What an operation shall call when it is done: `btl.h`'s last three arguments.
-#[derive(Clone, Copy)]
-pub(crate) struct Callback {
+/// What btl.h gives `btl_put`, `btl_get` and the atomics alike: two ends, and what to call when it is done.
+pub(crate) struct Transfer {
+    pub(crate) btl: *mut sys::mca_btl_base_module_t,
+    pub(crate) peer: *mut sys::mca_btl_base_endpoint_t,
+    pub(crate) local_address: *mut c_void,
+    pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    pub(crate) remote_address: u64,
+    pub(crate) remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    /// Bytes.
+    pub(crate) size: usize,
     pub(crate) function: sys::mca_btl_base_rdma_completion_fn_t,
     pub(crate) context: *mut c_void,
     pub(crate) data: *mut c_void,
 }
 
-/// Notes an operation and hands it to the engine. Returns 0, or the code for a peer that is lost.
-#[inline]
-pub(crate) fn start(
-    module: &Module,
-    local_address: *mut c_void,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    callback: Callback,
-    post: impl FnOnce(&mut Port, Token) -> Result<(), Refused>,
-) -> c_int {
-    let Some(mut state) = module.enter() else {
-        return sys::OPAL_ERR_OUT_OF_RESOURCE;
-    };
-    let State { port, operations, .. } = &mut *state;
-    let operation = operations.take();
-    let record = Operation {
-        callback: callback.function,
-        context: callback.context,
-        data: callback.data,
-        local_address,
-        local_handle,
-        next: null_mut(),
-    };
-    // SAFETY: just taken, ours alone.
-    unsafe { operation.as_ptr().write(record) };
-    let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION);
-    if let Ok(()) = post(port, token) {
-        sys::OPAL_SUCCESS
-    } else {
-        // SAFETY: refused, so nothing names it.
-        unsafe { operations.give_back(operation.as_ptr()) };
-        sys::OPAL_ERR_UNREACH
+/// A transfer as a work request names it.
+pub(crate) struct Ends {
+    pub(crate) to: EndpointId,
+    /// Empty where there is no local handle.
+    pub(crate) local: LocalSpan,
+    pub(crate) remote: RemoteSpan,
+}
+
+impl Transfer {
+    /// Notes the operation and hands it to the engine with `post`; `name` is the function Open MPI called. Returns 0, `unfit`
+    /// without a remote handle or where `fits` says no, or the code for a peer that is lost.
+    ///
+    /// # Safety
+    /// M1, M3; each handle that is not null covers the `size` bytes at its address, and the remote one is the peer's.
+    #[inline]
+    pub(crate) unsafe fn start(
+        self,
+        name: &'static str,
+        unfit: c_int,
+        fits: impl FnOnce(&Module) -> bool,
+        post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
+    ) -> c_int {
+        fence(name, sys::OPAL_ERROR, || {
+            // SAFETY: M1.
+            let module = unsafe { Module::from_raw(self.btl) };
+            if self.remote_handle.is_null() || !fits(module) {
+                return unfit;
+            }
+            // SAFETY: this function's own rule.
+            let ends = unsafe { self.ends() };
+            let Some(mut state) = module.enter() else {
+                return sys::OPAL_ERR_OUT_OF_RESOURCE;
+            };
+            let State { port, operations, .. } = &mut *state;
+            let operation = operations.take();
+            // SAFETY: just taken, ours alone.
+            unsafe { operation.as_ptr().write(self.record()) };
+            let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION);
+            if let Ok(()) = post(port, ends, token) {
+                sys::OPAL_SUCCESS
+            } else {
+                // SAFETY: refused, so nothing names it.
+                unsafe { operations.give_back(operation.as_ptr()) };
+                sys::OPAL_ERR_UNREACH
+            }
+        })
     }
-}
 
-/// Registered local memory as a work request names it.
-///
-/// # Safety
-/// M3, and `handle` covers the `size` bytes at `address`.
-#[inline]
-pub(crate) unsafe fn local(
-    address: *mut c_void,
-    size: usize,
-    handle: *const sys::mca_btl_base_registration_handle_t,
-) -> LocalSpan {
-    // SAFETY: a handle of this process' (this function's rule).
-    let handle = unsafe { read_handle(handle) };
-    // SAFETY: registered under that key, until the callback (R3).
-    unsafe { LocalSpan::new(address.expose_provenance() as u64, size as u32, handle.lkey) }
-}
+    /// # Safety
+    /// As for [`Self::start`]; there is a remote handle.
+    #[inline]
+    unsafe fn ends(&self) -> Ends {
+        let local = if self.local_handle.is_null() {
+            LocalSpan::EMPTY
+        } else {
+            // SAFETY: a handle of this process' (this function's rule).
+            let handle = unsafe { read_handle(self.local_handle) };
+            // SAFETY: registered under that key (btl.h), until the callback (M3, R3).
+            unsafe { LocalSpan::new(self.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
+        };
+        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
+        let handle = unsafe { read_handle(self.remote_handle) };
+        let remote = RemoteSpan { addr: self.remote_address, rkey: handle.rkey };
+        Ends { to: endpoint(self.peer), local, remote }
+    }
 
-/// The peer's memory as a work request names it.
-///
-/// # Safety
-/// `handle` is one that the peer sent.
-#[inline]
-pub(crate) unsafe fn remote(addr: u64, handle: *const sys::mca_btl_base_registration_handle_t) -> RemoteSpan {
-    // SAFETY: this function's own rule.
-    let handle = unsafe { read_handle(handle) };
-    RemoteSpan { addr, rkey: handle.rkey }
+    #[inline]
+    fn record(&self) -> Operation {
+        Operation {
+            callback: self.function,
+            context: self.context,
+            data: self.data,
+            local_address: self.local_address,
+            local_handle: self.local_handle,
+            next: null_mut(),
+        }
+    }
 }
 
 /// `btl_put`. Without a local handle the data goes inside the work request; Open MPI asks for that up to
@@ -186,34 +192,31 @@ pub(crate) unsafe extern "C" fn btl_put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    fence("btl_put", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        if remote_handle.is_null() {
-            return sys::OPAL_ERR_NOT_AVAILABLE;
+    let put = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size,
+        function,
+        context,
+        data,
+    };
+    let inside = local_handle.is_null();
+    let fits = |module: &Module| size <= if inside { module.max_inline() } else { module.max_message() };
+    let post = |port: &mut Port, ends: Ends, token| {
+        if !inside {
+            return port.put(ends.to, ends.local, ends.remote, token);
         }
-        let callback = Callback { function, context, data };
-        let to = endpoint(peer);
-        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
-        let target = unsafe { remote(remote_address, remote_handle) };
-        if local_handle.is_null() {
-            if size > module.max_inline() {
-                return sys::OPAL_ERR_NOT_AVAILABLE;
-            }
-            // SAFETY: M3, for this call: the bytes are copied before it returns. Not registered by this call, and the
-            // program may not write them until the put is done (R1).
-            let bytes = unsafe { bytes(local_address, size) };
-            return start(module, local_address, local_handle, callback, |port, token| {
-                port.put_inline(to, bytes, target, token)
-            });
-        }
-        if size > module.max_message() {
-            return sys::OPAL_ERR_NOT_AVAILABLE;
-        }
-        // SAFETY: M3; the handle covers the bytes (btl.h).
-        let source = unsafe { local(local_address, size, local_handle) };
-        start(module, local_address, local_handle, callback, |port, token| port.put(to, source, target, token))
-    })
+        // SAFETY: M3, for this call: the bytes are copied before it returns. Not registered by this call, and the program
+        // may not write them until the put is done (R1).
+        let bytes = unsafe { bytes(local_address, size) };
+        port.put_inline(ends.to, bytes, ends.remote, token)
+    };
+    // SAFETY: M1, M3; the handles are for these bytes (btl.h).
+    unsafe { put.start("btl_put", sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
 }
 
 /// # Safety
@@ -242,20 +245,25 @@ pub(crate) unsafe extern "C" fn btl_get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    fence("btl_get", sys::OPAL_ERROR, || {
-        // SAFETY: M1.
-        let module = unsafe { Module::from_raw(btl) };
-        if local_handle.is_null() || remote_handle.is_null() || size > module.max_message() {
-            return sys::OPAL_ERR_NOT_AVAILABLE;
-        }
-        let to: EndpointId = endpoint(peer);
-        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
-        let source = unsafe { remote(remote_address, remote_handle) };
-        // SAFETY: M3; the handle covers the bytes (btl.h).
-        let target = unsafe { local(local_address, size, local_handle) };
-        let callback = Callback { function, context, data };
-        start(module, local_address, local_handle, callback, |port, token| port.get(to, target, source, token))
-    })
+    let get = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size,
+        function,
+        context,
+        data,
+    };
+    let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message();
+    // SAFETY: M1, M3; the handles are for these bytes (btl.h).
+    unsafe {
+        get.start("btl_get", sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
+            port.get(ends.to, ends.local, ends.remote, token)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -269,7 +277,7 @@ mod tests {
         // SAFETY: just taken; nothing names it.
         unsafe { operations.give_back(first.as_ptr()) };
         assert_eq!(operations.take(), first);
-        assert_eq!(operations.slabs.len(), 1);
+        assert_eq!(operations.0.blocks(), 1);
     }
 
     #[test]

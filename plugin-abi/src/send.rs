@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
-use engine::event::Token;
+use engine::event::{EndpointId, Token};
 use engine::send::Inline;
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
@@ -80,9 +80,10 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
         // SAFETY: null, or with data: the caller's for this call.
         let mut data = unsafe { Convertor::from_raw(convertor) };
+        let message = Message { to: endpoint(peer), tag, header, payload_size };
         if header_size + payload_size <= module.max_inline().min(INLINE_MAX) {
             // SAFETY: M1, M3.
-            match unsafe { inline(module, peer, tag, header, data.as_mut(), payload_size) } {
+            match unsafe { inline(module, &message, data.as_mut()) } {
                 Some(Ok(Inline::Posted)) => return sys::OPAL_SUCCESS,
                 Some(Ok(Inline::Busy)) => {}
                 Some(Err(code)) => return code,
@@ -90,8 +91,17 @@ pub(crate) unsafe extern "C" fn btl_sendi(
             }
         }
         // SAFETY: M1, M3.
-        unsafe { from_slot(module, peer, tag, header, data.as_mut(), payload_size) }
+        unsafe { from_slot(module, &message, data.as_mut()) }
     })
+}
+
+/// What `btl_sendi` sends, but for the data.
+struct Message<'call> {
+    to: EndpointId,
+    tag: u8,
+    header: &'call [u8],
+    /// Bytes of the data.
+    payload_size: usize,
 }
 
 /// Sends inside the work request; leaves the convertor where it was unless it was posted. `None`: the port is in use further up.
@@ -101,54 +111,55 @@ pub(crate) unsafe extern "C" fn btl_sendi(
 #[inline]
 unsafe fn inline(
     module: &Module,
-    peer: *mut sys::mca_btl_base_endpoint_t,
-    tag: u8,
-    header: &[u8],
+    message: &Message<'_>,
     data: Option<&mut Convertor<'_>>,
-    payload_size: usize,
 ) -> Option<Result<Inline, c_int>> {
+    let Message { to, tag, header, payload_size } = *message;
+    let post = |payload: &[u8]| {
+        Some(module.enter()?.port.send_inline(to, tag, header, payload).map_err(|_| sys::OPAL_ERR_UNREACH))
+    };
     let Some(data) = data else {
-        return Some(
-            module.enter()?.port.send_inline(endpoint(peer), tag, header, &[]).map_err(|_| sys::OPAL_ERR_UNREACH),
-        );
+        return post(&[]);
     };
     if let Some(start) = data.contiguous() {
         // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Should some
         // adapter write it all the same, through a window or a receive into the same bytes, that program is in error (R1).
-        let payload = unsafe { std::slice::from_raw_parts(start.as_ptr(), payload_size) };
-        return Some(
-            module.enter()?.port.send_inline(endpoint(peer), tag, header, payload).map_err(|_| sys::OPAL_ERR_UNREACH),
-        );
+        return post(unsafe { std::slice::from_raw_parts(start.as_ptr(), payload_size) });
     }
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
-    let position = data.position();
     // SAFETY: `payload_size` is at most the staging's size (this function's rule), which is ours alone.
-    let packed = unsafe { data.pack(staging.as_mut_ptr().cast(), payload_size) };
-    if packed != Ok(payload_size) {
-        data.rewind(position);
+    let Some(start) = (unsafe { pack(data, staging.as_mut_ptr().cast(), payload_size) }) else {
         return Some(Err(sys::OPAL_ERROR));
-    }
+    };
     // SAFETY: `pack` has written that many bytes.
-    let payload = unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), payload_size) };
-    let outcome = module.enter()?.port.send_inline(endpoint(peer), tag, header, payload);
-    if outcome != Ok(Inline::Posted) {
-        data.rewind(position);
+    let outcome = post(unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), payload_size) });
+    if outcome != Some(Ok(Inline::Posted)) {
+        data.rewind(start);
     }
-    Some(outcome.map_err(|_| sys::OPAL_ERR_UNREACH))
+    outcome
+}
+
+/// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there again.
+///
+/// # Safety
+/// `to` may be written for `size` bytes and no adapter touches them (R2).
+#[inline]
+unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usize> {
+    let start = data.position();
+    // SAFETY: this function's own rule. The datatype engine does not call back into ibex.
+    if unsafe { data.pack(to, size) } == Ok(size) {
+        return Some(start);
+    }
+    data.rewind(start);
+    None
 }
 
 /// Copies header and data to a slot and sends that; the descriptor frees itself.
 ///
 /// # Safety
 /// M1, M3.
-unsafe fn from_slot(
-    module: &Module,
-    peer: *mut sys::mca_btl_base_endpoint_t,
-    tag: u8,
-    header: &[u8],
-    data: Option<&mut Convertor<'_>>,
-    payload_size: usize,
-) -> c_int {
+unsafe fn from_slot(module: &Module, message: &Message<'_>, data: Option<&mut Convertor<'_>>) -> c_int {
+    let Message { to, tag, header, payload_size } = *message;
     let Some(mut state) = module.enter() else {
         return sys::OPAL_ERR_OUT_OF_RESOURCE;
     };
@@ -161,26 +172,21 @@ unsafe fn from_slot(
     let slot = unsafe { descriptor::slot(descriptor) };
     // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2); a header on the stack does not overlap it.
     unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
-    if let Some(data) = data {
-        let position = data.position();
-        // SAFETY: as above, behind the header. The datatype engine does not call back into ibex.
-        let packed = unsafe { data.pack(slot.add(header.len()), payload_size) };
-        if packed != Ok(payload_size) {
-            data.rewind(position);
-            // SAFETY: never sent.
-            unsafe { descriptors.give_back(descriptor.as_ptr()) };
-            return sys::OPAL_ERROR;
+    // SAFETY: as above, behind the header.
+    let packed = data.is_none_or(|data| unsafe { pack(data, slot.add(header.len()), payload_size) }.is_some());
+    let code = if packed {
+        // SAFETY: M2, just filled.
+        let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };
+        match port.send(to, tag, &spans[..count], token(descriptor.as_ptr()), false) {
+            Ok(()) => return sys::OPAL_SUCCESS,
+            Err(_) => sys::OPAL_ERR_UNREACH,
         }
-    }
-    // SAFETY: M2, just filled.
-    let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };
-    if let Ok(()) = port.send(endpoint(peer), tag, &spans[..count], token(descriptor.as_ptr()), false) {
-        sys::OPAL_SUCCESS
     } else {
-        // SAFETY: refused, so the adapter has never seen it.
-        unsafe { descriptors.give_back(descriptor.as_ptr()) };
-        sys::OPAL_ERR_UNREACH
-    }
+        sys::OPAL_ERROR
+    };
+    // SAFETY: not packed or refused, so the adapter has never seen it.
+    unsafe { descriptors.give_back(descriptor.as_ptr()) };
+    code
 }
 
 /// The low bit of a token tells an RDMA operation from a descriptor; both are aligned further.

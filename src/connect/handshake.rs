@@ -11,20 +11,20 @@
 //!
 //! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces what we knew; an older one is late.
 //!
-//! Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
+//! What is said when no connection comes about: `handshake/failure.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
 //! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::hello::{Hello, QpInfo};
 use super::{Carrier, Identity, Paths, Reach, Via};
-use crate::address::PortAddress;
-use crate::peer::PeerName;
 use crate::tunables::Tunables;
 
+mod failure;
 #[cfg(test)]
 mod tests;
+
+pub use failure::{Failure, FailureReason};
 
 /// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -82,36 +82,6 @@ pub enum Ignored {
     Conflict,
     /// This handshake has failed before.
     Failed,
-}
-
-/// Why no connection came about, and what was tried.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Failure {
-    /// The kind.
-    pub reason: FailureReason,
-    /// Which carriers there were.
-    pub paths: Paths,
-    /// Hellos sent as datagrams.
-    pub ud_sent: u32,
-    /// Hellos sent over TCP.
-    pub tcp_sent: u32,
-    /// Hellos heard from the peer.
-    pub heard: u32,
-    /// What had become of TCP.
-    pub reach: Reach,
-    /// How long the peer was silent.
-    pub silent: Duration,
-}
-
-/// The kinds of failure.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum FailureReason {
-    /// The two ports have no carrier in common.
-    NoCarrier,
-    /// Never a word of the peer.
-    Unanswered,
-    /// The peer spoke, but went silent before it confirmed.
-    Unconfirmed,
 }
 
 /// One side of one connection being made.
@@ -362,92 +332,5 @@ impl Handshake {
             reach,
             silent: now.saturating_sub(self.alive),
         }
-    }
-}
-
-impl Failure {
-    /// The whole message: who, from which local port (`rxe0:1`), what was tried and how often, what to do.
-    #[must_use]
-    pub fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
-        format!("no connection from port {local_port} to peer {peer}: {}", FailureText { failure: self, remote })
-    }
-}
-
-/// What was tried and what to do, once it is known where.
-struct FailureText<'a> {
-    failure: &'a Failure,
-    remote: &'a PortAddress,
-}
-
-impl fmt::Display for FailureText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { reason, paths, ud_sent, tcp_sent, heard, reach, silent } = *self.failure;
-        if reason == FailureReason::NoCarrier {
-            return write!(
-                f,
-                "the handshake has nothing to go by (datagram queue pair of the peer: {}; its TCP port: {}): \
-                 set btl_ibex_connect_via to auto, or use another BTL between these hosts",
-                present(self.remote.ud_qpn),
-                present(self.remote.tcp_port.into()),
-            );
-        }
-        match reason {
-            FailureReason::Unanswered => write!(f, "it did not answer for {} s", silent.as_secs())?,
-            _ => write!(f, "it sent {heard} handshake packets, but then none for {} s", silent.as_secs())?,
-        }
-        write!(f, " (sent: ")?;
-        if paths.ud || ud_sent > 0 {
-            write!(f, "{ud_sent} datagrams to queue pair {:#x} at {}, ", self.remote.ud_qpn, Place(self.remote))?;
-        }
-        if paths.tcp || tcp_sent > 0 {
-            write!(f, "{tcp_sent} packets over TCP to ")?;
-            self.tcp_addresses(f)?;
-            write!(f, ", {}", reach_text(reach))?;
-        } else {
-            write!(f, "none over TCP, which it does not offer or btl_ibex_connect_via does not permit")?;
-        }
-        write!(f, "). ")?;
-        match reach {
-            Reach::Refused => write!(f, "Its process has probably ended: look for its last words.")?,
-            _ => write!(f, "Look whether its process and host live and whether the network lets packets through.")?,
-        }
-        write!(f, " If it computes for long without calling MPI, set btl_ibex_connect_timeout above that time.")
-    }
-}
-
-impl FailureText<'_> {
-    fn tcp_addresses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let port = self.remote.tcp_port;
-        for (index, address) in self.remote.ip_addresses().enumerate() {
-            let separator = if index == 0 { "" } else { " or " };
-            write!(f, "{separator}{}", std::net::SocketAddr::new(address.to_canonical(), port))?;
-        }
-        Ok(())
-    }
-}
-
-/// Where a port is on the fabric.
-struct Place<'a>(&'a PortAddress);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.lid != 0 {
-            return write!(f, "LID {}", self.0.lid);
-        }
-        write!(f, "GID {}", std::net::Ipv6Addr::from(self.0.gid))
-    }
-}
-
-fn present(number: u32) -> String {
-    if number == 0 { "none".to_owned() } else { format!("{number:#x}") }
-}
-
-fn reach_text(reach: Reach) -> &'static str {
-    match reach {
-        Reach::Unused => "not yet tried",
-        Reach::Trying => "not connected yet",
-        Reach::Open => "connected",
-        Reach::Refused => "refused or reset",
-        Reach::Unreachable => "which cannot be reached",
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The carrier of handshakes over TCP: for adapters without datagrams, and networks that do not let them through.
 //!
-//! Owns one listener and the connections to and from peers of one port; [`link`] owns what is on one connection. The port calls
+//! Owns one listener and the connections to and from peers of one port; `link` owns what is on one connection. The port calls
 //! [`TcpCarrier::send`], [`TcpCarrier::poll`] and [`TcpCarrier::close`]; nothing blocks and nothing sleeps. A connection that
 //! stands also says that the peer's process lives ([`TcpCarrier::reach`]).
 //!
 //! Anyone on the network can connect, so: a connection carries nothing but hellos of fixed size; the first that is not one, or
 //! is not for this port's instance (a random number strangers do not know), ends it; one that stays silent is ended after
-//! [`STRANGER_PATIENCE`]; no more than [`STRANGERS`] wait at a time.
+//! `STRANGER_PATIENCE`; no more than `STRANGERS` wait at a time.
 //!
 //! Path: setup. Threads: the port's. `poll` costs one system call while there is no connection. Tests: `tcp/tests.rs`.
 

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reliable-connected queue pairs: made, moved through their states, and posted to.
+//! Reliable-connected queue pairs: made, and moved through their states. What is posted to them: `qp/post.rs`.
 //!
-//! Posts are hot: a work request on the stack, one indirect call into the provider, nothing else by ibex. State changes
-//! are setup grade. One thread at a time (`&mut`). Immediate data is given in host order and travels in network order.
-//! Sources: `ibv_post_send(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3 (states). Tests: device tests in `hw-tests`.
+//! Path: setup. One thread at a time (`&mut`). Sources: `ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3 (states).
+//! Tests: device tests in `hw-tests`.
 
-use super::{Access, CompletionQueue, LocalSpan, ProtectionDomain, RemoteSpan, SharedReceiveQueue, cq, errno, srq};
+use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, cq, errno, srq};
 use ibverbs_sys as sys;
 use std::io;
 use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use sys::ibv_qp_attr_mask as Mask;
-use sys::ibv_send_flags as Flags;
+
+mod post;
+
+pub use post::{PostError, Wr};
 
 type PostSend = unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> i32;
 
@@ -65,33 +67,6 @@ pub struct Transition {
     pub max_dest_rd_atomic: u8,
     /// The packet sequence number this side starts with.
     pub psn: u32,
-}
-
-/// A post that did not happen: the errno of the provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PostError(pub i32);
-
-impl PostError {
-    /// Whether the send queue was full, so that the same post may work after a completion.
-    #[must_use]
-    pub fn is_full(self) -> bool {
-        self.0 == libc::ENOMEM || self.0 == libc::EAGAIN
-    }
-}
-
-/// How a work request is posted.
-#[derive(Debug, Clone, Copy)]
-pub struct Wr {
-    /// Comes back in its completion.
-    pub id: u64,
-    /// Whether it completes into the queue when it succeeds. One that fails always does.
-    pub signalled: bool,
-}
-
-impl Wr {
-    fn flags(self) -> u32 {
-        if self.signalled { Flags::IBV_SEND_SIGNALED.0 } else { 0 }
-    }
 }
 
 /// A reliable-connected queue pair that receives through a shared receive queue.
@@ -188,6 +163,13 @@ impl QueuePair {
         errno(unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), attr, mask.0 as i32) })
     }
 
+    /// To a state that needs nothing else said.
+    fn enter(&mut self, state: u32) -> io::Result<()> {
+        let mut attr = blank();
+        attr.qp_state = state;
+        self.modify(&mut attr, Mask::IBV_QP_STATE)
+    }
+
     /// Reset to initialised, on `port`; peers get `access`.
     ///
     /// # Errors
@@ -209,9 +191,7 @@ impl QueuePair {
     /// # Errors
     /// The errno of `ibv_modify_qp(3)`.
     pub fn reset(&mut self) -> io::Result<()> {
-        let mut attr = blank();
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RESET;
-        self.modify(&mut attr, Mask::IBV_QP_STATE)
+        self.enter(sys::ibv_qp_state::IBV_QPS_RESET)
     }
 
     /// Initialised to ready-to-receive to ready-to-send, towards `path`.
@@ -261,124 +241,7 @@ impl QueuePair {
     /// # Errors
     /// The errno of `ibv_modify_qp(3)`.
     pub fn fail(&mut self) -> io::Result<()> {
-        let mut attr = blank();
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_ERR;
-        self.modify(&mut attr, Mask::IBV_QP_STATE)
-    }
-
-    /// Posts a message gathered from one or two spans, with immediate data. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn send(&mut self, wr: Wr, spans: &[LocalSpan], immediate: u32) -> Result<(), PostError> {
-        let mut raw = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, spans);
-        raw.__bindgen_anon_1.imm_data = immediate.to_be();
-        self.post(&mut raw)
-    }
-
-    /// Posts a message of `header` and `payload`, copied into the work request, with immediate data: both may be reused
-    /// at once. Together at most [`Self::max_inline`] bytes. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn send_inline(&mut self, wr: Wr, header: &[u8], payload: &[u8], immediate: u32) -> Result<(), PostError> {
-        let spans = [inline_span(header), inline_span(payload)];
-        let used = if payload.is_empty() { &spans[..1] } else { &spans[..] };
-        let mut raw = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, used);
-        raw.send_flags |= Flags::IBV_SEND_INLINE.0;
-        raw.__bindgen_anon_1.imm_data = immediate.to_be();
-        self.post(&mut raw)
-    }
-
-    /// Posts an RDMA write of `local` to `remote`. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn write(&mut self, wr: Wr, local: LocalSpan, remote: RemoteSpan) -> Result<(), PostError> {
-        self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE, &[local], remote, 0)
-    }
-
-    /// Posts an RDMA write of `bytes`, copied into the work request. At most [`Self::max_inline`] bytes. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn write_inline(&mut self, wr: Wr, bytes: &[u8], remote: RemoteSpan) -> Result<(), PostError> {
-        let span = [inline_span(bytes)];
-        self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE, &span, remote, Flags::IBV_SEND_INLINE.0)
-    }
-
-    /// Posts an RDMA read of `remote` into `local`. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn read(&mut self, wr: Wr, local: LocalSpan, remote: RemoteSpan) -> Result<(), PostError> {
-        self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_READ, &[local], remote, 0)
-    }
-
-    /// Posts an atomic addition of `operand` to the 64 bits at `remote`; their old value comes to `local` (8 bytes). Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn fetch_add(&mut self, wr: Wr, local: LocalSpan, remote: RemoteSpan, operand: u64) -> Result<(), PostError> {
-        self.atomic(wr, sys::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, local, remote, (operand, 0))
-    }
-
-    /// Posts an atomic compare-and-swap of the 64 bits at `remote`: if they equal `compare` they become `swap`; their old
-    /// value comes to `local` (8 bytes). Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn compare_swap(
-        &mut self,
-        wr: Wr,
-        local: LocalSpan,
-        remote: RemoteSpan,
-        (compare, swap): (u64, u64),
-    ) -> Result<(), PostError> {
-        self.atomic(wr, sys::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, local, remote, (compare, swap))
-    }
-
-    #[inline]
-    fn rdma(&mut self, wr: Wr, opcode: u32, local: &[LocalSpan], to: RemoteSpan, flags: u32) -> Result<(), PostError> {
-        let mut raw = request(wr, opcode, local);
-        raw.send_flags |= flags;
-        raw.wr.rdma = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: to.addr, rkey: to.rkey };
-        self.post(&mut raw)
-    }
-
-    #[inline]
-    fn atomic(
-        &mut self,
-        wr: Wr,
-        opcode: u32,
-        local: LocalSpan,
-        to: RemoteSpan,
-        (compare_add, swap): (u64, u64),
-    ) -> Result<(), PostError> {
-        let local = [local];
-        let mut raw = request(wr, opcode, &local);
-        raw.wr.atomic =
-            sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr: to.addr, compare_add, swap, rkey: to.rkey };
-        self.post(&mut raw)
-    }
-
-    #[inline]
-    fn post(&mut self, request: &mut sys::ibv_send_wr) -> Result<(), PostError> {
-        let mut bad = ptr::null_mut();
-        // SAFETY: R4; the request and its gather list live through the call, which copies them. The memory it names is
-        // registered and the device's from here on (R2, R3: the promise each `LocalSpan` was made with), or inline, which
-        // the provider copies before it returns (`ibv_post_send(3)`, IBV_SEND_INLINE).
-        match unsafe { (self.post)(self.raw.as_ptr(), request, &raw mut bad) } {
-            0 => Ok(()),
-            code => Err(refused(code)),
-        }
+        self.enter(sys::ibv_qp_state::IBV_QPS_ERR)
     }
 }
 
@@ -387,30 +250,6 @@ impl Drop for QueuePair {
         // SAFETY: R4: created once, destroyed once, before what `_keep` holds.
         unsafe { sys::ibv_destroy_qp(self.raw.as_ptr()) };
     }
-}
-
-#[cold]
-fn refused(code: i32) -> PostError {
-    // Some providers answer -1 and set errno.
-    PostError(if code == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { code.abs() })
-}
-
-#[inline]
-fn request(wr: Wr, opcode: u32, spans: &[LocalSpan]) -> sys::ibv_send_wr {
-    // SAFETY: every field of `ibv_send_wr` is an integer, a pointer or a union of those, for which zero is a value.
-    let mut raw: sys::ibv_send_wr = unsafe { mem::zeroed() };
-    raw.wr_id = wr.id;
-    raw.sg_list = spans.as_ptr().cast_mut().cast();
-    raw.num_sge = spans.len() as i32;
-    raw.opcode = opcode;
-    raw.send_flags = wr.flags();
-    raw
-}
-
-/// Bytes that are copied by the post itself: they need no key, and are never the device's.
-#[inline]
-fn inline_span(bytes: &[u8]) -> LocalSpan {
-    LocalSpan(sys::ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 })
 }
 
 pub(super) fn blank() -> sys::ibv_qp_attr {

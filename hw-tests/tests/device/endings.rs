@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs in which a rank ends before its time: the job ends within bounded time, and says so.
 //!
-//! The runtime sees a process die and ends the job. That a peer that no longer answers is an error of ibex, which names it, is
-//! one of the engine's own tests.
+//! Under plain mpirun the runtime sees a process die and ends the job. With `--enable-recovery` it does not, and the error
+//! has to come from ibex: the survivor is told of a peer that no longer answers, even when it only waits for it.
 //!
 //! Setup grade; one test at a time.
 
 use crate::Test;
-use crate::launch::Launch;
+use crate::launch::{Launch, says};
 use crate::site::Site;
 use anyhow::{Result, bail};
+use hw_tests::Ending;
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
@@ -26,6 +27,10 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = format!("a rank that ends by {how} during {traffic} traffic ends the job");
         tests.push(Test::new(name, move |site| ends(site, how, traffic)));
     }
+    for traffic in ["small", "large", "flood", "one_sided"] {
+        let name = format!("ibex names the peer that died during {traffic} traffic when the runtime says nothing");
+        tests.push(Test::new(name, move |site| survivor_is_told(site, traffic)));
+    }
     tests
 }
 
@@ -35,6 +40,25 @@ const LIMIT: u64 = 90;
 fn ends(site: &mut Site, how: &str, traffic: &str) -> Result<()> {
     let arguments = [how, "--traffic", traffic, "--seconds", "40"];
     let outcome = Launch::new("abnormal_exit", 3).arguments(&arguments).limit(LIMIT).is_refused_with(site, &[])?;
+    gave_up_is_a_failure(&outcome)
+}
+
+fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
+    let arguments = ["kill", "--traffic", traffic, "--seconds", "60"];
+    let launch = Launch::new("abnormal_exit", 2)
+        .arguments(&arguments)
+        .option("--enable-recovery")
+        .with("btl_ibex_ack_timeout", "14")
+        .with("btl_ibex_probe_interval", "1")
+        // The victim of a flood may die before it has answered the first hello.
+        .with("btl_ibex_connect_timeout", "10")
+        .limit(LIMIT);
+    // With that option mpirun's own status is 0 whatever became of the ranks.
+    let outcome = launch.run(site)?;
+    if !matches!(outcome.ending, Ending::Exited(_)) {
+        bail!("the job did not end by itself: {outcome}");
+    }
+    says(&outcome, &["ibex lost a peer", "rank 1"])?;
     gave_up_is_a_failure(&outcome)
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct Launch {
     /// Parameters of all groups.
     parameters: Vec<(String, String)>,
     /// Options of mpirun beyond parameters.
+    options: Vec<&'static str>,
     /// A shell command that runs the mpirun in it as `"$@"`, to give it another environment.
     wrapper: Option<String>,
     environment: Vec<(String, String)>,
@@ -41,6 +42,7 @@ impl Launch {
             arguments: Vec::new(),
             // Ranks that spin would leave a software device no processor for its work.
             parameters: pairs(&[("pml", "ob1"), ("btl", "self,ibex"), ("osc", "rdma"), ("mpi_yield_when_idle", "1")]),
+            options: Vec::new(),
             wrapper: None,
             environment: Vec::new(),
             nodes: 1,
@@ -81,6 +83,12 @@ impl Launch {
     /// Runs mpirun inside this shell script, as `"$@"`.
     pub(crate) fn inside(mut self, script: impl Into<String>) -> Self {
         self.wrapper = Some(script.into());
+        self
+    }
+
+    /// Gives mpirun an option.
+    pub(crate) fn option(mut self, option: &'static str) -> Self {
+        self.options.push(option);
         self
     }
 
@@ -153,6 +161,7 @@ impl Launch {
             let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:16")).collect();
             words.extend(["--host".to_owned(), slots.join(","), "--map-by".to_owned(), "node".to_owned()]);
         }
+        words.extend(self.options.iter().map(|option| (*option).to_owned()));
         let mut shared = self.parameters.clone();
         shared.push(("btl_ibex_if_include".to_owned(), device.to_owned()));
         // A parameter that was set to leave the choice of ports out is kept as it is.

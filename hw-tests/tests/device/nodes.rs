@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What needs two nodes: messages that cross a network, one that loses packets, and one that filters datagrams.
+//! What needs two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node that
+//! falls silent.
 //!
 //! Setup grade; one test at a time.
 
 use crate::Test;
-use crate::launch::Launch;
+use crate::launch::{Launch, says};
 use crate::site::Site;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use hw_tests::Job;
 
 /// The tests of this file.
@@ -32,6 +33,7 @@ pub(crate) fn tests() -> Vec<Test> {
             filtered.restore(site)?;
             talked.map(drop)
         }),
+        test("a peer that falls silent ends the job with a message that names it", silent_peer),
         test("handshake packets that are lost and repeated still connect", |site| {
             let launch = exchange().with("btl_ibex_handshake_loss", "40").with("btl_ibex_handshake_duplicate", "40");
             launch.succeeds(site).map(drop)
@@ -50,6 +52,28 @@ fn test(name: &'static str, run: fn(&mut Site) -> Result<()>) -> Test {
         site.skip(name, "needs two nodes, and an adapter of this machine makes one");
         Ok(())
     })
+}
+
+/// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what it
+/// sends is not acknowledged any more, which its adapter says after its retries.
+fn silent_peer(site: &mut Site) -> Result<()> {
+    let interface = site.fabric(2)?.interface().to_owned();
+    let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
+               match ip protocol 17 0xff match ip dport 4791 0xffff action drop";
+    let script = format!("sh -c 'sleep 15; {}' & \"$@\"", add.replace("IFACE", &interface));
+    let launch = Launch::new("ibex_mpi_bench", 2)
+        .arguments(&["--tests", "latency", "--sizes", "8", "--seconds-per-row", "90"])
+        .with("btl_ibex_ack_timeout", "12")
+        .on_two_nodes()
+        .inside(script)
+        .limit(80);
+    let outcome = launch.run(site);
+    Lossy { undo: format!("tc qdisc del dev {interface} ingress") }.restore(site)?;
+    let outcome = outcome?;
+    if outcome.success() || outcome.status() == 124 {
+        bail!("the job went on without its peer, or hung: {outcome}");
+    }
+    says(&outcome, &["ibex lost a peer", "host node", "queue pair", "IBV_WC_RETRY_EXC_ERR"])
 }
 
 fn across(program: &'static str, ranks: usize, scale: &str) -> Launch {

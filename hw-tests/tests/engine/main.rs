@@ -86,6 +86,22 @@ fn a_receiver_that_does_not_look_makes_the_sender_wait_and_loses_nothing() {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_sender_that_only_asks_for_its_buffers_back_connects_and_gets_them() {
+    let mut pair = Pair::open(&Tunables::default());
+    let mut slots = Memory::new(&pair.a, 64, 100);
+    for number in 0..100 {
+        slots.write(number, &(number as u32).to_le_bytes());
+        pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
+    }
+    // `a` is never polled: a program that sends in a loop may not come back to its library's progress.
+    let messages = pair.until_b_while_a_reclaims(|events| received(events).len() == 100);
+    assert_eq!(numbers(&messages), (0..100).collect::<Vec<_>>());
+    let tokens = pair.until_a(|events| completed(events).len() == 100);
+    assert_eq!(completed(&tokens), (1..=100).map(|token| (token, Ok(()))).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn put_and_get_move_every_byte() {
     let mut pair = Pair::open(&Tunables::default());
     let mut here = Memory::new(&pair.a, 1 << 20, 1);

@@ -1,275 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the handshake: both sides over a simulated network that loses, doubles, delays and reorders, in virtual time, for
-//! thousands of seeds; and the rules one by one.
-//!
-//! The simulation knows the truth (which queue pair is set to which), so it checks that whoever is told "confirmed" may really
-//! send. Every run is a pure function of its seed, which a failing assertion prints.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! Tests of the handshake: both sides over a simulated network (`tests/world.rs`) for thousands of seeds, and the rules one by
+//! one.
 
 use super::*;
+use crate::address::PortAddress;
 use crate::address::tests::ethernet;
 use crate::connect::Random;
+use crate::peer::PeerName;
 
-const MS: Duration = Duration::from_millis(1);
-const BOTH: Paths = Paths { ud: true, tcp: true };
+mod world;
 
-/// What the network does to packets.
-#[derive(Copy, Clone)]
-struct Weather {
-    /// Percent of datagrams lost, towards node 0 and node 1.
-    ud_loss: [u64; 2],
-    /// Percent of TCP packets lost (injected faults), towards node 0 and node 1.
-    tcp_loss: [u64; 2],
-    /// Percent of packets doubled.
-    twice: u64,
-    /// The longest delay, in ms; packets overtake each other.
-    delay: u64,
-    reach: Reach,
-}
-
-const FAIR: Weather = Weather { ud_loss: [0, 0], tcp_loss: [0, 0], twice: 0, delay: 2, reach: Reach::Unused };
-
-/// A process with at most one connection: what a port does around a handshake, on a fake adapter.
-struct Node {
-    me: Identity,
-    peer: Identity,
-    epochs: u32,
-    handshake: Option<Handshake>,
-    /// To which queue pair of the peer the current one is set.
-    set_to: Option<(u32, u32)>,
-    confirmed: u32,
-    programmed: u32,
-    superseded: u32,
-    failed: Option<Failure>,
-    sent: u32,
-    /// Times at which it does not look at the network: it computes.
-    computes_until: Duration,
-}
-
-impl Node {
-    fn new(rank: u32, instance: u64) -> Node {
-        let identity = |rank, instance| Identity {
-            name: PeerName { job: 0x10001, rank },
-            port: rank as u8,
-            address: PortAddress { instance, mtu: 3 + rank as u8, ..ethernet() },
-        };
-        Node {
-            me: identity(rank, instance),
-            peer: identity(1 - rank, 0),
-            epochs: 0,
-            handshake: None,
-            set_to: None,
-            confirmed: 0,
-            programmed: 0,
-            superseded: 0,
-            failed: None,
-            sent: 0,
-            computes_until: Duration::ZERO,
-        }
-    }
-
-    /// Makes a queue pair and begins with it. The adapter uses numbers again, on purpose.
-    fn connect(&mut self, peer_instance: u64, paths: Paths, now: Duration, tunables: &Tunables) {
-        self.epochs += 1;
-        let qp = QpInfo {
-            qpn: 0x100 + u32::from(self.me.port) * 0x10 + self.epochs % 2,
-            psn: self.epochs * 7,
-            epoch: self.epochs,
-            initiator_depth: 16,
-            responder_resources: 4 + self.me.port,
-            endpoint: 0,
-        };
-        self.peer.address.instance = peer_instance;
-        self.handshake = Some(Handshake::new(qp, peer_instance, self.peer.port, paths, now, tunables));
-        (self.set_to, self.confirmed, self.programmed) = (None, 0, 0);
-    }
-
-    fn qp(&self) -> Option<QpInfo> {
-        self.handshake.as_ref().map(Handshake::local)
-    }
-
-    fn is_connected(&self) -> bool {
-        self.handshake.as_ref().is_some_and(Handshake::is_confirmed)
-    }
-}
-
-/// Packets under way, by the time of their arrival.
-type Queue = BinaryHeap<Reverse<(Duration, u64, usize, bool, Vec<u8>)>>;
-
-struct World {
-    nodes: [Node; 2],
-    weather: Weather,
-    paths: Paths,
-    tunables: Tunables,
-    random: Random,
-    queue: Queue,
-    packets: u64,
-    now: Duration,
-    seed: u64,
-    /// Sides are never dropped while the other holds on: "confirmed" must then be true at once.
-    strict: bool,
-}
-
-impl World {
-    fn new(seed: u64, weather: Weather) -> World {
-        World {
-            nodes: [Node::new(0, 0xa0), Node::new(1, 0xb0)],
-            weather,
-            paths: BOTH,
-            tunables: Tunables::default(),
-            random: Random::new(seed),
-            queue: BinaryHeap::new(),
-            packets: 0,
-            now: Duration::ZERO,
-            seed,
-            strict: true,
-        }
-    }
-
-    fn connect(&mut self, who: usize) {
-        let instance = self.nodes[1 - who].me.address.instance;
-        self.nodes[who].connect(instance, self.paths, self.now, &self.tunables);
-    }
-
-    fn send(&mut self, from: usize, via: Via) {
-        let node = &mut self.nodes[from];
-        node.sent += 1;
-        let bytes = node.handshake.as_ref().expect("a handshake that sends").hello(&node.me).encode().to_vec();
-        for (wanted, carrier_is_tcp) in [(via.ud(), false), (via.tcp(), true)] {
-            if !wanted {
-                continue;
-            }
-            let loss = if carrier_is_tcp { self.weather.tcp_loss } else { self.weather.ud_loss }[1 - from];
-            let copies = 1 + u64::from(self.random.below(100) < self.weather.twice);
-            for _ in 0..copies {
-                if self.random.below(100) >= loss {
-                    let arrival = self.now + MS * self.random.below(self.weather.delay + 1) as u32;
-                    self.packets += 1;
-                    self.queue.push(Reverse((arrival, self.packets, 1 - from, carrier_is_tcp, bytes.clone())));
-                }
-            }
-        }
-    }
-
-    /// What the port does with a step, in the order of its fields.
-    fn act(&mut self, who: usize, step: Step) {
-        let node = &mut self.nodes[who];
-        if let Some(program) = step.program {
-            node.programmed += u32::from(!program.reset);
-            assert_eq!(node.set_to.is_some(), program.reset, "seed {}: set twice", self.seed);
-            assert_eq!(program.mtu, 3);
-            assert_eq!(program.max_rd_atomic, 4 + node.peer.port);
-            assert_eq!(program.max_dest_rd_atomic, 4 + node.me.port);
-            node.set_to = Some((program.qpn, program.psn));
-        }
-        if step.confirmed {
-            node.confirmed += 1;
-            if self.strict {
-                self.assert_may_send(who);
-            }
-        }
-        if let Some(failure) = step.failed {
-            assert!(self.nodes[who].failed.replace(failure).is_none(), "seed {}: failed twice", self.seed);
-        }
-        if let Some(via) = step.send {
-            self.send(who, via);
-        }
-    }
-
-    /// The truth: the other side's queue pair is set to this side's.
-    fn assert_may_send(&self, who: usize) {
-        let mine = self.nodes[who].qp().map(|qp| (qp.qpn, qp.psn));
-        assert_eq!(self.nodes[1 - who].set_to, mine, "seed {}: node {who} is told to send too soon", self.seed);
-    }
-
-    fn deliver(&mut self, who: usize, tcp: bool, bytes: &[u8]) {
-        let hello = Hello::decode(bytes).expect("the network does not damage");
-        let carrier = if tcp { Carrier::Tcp } else { Carrier::Ud };
-        if hello.destination_instance != self.nodes[who].me.address.instance {
-            return;
-        }
-        if self.nodes[who].handshake.is_none() {
-            let instance = hello.source.address.instance;
-            self.nodes[who].connect(instance, self.paths, self.now, &self.tunables);
-        }
-        let now = self.now;
-        let hand_over =
-            |node: &mut Node| node.handshake.as_mut().expect("made above").on_hello(&node.me, &hello, carrier, now);
-        let mut step = hand_over(&mut self.nodes[who]);
-        if step.superseded {
-            let instance = hello.source.address.instance;
-            self.nodes[who].superseded += 1;
-            self.nodes[who].connect(instance, self.paths, self.now, &self.tunables);
-            step = hand_over(&mut self.nodes[who]);
-            assert!(!step.superseded, "seed {}: a new handshake is superseded at once", self.seed);
-        }
-        self.act(who, step);
-    }
-
-    /// Does what happens next; false: nothing will.
-    fn advance(&mut self) -> bool {
-        let packet = self.queue.peek().map(|Reverse((time, _, who, ..))| (*time).max(self.nodes[*who].computes_until));
-        let timer = (0..2)
-            .filter_map(|who| {
-                let node = &self.nodes[who];
-                Some((node.handshake.as_ref()?.due()?.max(node.computes_until), who))
-            })
-            .min();
-        match (packet, timer) {
-            (None, None) => return false,
-            (Some(time), due) if due.is_none_or(|(due, _)| time <= due) => {
-                self.now = self.now.max(time);
-                let Reverse((_, _, who, tcp, bytes)) = self.queue.pop().expect("peeked");
-                self.deliver(who, tcp, &bytes);
-            }
-            (_, Some((due, who))) => {
-                self.now = self.now.max(due);
-                let reach = self.weather.reach;
-                let step = self.nodes[who].handshake.as_mut().expect("it is due").on_timer(reach, self.now);
-                self.act(who, step);
-            }
-            (Some(_), None) => unreachable!("covered by the guard"),
-        }
-        true
-    }
-
-    /// Runs until nothing happens any more; returns how many hellos were sent after both were connected, and how many packets
-    /// were under way then.
-    fn run(&mut self) -> (u32, usize) {
-        let mut at_connection = None;
-        for _ in 0..100_000 {
-            let connected = self.nodes.iter().all(Node::is_connected);
-            let sent = self.nodes.iter().map(|node| node.sent).sum::<u32>();
-            if connected {
-                at_connection.get_or_insert((sent, self.queue.len()));
-            } else {
-                at_connection = None;
-            }
-            if !self.advance() {
-                let (before, under_way) = at_connection.unwrap_or((sent, 0));
-                return (sent - before, under_way);
-            }
-        }
-        panic!("seed {}: no end", self.seed);
-    }
-
-    fn assert_connected_once(&self) {
-        for who in 0..2 {
-            let node = &self.nodes[who];
-            assert_eq!((node.confirmed, node.programmed), (1, 1), "seed {}: node {who}, {:?}", self.seed, node.failed);
-            self.assert_may_send(who);
-        }
-    }
-}
-
-/// Loss up to 60 %, doubling up to 30 %, delays up to four retries.
-fn bad_weather(random: &mut Random) -> Weather {
-    let mut loss = || random.below(61);
-    let (ud_loss, tcp_loss) = ([loss(), loss()], [loss(), loss()]);
-    Weather { ud_loss, tcp_loss, twice: random.below(31), delay: 1 + random.below(200), reach: Reach::Unused }
-}
+use world::{BOTH, FAIR, MS, Node, Weather, World, bad_weather};
 
 #[test]
 fn both_sides_connect_exactly_once_in_any_weather() {
@@ -315,14 +56,7 @@ fn without_loss_three_packets_connect_one_starter_and_six_connect_two() {
 #[test]
 fn a_side_that_restarts_as_a_new_instance_connects_anew() {
     for seed in 0..4000 {
-        let mut random = Random::new(seed);
-        let weather = bad_weather(&mut random);
-        let mut world = World::new(seed, weather);
-        world.strict = false;
-        world.connect(0);
-        for _ in 0..random.below(12) {
-            world.advance();
-        }
+        let (mut world, _) = World::begun(seed, 12);
         // The new life counts its epochs from the beginning; packets of the old one are still under way, both ways.
         world.nodes[1] = Node::new(1, 0xb1);
         world.connect(0);
@@ -338,14 +72,7 @@ fn a_side_that_restarts_as_a_new_instance_connects_anew() {
 fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
     let mut superseded = 0;
     for seed in 0..4000 {
-        let mut random = Random::new(seed);
-        let weather = bad_weather(&mut random);
-        let mut world = World::new(seed, weather);
-        world.strict = false;
-        world.connect(0);
-        for _ in 0..random.below(14) {
-            world.advance();
-        }
+        let (mut world, mut random) = World::begun(seed, 14);
         // The same process gives up its end (and counts on); the other may still hold, or be making, the old connection.
         let who = random.below(2) as usize;
         world.nodes[who].handshake = None;

@@ -196,6 +196,19 @@ impl Pair {
         std::mem::take(&mut self.got_b)
     }
 
+    /// As [`Pair::until_b`], but `a` is not polled: it asks for its buffers back instead.
+    pub(crate) fn until_b_while_a_reclaims(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+        let end = Instant::now() + PATIENCE;
+        while !enough(&self.got_b) {
+            assert!(Instant::now() < end, "b reported only {} events", self.got_b.len());
+            self.a.reclaim();
+            if let Some(b) = &mut self.b {
+                poll(b, &mut self.got_b);
+            }
+        }
+        std::mem::take(&mut self.got_b)
+    }
+
     /// Polls `a` alone for a while.
     pub(crate) fn spin_a(&mut self, time: Duration) {
         let end = Instant::now() + time;

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The descriptor, and the pools of a module: slots for control and other short messages, for eager ones, of `max_send_size`.
+//!
+//! A descriptor is bound for life to one registered send slot of the port; it lies on the free stack of its pool, or is Open
+//! MPI's, or the adapter's. Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: inside the
+//! module's `Exclusive`. A descriptor is never behind a reference while it is Open MPI's, which writes to it. Needs no MPI and
+//! no device but for [`Slots`]. Tests: `tests.rs`; time: `benches/descriptor.rs`, which is made of this file.
+
+use std::mem::offset_of;
+use std::ptr::{NonNull, null_mut};
+
+use engine::port::Port;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::LocalSpan;
+
+use crate::memory::Registered;
+use crate::stock::{Linked, Stock};
+
+/// A descriptor: Open MPI's part, then ibex's.
+#[repr(C, align(64))]
+pub(crate) struct Descriptor {
+    pub(crate) base: sys::mca_btl_base_descriptor_t,
+    /// The slot (header and copied data), and user memory sent without copying.
+    pub(crate) segments: [sys::mca_btl_base_segment_t; 2],
+    /// The whole slot.
+    slot: LocalSpan,
+    /// Of the second segment.
+    registered: Option<Registered>,
+    /// The next on the free stack, or on the chain of those to be freed.
+    pub(crate) next: *mut Descriptor,
+    pool: PoolName,
+    /// Whether `btl_send` promised Open MPI its callback.
+    pub(crate) callback_wanted: bool,
+}
+
+/// Which of a module's pools.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum PoolName {
+    /// Slots of [`SHORT`] bytes.
+    Short = 0,
+    /// Slots of the larger eager limit.
+    Eager = 1,
+    /// Slots of `max_send_size`.
+    Large = 2,
+}
+
+/// Bytes of a short slot: of the longest control message of ob1 (header, and a registration handle at its largest).
+pub(super) const SHORT: usize = 320;
+
+/// The most short slots that are made at once.
+const MOST_AT_ONCE: u32 = 8192;
+
+// SAFETY: `next` is for free stacks and for chains of what is about to be given back. What a free descriptor points to is its
+// own slot.
+unsafe impl Linked for Descriptor {
+    const NEXT: usize = offset_of!(Descriptor, next);
+}
+
+/// Where the slots of new descriptors come from: the port.
+pub(crate) trait Slots {
+    /// Registers `count` more slots of `size` bytes; they stay as long as the descriptors. `None`: they cannot be had now.
+    fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>>;
+
+    /// Makes descriptors that nobody asked a completion for come back sooner.
+    fn reclaim(&mut self);
+}
+
+impl Slots for Port {
+    fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>> {
+        Port::grow(self, size, count).ok()
+    }
+
+    fn reclaim(&mut self) {
+        Port::reclaim(self);
+    }
+}
+
+/// Descriptors with slots of one size.
+struct Pool {
+    stock: Stock<Descriptor>,
+    /// Bytes of each slot.
+    size: usize,
+    /// Descriptors made for it.
+    made: u32,
+}
+
+/// The descriptors of one module.
+pub(crate) struct Descriptors {
+    pools: [Pool; 3],
+    /// How many the pools of eager and of large slots may have each; 0: as many as memory can be locked. Each has its own share,
+    /// as the one could otherwise take all, and messages of the other size would wait for ever.
+    share: u32,
+    /// How many at a time.
+    step: u32,
+}
+
+impl Descriptors {
+    /// No descriptor yet; `eager` and `large` are the slot sizes in bytes.
+    pub(crate) fn new(eager: usize, large: usize, limit: u32, step: u32) -> Self {
+        let pool = |size| Pool { stock: Stock::new(), size, made: 0 };
+        let pools = [pool(SHORT), pool(eager.max(SHORT)), pool(large.max(SHORT))];
+        Descriptors { pools, share: limit.div_ceil(2), step: step.max(1) }
+    }
+
+    /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than any slot, or none left and none to be had.
+    #[inline]
+    pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+        let name = match size {
+            ..=SHORT => PoolName::Short,
+            size if size <= self.pools[PoolName::Eager as usize].size => PoolName::Eager,
+            _ => PoolName::Large,
+        };
+        let pool = &mut self.pools[name as usize];
+        if size > pool.size {
+            return None;
+        }
+        let descriptor = match pool.stock.take() {
+            Some(free) => free,
+            None => self.grow(slots, name)?,
+        };
+        // SAFETY: just taken, so ours alone (M2).
+        unsafe { prepare(descriptor.as_ptr(), size, flags) };
+        Some(descriptor)
+    }
+
+    /// Puts a descriptor back. The registration it has must be put back first ([`take_registration`]).
+    ///
+    /// # Safety
+    /// M2, and the adapter has no work request that names it (R2).
+    #[inline]
+    pub(crate) unsafe fn give_back(&mut self, descriptor: *mut Descriptor) {
+        // SAFETY: this function's own rule.
+        let pool = unsafe { (*descriptor).pool };
+        // SAFETY: as above; it was taken from the pool it names.
+        unsafe { self.pools[pool as usize].stock.give_back(descriptor) };
+    }
+
+    /// Registers more slots, makes descriptors for them, and takes one.
+    ///
+    /// There is no limit to short slots: ob1 tries a control message again only when another of its sends completes, which may
+    /// never be. But beyond the limit of the others what is under way is asked to end first: a program that sends and never
+    /// waits is slowed to the pace of the adapter.
+    #[cold]
+    fn grow(&mut self, slots: &mut impl Slots, name: PoolName) -> Option<NonNull<Descriptor>> {
+        let (share, step) = (self.share, self.step);
+        let pool = &mut self.pools[name as usize];
+        if share != 0 && pool.made >= share {
+            slots.reclaim();
+        }
+        let count = match name {
+            PoolName::Short => step.max(pool.made / 2).min(MOST_AT_ONCE),
+            _ if share == 0 => step,
+            _ => step.min(share.saturating_sub(pool.made)),
+        };
+        if count == 0 {
+            return None;
+        }
+        let Some(new) = slots.grow(pool.size as u32, count) else {
+            slots.reclaim();
+            return None;
+        };
+        pool.made += new.len() as u32;
+        let descriptors = new.iter().map(|slot| Descriptor::unused(*slot, name)).collect();
+        pool.stock.add(descriptors, |descriptor| {
+            // SAFETY: nobody has it yet; the object header is constructed where it will stay.
+            unsafe { sys::ibex_descriptor_construct(&raw mut (*descriptor.as_ptr()).base) };
+        });
+        pool.stock.take()
+    }
+}
+
+impl Descriptor {
+    fn unused(slot: LocalSpan, pool: PoolName) -> Self {
+        // SAFETY: a C structure of integers and pointers, for which zero is a value; constructed before use.
+        let base = unsafe { std::mem::zeroed() };
+        let segment = sys::mca_btl_base_segment_t { seg_addr: sys::opal_ptr_t { lval: 0 }, seg_len: 0 };
+        Descriptor {
+            base,
+            segments: [segment, segment],
+            slot,
+            registered: None,
+            next: null_mut(),
+            pool,
+            callback_wanted: false,
+        }
+    }
+}
+
+/// Makes a descriptor ready for a message of `size` bytes in its slot.
+///
+/// # Safety
+/// M2; nothing else uses the descriptor.
+#[inline]
+unsafe fn prepare(descriptor: *mut Descriptor, size: usize, flags: u32) {
+    // SAFETY: this function's own rule; so for all that follow.
+    let d = unsafe { &mut *descriptor };
+    d.segments[0].seg_addr.lval = d.slot.addr();
+    d.segments[0].seg_len = size as u64;
+    d.base.des_segments = d.segments.as_mut_ptr();
+    d.base.des_segment_count = 1;
+    d.base.des_cbfunc = None;
+    d.base.des_flags = flags;
+    d.base.order = sys::MCA_BTL_NO_ORDER as u8;
+    d.registered = None;
+    d.callback_wanted = false;
+}
+
+/// Makes `length` bytes of user memory the second segment of a descriptor.
+///
+/// # Safety
+/// M2, M3; nothing else uses the descriptor, and `registered` covers the bytes.
+pub(crate) unsafe fn attach(descriptor: NonNull<Descriptor>, place: *const u8, length: usize, registered: Registered) {
+    // SAFETY: this function's own rule.
+    let d = unsafe { &mut *descriptor.as_ptr() };
+    d.segments[1].seg_addr.lval = place.addr() as u64;
+    d.segments[1].seg_len = length as u64;
+    d.base.des_segment_count = 2;
+    d.registered = Some(registered);
+}
+
+/// What the adapter shall gather for a descriptor: one span, or two where user memory is sent without copying.
+///
+/// # Safety
+/// M2; the second segment, if any, is user memory under the descriptor's registration (M3).
+#[inline]
+pub(crate) unsafe fn spans(descriptor: *const Descriptor) -> ([LocalSpan; 2], usize) {
+    // SAFETY: this function's own rule; the descriptor is only read.
+    let d = unsafe { &*descriptor };
+    // Open MPI shortens the first segment where a header turned out smaller; it never lengthens it past the slot.
+    let first = d.slot.first(d.segments[0].seg_len as u32);
+    match d.registered {
+        Some(registered) if d.base.des_segment_count == 2 => {
+            let segment = &d.segments[1];
+            // SAFETY: a union of an integer and a pointer of the same size.
+            let addr = unsafe { segment.seg_addr.lval };
+            // SAFETY: inside the registration (`attach`), and user memory of a send under way (M3).
+            let second = unsafe { LocalSpan::new(addr, segment.seg_len as u32, registered.lkey()) };
+            ([first, second], 2)
+        }
+        _ => ([first, LocalSpan::EMPTY], 1),
+    }
+}
+
+/// Takes out the registration of a descriptor that is about to be given back.
+///
+/// # Safety
+/// M2; nothing else uses the descriptor.
+#[inline]
+pub(crate) unsafe fn take_registration(descriptor: *mut Descriptor) -> Option<Registered> {
+    // SAFETY: this function's own rule.
+    unsafe { (*descriptor).registered.take() }
+}
+
+/// Where a descriptor's slot starts.
+///
+/// # Safety
+/// M2.
+#[inline]
+pub(crate) unsafe fn slot(descriptor: NonNull<Descriptor>) -> *mut u8 {
+    // SAFETY: this function's own rule.
+    let slot = unsafe { (*descriptor.as_ptr()).slot };
+    std::ptr::with_exposed_provenance_mut(slot.addr() as usize)
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the modex: its bytes, what is refused, and the pairing of ports.
+
+use super::*;
+use crate::connect::Random;
+
+/// The address of a RoCE port, of which every field has bytes of its own.
+pub(crate) fn ethernet() -> PortAddress {
+    let mut tcp_addresses = [[0; 16]; TCP_ADDRESSES];
+    tcp_addresses[0] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
+    PortAddress {
+        link_layer: LINK_ETHERNET,
+        gid_type: GID_ROCE_V2,
+        mtu: 3,
+        lid: 0,
+        gid: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 0, 1],
+        subnet_prefix: 0,
+        ud_qpn: 0x0012_3456,
+        tcp_port: 0x789a,
+        tcp_addresses,
+        instance: 0x1122_3344_5566_7788,
+        host: 0x99aa_bbcc_ddee_ff01,
+    }
+}
+
+pub(crate) fn infiniband(subnet_prefix: u64) -> PortAddress {
+    let mut gid = [0; 16];
+    gid[..8].copy_from_slice(&subnet_prefix.to_be_bytes());
+    gid[15] = 7;
+    PortAddress { link_layer: LINK_INFINIBAND, gid_type: GID_IB, mtu: 5, lid: 0x0102, gid, subnet_prefix, ..ethernet() }
+}
+
+#[test]
+fn the_layout_of_a_port_address_is_these_bytes() {
+    let mut wanted = vec![1, 2, 2, 3]; // version, link layer, GID type, MTU
+    wanted.extend([0, 0]); // LID
+    wanted.extend([0x9a, 0x78]); // TCP port
+    wanted.extend([0x56, 0x34, 0x12, 0]); // datagram queue pair
+    wanted.extend([0, 0, 0, 0]); // reserved
+    wanted.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 0, 1]); // GID
+    wanted.extend([0; 8]); // subnet prefix
+    wanted.extend([0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]); // instance
+    wanted.extend([0x01, 0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x99]); // host
+    wanted.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2]); // IP addresses
+    wanted.extend([0; 48]);
+    assert_eq!(ethernet().encode().as_slice(), wanted);
+    assert_eq!(PortAddress::decode(&wanted), Ok(ethernet()));
+}
+
+#[test]
+fn lid_and_subnet_prefix_are_little_endian() {
+    let bytes = infiniband(0xfe80_0000_0000_0001).encode();
+    assert_eq!(bytes[1..6], [1, 0, 5, 0x02, 0x01]);
+    assert_eq!(bytes[32..40], [1, 0, 0, 0, 0, 0, 0x80, 0xfe]);
+    assert_eq!(PortAddress::decode(&bytes), Ok(infiniband(0xfe80_0000_0000_0001)));
+}
+
+#[test]
+fn the_layout_of_the_modex_is_header_and_entries() {
+    let ports = [ethernet(), infiniband(9)];
+    let bytes = encode_ports(&ports);
+    assert_eq!(bytes[..8], [b'i', b'b', b'e', b'x', 1, 2, 120, 0]);
+    assert_eq!(bytes[8..128], ports[0].encode());
+    assert_eq!(bytes[128..], ports[1].encode());
+    assert_eq!(decode_ports(&bytes), Ok(ports.to_vec()));
+    assert_eq!(decode_ports(&encode_ports(&[])), Ok(vec![]));
+}
+
+#[test]
+fn every_cut_of_a_modex_is_refused() {
+    let bytes = encode_ports(&[ethernet(), infiniband(1)]);
+    for length in 0..bytes.len() {
+        let refusal = decode_ports(&bytes[..length]).expect_err("cut");
+        assert!(matches!(refusal, AddressError::Length { got, .. } if got == length), "{refusal}");
+    }
+    let longer = [bytes, vec![0]].concat();
+    assert!(matches!(decode_ports(&longer), Err(AddressError::Length { .. })));
+}
+
+#[test]
+fn another_version_and_another_component_are_told_apart() {
+    let mut bytes = encode_ports(&[ethernet()]);
+    bytes[4] = 2;
+    let refusal = decode_ports(&bytes).expect_err("version 2");
+    assert_eq!(refusal, AddressError::Version { got: 2 });
+    assert!(refusal.to_string().contains("install the same ibex on all nodes"), "{refusal}");
+    bytes[0] = b'o';
+    assert_eq!(decode_ports(&bytes), Err(AddressError::Magic));
+}
+
+#[test]
+fn every_field_is_checked_before_use() {
+    type Spoil = fn(&mut PortAddress);
+    let spoilt: [(&str, Spoil); 12] = [
+        ("link layer", |a| a.link_layer = 0),
+        ("link layer", |a| a.link_layer = 3),
+        ("GID type", |a| a.gid_type = GID_IB),
+        ("GID type", |a| a.gid_type = 3),
+        ("MTU", |a| a.mtu = 0),
+        ("MTU", |a| a.mtu = 6),
+        ("LID", |a| a.lid = 1),
+        ("GID", |a| a.gid = [0; 16]),
+        ("subnet prefix", |a| a.subnet_prefix = 1),
+        ("datagram queue pair number", |a| a.ud_qpn = 0x0100_0000),
+        ("instance", |a| a.instance = 0),
+        ("list of IP addresses", |a| a.tcp_addresses[2] = [1; 16]),
+    ];
+    for (wanted, spoil) in spoilt {
+        let mut address = ethernet();
+        spoil(&mut address);
+        let refusal = PortAddress::decode(&address.encode()).expect_err(wanted);
+        assert!(matches!(refusal, AddressError::Field { field, .. } if field == wanted), "{wanted}: {refusal}");
+    }
+    for lid in [0, 0xc000, 0xffff] {
+        let refusal = PortAddress::decode(&PortAddress { lid, ..infiniband(1) }.encode()).expect_err("no unicast LID");
+        assert!(matches!(refusal, AddressError::Field { field: "LID", .. }), "{refusal}");
+    }
+}
+
+#[test]
+fn no_random_input_panics_and_what_is_accepted_encodes_back() {
+    let mut random = Random::new(7);
+    let good = encode_ports(&[ethernet(), infiniband(0xfe80 << 48)]);
+    let mut accepted = 0;
+    for round in 0..200_000_u32 {
+        let mut bytes = good.clone();
+        if round % 2 == 0 {
+            bytes.resize(random.below(300) as usize, 0);
+            bytes.fill_with(|| random.number() as u8);
+        } else {
+            let place = random.below(bytes.len() as u64) as usize;
+            bytes[place] = random.number() as u8;
+        }
+        if let Ok(ports) = decode_ports(&bytes) {
+            accepted += 1;
+            assert_eq!(encode_ports(&ports), bytes);
+        }
+    }
+    assert!(accepted > 1000, "changed bytes that matter to nobody are accepted: {accepted}");
+}
+
+#[test]
+fn ports_of_one_subnet_are_paired_in_order() {
+    let (a, b) = (infiniband(1), infiniband(2));
+    assert_eq!(pair(&[a, b, a], &[b, a, a]), [Some(1), Some(0), Some(2)]);
+    assert_eq!(pair(&[a, a, a], &[a]), [Some(0), None, None]);
+    assert_eq!(pair(&[a], &[b]), [None]);
+    assert_eq!(pair(&[], &[a]), []);
+    assert_eq!(pair(&[a], &[]), [None]);
+}
+
+#[test]
+fn ports_of_different_layers_or_gid_types_are_not_paired() {
+    let v4 = ethernet();
+    let v6 = PortAddress { gid: [0x20; 16], ..v4 };
+    let v1 = PortAddress { gid_type: GID_ROCE_V1, ..v6 };
+    let all = [v4, v6, v1, infiniband(1)];
+    for (index, port) in all.iter().enumerate() {
+        let wanted: Vec<_> = (0..all.len()).map(|other| (other == index).then_some(0)).collect();
+        assert_eq!(pair(&all, &[*port]), wanted);
+    }
+}
+
+#[test]
+fn both_sides_compute_the_same_pairs() {
+    let mut random = Random::new(3);
+    let kinds = [ethernet(), PortAddress { gid: [0x20; 16], ..ethernet() }, infiniband(1), infiniband(2)];
+    for _ in 0..5000 {
+        let mut ports = |count: u64| -> Vec<_> { (0..count).map(|_| kinds[random.below(4) as usize]).collect() };
+        let (a, b) = (ports(5), ports(4));
+        let (there, back) = (pair(&a, &b), pair(&b, &a));
+        for (index, partner) in there.iter().enumerate() {
+            if let Some(partner) = *partner {
+                assert_eq!(back[partner], Some(index));
+                assert_eq!(a[index].network(), b[partner].network());
+            }
+        }
+        assert_eq!(there.iter().flatten().count(), back.iter().flatten().count());
+    }
+}
+
+#[test]
+fn a_global_header_is_for_ethernet_and_for_other_subnets() {
+    assert!(ethernet().needs_grh(&ethernet()));
+    assert!(!infiniband(1).needs_grh(&infiniband(1)));
+    assert!(infiniband(1).needs_grh(&infiniband(2)));
+}
+
+#[test]
+fn mtu_codes_are_those_of_verbs() {
+    for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
+        assert_eq!(mtu_bytes(code), Some(bytes));
+        assert_eq!(mtu_code(bytes), Some(code));
+    }
+    assert_eq!((mtu_bytes(0), mtu_bytes(6), mtu_code(9000)), (None, None, None));
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why no connection came about, and how the user is told: what was tried, where, how often, and what to do.
+//!
+//! Made by the handshake, made a message of by the port. Path: setup. Threads: plain data. Tests: `tests.rs`.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::super::{Paths, Reach};
+use crate::address::PortAddress;
+use crate::peer::PeerName;
+
+/// Why no connection came about, and what was tried.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Failure {
+    /// The kind.
+    pub reason: FailureReason,
+    /// Which carriers there were.
+    pub paths: Paths,
+    /// Hellos sent as datagrams.
+    pub ud_sent: u32,
+    /// Hellos sent over TCP.
+    pub tcp_sent: u32,
+    /// Hellos heard from the peer.
+    pub heard: u32,
+    /// What had become of TCP.
+    pub reach: Reach,
+    /// How long the peer was silent.
+    pub silent: Duration,
+}
+
+/// The kinds of failure.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum FailureReason {
+    /// The two ports have no carrier in common.
+    NoCarrier,
+    /// Never a word of the peer.
+    Unanswered,
+    /// The peer spoke, but went silent before it confirmed.
+    Unconfirmed,
+}
+
+impl Failure {
+    /// The whole message: who, from which local port (`rxe0:1`), what was tried and how often, what to do.
+    #[must_use]
+    pub fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
+        format!("no connection from port {local_port} to peer {peer}: {}", FailureText { failure: self, remote })
+    }
+}
+
+/// What was tried and what to do, once it is known where.
+struct FailureText<'a> {
+    failure: &'a Failure,
+    remote: &'a PortAddress,
+}
+
+impl fmt::Display for FailureText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { reason, paths, ud_sent, tcp_sent, heard, reach, silent } = *self.failure;
+        if reason == FailureReason::NoCarrier {
+            return write!(
+                f,
+                "the handshake has nothing to go by (datagram queue pair of the peer: {}; its TCP port: {}): \
+                 set btl_ibex_connect_via to auto, or use another BTL between these hosts",
+                present(self.remote.ud_qpn),
+                present(self.remote.tcp_port.into()),
+            );
+        }
+        match reason {
+            FailureReason::Unanswered => write!(f, "it did not answer for {} s", silent.as_secs())?,
+            _ => write!(f, "it sent {heard} handshake packets, but then none for {} s", silent.as_secs())?,
+        }
+        write!(f, " (sent: ")?;
+        if paths.ud || ud_sent > 0 {
+            write!(f, "{ud_sent} datagrams to queue pair {:#x} at {}, ", self.remote.ud_qpn, Place(self.remote))?;
+        }
+        if paths.tcp || tcp_sent > 0 {
+            write!(f, "{tcp_sent} packets over TCP to ")?;
+            self.tcp_addresses(f)?;
+            write!(f, ", {}", reach_text(reach))?;
+        } else {
+            write!(f, "none over TCP, which it does not offer or btl_ibex_connect_via does not permit")?;
+        }
+        write!(f, "). ")?;
+        match reach {
+            Reach::Refused => write!(f, "Its process has probably ended: look for its last words.")?,
+            _ => write!(f, "Look whether its process and host live and whether the network lets packets through.")?,
+        }
+        write!(f, " If it computes for long without calling MPI, set btl_ibex_connect_timeout above that time.")
+    }
+}
+
+impl FailureText<'_> {
+    fn tcp_addresses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = self.remote.tcp_port;
+        for (index, address) in self.remote.ip_addresses().enumerate() {
+            let separator = if index == 0 { "" } else { " or " };
+            write!(f, "{separator}{}", std::net::SocketAddr::new(address.to_canonical(), port))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a port is on the fabric.
+struct Place<'a>(&'a PortAddress);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.lid != 0 {
+            return write!(f, "LID {}", self.0.lid);
+        }
+        write!(f, "GID {}", std::net::Ipv6Addr::from(self.0.gid))
+    }
+}
+
+fn present(number: u32) -> String {
+    if number == 0 { "none".to_owned() } else { format!("{number:#x}") }
+}
+
+fn reach_text(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Unused => "not yet tried",
+        Reach::Trying => "not connected yet",
+        Reach::Open => "connected",
+        Reach::Refused => "refused or reset",
+        Reach::Unreachable => "which cannot be reached",
+    }
+}

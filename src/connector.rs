@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a port has for connecting: what hellos come and go by, which handshakes are under way, and when to look at what.
+//!
+//! Made with the port (`port.rs`), used by `connecting.rs`. Setup grade; its port's thread. Tests: the device tests in
+//! `hw-tests`.
+
+use crate::address::PortAddress;
+use crate::connect::hello::Hello;
+use crate::connect::tcp::TcpCarrier;
+use crate::connect::ud::UdCarrier;
+use crate::connect::{Carrier, Faults, Identity, Random, Reach, host};
+use crate::device::PortChoice;
+use crate::event::EndpointId;
+use crate::peer::PeerName;
+use crate::port::{Setup, queue_pair_limits};
+use crate::probe::Probes;
+use crate::tunables::{ConnectVia, Tunables};
+use ibex_ffi::verbs::{Context, DeviceAttributes, ProtectionDomain, QueuePairLimits};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, not timed, because a
+/// look must not cost a reading of the clock.
+pub(crate) const ASYNC_INTERVAL: u32 = 4096;
+
+/// What a port has for connecting.
+pub(crate) struct Connector {
+    pub(crate) ud: Option<UdCarrier>,
+    pub(crate) tcp: Option<TcpCarrier>,
+    pub(crate) me: Identity,
+    pub(crate) names: HashMap<(PeerName, u8), EndpointId>,
+    /// Peers whose handshake is not confirmed yet, with their addresses.
+    pub(crate) active: Vec<(EndpointId, PortAddress)>,
+    pub(crate) limits: QueuePairLimits,
+    /// Reads and atomics a queue pair may have in flight, as initiator and as responder.
+    pub(crate) rd_atomic: (u8, u8),
+    pub(crate) epoch: u32,
+    pub(crate) random: Random,
+    pub(crate) faults: Faults,
+    pub(crate) start: Instant,
+    /// Polls until TCP is looked at.
+    pub(crate) until_tcp: u32,
+    /// Polls between this look and the last one.
+    pub(crate) interval: u32,
+    /// Before this moment no handshake has anything to do.
+    pub(crate) next_due: Duration,
+    pub(crate) until_async: u32,
+    pub(crate) probes: Probes,
+    /// Why the last datagram could not be sent, for the message when no connection comes about.
+    pub(crate) ud_error: Option<io::Error>,
+}
+
+impl Connector {
+    /// Makes what the port listens on and composes its address.
+    pub(crate) fn open(
+        context: &Arc<Context>,
+        domain: &Arc<ProtectionDomain>,
+        choice: &PortChoice,
+        tunables: &Tunables,
+        setup: &Setup,
+        device: &DeviceAttributes,
+    ) -> io::Result<Self> {
+        let via = tunables.via();
+        let ud = match via {
+            ConnectVia::Tcp => None,
+            ConnectVia::Ud => Some(UdCarrier::open(context, domain, choice, tunables)?),
+            // An adapter without UD is used with TCP alone.
+            ConnectVia::Auto => UdCarrier::open(context, domain, choice, tunables).ok(),
+        };
+        let (instance, number) = (host::new_instance()?, host::host_number());
+        let tcp = match via {
+            ConnectVia::Ud => None,
+            ConnectVia::Auto if ud.is_some() => TcpCarrier::open(instance, number).ok(),
+            _ => Some(TcpCarrier::open(instance, number)?),
+        };
+        let address = PortAddress {
+            instance,
+            host: number,
+            ud_qpn: ud.as_ref().map_or(0, UdCarrier::number),
+            tcp_port: tcp.as_ref().map_or(0, TcpCarrier::port),
+            tcp_addresses: tcp.as_ref().map_or_else(Default::default, TcpCarrier::addresses),
+            ..choice.address()
+        };
+        Ok(Connector {
+            ud,
+            tcp,
+            me: Identity { name: setup.me, port: setup.index, address },
+            names: HashMap::new(),
+            active: Vec::new(),
+            limits: queue_pair_limits(tunables, device),
+            rd_atomic: rd_atomic(tunables.max_rd_atomic as u8, context.is_software(), device),
+            epoch: 0,
+            faults: Faults::new(tunables, setup.me.rank),
+            random: Random::new(instance),
+            start: Instant::now(),
+            until_tcp: 1,
+            interval: 1,
+            next_due: Duration::ZERO,
+            until_async: ASYNC_INTERVAL,
+            probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
+            ud_error: None,
+        })
+    }
+
+    /// The endpoint that stands for this port of this peer.
+    pub(crate) fn known(&self, name: PeerName, port: u8) -> Option<EndpointId> {
+        self.names.get(&(name, port)).copied()
+    }
+
+    pub(crate) fn learn(&mut self, name: PeerName, port: u8, id: EndpointId) {
+        self.names.insert((name, port), id);
+    }
+
+    pub(crate) fn forget(&mut self, name: PeerName, port: u8) {
+        self.names.remove(&(name, port));
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(crate) fn address_of(&self, peer: EndpointId) -> Option<PortAddress> {
+        self.active.iter().find(|(active, _)| *active == peer).map(|(_, address)| *address)
+    }
+
+    /// A handshake with this peer begins.
+    pub(crate) fn activate(&mut self, peer: EndpointId, address: PortAddress) {
+        self.active.push((peer, address));
+        self.next_due = Duration::ZERO;
+    }
+
+    /// The handshake with this peer is over.
+    pub(crate) fn settle(&mut self, peer: EndpointId) {
+        let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
+        let (_, address) = self.active.swap_remove(place);
+        if let Some(ud) = &mut self.ud {
+            ud.forget(address.instance);
+        }
+        if let Some(tcp) = &mut self.tcp {
+            tcp.close(&address);
+        }
+    }
+
+    pub(crate) fn reach(&self, remote: &PortAddress) -> Reach {
+        self.tcp.as_ref().map_or(Reach::Unused, |tcp| tcp.reach(remote))
+    }
+
+    /// The hellos that have come in.
+    pub(crate) fn receive(&mut self, tunables: &Tunables, malformed: &mut u64) -> Vec<(Hello, Carrier)> {
+        let mut hellos = Vec::new();
+        if let Some(ud) = &mut self.ud {
+            let taken = ud.poll(|bytes| match Hello::decode(bytes) {
+                Ok(hello) => hellos.push((hello, Carrier::Ud)),
+                Err(_) => *malformed += 1,
+            });
+            if let Err(error) = taken {
+                // The other carrier may still do.
+                self.ud_error = Some(error);
+                self.ud = None;
+            }
+        }
+        self.until_tcp = self.until_tcp.saturating_sub(self.interval);
+        if let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) {
+            // A system call each time, so not every poll even while something is going on.
+            let busy = !self.active.is_empty() || !tcp.is_idle();
+            let pause = if busy { tunables.connect_poll_interval } else { tunables.connect_tcp_interval };
+            self.until_tcp = pause as u32;
+            tcp.poll(&mut |hello| hellos.push((hello, Carrier::Tcp)));
+        }
+        hellos
+    }
+}
+
+/// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.
+fn rd_atomic(wanted: u8, software: bool, device: &DeviceAttributes) -> (u8, u8) {
+    let (initiator, responder) = match wanted {
+        0 if software => (4, 16),
+        0 => (16, 16),
+        wanted => (wanted, wanted),
+    };
+    (initiator.min(device.max_rd_atomic.1), responder.min(device.max_rd_atomic.0))
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page docs/parameters.md, made from the table. Called by its test, which also rewrites it (`tests.rs`). Path: setup.
+
+use std::fmt::Write as _;
+
+use super::{TABLE, Value};
+
+/// The table as a Markdown page: the text of docs/parameters.md.
+#[must_use]
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Parameters\n\n\
+         Each is set as `mpirun --mca btl_ibex_NAME VALUE`, as `OMPI_MCA_btl_ibex_NAME=VALUE` in the environment, or in\n\
+         `~/.openmpi/mca-params.conf`. A value that is not permitted is refused at start, with the permitted range.\n\
+         `ompi_info --param btl ibex --level 9` shows these and the ones Open MPI has for every BTL. The level says who needs\n\
+         it: 1 to 3 users, 4 to 6 who tunes, 7 to 9 who develops.\n\n\
+         This page is made from the table in src/tunables.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex tunables` rewrites it.\n\n\
+         | name | default | permitted | level | what it sets | effect |\n|---|---|---|---|---|---|\n",
+    );
+    for row in TABLE {
+        let default = match row.default_value() {
+            Value::Text(text) if text.is_empty() => "(empty)".to_owned(),
+            Value::Text(text) => format!("`{text}`"),
+            other => format!("`{other}`"),
+        };
+        let cells = [&format!("`{}`", row.name), &default, &row.permitted(), &row.level.to_string()]
+            .map(|cell| cell.replace('|', "\\|"))
+            .join(" | ");
+        let _ = writeln!(page, "| {cells} | {} | {} |", escape(row.help), escape(row.effect));
+    }
+    page
+}
+
+/// Keeps the patterns of a help text from being read as Markdown.
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|").replace('*', "\\*").replace('_', "\\_")
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One parameter: what it may be, and the check of a value against that.
+//!
+//! Owns what the table of `tunables.rs` consists of ([`Row`], [`Kind`]), the values that are given ([`Value`]), and the refusal
+//! of one ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
+
+/// What a parameter is, what it is unless set, and what it may be.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A whole number from `min` to `max`, both included.
+    Count {
+        /// The value unless set.
+        default: u64,
+        /// The smallest permitted value.
+        min: u64,
+        /// The greatest permitted value.
+        max: u64,
+    },
+    /// Words.
+    Text {
+        /// The value unless set.
+        default: &'static str,
+        /// What it may be; empty: anything. A choice written `a..=b` stands for every whole number from a to b.
+        choices: &'static [&'static str],
+    },
+    /// Yes or no.
+    Flag {
+        /// The value unless set.
+        default: bool,
+    },
+}
+
+/// One parameter.
+#[derive(Copy, Clone, Debug)]
+pub struct Row {
+    /// Its name; Open MPI shows it as `btl_ibex_<name>`.
+    pub name: &'static str,
+    /// Its kind, default and bounds.
+    pub kind: Kind,
+    /// The unit of a count; empty where there is none.
+    pub unit: &'static str,
+    /// What it sets, in one sentence.
+    pub help: &'static str,
+    /// What one gets and pays when changing it.
+    pub effect: &'static str,
+    /// Who needs it: the verbosity level of MPI_T (MPI 4.0, section 15.3.1), 1 = every user ... 9 = developers of ibex.
+    pub level: u8,
+}
+
+impl Row {
+    /// The permitted values in words: `16 to 16384 entries`, `one of auto, ud, tcp`, `any text`, `true or false`.
+    #[must_use]
+    pub fn permitted(&self) -> String {
+        match self.kind {
+            Kind::Count { min, max, .. } if self.unit.is_empty() => format!("{min} to {max}"),
+            Kind::Count { min, max, .. } => format!("{min} to {max} {}", self.unit),
+            Kind::Text { choices: [], .. } => "any text".to_owned(),
+            Kind::Text { choices, .. } => {
+                let words: Vec<String> = choices.iter().map(|choice| choice.replace("..=", " to ")).collect();
+                format!("one of {}", words.join(", "))
+            }
+            Kind::Flag { .. } => "true or false".to_owned(),
+        }
+    }
+
+    /// The value unless set.
+    #[must_use]
+    pub fn default_value(&self) -> Value {
+        match self.kind {
+            Kind::Count { default, .. } => Value::Count(default),
+            Kind::Text { default, .. } => Value::Text(default.to_owned()),
+            Kind::Flag { default } => Value::Flag(default),
+        }
+    }
+
+    /// Checks one value against this row.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the value is of another kind than the row or not permitted.
+    pub fn check(&self, value: &Value) -> Result<(), OutOfBounds> {
+        let permitted = match (self.kind, value) {
+            (Kind::Count { min, max, .. }, Value::Count(given)) => (min..=max).contains(given),
+            (Kind::Text { choices, .. }, Value::Text(given)) => {
+                choices.is_empty() || choices.iter().any(|choice| admits(choice, given))
+            }
+            (Kind::Flag { .. }, Value::Flag(_)) => true,
+            _ => false,
+        };
+        if permitted { Ok(()) } else { Err(OutOfBounds::value(self, value)) }
+    }
+}
+
+/// Whether `given` is the word `choice`, or a whole number in it when it is written `a..=b`.
+fn admits(choice: &str, given: &str) -> bool {
+    let Some((low, high)) = choice.split_once("..=") else { return choice == given };
+    let (Ok(low), Ok(high)) = (low.parse::<u64>(), high.parse::<u64>()) else { return false };
+    // `parse` would also take a plus sign, which the users of the value would not.
+    let digits = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
+    digits && given.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number))
+}
+
+/// A value of a parameter, as the plugin read it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Value {
+    /// Of a [`Kind::Count`].
+    Count(u64),
+    /// Of a [`Kind::Text`].
+    Text(String),
+    /// Of a [`Kind::Flag`].
+    Flag(bool),
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Count(number) => write!(f, "{number}"),
+            Value::Text(text) => write!(f, "\"{text}\""),
+            Value::Flag(flag) => write!(f, "{flag}"),
+        }
+    }
+}
+
+/// A parameter has a value it may not have. The text names the parameter, the value, what is permitted, and what to do.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "the parameter btl_ibex_{name} is {given}, but may be {permitted}: set it so \
+     (mpirun --mca btl_ibex_{name} VALUE) or leave it out to get {default}"
+)]
+pub struct OutOfBounds {
+    /// The row's name, without `btl_ibex_`.
+    pub name: &'static str,
+    /// What was given, as text.
+    pub given: String,
+    /// What is permitted, in words.
+    pub permitted: String,
+    /// The value unless set, as text.
+    pub default: String,
+}
+
+impl OutOfBounds {
+    pub(super) fn new(row: &Row, given: String, permitted: String) -> OutOfBounds {
+        OutOfBounds { name: row.name, given, permitted, default: row.default_value().to_string() }
+    }
+
+    fn value(row: &Row, given: &Value) -> OutOfBounds {
+        OutOfBounds::new(row, given.to_string(), row.permitted())
+    }
+}

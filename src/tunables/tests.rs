@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the parameters: every row, the bounds, the refusals, and the page made of them.
+
+use super::*;
+use std::collections::HashSet;
+
+fn defaults() -> Vec<Value> {
+    TABLE.iter().map(Row::default_value).collect()
+}
+
+fn with(name: &str, value: Value) -> Result<Tunables, OutOfBounds> {
+    let mut values = defaults();
+    let index = TABLE.iter().position(|row| row.name == name).expect("a row of that name");
+    values[index] = value;
+    Tunables::from_values(&values)
+}
+
+#[test]
+fn every_name_occurs_once_and_is_a_plain_word() {
+    let names: HashSet<_> = TABLE.iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), TABLE.len());
+    assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
+}
+
+#[test]
+fn every_default_is_inside_its_bounds_and_every_row_says_what_it_is_for() {
+    for row in TABLE {
+        row.check(&row.default_value()).expect(row.name);
+        assert!(row.help.ends_with('.') && row.effect.ends_with('.'), "{}", row.name);
+        assert!((1..=9).contains(&row.level), "{}", row.name);
+    }
+    let _ = Tunables::default();
+}
+
+#[test]
+fn every_field_reads_back_the_value_of_its_own_row() {
+    // Each row in turn gets a value that differs from its default; exactly that must show, under its name, in Debug.
+    let before = format!("{:#?}", Tunables::default());
+    for row in TABLE {
+        let (value, shown) = match row.kind {
+            Kind::Count { default, min, .. } if default > min => (Value::Count(default - 1), (default - 1).to_string()),
+            Kind::Count { default, .. } => (Value::Count(default + 1), (default + 1).to_string()),
+            Kind::Text { choices: [], .. } => (Value::Text("probe".to_owned()), "\"probe\"".to_owned()),
+            Kind::Text { choices, .. } => {
+                let other = choices[1].split("..=").next().expect("a first part");
+                (Value::Text(other.to_owned()), format!("\"{other}\""))
+            }
+            Kind::Flag { default } => (Value::Flag(!default), (!default).to_string()),
+        };
+        let after = format!("{:#?}", with(row.name, value).expect(row.name));
+        let changed: Vec<_> = before.lines().zip(after.lines()).filter(|(old, new)| old != new).collect();
+        assert_eq!(changed.len(), 1, "{}", row.name);
+        assert_eq!(changed[0].1.trim(), format!("{}: {shown},", row.name));
+    }
+}
+
+#[test]
+fn both_bounds_of_every_count_are_permitted_and_one_beyond_is_refused() {
+    for row in TABLE {
+        let Kind::Count { min, max, .. } = row.kind else { continue };
+        row.check(&Value::Count(min)).expect(row.name);
+        row.check(&Value::Count(max)).expect(row.name);
+        for beyond in [min.checked_sub(1), max.checked_add(1)].into_iter().flatten() {
+            let refusal = row.check(&Value::Count(beyond)).expect_err(row.name).to_string();
+            for part in [format!("btl_ibex_{}", row.name), beyond.to_string(), min.to_string(), max.to_string()] {
+                assert!(refusal.contains(&part), "{refusal:?} lacks {part}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refusal_names_parameter_value_and_range_and_says_what_to_do() {
+    let refusal = with("retry_count", Value::Count(8)).expect_err("8 is too many").to_string();
+    assert_eq!(
+        refusal,
+        "the parameter btl_ibex_retry_count is 8, but may be 0 to 7 tries: set it so \
+         (mpirun --mca btl_ibex_retry_count VALUE) or leave it out to get 7"
+    );
+}
+
+#[test]
+fn a_text_with_choices_refuses_anything_else() {
+    assert_eq!(with("connect_via", Value::Text("tcp".to_owned())).expect("a choice").via(), ConnectVia::Tcp);
+    let refusal = with("connect_via", Value::Text("rdmacm".to_owned())).expect_err("no choice").to_string();
+    assert!(refusal.contains("\"rdmacm\", but may be one of auto, ud, tcp"), "{refusal}");
+}
+
+#[test]
+fn a_gid_index_is_auto_or_a_number_up_to_255() {
+    let index =
+        |text: &str| with("gid_index", Value::Text(text.to_owned())).map(|tunables| tunables.forced_gid_index());
+    assert_eq!(index("auto"), Ok(None));
+    assert_eq!(index("0"), Ok(Some(0)));
+    assert_eq!(index("255"), Ok(Some(255)));
+    for bad in ["256", "-1", "+1", "", "1 ", "99999999999999999999999"] {
+        index(bad).expect_err(bad);
+    }
+}
+
+#[test]
+fn a_batch_larger_than_half_its_queue_is_refused() {
+    let refusal = with("receive_batch", Value::Count(1024)).expect_err("the queue has 1024").to_string();
+    assert!(
+        refusal.contains("btl_ibex_receive_batch is 1024") && refusal.contains("btl_ibex_receive_queue_depth"),
+        "{refusal}"
+    );
+    with("signal_interval", Value::Count(64)).expect("half of 128");
+    with("signal_interval", Value::Count(65)).expect_err("more than half of 128");
+}
+
+#[test]
+fn a_missing_value_and_one_of_another_kind_are_refused() {
+    let mut values = defaults();
+    values[2] = Value::Count(1);
+    assert_eq!(Tunables::from_values(&values).expect_err("a count for a flag").name, TABLE[2].name);
+    values.truncate(2);
+    assert_eq!(Tunables::from_values(&values).expect_err("two values").given, "missing");
+}
+
+#[test]
+fn the_committed_page_is_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/parameters.md");
+    if std::env::var_os("IBEX_WRITE_DOCS").is_some() {
+        std::fs::write(path, markdown()).expect("docs/ can be written");
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == markdown(),
+        "docs/parameters.md is out of date: run IBEX_WRITE_DOCS=1 cargo test -p ibex tunables"
+    );
+}
