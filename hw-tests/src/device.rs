@@ -45,7 +45,9 @@ impl FromStr for Device {
             return Ok(Self::SoftHca);
         }
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
-            bail!("{name:?} is no device name; give `{SOFT_ROCE}`, `{SOFTHCA}`, or a name that `ibv_devices` lists, such as mlx5_0");
+            bail!(
+                "{name:?} is no device name; give `{SOFT_ROCE}`, `{SOFTHCA}`, or a name that `ibv_devices` lists, such as mlx5_0"
+            );
         }
         Ok(Self::Local(name.to_owned()))
     }

@@ -370,7 +370,18 @@ fn build_folders(program: &Path) -> anyhow::Result<(&Path, &Path)> {
 fn build(package: &str, program: &str, profile: &str, target: &Path) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", package, "--bin", program, "--lib", "--profile", profile, "--target-dir"]);
+    build.args([
+        "build",
+        "--quiet",
+        "--package",
+        package,
+        "--bin",
+        program,
+        "--lib",
+        "--profile",
+        profile,
+        "--target-dir",
+    ]);
     let status = build.arg(target).current_dir(env!("CARGO_MANIFEST_DIR")).status();
     let status = status.with_context(|| format!("run cargo to build {program}"))?;
     if !status.success() {

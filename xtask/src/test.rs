@@ -61,8 +61,15 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
         cargo(root).args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     );
     // The tests on a device are a target of hw-tests, and follow later.
-    let rest = ["test", "--no-fail-fast", "--workspace", "--exclude", "ibex-hw-tests"];
+    let rest = ["test", "--no-fail-fast", "--workspace", "--exclude", "ibex-hw-tests", "--exclude", "softhca"];
     tally.tests("unit, doc and compile-fail tests", cargo(root).args(rest));
+    // Its other tests run programs of many packages: `cargo test -p softhca`.
+    let mut softhca = cargo(root);
+    softhca.args(["test", "--no-fail-fast", "--package", "softhca", "--lib"]);
+    for target in ["exports", "engine", "engine_processes", "engine_faults"] {
+        softhca.args(["--test", target]);
+    }
+    tally.tests("tests of the emulated adapter", &mut softhca);
     let hw_tests = ["test", "--no-fail-fast", "--package", "ibex-hw-tests"];
     tally.tests("unit tests of hw-tests", cargo(root).args(hw_tests).args(["--lib", "--bins"]));
     tally.tests("doc tests of hw-tests", cargo(root).args(hw_tests).arg("--doc"));

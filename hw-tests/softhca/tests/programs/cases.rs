@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Case;
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 fn case(name: &str, script: &str, expects: &[&str]) -> Case {
     Case {
