@@ -15,17 +15,7 @@ use softhca::engine::{
     faults::{FaultAction, FaultRule},
 };
 
-const RULE: FaultRule = FaultRule {
-    action: FaultAction::Drop,
-    device: None,
-    port: None,
-    from_lid: None,
-    to_lid: None,
-    nth: None,
-    count: 0,
-    fraction: None,
-    seed: 1,
-};
+const RULE: FaultRule = FaultRule::always(FaultAction::Drop);
 
 fn adapter(folder: &Folder, faults: &[FaultRule]) -> Arc<Hca> {
     let mut spec = spec(&folder.0);

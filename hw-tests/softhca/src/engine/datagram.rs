@@ -9,7 +9,7 @@ use super::{
         gid_kind, link_layer,
         qp_state::{RTR, SQE},
         qp_type::UD,
-        send_flags, wc_flags, wc_opcode, wc_status, wr_opcode,
+        wc_flags, wc_status,
     },
     cq::{Completion, GRH_BYTES},
     fabric::Fabric,
@@ -93,21 +93,14 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
     let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
     let from = &fabric.devices()[device].ports[port - 1];
     let header = to.address.is_global.then(|| grh(fabric, qp, m));
-    let imm = if m.opcode == wr_opcode::SEND_WITH_IMM { wc_flags::WITH_IMM } else { 0 };
+    let arrival = wire::arrival(qp, m, wqe, ready_ns);
     let arrival = Completion {
-        opcode: wc_opcode::RECV,
-        flags: imm | if header.is_some() { wc_flags::GRH } else { 0 },
-        imm: m.imm,
+        flags: arrival.flags | if header.is_some() { wc_flags::GRH } else { 0 },
         byte_len: m.len + GRH_BYTES,
-        src_qp: qp.qpn.get(),
         sl: to.address.sl,
         slid: from.lid,
         pkey_index: peer.pkey_index.get() as u8,
-        wqe,
-        is_recv: true,
-        solicited: m.flags & send_flags::SOLICITED != 0,
-        ready_ns,
-        ..Completion::default()
+        ..arrival
     };
     // A request without room ends with a length error at the receiver; the sender does not learn it.
     wire::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());

@@ -98,6 +98,22 @@ struct Scene {
 }
 
 impl FaultRule {
+    /// Every time, on every adapter.
+    #[must_use]
+    pub const fn always(action: FaultAction) -> Self {
+        Self {
+            action,
+            device: None,
+            port: None,
+            from_lid: None,
+            to_lid: None,
+            nth: None,
+            count: 0,
+            fraction: None,
+            seed: 1,
+        }
+    }
+
     fn fits(&self, scene: &Scene) -> bool {
         let port_fits = self.port.is_none_or(|port| scene.port.is_none_or(|at| at == u32::from(port)));
         self.device.is_none_or(|device| device == scene.device as usize)
@@ -277,17 +293,7 @@ fn port_record(event: u32, port: u8) -> Record {
 mod tests {
     use super::*;
 
-    const RULE: FaultRule = FaultRule {
-        action: FaultAction::Drop,
-        device: None,
-        port: None,
-        from_lid: None,
-        to_lid: None,
-        nth: None,
-        count: 0,
-        fraction: None,
-        seed: 7,
-    };
+    const RULE: FaultRule = FaultRule { seed: 7, ..FaultRule::always(FaultAction::Drop) };
 
     #[test]
     fn the_nth_and_those_after_it_are_taken() {

@@ -474,27 +474,20 @@ impl Qp {
         for (bit, word, field, value) in [
             (attr_mask::TIMEOUT, &qp.timeout, &mut kept.timeout, attr.timeout),
             (attr_mask::RETRY_CNT, &qp.retry_cnt, &mut kept.retry_cnt, attr.retry_cnt),
+            (attr_mask::RNR_RETRY, &qp.rnr_retry, &mut kept.rnr_retry, attr.rnr_retry),
+            (attr_mask::MIN_RNR_TIMER, &qp.min_rnr_timer, &mut kept.min_rnr_timer, attr.min_rnr_timer),
+            (attr_mask::MAX_QP_RD_ATOMIC, &qp.max_rd_atomic, &mut kept.max_rd_atomic, attr.max_rd_atomic),
+            (
+                attr_mask::MAX_DEST_RD_ATOMIC,
+                &qp.max_dest_rd_atomic,
+                &mut kept.max_dest_rd_atomic,
+                attr.max_dest_rd_atomic,
+            ),
         ] {
             if has(bit) {
                 word.set(u32::from(value));
                 *field = value;
             }
-        }
-        if has(attr_mask::RNR_RETRY) {
-            qp.rnr_retry.set(u32::from(attr.rnr_retry));
-            kept.rnr_retry = attr.rnr_retry;
-        }
-        if has(attr_mask::MIN_RNR_TIMER) {
-            qp.min_rnr_timer.set(u32::from(attr.min_rnr_timer));
-            kept.min_rnr_timer = attr.min_rnr_timer;
-        }
-        if has(attr_mask::MAX_QP_RD_ATOMIC) {
-            qp.max_rd_atomic.set(u32::from(attr.max_rd_atomic));
-            kept.max_rd_atomic = attr.max_rd_atomic;
-        }
-        if has(attr_mask::MAX_DEST_RD_ATOMIC) {
-            qp.max_dest_rd_atomic.set(u32::from(attr.max_dest_rd_atomic));
-            kept.max_dest_rd_atomic = attr.max_dest_rd_atomic;
         }
     }
 

@@ -209,9 +209,17 @@ pub(crate) fn check_limit(fabric: &Fabric, queue: &RecvQueue) {
 fn receive(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
     let queue = peer.recv_queue(fabric);
     let Some(wqe) = take(fabric, peer, queue) else { return not_ready(qp, peer) };
-    let arrival = Completion {
-        opcode: wc_opcode::RECV,
-        flags: if m.opcode == wr_opcode::SEND_WITH_IMM { wc_flags::WITH_IMM } else { 0 },
+    land(fabric, peer, queue, m, &arrival(qp, m, wqe, ready_ns), 0, None)
+}
+
+/// What the receiver is told of a message from `qp` that request `wqe` took.
+#[inline]
+pub(crate) fn arrival(qp: &QpShared, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
+    let is_write = m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
+    let has_imm = is_write || m.opcode == wr_opcode::SEND_WITH_IMM;
+    Completion {
+        opcode: if is_write { wc_opcode::RECV_RDMA_WITH_IMM } else { wc_opcode::RECV },
+        flags: if has_imm { wc_flags::WITH_IMM } else { 0 },
         imm: m.imm,
         byte_len: m.len,
         src_qp: qp.qpn.get(),
@@ -220,8 +228,7 @@ fn receive(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         solicited: m.flags & send_flags::SOLICITED != 0,
         ready_ns,
         ..Completion::default()
-    };
-    land(fabric, peer, queue, m, &arrival, 0, None)
+    }
 }
 
 /// Puts what arrives where the request `arrival.wqe` says, and completes it. `lead` bytes are left free before it.
@@ -272,11 +279,11 @@ fn look(
     moves: bool,
 ) -> std::result::Result<(), Outcome> {
     if queue.room(fabric, wqe) < m.len.saturating_add(lead) {
-        refuse(fabric, peer, wqe, wc_status::LOC_LEN_ERR, event::QP_FATAL);
+        refuse(fabric, peer, wqe, wc_status::LOC_LEN_ERR);
         return Err(Outcome::done(wc_status::REM_INV_REQ_ERR));
     }
     let unusable = || {
-        refuse(fabric, peer, wqe, wc_status::LOC_PROT_ERR, event::QP_FATAL);
+        refuse(fabric, peer, wqe, wc_status::LOC_PROT_ERR);
         Err(Outcome::done(wc_status::REM_OP_ERR))
     };
     let Some(pieces) = queue.pieces(fabric, wqe, peer.pd.get()) else { return unusable() };
@@ -296,7 +303,7 @@ fn look(
 
 /// A receive ends in an error at the answering side, which stops.
 #[cold]
-fn refuse(fabric: &Fabric, peer: &QpShared, wqe: u32, status: u32, _event: u32) {
+fn refuse(fabric: &Fabric, peer: &QpShared, wqe: u32, status: u32) {
     if let Some(reserved) = peer.recv_cq(fabric).reserve(fabric) {
         reserved.commit(fabric, peer, &cq::failed_recv(status, wqe));
     }
@@ -314,6 +321,18 @@ fn deny(fabric: &Fabric, peer: &QpShared, event: u32, status: u32) -> Outcome {
     peer.fail_receives(fabric);
     qp::fail_later(fabric, peer);
     Outcome::done(status)
+}
+
+/// The key, its rights or the memory behind it do not allow an access.
+#[cold]
+fn no_access(fabric: &Fabric, peer: &QpShared) -> Outcome {
+    deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
+}
+
+/// The target's memory was not reached: it is not mapped, or see [`cannot_copy`].
+#[cold]
+fn unreached(fabric: &Fabric, peer: &QpShared, errno: Errno) -> Outcome {
+    if errno == Errno(libc::EFAULT) { no_access(fabric, peer) } else { cannot_copy(fabric, peer, errno) }
 }
 
 /// The other process cannot be reached: dead, or not ours to touch.
@@ -351,13 +370,13 @@ fn target(fabric: &Fabric, peer: &QpShared, m: &Message, len: u64, need: u32) ->
 
 fn write(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
     let Some(addr) = target(fabric, peer, m, u64::from(m.len), access::REMOTE_WRITE) else {
-        return deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR);
+        return no_access(fabric, peer);
     };
-    let mut arrival = None;
+    let mut taken = None;
     if m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM {
         let queue = peer.recv_queue(fabric);
         let Some(wqe) = take(fabric, peer, queue) else { return not_ready(qp, peer) };
-        arrival = Some(wqe);
+        taken = Some(wqe);
     }
     if m.len != 0 {
         // The last bytes come last: a program may wait for them by looking.
@@ -370,28 +389,14 @@ fn write(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns:
         let moved = fabric
             .other_pid(peer.owner.get())
             .and_then(|pid| copy::copy(Memory { pid, pieces: place.as_slice() }, m.memory));
-        match moved {
-            Ok(()) => {}
-            Err(Errno(libc::EFAULT)) => return deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR),
-            Err(errno) => return cannot_copy(fabric, peer, errno),
+        if let Err(errno) = moved {
+            return unreached(fabric, peer, errno);
         }
     }
-    if let Some(wqe) = arrival
+    if let Some(wqe) = taken
         && let Some(reserved) = peer.recv_cq(fabric).reserve(fabric)
     {
-        let arrival = Completion {
-            opcode: wc_opcode::RECV_RDMA_WITH_IMM,
-            flags: wc_flags::WITH_IMM,
-            imm: m.imm,
-            byte_len: m.len,
-            src_qp: qp.qpn.get(),
-            wqe,
-            is_recv: true,
-            solicited: m.flags & send_flags::SOLICITED != 0,
-            ready_ns,
-            ..Completion::default()
-        };
-        reserved.commit(fabric, peer, &arrival);
+        reserved.commit(fabric, peer, &arrival(qp, m, wqe, ready_ns));
     }
     Outcome::done(wc_status::SUCCESS)
 }
@@ -404,7 +409,7 @@ fn read(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message) -> Outcome
         return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
     }
     let Some(addr) = target(fabric, peer, m, u64::from(m.len), access::REMOTE_READ) else {
-        return deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR);
+        return no_access(fabric, peer);
     };
     if m.len == 0 {
         return Outcome::done(wc_status::SUCCESS);
@@ -416,8 +421,7 @@ fn read(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message) -> Outcome
         .and_then(|pid| copy::copy(m.memory, Memory { pid, pieces: place.as_slice() }));
     match moved {
         Ok(()) => Outcome::done(wc_status::SUCCESS),
-        Err(Errno(libc::EFAULT)) => deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR),
-        Err(errno) => cannot_copy(fabric, peer, errno),
+        Err(errno) => unreached(fabric, peer, errno),
     }
 }
 
@@ -432,12 +436,11 @@ fn atomic(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message) -> Outco
         return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
     }
     let Some(addr) = target(fabric, peer, m, 8, access::REMOTE_ATOMIC) else {
-        return deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR);
+        return no_access(fabric, peer);
     };
     match exchange(fabric, peer, m, addr) {
         Ok(()) => Outcome::done(wc_status::SUCCESS),
-        Err(Errno(libc::EFAULT)) => deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR),
-        Err(errno) => cannot_copy(fabric, peer, errno),
+        Err(errno) => unreached(fabric, peer, errno),
     }
 }
 
