@@ -7,10 +7,9 @@
 //! Setup grade; one test at a time.
 
 use crate::Test;
-use crate::launch::{Launch, says};
+use crate::launch::Launch;
 use crate::site::Site;
 use anyhow::{Result, bail};
-use hw_tests::Ending;
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
@@ -54,11 +53,7 @@ fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
         .with("btl_ibex_connect_timeout", "10")
         .limit(LIMIT);
     // With that option mpirun's own status is 0 whatever became of the ranks.
-    let outcome = launch.run(site)?;
-    if !matches!(outcome.ending, Ending::Exited(_)) {
-        bail!("the job did not end by itself: {outcome}");
-    }
-    says(&outcome, &["ibex lost a peer", "rank 1"])?;
+    let outcome = launch.ends_saying(site, &["ibex lost a peer", "rank 1"])?;
     gave_up_is_a_failure(&outcome)
 }
 

@@ -143,10 +143,16 @@ impl Launch {
 
     /// Runs it and expects that it ends by itself, without success, and says all of these words.
     pub(crate) fn is_refused_with(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
-        let outcome = self.run(site)?;
+        let outcome = self.ends_saying(site, words)?;
         if outcome.success() {
             bail!("the job succeeded, and should have been refused: {outcome}");
         }
+        Ok(outcome)
+    }
+
+    /// Runs it and expects that it ends by itself, with whatever status, and says all of these words.
+    pub(crate) fn ends_saying(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
+        let outcome = self.run(site)?;
         if !matches!(outcome.ending, Ending::Exited(_)) {
             bail!("the job did not end by itself: {outcome}");
         }
