@@ -21,6 +21,7 @@ use super::{
     faults::{FaultAction, FaultRule, Timeline},
     hca::Hca,
     idle::Idle,
+    locked::LockedMemory,
     process, qp,
     region::{MAX_DEVICES, MAX_PORTS, MAX_RULES, Region},
     service::Service,
@@ -48,6 +49,8 @@ pub struct Fabric {
     pub(crate) pipes: Pipes,
     pub(crate) service: Service,
     pub(crate) idle: Idle,
+    /// What this process has registered, as far as its limit is concerned.
+    pub(crate) locked: LockedMemory,
     /// Opened adapters: index and pipe for events.
     contexts: Mutex<Vec<(usize, u32)>>,
     /// Timed rules: what this process has told its programs.
@@ -95,6 +98,7 @@ impl Fabric {
             pipes: Pipes::new(&spec.folder),
             service: Service::new()?,
             idle: Idle::default(),
+            locked: LockedMemory::default(),
             contexts: Mutex::default(),
             timeline: Mutex::default(),
             put_off: Mutex::new(Vec::new()),

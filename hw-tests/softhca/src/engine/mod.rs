@@ -22,6 +22,7 @@ pub mod faults;
 mod hca;
 mod idle;
 mod lock;
+mod locked;
 mod mr;
 mod pd;
 mod process;

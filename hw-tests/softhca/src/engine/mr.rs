@@ -72,7 +72,8 @@ impl MrEntry {
 /// A memory region.
 pub struct Mr {
     key: u32,
-    in_pd: Mutex<Option<InPd>>,
+    /// Its domain, and the pages it counts as locked; `None` once it has ended.
+    holds: Mutex<Option<(InPd, u64)>>,
 }
 
 impl Mr {
@@ -82,9 +83,11 @@ impl Mr {
             super::faults::on_register(fabric, pd.0.hca.device)?;
         }
         may_register(addr, len, flags)?;
+        let pages = fabric.locked.lock(addr, len)?;
         let in_pd = pd.enter();
-        let key = take_entry(fabric, |entry| entry.describe(pd, addr, len, iova, flags))?;
-        Ok(Mr { key, in_pd: Mutex::new(Some(in_pd)) })
+        let key = take_entry(fabric, |entry| entry.describe(pd, addr, len, iova, flags))
+            .inspect_err(|_| fabric.locked.unlock(pages))?;
+        Ok(Mr { key, holds: Mutex::new(Some((in_pd, pages))) })
     }
 
     /// Registers other memory, in another domain or with other rights, under the same key. On failure nothing changes.
@@ -92,16 +95,17 @@ impl Mr {
     /// As for registering; EINVAL if the registration has ended.
     pub fn change(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<()> {
         may_register(addr, len, flags)?;
-        let mut in_pd = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner);
-        if in_pd.is_none() {
-            return Err(Errno(libc::EINVAL));
-        }
-        let entry: &MrEntry = pd.0.hca.fabric.region().at(mr_at(self.key >> 8));
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, before)) = *holds else { return Err(Errno(libc::EINVAL)) };
+        let fabric = &pd.0.hca.fabric;
+        let pages = fabric.locked.lock(addr, len)?; // for a moment both are locked, as with an adapter
+        let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
         // Nobody finds the region while it changes.
         entry.key.publish(TAKEN);
         entry.describe(pd, addr, len, iova, flags);
         entry.key.publish(self.key);
-        *in_pd = Some(pd.enter());
+        fabric.locked.unlock(before);
+        *holds = Some((pd.enter(), pages));
         Ok(())
     }
 
@@ -121,9 +125,12 @@ impl Mr {
     /// # Errors
     /// None today.
     pub fn destroy(&self) -> Result<()> {
-        let Some(in_pd) = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
-        let entry: &MrEntry = in_pd.0.hca.fabric.region().at(mr_at(self.key >> 8));
+        let held = self.holds.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((in_pd, pages)) = held else { return Ok(()) };
+        let fabric = &in_pd.0.hca.fabric;
+        let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
         entry.key.publish(0);
+        fabric.locked.unlock(pages);
         Ok(())
     }
 }

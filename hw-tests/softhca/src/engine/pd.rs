@@ -31,7 +31,8 @@ impl Pd {
 
     /// Registers memory; `access` is `codes::access`.
     /// # Errors
-    /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), ENOMEM, EOPNOTSUPP.
+    /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry left, or
+    /// more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
     pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, access: u32) -> Result<Mr> {
         Mr::new(self, addr, len, iova, access)
     }

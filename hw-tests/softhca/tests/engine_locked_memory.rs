@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The limit of locked memory, which registrations count against. A program of its own, since the limit is the process's.
+
+mod engine_support;
+
+use engine_support::{Folder, RIGHTS, join};
+use softhca::engine::Errno;
+
+const PAGE: u64 = 4096;
+
+/// Sets the soft limit of this process.
+fn limit(bytes: u64) {
+    // SAFETY: the limit is a structure of ours, read and then set.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        assert_eq!(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), 0);
+        limit.rlim_cur = bytes;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit), 0);
+    }
+}
+
+/// Takes `CAP_IPC_LOCK` out of this thread's effective set, or puts it back; whether the thread may have it.
+fn may_lock(allowed: bool) -> bool {
+    let mut header = [0x2008_0522_u32, 0];
+    let mut sets = [0_u32; 6];
+    // SAFETY: version 3 reads and writes two structures of three words each.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
+        let bit = 1 << 14;
+        sets[0] = if allowed { sets[0] | (sets[1] & bit) } else { sets[0] & !bit };
+        assert_eq!(libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
+        sets[0] & bit != 0
+    }
+}
+
+#[test]
+fn registrations_beyond_the_limit_of_locked_memory_are_refused_unless_the_process_may_lock_all() {
+    let folder = Folder::new("memlock");
+    let pd = join(&folder.0).alloc_pd().unwrap();
+    let memory = vec![0_u8; 64 * PAGE as usize];
+    let start = (memory.as_ptr() as u64).next_multiple_of(PAGE);
+    let register = |at: u64, len: u64| pd.reg_mr(start + at, len, start, RIGHTS);
+    may_lock(false);
+    limit(16 * PAGE);
+
+    let whole = register(0, 16 * PAGE).unwrap();
+    assert_eq!(register(32 * PAGE, 1).err(), Some(Errno(libc::ENOMEM)), "the sum of all counts");
+    whole.destroy().unwrap();
+    assert_eq!(register(0, 16 * PAGE + 1).err(), Some(Errno(libc::ENOMEM)));
+    assert_eq!(register(1, 16 * PAGE).err(), Some(Errno(libc::ENOMEM)), "pages that are touched count whole");
+    let (half, again) = (register(0, 8 * PAGE).unwrap(), register(0, 8 * PAGE).unwrap());
+    assert_eq!(register(0, 1).err(), Some(Errno(libc::ENOMEM)), "what is registered twice counts twice");
+    again.destroy().unwrap();
+    half.change(&pd, start, 4 * PAGE, start, RIGHTS).unwrap();
+    register(0, 12 * PAGE).unwrap();
+    assert_eq!(
+        half.change(&pd, start, 1, start, RIGHTS),
+        Err(Errno(libc::ENOMEM)),
+        "the new one comes before the old goes"
+    );
+
+    if may_lock(true) {
+        register(0, 32 * PAGE).unwrap().destroy().unwrap();
+    } else {
+        println!("not run by root: that CAP_IPC_LOCK lifts the limit was not tried");
+    }
+}
