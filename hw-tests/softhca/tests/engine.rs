@@ -84,6 +84,46 @@ fn receiver_not_ready_ends_when_its_retries_do() {
     assert_eq!(b.qp.state(), qp_state::RTS);
 }
 
+/// What the first port's counter `name` shows.
+fn counter(folder: &Folder, name: &str) -> u64 {
+    std::fs::read_to_string(folder.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_port_counts_its_troubles_and_nothing_else() {
+    let folder = Folder::new("counters");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings { rnr_retry: 2, ..Settings::default() });
+    b.recv(1, 0, 8);
+    a.send(1, 0, 8);
+    wait(&a.send_cq);
+    for name in ["out_of_buffer", "rnr_nak_retry_err", "local_ack_timeout_err", "req_cqe_error", "resp_cqe_error"] {
+        assert_eq!(counter(&folder, name), 0, "{name}");
+    }
+    a.send(2, 0, 8);
+    assert_eq!(wait(&a.send_cq).status, wc_status::RNR_RETRY_EXC_ERR);
+    // The first answer and one for each of the two repetitions.
+    assert_eq!((counter(&folder, "out_of_buffer"), counter(&folder, "rnr_nak_retry_err")), (3, 3));
+    assert_eq!((counter(&folder, "req_cqe_error"), counter(&folder, "local_ack_timeout_err")), (1, 0));
+
+    let (a, b) = pair(&hca, 4096, &Settings { retry_cnt: 1, timeout: 8, ..Settings::default() });
+    b.qp.destroy().unwrap();
+    a.send(1, 0, 8);
+    assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
+    assert_eq!((counter(&folder, "req_cqe_error"), counter(&folder, "local_ack_timeout_err")), (2, 2));
+
+    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let sge = [a.sge(0, 8)];
+    let wr = SendWr { opcode: wr_opcode::RDMA_READ, sge: &sge, remote_addr: b.addr(), rkey: 1, ..SendWr::empty() };
+    a.qp.post_send(&wr).unwrap();
+    assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
+    assert_eq!((counter(&folder, "req_remote_access_errors"), counter(&folder, "resp_remote_access_errors")), (1, 1));
+    let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UC, ..Settings::default() });
+    a.send(1, 0, 8);
+    assert_eq!(counter(&folder, "out_of_buffer"), 4);
+    drop(b);
+}
+
 #[test]
 fn a_peer_that_is_not_there_costs_all_retries() {
     let folder = Folder::new("lost");

@@ -13,7 +13,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::engine::{DeviceSpec, PortSpec};
+use crate::engine::{DeviceSpec, PortSpec, counters};
 use crate::verbs::device;
 use crate::verbs::error::set_errno;
 
@@ -30,8 +30,9 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     }
     let draft = folder.join(format!("sysfs.{}", std::process::id()));
     fs::create_dir_all(draft.join("class/infiniband"))?;
-    for spec in devices {
-        describe_device(&draft, spec)?;
+    counters::make(folder, devices)?;
+    for (index, spec) in devices.iter().enumerate() {
+        describe_device(&draft, spec, |port| counters::folder_of(folder, index, port))?;
     }
     // Renaming onto a folder that another process has filled meanwhile fails, and then that one is as good.
     match fs::rename(&draft, &root) {
@@ -40,7 +41,7 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     }
 }
 
-fn describe_device(draft: &Path, spec: &DeviceSpec) -> io::Result<()> {
+fn describe_device(draft: &Path, spec: &DeviceSpec, counters_of: impl Fn(usize) -> PathBuf) -> io::Result<()> {
     let name = &spec.name;
     let bus = draft.join("devices").join(name);
     let device = bus.join("infiniband").join(name);
@@ -63,7 +64,9 @@ fn describe_device(draft: &Path, spec: &DeviceSpec) -> io::Result<()> {
     write(&device, "board_id", "SOFTHCA")?;
     write(&device, "hca_type", "softhca")?;
     for (index, port) in spec.ports.iter().enumerate() {
-        describe_port(&device.join("ports").join((index + 1).to_string()), port)?;
+        let folder = device.join("ports").join((index + 1).to_string());
+        describe_port(&folder, port)?;
+        symlink(counters_of(index), folder.join("hw_counters"))?;
     }
     Ok(())
 }

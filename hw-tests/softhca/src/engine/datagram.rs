@@ -11,6 +11,7 @@ use super::{
         qp_type::UD,
         wc_flags, wc_status,
     },
+    counters::{Count, count},
     cq::{Completion, GRH_BYTES},
     fabric::Fabric,
     qp::{self, QpShared},
@@ -89,7 +90,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         return;
     }
     let queue = peer.recv_queue(fabric);
-    let Some(wqe) = wire::take(fabric, peer, queue) else { return };
+    let Some(wqe) = wire::take(fabric, peer, queue) else { return count(fabric, peer, Count::OutOfBuffer) };
     let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
     let from = &fabric.devices()[device].ports[port - 1];
     let header = to.address.is_global.then(|| grh(fabric, qp, m));

@@ -17,6 +17,7 @@ use super::{
     channel::{Pipes, Record},
     clock,
     codes::link_layer,
+    counters::{self, Texts},
     cq,
     faults::{FaultAction, FaultRule, Timeline},
     hca::Hca,
@@ -51,6 +52,7 @@ pub struct Fabric {
     pub(crate) idle: Idle,
     /// What this process has registered, as far as its limit is concerned.
     pub(crate) locked: LockedMemory,
+    pub(crate) texts: Texts,
     /// Opened adapters: index and pipe for events.
     contexts: Mutex<Vec<(usize, u32)>>,
     /// Timed rules: what this process has told its programs.
@@ -77,6 +79,8 @@ impl Fabric {
         if spec.faults.len() > MAX_RULES {
             return Err(Errno(libc::E2BIG));
         }
+        counters::make(&spec.folder, &spec.devices)
+            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
         let region = Region::open(&spec.folder)?;
         let token = region.exclusively(|| {
             region.begin(clock::now(), |header| {
@@ -99,6 +103,7 @@ impl Fabric {
             service: Service::new()?,
             idle: Idle::default(),
             locked: LockedMemory::default(),
+            texts: Texts::default(),
             contexts: Mutex::default(),
             timeline: Mutex::default(),
             put_off: Mutex::new(Vec::new()),

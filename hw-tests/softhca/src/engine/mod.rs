@@ -15,6 +15,7 @@ mod channel;
 mod clock;
 pub mod codes;
 mod copy;
+pub(crate) mod counters;
 mod cq;
 mod datagram;
 mod fabric;

@@ -21,6 +21,7 @@ use std::{
 use super::{
     Errno, Result,
     alloc::Heap,
+    counters::Counts,
     lock::SharedLock,
     words::{W32, W64},
 };
@@ -28,7 +29,7 @@ use super::{
 /// Bytes of the file, which is sparse.
 pub(crate) const REGION_BYTES: u64 = 4 << 30;
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0001;
+const MAGIC: u64 = 0x736f_6674_6863_0002;
 
 /// Processes at a time.
 pub(crate) const MAX_PROCESSES: u32 = 1024;
@@ -90,6 +91,7 @@ pub(crate) struct Header {
     pub(crate) port_state: [[W32; MAX_PORTS]; MAX_DEVICES],
     /// Until when the model's link is taken, in nanoseconds.
     pub(crate) port_busy: [[W64; MAX_PORTS]; MAX_DEVICES],
+    pub(crate) counts: Counts,
     pub(crate) heap: Heap,
     /// Makes emulated atomics atomic among each other, as `IBV_ATOMIC_HCA` says.
     pub(crate) atomics: AtomicsLock,

@@ -15,6 +15,7 @@ use super::{
         send_flags, wc_opcode, wc_status, wr_opcode,
     },
     copy::{self, Memory, Pieces},
+    counters::{Count, count},
     cq::Completion,
     fabric::Fabric,
     hca::MAX_INLINE,
@@ -367,6 +368,12 @@ fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool
     let left = if begins { limit } else { sq.retries_left.get() };
     // No answer is noticed after the timeout only; "not ready" at once.
     let spends = kind == RECEIVER || !begins;
+    if kind == RECEIVER {
+        count(fabric, qp, Count::RnrNakRetry);
+        count(fabric, qp::place(fabric, qp.dest_qpn.get()), Count::OutOfBuffer);
+    } else if spends {
+        count(fabric, qp, Count::LocalAckTimeout);
+    }
     if spends && left == 0 {
         // SAFETY: as in `run`.
         let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
@@ -441,13 +448,17 @@ fn complete(fabric: &Fabric, qp: &QpShared, wr_id: u64, opcode: u32, flags: u32,
         reserved.commit(fabric, qp, &completion);
     }
     if status != wc_status::SUCCESS && status != wc_status::WR_FLUSH_ERR {
-        stop(fabric, qp);
+        stop(fabric, qp, status);
     }
 }
 
 /// A send has failed: reliable queue pairs enter the error state, others only stop sending.
 #[cold]
-fn stop(fabric: &Fabric, qp: &QpShared) {
+fn stop(fabric: &Fabric, qp: &QpShared, status: u32) {
+    count(fabric, qp, Count::RequesterError);
+    if status == wc_status::REM_ACCESS_ERR {
+        count(fabric, qp, Count::RequesterAccess);
+    }
     if qp.kind.get() == RC {
         fail(fabric, qp);
     } else {

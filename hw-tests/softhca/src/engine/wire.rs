@@ -15,6 +15,7 @@ use super::{
         send_flags, wc_flags, wc_opcode, wc_status, wr_opcode,
     },
     copy::{self, Memory, Pieces},
+    counters::{Count, count},
     cq::{self, Completion, GRH_BYTES},
     datagram,
     fabric::{Fabric, PutOff},
@@ -103,9 +104,13 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if fabric.has_faults || fabric.has_model {
         match super::faults::on_packet(fabric, qp, peer, m.len) {
             // A repeated packet is known by its number, and answered without being executed again.
-            super::faults::Verdict::Pass(ready) | super::faults::Verdict::Twice(ready) => ready_ns = ready,
+            super::faults::Verdict::Pass(ready) => ready_ns = ready,
+            super::faults::Verdict::Twice(ready) => {
+                ready_ns = ready;
+                count(fabric, peer, Count::DuplicateRequest);
+            }
             super::faults::Verdict::Lost => return lost(qp),
-            super::faults::Verdict::NotReady => return not_ready(qp, peer),
+            super::faults::Verdict::NotReady => return not_ready(fabric, qp, peer),
             super::faults::Verdict::Status(status) => return Outcome::done(status),
         }
     }
@@ -118,6 +123,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
         if qp.kind.get() == RC {
             if ahead >= 1 << 23 {
                 // A packet of the past: answered, and not executed again.
+                count(fabric, peer, Count::DuplicateRequest);
                 qp.sq.psn.set((psn + packets) & 0xff_ffff);
                 return Outcome::done(wc_status::SUCCESS);
             }
@@ -154,10 +160,11 @@ fn lost(qp: &QpShared) -> Outcome {
     if qp.kind.get() == RC { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
 }
 
-/// There is no request: reliable senders are told to come again.
+/// There is no request: reliable senders are told to come again (and count it when they wait, since they may try early).
 #[cold]
-fn not_ready(qp: &QpShared, peer: &QpShared) -> Outcome {
+fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outcome {
     if qp.kind.get() != RC {
+        count(fabric, peer, Count::OutOfBuffer);
         return Outcome::done(wc_status::SUCCESS);
     }
     Outcome::NotReady(rnr_time(peer.min_rnr_timer.get()))
@@ -208,7 +215,7 @@ pub(crate) fn check_limit(fabric: &Fabric, queue: &RecvQueue) {
 #[inline]
 fn receive(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
     let queue = peer.recv_queue(fabric);
-    let Some(wqe) = take(fabric, peer, queue) else { return not_ready(qp, peer) };
+    let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
     land(fabric, peer, queue, m, &arrival(qp, m, wqe, ready_ns), 0, None)
 }
 
@@ -304,6 +311,7 @@ fn look(
 /// A receive ends in an error at the answering side, which stops.
 #[cold]
 fn refuse(fabric: &Fabric, peer: &QpShared, wqe: u32, status: u32) {
+    count(fabric, peer, Count::ResponderError);
     if let Some(reserved) = peer.recv_cq(fabric).reserve(fabric) {
         reserved.commit(fabric, peer, &cq::failed_recv(status, wqe));
     }
@@ -326,6 +334,7 @@ fn deny(fabric: &Fabric, peer: &QpShared, event: u32, status: u32) -> Outcome {
 /// The key, its rights or the memory behind it do not allow an access.
 #[cold]
 fn no_access(fabric: &Fabric, peer: &QpShared) -> Outcome {
+    count(fabric, peer, Count::ResponderAccess);
     deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
 }
 
@@ -375,7 +384,7 @@ fn write(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns:
     let mut taken = None;
     if m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM {
         let queue = peer.recv_queue(fabric);
-        let Some(wqe) = take(fabric, peer, queue) else { return not_ready(qp, peer) };
+        let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
         taken = Some(wqe);
     }
     if m.len != 0 {
