@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues: a ring that any process fills and its owner empties.
+//! Completion queues: a ring that any process fills and its owner empties. Here: the ring, and filling it.
 //!
-//! Called by: wire and sendq (`reserve`, `commit`), the C side (`poll`, `arm`). Grade: hot; in a steady exchange one cache
-//! line per completion changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones (to 256 bytes) lie
-//! beside it. Thread rule: fillers hold `lock`, the one who polls `poll_lock`; an entry belongs to the filler until its
-//! number is published in `seq`, then to the one who polls until he moves `head`. Never hold `lock` and take another.
+//! Called by: landing, rdma and sendq (`reserve`, `commit`). Grade: hot; in a steady exchange one cache line per completion
+//! changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones (to 256 bytes) lie beside it. Thread
+//! rule: fillers hold `lock`, the one who polls `poll_lock`; an entry belongs to the filler until its number is published
+//! in `seq`, then to the one who polls until he moves `head`. Never hold `lock` and take another.
+//! `object` is what a program holds, `poll` empties the ring.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
-};
+mod object;
+mod poll;
 
 use super::{
-    CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Channel, Errno, Result, Wc, alloc,
-    channel::{ABOUT_CQ, ChannelState, Record},
+    channel::{ABOUT_CQ, Record},
     clock,
-    codes::{event, qp_type, wc_flags, wc_opcode, wc_status},
-    copy,
+    codes::{event, wc_opcode, wc_status},
     fabric::{Fabric, PutOff},
-    hca::{Hca, MAX_INLINE},
+    hca::MAX_INLINE,
     lock::{Held, SharedLock},
     qp::{self, QpShared},
     region::Shared,
     words::{W32, W64},
 };
+
+pub use object::Cq;
 
 /// Payload that fits in the entry itself.
 const IN_ENTRY: u32 = 24;
@@ -254,248 +253,6 @@ pub(crate) fn overrun(fabric: &Fabric, offset: u64) {
     let record = Record { about: ABOUT_CQ, id: cq.id.get(), event: event::CQ_ERR, cookie: cq.cookie.get() };
     fabric.pipes.send(cq.context.get(), record);
     qp::fail_all_with(fabric, offset);
-}
-
-/// A completion queue.
-pub struct Cq {
-    pub(crate) hca: Arc<Hca>,
-    pub(crate) offset: u64,
-    shared: &'static CqShared,
-    channel: Option<Arc<ChannelState>>,
-    /// Queue pairs that complete here (twice if both ways).
-    pub(crate) users: Arc<AtomicU32>,
-    gone: Mutex<bool>,
-}
-
-impl Cq {
-    pub(crate) fn new(hca: &Arc<Hca>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
-        let fabric = &hca.fabric;
-        let size = cqe.next_power_of_two();
-        let offset = alloc::allocate(fabric, size_of::<CqShared>() as u64)?;
-        let entries =
-            alloc::allocate(fabric, u64::from(size) * PER_ENTRY).inspect_err(|_| alloc::release(fabric, offset))?;
-        let shared: &CqShared = fabric.region().at(offset);
-        let id = fabric.next_id();
-        shared.id.set(id);
-        shared.mask.set(size - 1);
-        shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
-        shared.device.set(hca.device as u32);
-        shared.channel.set(channel.map_or(0, |channel| channel.0.mailbox.id));
-        shared.context.set(hca.events.id);
-        shared.owner.set(fabric.token());
-        shared.cookie.set(cookie);
-        shared.entries.publish(entries);
-        hca.events.expect(ABOUT_CQ, id);
-        if let Some(channel) = channel {
-            channel.0.users.fetch_add(1, Ordering::AcqRel);
-            channel.0.mailbox.expect(ABOUT_CQ, id);
-        }
-        Ok(Cq {
-            hca: Arc::clone(hca),
-            offset,
-            shared,
-            channel: channel.map(|channel| Arc::clone(&channel.0)),
-            users: Arc::default(),
-            gone: Mutex::new(false),
-        })
-    }
-
-    /// Takes up to `out.len()` completions; the number of those written.
-    /// # Errors
-    /// None today: an overrun queue gives what it held, then nothing.
-    #[inline]
-    pub fn poll(&self, out: &mut [Wc]) -> Result<usize> {
-        let (fabric, cq) = (&*self.hca.fabric, self.shared);
-        let head = cq.emptying.head.get();
-        if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
-            fabric.service.while_idle(fabric);
-            fabric.idle.polled_in_vain();
-            return Ok(0);
-        }
-        fabric.idle.polled();
-        let polling = cq.emptying.poll_lock.lock(fabric);
-        let mut head = cq.emptying.head.get();
-        let mut count = 0;
-        while count < out.len() {
-            let entry = cq.entry(fabric, head);
-            if entry.seq.seen() != head.wrapping_add(1) || (fabric.has_model && !self.is_due(head)) {
-                break;
-            }
-            if self.take(entry, head, &mut out[count]) {
-                count += 1;
-            }
-            head = head.wrapping_add(1);
-            cq.emptying.head.publish(head);
-        }
-        drop(polling);
-        fabric.settle();
-        Ok(count)
-    }
-
-    #[cold]
-    fn is_due(&self, index: u32) -> bool {
-        let ready = self.shared.extra(&self.hca.fabric, index).ready_ns.get();
-        ready == 0 || ready <= clock::now()
-    }
-
-    /// Turns an entry into `wc`; `false` if its queue pair is gone or was reset since.
-    #[inline]
-    fn take(&self, entry: &Cqe, index: u32, wc: &mut Wc) -> bool {
-        let fabric = &*self.hca.fabric;
-        let number = entry.qpn.get();
-        let qp = qp::place(fabric, number);
-        if qp.qpn.get() | (qp.epoch.get() << 24) != number {
-            return false;
-        }
-        let word = entry.word.get();
-        let src = entry.src.get();
-        let path = entry.path.get();
-        wc.wr_id = entry.wr_id.get();
-        wc.status = word & 0xff;
-        wc.opcode = (word >> 8) & 0xff;
-        wc.flags = (word >> 16) & 0xff;
-        wc.vendor_err = 0;
-        wc.byte_len = entry.byte_len.get();
-        wc.imm = entry.imm.get();
-        wc.qp_num = number & 0xff_ffff;
-        wc.src_qp = src & 0xff_ffff;
-        wc.sl = (src >> 24) as u8;
-        wc.slid = path as u16;
-        wc.pkey_index = ((path >> 16) & 0xff) as u16;
-        wc.dlid_path_bits = (path >> 24) as u8;
-        if word & IS_RECV == 0 {
-            qp.sq.freed.publish(entry.wqe.get());
-        } else {
-            self.take_recv(qp, entry, index, word & CARRIES != 0, wc);
-        }
-        if self.shared.flags.get() != 0 {
-            self.stamp(index, wc);
-        }
-        true
-    }
-
-    #[inline]
-    fn take_recv(&self, qp: &QpShared, entry: &Cqe, index: u32, carries: bool, wc: &mut Wc) {
-        let fabric = &*self.hca.fabric;
-        let queue = qp.recv_queue(fabric);
-        let wqe = entry.wqe.get();
-        wc.wr_id = queue.wr_id(fabric, wqe);
-        let has_grh = qp.kind.get() == qp_type::UD;
-        if wc.status == wc_status::SUCCESS && (carries || has_grh) {
-            let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
-                // The registration went away between the arrival and this poll.
-                wc.status = wc_status::LOC_PROT_ERR;
-                qp::fail_later(fabric, qp);
-                queue.free(fabric, wqe);
-                return;
-            };
-            if has_grh {
-                self.put_datagram(&pieces, index, carries, wc);
-            } else {
-                let from = self.shared.data_at(fabric, index, wc.byte_len);
-                copy::scatter(pieces.as_slice(), from, wc.byte_len as usize);
-            }
-        }
-        queue.free(fabric, wqe);
-    }
-
-    fn put_datagram(&self, pieces: &copy::Pieces, index: u32, carries: bool, wc: &Wc) {
-        let fabric = &*self.hca.fabric;
-        if wc.flags & wc_flags::GRH != 0 {
-            let grh = std::ptr::from_ref(&self.shared.extra(fabric, index).grh);
-            copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize);
-        }
-        if carries {
-            let len = wc.byte_len - GRH_BYTES;
-            let body = pieces.window(u64::from(GRH_BYTES), u64::from(len));
-            copy::scatter(body.as_slice(), self.shared.data_at(fabric, index, len), len as usize);
-        }
-    }
-
-    #[cold]
-    fn stamp(&self, index: u32, wc: &mut Wc) {
-        let at = self.shared.extra(&self.hca.fabric, index).at_ns.get();
-        wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
-        wc.ts_wall = clock::wall().wrapping_sub(clock::now()).wrapping_add(at);
-    }
-
-    /// Asks for one event on the channel at the next completion (or the next solicited one).
-    /// # Errors
-    /// None today.
-    pub fn arm(&self, solicited_only: bool) -> Result<()> {
-        let fill = &self.shared.filling;
-        let _held = fill.lock.lock(&self.hca.fabric);
-        // An outstanding request for any completion is not weakened by one for solicited ones.
-        if !(solicited_only && fill.armed.get() == 1) {
-            fill.armed.set(if solicited_only { 2 } else { 1 });
-        }
-        Ok(())
-    }
-
-    /// # Errors
-    /// EINVAL if more completions wait than fit, ENOMEM.
-    pub fn resize(&self, cqe: u32) -> Result<()> {
-        let (fabric, cq) = (&*self.hca.fabric, self.shared);
-        if cqe == 0 || cqe > self.hca.limits().max_cqe as u32 {
-            return Err(Errno(libc::EINVAL));
-        }
-        let size = cqe.next_power_of_two();
-        let fresh = alloc::allocate(fabric, u64::from(size) * PER_ENTRY)?;
-        let old = {
-            let _polling = cq.emptying.poll_lock.lock(fabric);
-            let _filling = cq.filling.lock.lock(fabric);
-            let (head, tail) = (cq.emptying.head.get(), cq.filling.tail.get());
-            if tail.wrapping_sub(head) > size {
-                alloc::release(fabric, fresh);
-                return Err(Errno(libc::EINVAL));
-            }
-            let (old, old_size) = (cq.entries.get(), u64::from(cq.mask.get()) + 1);
-            let region = fabric.region();
-            for index in (0..tail.wrapping_sub(head)).map(|step| u64::from(head.wrapping_add(step))) {
-                let (from, to) = (index & (old_size - 1), index & (u64::from(size) - 1));
-                let parts = [(0, 64), (64, 64), (128, u64::from(MAX_INLINE))];
-                for (before, bytes) in parts {
-                    let source = region.bytes(old + before * old_size + from * bytes);
-                    let target = region.bytes(fresh + before * u64::from(size) + to * bytes);
-                    // SAFETY: both places are inside their rings, which both locks give to us (rule M2).
-                    unsafe { std::ptr::copy_nonoverlapping(source, target, bytes as usize) };
-                }
-            }
-            cq.mask.set(size - 1);
-            cq.entries.publish(fresh);
-            cq.filling.head_seen.set(head);
-            old
-        };
-        alloc::release(fabric, old);
-        Ok(())
-    }
-
-    /// How many completions fit.
-    #[must_use]
-    pub fn cqe(&self) -> u32 {
-        self.shared.mask.get() + 1
-    }
-
-    /// # Errors
-    /// EBUSY while a queue pair uses it.
-    pub fn destroy(&self) -> Result<()> {
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.users.load(Ordering::Acquire) != 0 {
-            return Err(Errno(libc::EBUSY));
-        }
-        if std::mem::replace(&mut *gone, true) {
-            return Ok(());
-        }
-        let id = self.shared.id.get();
-        self.hca.events.forget(ABOUT_CQ, id);
-        if let Some(channel) = &self.channel {
-            channel.mailbox.forget(ABOUT_CQ, id);
-            channel.users.fetch_sub(1, Ordering::AcqRel);
-        }
-        alloc::release(&self.hca.fabric, self.shared.entries.get());
-        alloc::release(&self.hca.fabric, self.offset);
-        Ok(())
-    }
 }
 
 /// The completion of a receive that ended in an error, or was flushed.

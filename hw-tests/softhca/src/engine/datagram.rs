@@ -14,8 +14,9 @@ use super::{
     counters::{Count, count},
     cq::{Completion, GRH_BYTES},
     fabric::Fabric,
+    landing, multicast,
     qp::{self, QpShared},
-    wire::{self, Message, Outcome},
+    wire::{Message, Outcome},
 };
 
 /// The number that all members of a multicast group are addressed by.
@@ -48,17 +49,11 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
         return done;
     }
     if to.qpn == MULTICAST_QPN && to.address.is_global && to.address.dgid[0] == 0xff {
-        let key = qp::group_key(&to.address.dgid);
-        let groups = &fabric.region().header().groups;
-        let is = |group: &&super::region::Group| [group.gid[0].get(), group.gid[1].get()] == key;
-        for member in groups.iter().find(is).iter().flat_map(|group| &group.members) {
-            let index = member.seen();
-            if index != 0 {
-                let peer = qp::place(fabric, index - 1);
-                let same_fabric = link_of(fabric, peer.device.get()) == link_of(fabric, device);
-                if same_fabric {
-                    deliver(fabric, qp, peer, m, ready_ns);
-                }
+        for index in multicast::members(fabric, &to.address.dgid) {
+            let peer = qp::place(fabric, index);
+            let same_fabric = link_of(fabric, peer.device.get()) == link_of(fabric, device);
+            if same_fabric {
+                deliver(fabric, qp, peer, m, ready_ns);
             }
         }
         return done;
@@ -90,11 +85,11 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         return;
     }
     let queue = peer.recv_queue(fabric);
-    let Some(wqe) = wire::take(fabric, peer, queue) else { return count(fabric, peer, Count::OutOfBuffer) };
+    let Some(wqe) = landing::take(fabric, peer, queue) else { return count(fabric, peer, Count::OutOfBuffer) };
     let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
     let from = &fabric.devices()[device].ports[port - 1];
     let header = to.address.is_global.then(|| grh(fabric, qp, m));
-    let arrival = wire::arrival(qp, m, wqe, ready_ns);
+    let arrival = landing::arrival(qp, m, wqe, ready_ns);
     let arrival = Completion {
         flags: arrival.flags | if header.is_some() { wc_flags::GRH } else { 0 },
         byte_len: m.len + GRH_BYTES,
@@ -104,7 +99,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         ..arrival
     };
     // A request without room ends with a length error at the receiver; the sender does not learn it.
-    wire::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());
+    landing::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());
 }
 
 /// The global route header: as on InfiniBand; for an IPv4 GID of `RoCE` v2, 20 bytes of nothing and an IPv4 header.

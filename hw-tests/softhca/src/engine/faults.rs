@@ -12,8 +12,9 @@ use super::{
     clock,
     codes::{event, port_state},
     fabric::Fabric,
+    link,
     qp::QpShared,
-    wire::{self, To},
+    wire::To,
 };
 
 /// What happens when a rule applies.
@@ -183,7 +184,7 @@ fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<
     let (device, port) = (qp.device.get(), qp.port.get());
     let scene =
         Scene { device, port: Some(port), from_lid: lid(fabric, device, port), to_lid: lid(fabric, to.0, to.1) };
-    let mut ready_ns = wire::model(fabric, device, port, len);
+    let mut ready_ns = link::model(fabric, device, port, len);
     let mut twice = false;
     let is_of_packets = |action: &FaultAction| {
         use FaultAction::{CqOverrun, Delay, Drop, Duplicate, Rnr, Status};

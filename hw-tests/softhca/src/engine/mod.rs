@@ -6,8 +6,8 @@
 //! the data path. All calls take `&self` and may come from several threads. Objects are destroyed by `destroy`, which
 //! answers EBUSY while others use them; dropping one without it leaves it to the end of the process.
 //!
-//! From a message's point of view: `sendq` (posted) -> `wire` or `datagram` (delivered) -> `recv` (a request taken) ->
-//! `cq` (completed, polled). Underneath: `region`, `alloc`, `lock`, `words` (shared memory), `process`, `service` (life).
+//! From a message's point of view: `sendq` (posted) -> `wire` or `datagram` (delivered) -> `landing` (a request of `recv`
+//! taken) or `rdma` (done to memory) -> `cq` (completed, polled). Underneath: `region`, `alloc`, `lock`, `words` (shared memory), `process`, `service` (life).
 
 mod ah;
 mod alloc;
@@ -22,12 +22,16 @@ mod fabric;
 pub mod faults;
 mod hca;
 mod idle;
+mod landing;
+mod link;
 mod lock;
 mod locked;
 mod mr;
+mod multicast;
 mod pd;
 mod process;
 mod qp;
+mod rdma;
 mod recv;
 mod region;
 mod sendq;

@@ -68,7 +68,7 @@ impl Srq {
         self.shared.limit.publish(limit);
         // Fewer than the new limit may be there already.
         let _held = self.shared.lock_taking(&self.hca.fabric);
-        super::wire::check_limit(&self.hca.fabric, self.shared);
+        super::landing::check_limit(&self.hca.fabric, self.shared);
         Ok(())
     }
 

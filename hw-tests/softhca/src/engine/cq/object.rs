@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A completion queue as a program holds it: made, armed, resized, ended.
+//!
+//! Called by: the C side. Grade: setup, but for `arm`. Thread rule: any thread.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
+
+use super::{
+    super::{
+        CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Channel, Errno, Result, alloc,
+        channel::{ABOUT_CQ, ChannelState},
+        hca::{Hca, MAX_INLINE},
+    },
+    CqShared, PER_ENTRY,
+};
+
+/// A completion queue.
+pub struct Cq {
+    pub(crate) hca: Arc<Hca>,
+    pub(crate) offset: u64,
+    pub(super) shared: &'static CqShared,
+    channel: Option<Arc<ChannelState>>,
+    /// Queue pairs that complete here (twice if both ways).
+    pub(crate) users: Arc<AtomicU32>,
+    gone: Mutex<bool>,
+}
+
+impl Cq {
+    pub(crate) fn new(hca: &Arc<Hca>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
+        let fabric = &hca.fabric;
+        let size = cqe.next_power_of_two();
+        let offset = alloc::allocate(fabric, size_of::<CqShared>() as u64)?;
+        let entries =
+            alloc::allocate(fabric, u64::from(size) * PER_ENTRY).inspect_err(|_| alloc::release(fabric, offset))?;
+        let shared: &CqShared = fabric.region().at(offset);
+        let id = fabric.next_id();
+        shared.id.set(id);
+        shared.mask.set(size - 1);
+        shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
+        shared.device.set(hca.device as u32);
+        shared.channel.set(channel.map_or(0, |channel| channel.0.mailbox.id));
+        shared.context.set(hca.events.id);
+        shared.owner.set(fabric.token());
+        shared.cookie.set(cookie);
+        shared.entries.publish(entries);
+        hca.events.expect(ABOUT_CQ, id);
+        if let Some(channel) = channel {
+            channel.0.users.fetch_add(1, Ordering::AcqRel);
+            channel.0.mailbox.expect(ABOUT_CQ, id);
+        }
+        Ok(Cq {
+            hca: Arc::clone(hca),
+            offset,
+            shared,
+            channel: channel.map(|channel| Arc::clone(&channel.0)),
+            users: Arc::default(),
+            gone: Mutex::new(false),
+        })
+    }
+
+    /// Asks for one event on the channel at the next completion (or the next solicited one).
+    /// # Errors
+    /// None today.
+    pub fn arm(&self, solicited_only: bool) -> Result<()> {
+        let fill = &self.shared.filling;
+        let _held = fill.lock.lock(&self.hca.fabric);
+        // An outstanding request for any completion is not weakened by one for solicited ones.
+        if !(solicited_only && fill.armed.get() == 1) {
+            fill.armed.set(if solicited_only { 2 } else { 1 });
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// EINVAL if more completions wait than fit, ENOMEM.
+    pub fn resize(&self, cqe: u32) -> Result<()> {
+        let (fabric, cq) = (&*self.hca.fabric, self.shared);
+        if cqe == 0 || cqe > self.hca.limits().max_cqe as u32 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let size = cqe.next_power_of_two();
+        let fresh = alloc::allocate(fabric, u64::from(size) * PER_ENTRY)?;
+        let old = {
+            let _polling = cq.emptying.poll_lock.lock(fabric);
+            let _filling = cq.filling.lock.lock(fabric);
+            let (head, tail) = (cq.emptying.head.get(), cq.filling.tail.get());
+            if tail.wrapping_sub(head) > size {
+                alloc::release(fabric, fresh);
+                return Err(Errno(libc::EINVAL));
+            }
+            let (old, old_size) = (cq.entries.get(), u64::from(cq.mask.get()) + 1);
+            let region = fabric.region();
+            for index in (0..tail.wrapping_sub(head)).map(|step| u64::from(head.wrapping_add(step))) {
+                let (from, to) = (index & (old_size - 1), index & (u64::from(size) - 1));
+                let parts = [(0, 64), (64, 64), (128, u64::from(MAX_INLINE))];
+                for (before, bytes) in parts {
+                    let source = region.bytes(old + before * old_size + from * bytes);
+                    let target = region.bytes(fresh + before * u64::from(size) + to * bytes);
+                    // SAFETY: both places are inside their rings, which both locks give to us (rule M2).
+                    unsafe { std::ptr::copy_nonoverlapping(source, target, bytes as usize) };
+                }
+            }
+            cq.mask.set(size - 1);
+            cq.entries.publish(fresh);
+            cq.filling.head_seen.set(head);
+            old
+        };
+        alloc::release(fabric, old);
+        Ok(())
+    }
+
+    /// How many completions fit.
+    #[must_use]
+    pub fn cqe(&self) -> u32 {
+        self.shared.mask.get() + 1
+    }
+
+    /// # Errors
+    /// EBUSY while a queue pair uses it.
+    pub fn destroy(&self) -> Result<()> {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.users.load(Ordering::Acquire) != 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        if std::mem::replace(&mut *gone, true) {
+            return Ok(());
+        }
+        let id = self.shared.id.get();
+        self.hca.events.forget(ABOUT_CQ, id);
+        if let Some(channel) = &self.channel {
+            channel.mailbox.forget(ABOUT_CQ, id);
+            channel.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        alloc::release(&self.hca.fabric, self.shared.entries.get());
+        alloc::release(&self.hca.fabric, self.offset);
+        Ok(())
+    }
+}

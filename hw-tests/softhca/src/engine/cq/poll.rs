@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Polling: completions taken from the ring, and payloads that travelled in them put where the receives say.
+//!
+//! Called by: the C side. Grade: hot. Thread rule: any thread; `poll_lock` lets one at a time empty the ring.
+
+use super::{
+    super::{
+        Result, Wc, clock,
+        codes::{qp_type, wc_flags, wc_status},
+        copy,
+        qp::{self, QpShared},
+    },
+    CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV,
+};
+
+impl Cq {
+    /// Takes up to `out.len()` completions; the number of those written.
+    /// # Errors
+    /// None today: an overrun queue gives what it held, then nothing.
+    #[inline]
+    pub fn poll(&self, out: &mut [Wc]) -> Result<usize> {
+        let (fabric, cq) = (&*self.hca.fabric, self.shared);
+        let head = cq.emptying.head.get();
+        if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
+            fabric.service.while_idle(fabric);
+            fabric.idle.polled_in_vain();
+            return Ok(0);
+        }
+        fabric.idle.polled();
+        let polling = cq.emptying.poll_lock.lock(fabric);
+        let mut head = cq.emptying.head.get();
+        let mut count = 0;
+        while count < out.len() {
+            let entry = cq.entry(fabric, head);
+            if entry.seq.seen() != head.wrapping_add(1) || (fabric.has_model && !self.is_due(head)) {
+                break;
+            }
+            if self.take(entry, head, &mut out[count]) {
+                count += 1;
+            }
+            head = head.wrapping_add(1);
+            cq.emptying.head.publish(head);
+        }
+        drop(polling);
+        fabric.settle();
+        Ok(count)
+    }
+
+    #[cold]
+    fn is_due(&self, index: u32) -> bool {
+        let ready = self.shared.extra(&self.hca.fabric, index).ready_ns.get();
+        ready == 0 || ready <= clock::now()
+    }
+
+    /// Turns an entry into `wc`; `false` if its queue pair is gone or was reset since.
+    #[inline]
+    fn take(&self, entry: &Cqe, index: u32, wc: &mut Wc) -> bool {
+        let fabric = &*self.hca.fabric;
+        let number = entry.qpn.get();
+        let qp = qp::place(fabric, number);
+        if qp.qpn.get() | (qp.epoch.get() << 24) != number {
+            return false;
+        }
+        let word = entry.word.get();
+        let src = entry.src.get();
+        let path = entry.path.get();
+        wc.wr_id = entry.wr_id.get();
+        wc.status = word & 0xff;
+        wc.opcode = (word >> 8) & 0xff;
+        wc.flags = (word >> 16) & 0xff;
+        wc.vendor_err = 0;
+        wc.byte_len = entry.byte_len.get();
+        wc.imm = entry.imm.get();
+        wc.qp_num = number & 0xff_ffff;
+        wc.src_qp = src & 0xff_ffff;
+        wc.sl = (src >> 24) as u8;
+        wc.slid = path as u16;
+        wc.pkey_index = ((path >> 16) & 0xff) as u16;
+        wc.dlid_path_bits = (path >> 24) as u8;
+        if word & IS_RECV == 0 {
+            qp.sq.freed.publish(entry.wqe.get());
+        } else {
+            self.take_recv(qp, entry, index, word & CARRIES != 0, wc);
+        }
+        if self.shared.flags.get() != 0 {
+            self.stamp(index, wc);
+        }
+        true
+    }
+
+    #[inline]
+    fn take_recv(&self, qp: &QpShared, entry: &Cqe, index: u32, carries: bool, wc: &mut Wc) {
+        let fabric = &*self.hca.fabric;
+        let queue = qp.recv_queue(fabric);
+        let wqe = entry.wqe.get();
+        wc.wr_id = queue.wr_id(fabric, wqe);
+        let has_grh = qp.kind.get() == qp_type::UD;
+        if wc.status == wc_status::SUCCESS && (carries || has_grh) {
+            let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
+                // The registration went away between the arrival and this poll.
+                wc.status = wc_status::LOC_PROT_ERR;
+                qp::fail_later(fabric, qp);
+                queue.free(fabric, wqe);
+                return;
+            };
+            if has_grh {
+                self.put_datagram(&pieces, index, carries, wc);
+            } else {
+                let from = self.shared.data_at(fabric, index, wc.byte_len);
+                copy::scatter(pieces.as_slice(), from, wc.byte_len as usize);
+            }
+        }
+        queue.free(fabric, wqe);
+    }
+
+    fn put_datagram(&self, pieces: &copy::Pieces, index: u32, carries: bool, wc: &Wc) {
+        let fabric = &*self.hca.fabric;
+        if wc.flags & wc_flags::GRH != 0 {
+            let grh = std::ptr::from_ref(&self.shared.extra(fabric, index).grh);
+            copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize);
+        }
+        if carries {
+            let len = wc.byte_len - GRH_BYTES;
+            let body = pieces.window(u64::from(GRH_BYTES), u64::from(len));
+            copy::scatter(body.as_slice(), self.shared.data_at(fabric, index, len), len as usize);
+        }
+    }
+
+    #[cold]
+    fn stamp(&self, index: u32, wc: &mut Wc) {
+        let at = self.shared.extra(&self.hca.fabric, index).at_ns.get();
+        wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
+        wc.ts_wall = clock::wall().wrapping_sub(clock::now()).wrapping_add(at);
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arrival: a message takes a receive request, its payload goes where that says, and it completes.
+//!
+//! Called by: wire, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. A payload of up
+//! to 256 bytes goes into the completion, and the receiver's own poll puts it into his memory; a longer one is moved by one
+//! system call, or a copy within the process.
+
+use super::{
+    Errno,
+    channel::{ABOUT_SRQ, Record},
+    codes::{event, qp_type::RC, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
+    copy::{self, Memory, Pieces},
+    counters::{Count, count},
+    cq::{self, Completion},
+    fabric::Fabric,
+    hca::MAX_INLINE,
+    qp::{self, QpShared},
+    rdma,
+    recv::RecvQueue,
+    wire::{Message, Outcome, not_ready},
+};
+
+/// Takes a request of `queue`; says that one is wanted if there is none.
+#[inline]
+pub(crate) fn take(fabric: &Fabric, peer: &QpShared, queue: &RecvQueue) -> Option<u32> {
+    let held = queue.lock_taking(fabric);
+    let mut wqe = queue.take(fabric);
+    if wqe.is_none() && peer.kind.get() == RC {
+        // Said before looking again: whoever posts in between sees it, or we see what he posted.
+        peer.rq.wanted.swap(1);
+        queue.wanted.swap(1);
+        wqe = queue.take(fabric);
+    }
+    if held.is_some() && queue.limit.get() != 0 {
+        check_limit(fabric, queue);
+    }
+    wqe
+}
+
+/// Tells the owner of a shared queue once fewer requests are left than he wants. The caller holds the takers' lock.
+#[cold]
+pub(crate) fn check_limit(fabric: &Fabric, queue: &RecvQueue) {
+    let limit = queue.limit.get();
+    if limit != 0 && queue.left() < limit && queue.limit.replace(limit, 0) {
+        let record = Record {
+            about: ABOUT_SRQ,
+            id: queue.id.get(),
+            event: event::SRQ_LIMIT_REACHED,
+            cookie: queue.cookie.get(),
+        };
+        fabric.pipes.send(queue.context.get(), record);
+    }
+}
+
+/// A send arrives.
+#[inline]
+pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
+    let queue = peer.recv_queue(fabric);
+    let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
+    land(fabric, peer, queue, m, &arrival(qp, m, wqe, ready_ns), 0, None)
+}
+
+/// What the receiver is told of a message from `qp` that request `wqe` took.
+#[inline]
+pub(crate) fn arrival(qp: &QpShared, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
+    let is_write = m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
+    let has_imm = is_write || m.opcode == wr_opcode::SEND_WITH_IMM;
+    Completion {
+        opcode: if is_write { wc_opcode::RECV_RDMA_WITH_IMM } else { wc_opcode::RECV },
+        flags: if has_imm { wc_flags::WITH_IMM } else { 0 },
+        imm: m.imm,
+        byte_len: m.len,
+        src_qp: qp.qpn.get(),
+        wqe,
+        is_recv: true,
+        solicited: m.flags & send_flags::SOLICITED != 0,
+        ready_ns,
+        ..Completion::default()
+    }
+}
+
+/// Puts what arrives where the request `arrival.wqe` says, and completes it. `lead` bytes are left free before it.
+#[inline]
+pub(crate) fn land(
+    fabric: &Fabric,
+    peer: &QpShared,
+    queue: &RecvQueue,
+    m: &Message,
+    arrival: &Completion,
+    lead: u32,
+    grh: Option<&[u64; 5]>,
+) -> Outcome {
+    let is_small = m.len <= MAX_INLINE;
+    if (!is_small || queue.shortest() < m.len + lead)
+        && let Err(outcome) = look(fabric, peer, queue, m, arrival.wqe, lead, !is_small)
+    {
+        return outcome;
+    }
+    let Some(mut reserved) = peer.recv_cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
+    if is_small {
+        let place = reserved.payload(fabric, m.len);
+        if m.memory.pid.is_none() {
+            copy::gather(place, m.memory.pieces);
+        } else {
+            let mut piece = Pieces::new();
+            piece.push(place as u64, u64::from(m.len));
+            if copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory).is_err() {
+                return Outcome::Lost; // the sender's process is gone, its request with it
+            }
+        }
+    }
+    if let Some(grh) = grh {
+        reserved.set_grh(fabric, grh);
+    }
+    reserved.commit(fabric, peer, arrival);
+    Outcome::done(wc_status::SUCCESS)
+}
+
+/// Checks a request that may not fit, and moves a payload that does not travel in the completion.
+fn look(
+    fabric: &Fabric,
+    peer: &QpShared,
+    queue: &RecvQueue,
+    m: &Message,
+    wqe: u32,
+    lead: u32,
+    moves: bool,
+) -> std::result::Result<(), Outcome> {
+    if queue.room(fabric, wqe) < m.len.saturating_add(lead) {
+        refuse(fabric, peer, wqe, wc_status::LOC_LEN_ERR);
+        return Err(Outcome::done(wc_status::REM_INV_REQ_ERR));
+    }
+    let unusable = || {
+        refuse(fabric, peer, wqe, wc_status::LOC_PROT_ERR);
+        Err(Outcome::done(wc_status::REM_OP_ERR))
+    };
+    let Some(pieces) = queue.pieces(fabric, wqe, peer.pd.get()) else { return unusable() };
+    if !moves {
+        return Ok(());
+    }
+    let body = pieces.window(u64::from(lead), u64::from(m.len));
+    match fabric.other_pid(peer.owner.get()) {
+        Ok(pid) => match copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) {
+            Ok(()) => Ok(()),
+            Err(Errno(libc::EFAULT)) => unusable(),
+            Err(errno) => Err(rdma::cannot_copy(fabric, peer, errno)),
+        },
+        Err(errno) => Err(rdma::cannot_copy(fabric, peer, errno)),
+    }
+}
+
+/// A receive ends in an error at the answering side, which stops.
+#[cold]
+fn refuse(fabric: &Fabric, peer: &QpShared, wqe: u32, status: u32) {
+    count(fabric, peer, Count::ResponderError);
+    if let Some(reserved) = peer.recv_cq(fabric).reserve(fabric) {
+        reserved.commit(fabric, peer, &cq::failed_recv(status, wqe));
+    }
+    peer.fail_receives(fabric);
+    qp::fail_later(fabric, peer);
+}

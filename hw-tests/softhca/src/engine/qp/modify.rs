@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Changing a queue pair: its state and its attributes.
+//!
+//! Called by: the C side. Which changes are allowed is `states`'s to say. Grade: setup. Thread rule: any thread; a change
+//! holds both locks of the queue pair, so that nobody works on it meanwhile.
+
+use std::sync::PoisonError;
+
+use super::{
+    super::{
+        AhAttr, QpAttr, Result, ah,
+        codes::{
+            attr_mask, event,
+            qp_state::{ERR, RESET, RTR, RTS, SQD},
+            qp_type::RC,
+        },
+        fabric::PutOff,
+        sendq, states,
+    },
+    Qp, place,
+};
+
+impl Qp {
+    /// Back to the beginning: no requests, no completions of former ones. Both locks held, or nobody knows it.
+    pub(super) fn reset(&self) {
+        let (fabric, qp) = (&*self.hca.fabric, self.shared);
+        qp.epoch.set((qp.epoch.get() + 1) & 0xff);
+        qp.sq.clear();
+        qp.resp.psn.set(0);
+        qp.resp.established.set(0);
+        if qp.srq.get() == 0 {
+            qp.rq.clear(fabric);
+        }
+        qp.rq.wanted.set(0);
+        qp.dest_qpn.set(0);
+        qp.to_port.set(0);
+        qp.access.set(0);
+        qp.qkey.set(0);
+        *self.attr.lock().unwrap_or_else(PoisonError::into_inner) = QpAttr { cap: self.cap, ..QpAttr::default() };
+    }
+
+    /// Changes attributes; `mask` is `codes::attr_mask`.
+    /// # Errors
+    /// EINVAL: a transition or mask that the state machine does not have, or a value out of range.
+    pub fn modify(&self, attr: &QpAttr, mask: u32) -> Result<()> {
+        let (fabric, qp) = (&*self.hca.fabric, self.shared);
+        let mut kick = None;
+        {
+            let _sends = qp.sq.lock.lock(fabric);
+            let now = qp.state.get();
+            let spec = self.hca.spec();
+            let limits = self.hca.limits();
+            let to = states::check(qp.kind.get(), now, attr, mask, &spec.ports, qp.port.get(), limits)?;
+            if mask & attr_mask::AV != 0 {
+                ah::check(&self.hca, &attr.ah_attr)?;
+            }
+            if to == ERR {
+                if now == RESET {
+                    qp.state.publish(ERR);
+                } else {
+                    sendq::fail(fabric, qp);
+                }
+            } else {
+                let _answers = qp.resp.lock.lock(fabric);
+                if to == RESET {
+                    qp.state.publish(RESET);
+                    let _posting = qp.rq.posting.lock.lock(fabric);
+                    self.reset();
+                } else {
+                    self.apply(attr, mask);
+                    qp.state.publish(to);
+                }
+            }
+            if to == RTR || (to == RTS && now != RTS) {
+                kick = Some(qp.dest_qpn.get());
+            }
+            if to == RTS && now == SQD {
+                sendq::run(fabric, qp, false);
+            }
+            if to == SQD && now == RTS && mask & attr_mask::EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
+                qp.raise(fabric, event::SQ_DRAINED);
+            }
+        }
+        if let Some(peer) = kick.filter(|_| qp.kind.get() == RC) {
+            // It may have sent before we were ready, and waits.
+            let other = place(fabric, peer);
+            if other.qpn.get() == peer {
+                fabric.service.watch_process(fabric, other.owner.get());
+                fabric.put_off(PutOff::Kick(peer & 0xffff));
+            }
+        }
+        fabric.settle();
+        Ok(())
+    }
+
+    fn apply(&self, attr: &QpAttr, mask: u32) {
+        let qp = self.shared;
+        let mut kept = self.attr.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = &mut *kept;
+        let has = |bit: u32| mask & bit != 0;
+        if has(attr_mask::PORT) {
+            qp.port.set(u32::from(attr.port_num));
+            kept.port_num = attr.port_num;
+        }
+        if has(attr_mask::PKEY_INDEX) {
+            qp.pkey_index.set(u32::from(attr.pkey_index));
+            kept.pkey_index = attr.pkey_index;
+        }
+        if has(attr_mask::ACCESS_FLAGS) {
+            qp.access.set(attr.qp_access_flags);
+            kept.qp_access_flags = attr.qp_access_flags;
+        }
+        if has(attr_mask::QKEY) {
+            qp.qkey.set(attr.qkey);
+            kept.qkey = attr.qkey;
+        }
+        if has(attr_mask::AV) {
+            let path = AhAttr {
+                port_num: if attr.ah_attr.port_num == 0 { qp.port.get() as u8 } else { attr.ah_attr.port_num },
+                ..attr.ah_attr
+            };
+            let to = self.hca.fabric.route(self.hca.device, path.port_num, &path);
+            qp.to_device.set(to.map_or(0, |to| to.0));
+            qp.to_port.set(to.map_or(0, |to| to.1));
+            kept.ah_attr = path;
+        }
+        if has(attr_mask::PATH_MTU) {
+            qp.mtu_bits.set(attr.path_mtu + 7);
+            kept.path_mtu = attr.path_mtu;
+        }
+        if has(attr_mask::DEST_QPN) {
+            qp.dest_qpn.set(attr.dest_qp_num);
+            kept.dest_qp_num = attr.dest_qp_num;
+        }
+        if has(attr_mask::RQ_PSN) {
+            qp.resp.psn.set(attr.rq_psn & 0xff_ffff);
+            kept.rq_psn = attr.rq_psn & 0xff_ffff;
+        }
+        if has(attr_mask::SQ_PSN) {
+            qp.sq.psn.set(attr.sq_psn & 0xff_ffff);
+            kept.sq_psn = attr.sq_psn & 0xff_ffff;
+        }
+        for (bit, word, field, value) in [
+            (attr_mask::TIMEOUT, &qp.timeout, &mut kept.timeout, attr.timeout),
+            (attr_mask::RETRY_CNT, &qp.retry_cnt, &mut kept.retry_cnt, attr.retry_cnt),
+            (attr_mask::RNR_RETRY, &qp.rnr_retry, &mut kept.rnr_retry, attr.rnr_retry),
+            (attr_mask::MIN_RNR_TIMER, &qp.min_rnr_timer, &mut kept.min_rnr_timer, attr.min_rnr_timer),
+            (attr_mask::MAX_QP_RD_ATOMIC, &qp.max_rd_atomic, &mut kept.max_rd_atomic, attr.max_rd_atomic),
+            (
+                attr_mask::MAX_DEST_RD_ATOMIC,
+                &qp.max_dest_rd_atomic,
+                &mut kept.max_dest_rd_atomic,
+                attr.max_dest_rd_atomic,
+            ),
+        ] {
+            if has(bit) {
+                word.set(u32::from(value));
+                *field = value;
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A queue pair as a program holds it: made, asked, given receives, ended.
+//!
+//! Called by: the C side. Grade: setup, but for `post_recv`, which is hot. Thread rule: any thread.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
+
+use super::{
+    super::{
+        Errno, QpAttr, QpCap, QpInit, RecvWr, Result, Srq,
+        channel::ABOUT_QP,
+        codes::{
+            qp_state::{ERR, RESET},
+            qp_type::{RC, UC, UD},
+        },
+        fabric::PutOff,
+        hca::{Hca, MAX_INLINE},
+        multicast,
+        pd::InPd,
+    },
+    QpShared, places,
+};
+
+/// A queue pair.
+pub struct Qp {
+    pub(crate) hca: Arc<Hca>,
+    pub(crate) shared: &'static QpShared,
+    number: u32,
+    pub(super) cap: QpCap,
+    /// As last set, for `query`.
+    pub(super) attr: Mutex<QpAttr>,
+    /// What it uses; `None` once destroyed.
+    uses: Mutex<Option<(InPd, Vec<Arc<AtomicU32>>)>>,
+}
+
+impl Qp {
+    pub(crate) fn new(hca: &Arc<Hca>, init: &QpInit) -> Result<Qp> {
+        if ![RC, UC, UD].contains(&init.kind) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let fabric = &*hca.fabric;
+        let (qp, number) = places::take(fabric)?;
+        let asked = &init.cap;
+        let cap = QpCap {
+            max_send_wr: asked.max_send_wr.max(1).next_power_of_two(),
+            max_recv_wr: if init.srq.is_some() { 0 } else { asked.max_recv_wr.max(1).next_power_of_two() },
+            max_send_sge: asked.max_send_sge.max(2),
+            max_recv_sge: if init.srq.is_some() { 0 } else { asked.max_recv_sge.max(1) },
+            max_inline_data: MAX_INLINE,
+        };
+        qp.kind.set(init.kind);
+        qp.state.set(RESET);
+        qp.owner.set(fabric.token());
+        qp.device.set(hca.device as u32);
+        qp.port.set(1);
+        qp.epoch.set((qp.epoch.get() + 1) & 0xff);
+        qp.pd.set(init.pd.0.id);
+        qp.signal_all.set(u32::from(init.sq_sig_all));
+        qp.send_cq.set(init.send_cq.offset);
+        qp.recv_cq.set(init.recv_cq.offset);
+        qp.srq.set(init.srq.map_or(0, |srq| srq.offset));
+        qp.cookie.set(init.cookie);
+        qp.context.set(hca.events.id);
+        qp.sq.begin(fabric, cap.max_send_wr, cap.max_send_sge)?;
+        if init.srq.is_none() {
+            qp.rq
+                .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.0.id, false)
+                .inspect_err(|_| qp.sq.end(fabric))?;
+        }
+        let mut counters = vec![Arc::clone(&init.send_cq.users), Arc::clone(&init.recv_cq.users)];
+        counters.extend(init.srq.map(|srq: &Srq| Arc::clone(&srq.users)));
+        for counter in &counters {
+            counter.fetch_add(1, Ordering::AcqRel);
+        }
+        hca.events.expect(ABOUT_QP, number);
+        let made = Qp {
+            hca: Arc::clone(hca),
+            shared: qp,
+            number,
+            cap,
+            attr: Mutex::default(),
+            uses: Mutex::new(Some((init.pd.enter(), counters))),
+        };
+        made.reset();
+        qp.qpn.publish(number);
+        Ok(made)
+    }
+
+    /// 24 bits.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The sizes granted.
+    #[must_use]
+    pub fn cap(&self) -> QpCap {
+        self.cap
+    }
+
+    /// `codes::qp_state` now.
+    #[must_use]
+    pub fn state(&self) -> u32 {
+        self.shared.state.seen()
+    }
+
+    /// All attributes. Packet sequence numbers are those of now.
+    #[must_use]
+    pub fn query(&self) -> QpAttr {
+        let mut attr = *self.attr.lock().unwrap_or_else(PoisonError::into_inner);
+        attr.qp_state = self.state();
+        attr.cur_qp_state = attr.qp_state;
+        attr.sq_psn = self.shared.sq.psn.get();
+        attr.rq_psn = self.shared.resp.psn.get();
+        attr.cap = self.cap;
+        attr
+    }
+
+    /// Posts one receive work request.
+    /// # Errors
+    /// ENOMEM (queue full), EINVAL (RESET, shared receive queue, too many pieces).
+    #[inline]
+    pub fn post_recv(&self, wr: &RecvWr) -> Result<()> {
+        let (fabric, qp) = (&*self.hca.fabric, self.shared);
+        if qp.srq.get() != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let state = {
+            let _held = qp.rq.posting.lock.lock(fabric);
+            let state = qp.state.get();
+            if state == RESET {
+                return Err(Errno(libc::EINVAL));
+            }
+            qp.rq.post(fabric, wr)?;
+            state
+        };
+        if state == ERR {
+            let _answers = qp.resp.lock.lock(fabric);
+            qp.fail_receives(fabric);
+        } else if qp.rq.wanted.get() != 0 && qp.rq.wanted.swap(0) != 0 {
+            fabric.put_off(PutOff::Kick(qp.dest_qpn.get() & 0xffff));
+        }
+        fabric.settle();
+        Ok(())
+    }
+
+    /// Ends it: its requests and completions are forgotten.
+    /// # Errors
+    /// EBUSY while attached to a multicast group.
+    pub fn destroy(&self) -> Result<()> {
+        let fabric = &*self.hca.fabric;
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        if uses.is_some() && multicast::is_member(fabric, self.shared.index()) {
+            return Err(Errno(libc::EBUSY));
+        }
+        let Some((_in_pd, counters)) = uses.take() else { return Ok(()) };
+        self.hca.events.forget(ABOUT_QP, self.number);
+        places::release(fabric, self.shared);
+        for counter in counters {
+            counter.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}

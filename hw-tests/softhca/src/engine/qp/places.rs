@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The places of queue pairs: taken for a new one, and given back.
+//!
+//! Places never become anything else, so a stale number finds a queue pair that says it is another. A number is the
+//! place's index (16 bits) and its generation (8 bits). Called by: object, process (a dead one's). Grade: setup.
+//! Thread rule: the region's lock of the tables.
+
+use super::{
+    super::{
+        Errno, Result,
+        codes::qp_state::RESET,
+        fabric::Fabric,
+        multicast,
+        region::{MAX_QPS, qp_at},
+    },
+    QpShared,
+};
+
+/// Numbers below are the special queue pairs'.
+const FIRST_INDEX: u32 = 64;
+/// So many places are used before any is used again.
+const FRESH: u32 = 1024;
+
+/// All queue pairs there are.
+pub(super) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
+    let region = fabric.region();
+    let used = region.header().qps_used.seen();
+    (0..used).map(|index| region.at::<QpShared>(qp_at(FIRST_INDEX + index))).filter(|qp| qp.qpn.get() != 0)
+}
+
+/// Frees the queue pairs of a dead process.
+pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
+    for qp in all(fabric).filter(|qp| qp.owner.get() == token) {
+        release(fabric, qp);
+    }
+}
+
+/// Takes the queue pair out of the world: nobody can find it, or is still working on it, when this returns.
+pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
+    multicast::leave(fabric, qp.index(), None);
+    let index = qp.index();
+    {
+        let _sends = qp.sq.lock.lock(fabric);
+        let _answers = qp.resp.lock.lock(fabric);
+        qp.state.publish(RESET);
+        qp.qpn.publish(0);
+        qp.sq.end(fabric);
+        qp.rq.end(fabric);
+    }
+    let region = fabric.region();
+    let header = region.header();
+    let _tables = header.tables.lock(fabric);
+    qp.next_free.set(0);
+    match header.qps_free_last.get() {
+        0 => header.qps_free.set(index + 1),
+        last => region.at::<QpShared>(qp_at(last - 1)).next_free.set(index + 1),
+    }
+    header.qps_free_last.set(index + 1);
+}
+
+/// A free place, if possible one that has been free for long, and the number of the queue pair to be in it.
+pub(super) fn take(fabric: &Fabric) -> Result<(&'static QpShared, u32)> {
+    let region = fabric.region();
+    let header = region.header();
+    let _tables = header.tables.lock(fabric);
+    let used = header.qps_used.get();
+    let first = header.qps_free.get();
+    // At first new places, so that a number is not soon given again; later, old ones, so that memory stays small.
+    let index = if used < FRESH || (first == 0 && used < MAX_QPS - FIRST_INDEX) {
+        header.qps_used.publish(used + 1);
+        FIRST_INDEX + used
+    } else {
+        if first == 0 {
+            return Err(Errno(libc::ENOMEM));
+        }
+        let next = region.at::<QpShared>(qp_at(first - 1)).next_free.get();
+        header.qps_free.set(next);
+        if next == 0 {
+            header.qps_free_last.set(0);
+        }
+        first - 1
+    };
+    let qp: &QpShared = region.at(qp_at(index));
+    let generation = (qp.generation.get() + 1) & 0xff;
+    qp.generation.set(generation);
+    Ok((qp, index | (generation << 16)))
+}

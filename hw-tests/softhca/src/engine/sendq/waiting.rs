@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests that wait: for a receiver, for an answer, or for their turn behind one that does.
+//!
+//! They are stored in the ring, in shared memory, where the peer's process can execute them too. Called by: sendq, whoever
+//! makes a waiting request possible (`kick`), the service (timers). Grade: pending. Thread rule: `sq.lock` of the queue
+//! pair; stored requests are plain memory guarded by it (rule M2 of region).
+
+use super::{
+    super::{
+        SendWr, Sge, clock,
+        codes::{
+            qp_state::{ERR, RTS, SQE},
+            send_flags, wc_status,
+        },
+        copy::{self, Memory, Pieces},
+        counters::{Count, count},
+        fabric::Fabric,
+        hca::MAX_INLINE,
+        qp::{self, QpShared},
+        wire::{self, Message, Outcome, To},
+    },
+    SendQueue, complete, is_fetch, translate,
+};
+
+/// `SendQueue::wait`: what the oldest request waits for.
+const NOTHING: u32 = 0;
+const RECEIVER: u32 = 1;
+const ANSWER: u32 = 2;
+/// A retry count that never ends.
+const FOR_EVER: u32 = 7;
+
+/// A request that waits. Its pieces or its payload follow.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Request {
+    wr_id: u64,
+    remote_addr: u64,
+    compare_add: u64,
+    swap: u64,
+    opcode: u32,
+    flags: u32,
+    imm: u32,
+    rkey: u32,
+    len: u32,
+    pieces: u32,
+    /// The payload follows, instead of the pieces.
+    carries: bool,
+    to: To,
+}
+
+/// Bytes of a stored request without what follows it.
+pub(super) const REQUEST_BYTES: u32 = size_of::<Request>() as u32;
+
+impl SendQueue {
+    fn request(&self, fabric: &Fabric, count: u32) -> *mut Request {
+        let place = u64::from(count & (self.size.get() - 1));
+        fabric.region().bytes(self.requests.get() + place * u64::from(self.stride.get())).cast()
+    }
+}
+
+/// Keeps a request until it can be executed, by whomever; a small payload with it, so that this needs no system call.
+#[cold]
+pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to: &To, len: u32) {
+    let request = qp.sq.request(fabric, count);
+    let mut pieces = Pieces::new();
+    let carries = if wr.flags & send_flags::INLINE != 0 {
+        for sge in wr.sge {
+            pieces.push(sge.addr, u64::from(sge.len));
+        }
+        true
+    } else {
+        !is_fetch(wr.opcode) && len <= MAX_INLINE && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
+    };
+    let kept = Request {
+        wr_id: wr.wr_id,
+        remote_addr: wr.remote_addr,
+        compare_add: wr.compare_add,
+        swap: wr.swap,
+        opcode: wr.opcode,
+        flags: wr.flags,
+        imm: wr.imm,
+        rkey: wr.rkey,
+        len,
+        pieces: wr.sge.len() as u32,
+        carries,
+        to: *to,
+    };
+    // SAFETY: the place is free, ours by `sq.lock` (rule M2), and its stride has room for the pieces or the payload.
+    unsafe {
+        request.write(kept);
+        let tail = request.add(1);
+        if carries {
+            copy::gather(tail.cast(), pieces.as_slice());
+        } else {
+            std::ptr::copy_nonoverlapping(wr.sge.as_ptr(), tail.cast::<Sge>(), wr.sge.len());
+        }
+    }
+}
+
+/// Executes a stored request, from whatever process.
+#[cold]
+fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request) -> Outcome {
+    // SAFETY: what follows the request is inside its stride.
+    let tail = unsafe { request.add(1) };
+    let mut pieces = Pieces::new();
+    let mut pid = None;
+    if kept.carries {
+        pieces.push(tail as u64, u64::from(kept.len));
+    } else {
+        // SAFETY: `store` wrote that many pieces there; `sq.lock` is held.
+        let list = unsafe { std::slice::from_raw_parts(tail.cast::<Sge>(), kept.pieces as usize) };
+        if let Err(end) = translate(fabric, qp, kept.opcode, list, &mut pieces) {
+            return end;
+        }
+        match fabric.other_pid(qp.owner.get()) {
+            Ok(other) => pid = other,
+            Err(_) => return Outcome::Lost, // the sender itself is dead; its burial ends this
+        }
+    }
+    let message = Message {
+        opcode: kept.opcode,
+        flags: kept.flags,
+        imm: kept.imm,
+        len: kept.len,
+        rkey: kept.rkey,
+        remote_addr: kept.remote_addr,
+        compare_add: kept.compare_add,
+        swap: kept.swap,
+        memory: Memory { pid, pieces: pieces.as_slice() },
+        to: &kept.to,
+    };
+    wire::transmit(fabric, qp, &message)
+}
+
+/// Executes what waits, in order, as far as it goes. `due`: the oldest request's time has come, which counts as a retry.
+/// The caller holds `sq.lock`.
+#[cold]
+pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
+    let sq = &qp.sq;
+    let mut due = due;
+    let mut waited = sq.wait.get();
+    while sq.done.get() != sq.posted.get() {
+        match qp.state.get() {
+            RTS => {}
+            ERR | SQE => return flush(fabric, qp),
+            _ => return,
+        }
+        let request = sq.request(fabric, sq.done.get());
+        // SAFETY: a request between `done` and `posted` was written, under the lock that we hold.
+        let kept = unsafe { request.read() };
+        match execute(fabric, qp, request, &kept) {
+            Outcome::Done { status, ready_ns } => {
+                complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, ready_ns);
+                waited = NOTHING;
+                due = false;
+            }
+            outcome => {
+                if !wait(fabric, qp, outcome, waited, due) {
+                    continue; // it failed; the state says so
+                }
+                return;
+            }
+        }
+    }
+    sq.wait.set(NOTHING);
+    sq.deadline.set(clock::NEVER);
+}
+
+/// A request just posted, and stored as the oldest, must wait.
+#[cold]
+pub(super) fn begin(fabric: &Fabric, qp: &QpShared, outcome: Outcome) {
+    wait(fabric, qp, outcome, NOTHING, true);
+}
+
+/// The oldest request cannot be executed now: waits, or gives up when its retries are used up (`false`).
+#[cold]
+fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool) -> bool {
+    let sq = &qp.sq;
+    let (kind, limit, pause, status) = match outcome {
+        Outcome::NotReady(ns) => (RECEIVER, qp.rnr_retry.get(), ns, wc_status::RNR_RETRY_EXC_ERR),
+        _ => (ANSWER, qp.retry_cnt.get(), answer_time(qp.timeout.get()), wc_status::RETRY_EXC_ERR),
+    };
+    let begins = waited != kind;
+    if !begins && !due {
+        return true; // tried early, because something changed: the timer goes on
+    }
+    let left = if begins { limit } else { sq.retries_left.get() };
+    // No answer is noticed after the timeout only; "not ready" at once.
+    let spends = kind == RECEIVER || !begins;
+    if kind == RECEIVER {
+        count(fabric, qp, Count::RnrNakRetry);
+        count(fabric, qp::place(fabric, qp.dest_qpn.get()), Count::OutOfBuffer);
+    } else if spends {
+        count(fabric, qp, Count::LocalAckTimeout);
+    }
+    if spends && left == 0 {
+        // SAFETY: as in `run`.
+        let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
+        complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, 0);
+        return false;
+    }
+    let endless = kind == RECEIVER && limit == FOR_EVER;
+    sq.retries_left.set(if spends && !endless { left - 1 } else { left });
+    sq.wait.set(kind);
+    sq.deadline.set(if pause == clock::NEVER { clock::NEVER } else { clock::now() + pause });
+    if qp.owner.get() == fabric.token() {
+        fabric.service.watch(qp.index(), sq.deadline.get());
+    }
+    true
+}
+
+/// 4.096 us * 2^timeout, in nanoseconds; 0 means for ever.
+fn answer_time(timeout: u32) -> u64 {
+    if timeout == 0 { clock::NEVER } else { 4096 << timeout.min(31) }
+}
+
+/// A timer of this queue pair may have run out; when to look again, if at all.
+pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
+    let qp = qp::place(fabric, index);
+    let _held = qp.sq.lock.lock(fabric);
+    if qp.qpn.get() == 0 || qp.sq.wait.get() == NOTHING {
+        return None;
+    }
+    if qp.sq.deadline.get() <= clock::now() {
+        run(fabric, qp, true);
+    }
+    (qp.sq.wait.get() != NOTHING).then(|| qp.sq.deadline.get())
+}
+
+/// Tries again what waits, because something has changed. No lock is held.
+pub(crate) fn kick(fabric: &Fabric, index: u32) {
+    let qp = qp::place(fabric, index);
+    let _held = qp.sq.lock.lock(fabric);
+    if qp.qpn.get() != 0 && qp.sq.wait.get() != NOTHING {
+        run(fabric, qp, false);
+    }
+}
+
+/// Ends all stored requests as flushed.
+#[cold]
+pub(super) fn flush(fabric: &Fabric, qp: &QpShared) {
+    let sq = &qp.sq;
+    sq.wait.set(NOTHING);
+    sq.deadline.set(clock::NEVER);
+    while sq.done.get() != sq.posted.get() {
+        // SAFETY: as in `run`.
+        let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
+        complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, wc_status::WR_FLUSH_ERR, 0);
+    }
+}
