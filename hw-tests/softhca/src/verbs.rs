@@ -23,3 +23,4 @@ pub(crate) mod qp;
 pub(crate) mod qp_ex;
 pub(crate) mod registry;
 pub(crate) mod srq;
+pub(crate) mod xrcd;

@@ -10,6 +10,20 @@ pub mod qp_type {
     pub const RC: u32 = 2;
     pub const UC: u32 = 3;
     pub const UD: u32 = 4;
+    pub const XRC_SEND: u32 = 9;
+    pub const XRC_RECV: u32 = 10;
+
+    /// Whether what it sends is answered.
+    #[must_use]
+    pub const fn is_reliable(kind: u32) -> bool {
+        kind != UC && kind != UD
+    }
+
+    /// What it must be connected to.
+    #[must_use]
+    pub const fn answering(kind: u32) -> u32 {
+        if kind == XRC_SEND { XRC_RECV } else { kind }
+    }
 }
 
 pub mod qp_state {
@@ -123,6 +137,16 @@ pub mod event {
     pub const SRQ_LIMIT_REACHED: u32 = 15;
     pub const QP_LAST_WQE_REACHED: u32 = 16;
     pub const GID_CHANGE: u32 = 18;
+}
+
+pub mod device_cap {
+    pub const PORT_ACTIVE_EVENT: u32 = 1 << 10;
+    pub const SYS_IMAGE_GUID: u32 = 1 << 11;
+    pub const RC_RNR_NAK_GEN: u32 = 1 << 12;
+    pub const SRQ_RESIZE: u32 = 1 << 13;
+    pub const MEM_WINDOW: u32 = 1 << 17;
+    pub const XRC: u32 = 1 << 20;
+    pub const MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
 }
 
 pub mod link_layer {

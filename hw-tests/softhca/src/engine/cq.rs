@@ -30,6 +30,8 @@ const IN_ENTRY: u32 = 24;
 const IS_RECV: u32 = 1 << 30;
 /// `Cqe::word`: the payload travels with the entry, and the one who polls puts it into the receive's memory.
 const CARRIES: u32 = 1 << 31;
+/// `Cqe::qpn` of a completion that nobody is to see: no queue pair has such a number and epoch.
+const VOID: u32 = u32::MAX;
 /// Bytes of a GRH before a datagram.
 pub(crate) const GRH_BYTES: u32 = 40;
 
@@ -39,6 +41,7 @@ struct Cqe {
     seq: W32,
     /// Queue pair number, and its epoch in the top 8 bits.
     qpn: W32,
+    /// Sends: what the program called it. Receives: of XRC, the offset of the queue it was taken from; else 0.
     wr_id: W64,
     /// Status, opcode, `wc_flags` (a byte each), and the flags above.
     word: W32,
@@ -111,6 +114,7 @@ unsafe impl Shared for CqShared {}
 /// What a completion says, apart from its payload.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Completion {
+    /// As in the entry.
     pub(crate) wr_id: u64,
     pub(crate) status: u32,
     pub(crate) opcode: u32,
@@ -159,6 +163,24 @@ impl CqShared {
             std::ptr::from_ref(&self.entry(fabric, index).data).cast_mut().cast()
         } else {
             self.payload(fabric, index)
+        }
+    }
+
+    /// Nobody will see the completions of receives by queue pair `qpn` or, for XRC, into the shared queue at `queue`
+    /// any more: gives the request of each to `each`, and voids it.
+    pub(crate) fn withdraw(&self, fabric: &Fabric, qpn: u32, queue: u64, mut each: impl FnMut(u32)) {
+        let _polling = self.emptying.poll_lock.lock(fabric);
+        let mut index = self.emptying.head.get();
+        while self.entry(fabric, index).seq.seen() == index.wrapping_add(1) {
+            let entry = self.entry(fabric, index);
+            let is_recv = entry.word.get() & IS_RECV != 0 && entry.qpn.get() != VOID;
+            let into = entry.wr_id.get();
+            if is_recv && if into == 0 { entry.qpn.get() & 0xff_ffff == qpn } else { into == queue } {
+                each(entry.wqe.get());
+                entry.qpn.set(VOID);
+                entry.wr_id.set(0);
+            }
+            index = index.wrapping_add(1);
         }
     }
 
@@ -255,9 +277,9 @@ pub(crate) fn overrun(fabric: &Fabric, offset: u64) {
     qp::fail_all_with(fabric, offset);
 }
 
-/// The completion of a receive that ended in an error, or was flushed.
-pub(crate) fn failed_recv(status: u32, wqe: u32) -> Completion {
-    Completion { status, opcode: wc_opcode::RECV, wqe, is_recv: true, ..Completion::default() }
+/// The completion of a receive that ended in an error, or was flushed. `queue`: as `Cqe::wr_id`.
+pub(crate) fn failed_recv(status: u32, wqe: u32, queue: u64) -> Completion {
+    Completion { wr_id: queue, status, opcode: wc_opcode::RECV, wqe, is_recv: true, ..Completion::default() }
 }
 
 const _: () = assert!(size_of::<Cqe>() == 64 && size_of::<Extra>() == 64 && size_of::<CqShared>() == 192);

@@ -16,7 +16,7 @@ use super::{
     fabric::Fabric,
     landing, multicast,
     qp::{self, QpShared},
-    wire::{Message, Outcome},
+    wire::{Message, Outcome, Peer},
 };
 
 /// The number that all members of a multicast group are addressed by.
@@ -84,12 +84,13 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
     if !takes {
         return;
     }
-    let queue = peer.recv_queue(fabric);
+    let peer = &Peer { qp: peer, xrc: None };
+    let queue = peer.queue(fabric);
     let Some(wqe) = landing::take(fabric, peer, queue) else { return count(fabric, peer, Count::OutOfBuffer) };
     let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
     let from = &fabric.devices()[device].ports[port - 1];
     let header = to.address.is_global.then(|| grh(fabric, qp, m));
-    let arrival = landing::arrival(qp, m, wqe, ready_ns);
+    let arrival = landing::arrival(qp, peer, m, wqe, ready_ns);
     let arrival = Completion {
         flags: arrival.flags | if header.is_some() { wc_flags::GRH } else { 0 },
         byte_len: m.len + GRH_BYTES,

@@ -6,9 +6,11 @@
 use std::{os::fd::RawFd, sync::Arc};
 
 use super::{
-    Ah, AhAttr, AsyncEvent, Channel, Cq, DeviceSpec, Errno, Limits, ObjectRef, Pd, Qp, QpInit, Result, Srq,
+    Ah, AhAttr, AsyncEvent, Channel, Cq, DeviceSpec, Errno, Limits, ObjectRef, Pd, Qp, QpInit, Result, Srq, Xrcd,
+    XrcdOpen,
     channel::{ABOUT_CQ, ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, ABOUT_SRQ, Mailbox},
     clock,
+    codes::device_cap,
     fabric::Fabric,
     region::{MAX_GROUPS, MAX_MEMBERS, MAX_MRS, MAX_QPS},
 };
@@ -22,9 +24,9 @@ const MAX_CQE: u32 = 1 << 18;
 /// 2^30: a copy between processes may move a little less than 2^31 bytes.
 pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
 
-/// Curr port count change, multicast, SRQ resize and the like are not emulated; what remains: RC RNR NAK generation,
-/// system image GUID, shutdown of a port, local DMA key not.
-const DEVICE_CAP_FLAGS: u32 = 1 << 12 /* RC_RNR_NAK_GEN */ | 1 << 11 /* SYS_IMAGE_GUID */ | 1 << 10 /* PORT_ACTIVE_EVENT */;
+/// What of `ibv_device_cap_flags` is emulated.
+const DEVICE_CAP_FLAGS: u32 =
+    device_cap::PORT_ACTIVE_EVENT | device_cap::SYS_IMAGE_GUID | device_cap::RC_RNR_NAK_GEN | device_cap::XRC;
 
 static LIMITS: Limits = Limits {
     max_mr_size: 1 << 47,
@@ -150,7 +152,39 @@ impl Hca {
         if max_wr == 0 || max_wr > MAX_WR || max_sge as usize > MAX_SGE || limit > max_wr {
             return Err(Errno(libc::EINVAL));
         }
-        Srq::new(self, pd, max_wr, max_sge, limit, cookie)
+        Srq::new(self, pd, max_wr, max_sge, limit, cookie, None)
+    }
+
+    /// An XRC domain.
+    /// # Errors
+    /// EAGAIN (nobody has it open, and it is not to be made), EINVAL (it is open, and must not be), ENOMEM.
+    pub fn open_xrcd(self: &Arc<Self>, how: XrcdOpen) -> Result<Xrcd> {
+        Xrcd::open(self, how)
+    }
+
+    /// A shared receive queue that XRC connections of `domain` reach; its receives complete to `cq`.
+    /// # Errors
+    /// EINVAL, ENOMEM.
+    pub fn create_xrc_srq(
+        self: &Arc<Self>,
+        pd: &Pd,
+        domain: &Xrcd,
+        cq: &Cq,
+        max_wr: u32,
+        max_sge: u32,
+        cookie: u64,
+    ) -> Result<Srq> {
+        if max_wr == 0 || max_wr > MAX_WR || max_sge as usize > MAX_SGE {
+            return Err(Errno(libc::EINVAL));
+        }
+        Srq::new(self, pd, max_wr, max_sge, 0, cookie, Some((domain, cq)))
+    }
+
+    /// The answering end of an XRC connection (`XRC_RECV`), in RESET. It has no queues of its own.
+    /// # Errors
+    /// ENOMEM.
+    pub fn create_xrc_recv(self: &Arc<Self>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
+        Qp::new_xrc_recv(self, domain, cookie)
     }
 
     /// A queue pair, in RESET.

@@ -8,7 +8,7 @@
 use super::{
     Errno,
     channel::{ABOUT_SRQ, Record},
-    codes::{event, qp_type::RC, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
+    codes::{event, qp_type::is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
     copy::{self, Memory, Pieces},
     counters::{Count, count},
     cq::{self, Completion},
@@ -17,15 +17,15 @@ use super::{
     qp::{self, QpShared},
     rdma,
     recv::RecvQueue,
-    wire::{Message, Outcome, not_ready},
+    wire::{Message, Outcome, Peer, not_ready},
 };
 
 /// Takes a request of `queue`; says that one is wanted if there is none.
 #[inline]
-pub(crate) fn take(fabric: &Fabric, peer: &QpShared, queue: &RecvQueue) -> Option<u32> {
+pub(crate) fn take(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Option<u32> {
     let held = queue.lock_taking(fabric);
     let mut wqe = queue.take(fabric);
-    if wqe.is_none() && peer.kind.get() == RC {
+    if wqe.is_none() && is_reliable(peer.kind.get()) {
         // Said before looking again: whoever posts in between sees it, or we see what he posted.
         peer.rq.wanted.swap(1);
         queue.wanted.swap(1);
@@ -54,18 +54,19 @@ pub(crate) fn check_limit(fabric: &Fabric, queue: &RecvQueue) {
 
 /// A send arrives.
 #[inline]
-pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
-    let queue = peer.recv_queue(fabric);
+pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
+    let queue = peer.queue(fabric);
     let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
-    land(fabric, peer, queue, m, &arrival(qp, m, wqe, ready_ns), 0, None)
+    land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
 }
 
 /// What the receiver is told of a message from `qp` that request `wqe` took.
 #[inline]
-pub(crate) fn arrival(qp: &QpShared, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
+pub(crate) fn arrival(qp: &QpShared, peer: &Peer, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
     let is_write = m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
     let has_imm = is_write || m.opcode == wr_opcode::SEND_WITH_IMM;
     Completion {
+        wr_id: peer.xrc_queue(),
         opcode: if is_write { wc_opcode::RECV_RDMA_WITH_IMM } else { wc_opcode::RECV },
         flags: if has_imm { wc_flags::WITH_IMM } else { 0 },
         imm: m.imm,
@@ -83,7 +84,7 @@ pub(crate) fn arrival(qp: &QpShared, m: &Message, wqe: u32, ready_ns: u64) -> Co
 #[inline]
 pub(crate) fn land(
     fabric: &Fabric,
-    peer: &QpShared,
+    peer: &Peer,
     queue: &RecvQueue,
     m: &Message,
     arrival: &Completion,
@@ -96,7 +97,7 @@ pub(crate) fn land(
     {
         return outcome;
     }
-    let Some(mut reserved) = peer.recv_cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
+    let Some(mut reserved) = peer.cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
     if is_small {
         let place = reserved.payload(fabric, m.len);
         if m.memory.pid.is_none() {
@@ -119,7 +120,7 @@ pub(crate) fn land(
 /// Checks a request that may not fit, and moves a payload that does not travel in the completion.
 fn look(
     fabric: &Fabric,
-    peer: &QpShared,
+    peer: &Peer,
     queue: &RecvQueue,
     m: &Message,
     wqe: u32,
@@ -134,12 +135,12 @@ fn look(
         refuse(fabric, peer, wqe, wc_status::LOC_PROT_ERR);
         Err(Outcome::done(wc_status::REM_OP_ERR))
     };
-    let Some(pieces) = queue.pieces(fabric, wqe, peer.pd.get()) else { return unusable() };
+    let Some(pieces) = queue.pieces(fabric, wqe, peer.domain()) else { return unusable() };
     if !moves {
         return Ok(());
     }
     let body = pieces.window(u64::from(lead), u64::from(m.len));
-    match fabric.other_pid(peer.owner.get()) {
+    match fabric.other_pid(peer.process()) {
         Ok(pid) => match copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) {
             Ok(()) => Ok(()),
             Err(Errno(libc::EFAULT)) => unusable(),
@@ -151,10 +152,10 @@ fn look(
 
 /// A receive ends in an error at the answering side, which stops.
 #[cold]
-fn refuse(fabric: &Fabric, peer: &QpShared, wqe: u32, status: u32) {
+fn refuse(fabric: &Fabric, peer: &Peer, wqe: u32, status: u32) {
     count(fabric, peer, Count::ResponderError);
-    if let Some(reserved) = peer.recv_cq(fabric).reserve(fabric) {
-        reserved.commit(fabric, peer, &cq::failed_recv(status, wqe));
+    if let Some(reserved) = peer.cq(fabric).reserve(fabric) {
+        reserved.commit(fabric, peer, &cq::failed_recv(status, wqe, peer.xrc_queue()));
     }
     peer.fail_receives(fabric);
     qp::fail_later(fabric, peer);

@@ -41,6 +41,7 @@ mod srq;
 mod states;
 mod wire;
 mod words;
+mod xrc;
 
 pub use ah::Ah;
 pub use channel::Channel;
@@ -52,6 +53,7 @@ pub use pd::Pd;
 pub use qp::Qp;
 pub use spec::*;
 pub use srq::Srq;
+pub use xrc::{Xrcd, XrcdOpen};
 
 /// An errno, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,6 +11,7 @@ use super::{
     mr, qp,
     region::{MAX_PROCESSES, Region, Shared, slot_at},
     words::{W32, W64},
+    xrc,
 };
 
 /// A place for a process.
@@ -95,6 +96,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
         if pid_of(region, token).is_some() {
             qp::release_all_of(fabric, token);
             mr::release_all_of(fabric, token);
+            xrc::release_all_of(fabric, token);
             alloc::release_all_of(fabric, token);
             region.at::<Slot>(slot_at(slot_index(token))).pid.publish(0);
         }

@@ -15,6 +15,7 @@ use super::{
     codes::{
         event,
         qp_state::{ERR, INIT, RESET},
+        qp_type::XRC_RECV,
         wc_status,
     },
     cq::{self, CqShared},
@@ -83,6 +84,8 @@ pub(crate) struct QpShared {
     pub(crate) rq: RecvQueue,
     /// Among the free places: the next one plus one.
     next_free: W32,
+    /// Domain of an `XRC_RECV`.
+    pub(crate) xrcd: W32,
 }
 
 // SAFETY: words and such structures only, repr(C), zero is a free place.
@@ -139,7 +142,7 @@ impl QpShared {
         let _posting = self.rq.posting.lock.lock(fabric);
         while let Some(wqe) = self.rq.take(fabric) {
             if let Some(reserved) = self.recv_cq(fabric).reserve(fabric) {
-                reserved.commit(fabric, self, &cq::failed_recv(wc_status::WR_FLUSH_ERR, wqe));
+                reserved.commit(fabric, self, &cq::failed_recv(wc_status::WR_FLUSH_ERR, wqe, 0));
             }
         }
     }
@@ -168,7 +171,9 @@ pub(crate) fn fail_all_with(fabric: &Fabric, cq: u64) {
 
 /// The queue pairs whose sends wait for a request in this shared receive queue.
 pub(crate) fn waiting_for(fabric: &Fabric, srq: u64) -> Vec<u32> {
-    let waited = |qp: &&QpShared| qp.srq.get() == srq && qp.rq.wanted.get() != 0;
+    // Which queue an XRC connection waits for is its peer's request's to say: all of them look.
+    let may_use = |qp: &QpShared| qp.srq.get() == srq || qp.kind.get() == XRC_RECV;
+    let waited = |qp: &&QpShared| qp.rq.wanted.get() != 0 && may_use(qp);
     all(fabric)
         .filter(waited)
         .map(|qp| {

@@ -6,34 +6,34 @@
 
 use super::{
     Errno, Result,
-    codes::{access, event, qp_type::RC, wc_status, wr_opcode},
+    codes::{access, event, qp_type::is_reliable, wc_status, wr_opcode},
     copy::{self, Memory, Pieces},
     counters::{Count, count},
     fabric::{Fabric, PutOff},
     landing, mr, process,
     qp::{self, QpShared},
-    wire::{Message, Outcome, lost, not_ready},
+    wire::{Message, Outcome, Peer, lost, not_ready},
 };
 
 /// The memory of `len` bytes at the target, if the key and the queue pair allow it.
 #[inline]
-fn target(fabric: &Fabric, peer: &QpShared, m: &Message, len: u64, need: u32) -> Option<u64> {
+fn target(fabric: &Fabric, peer: &Peer, m: &Message, len: u64, need: u32) -> Option<u64> {
     if peer.access.get() & need == 0 {
         return None;
     }
     if len == 0 {
         return Some(0);
     }
-    mr::find(fabric, m.rkey, peer.pd.get(), m.remote_addr, len, need)
+    mr::find(fabric, m.rkey, peer.domain(), m.remote_addr, len, need)
 }
 
-pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
+pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
     let Some(addr) = target(fabric, peer, m, u64::from(m.len), access::REMOTE_WRITE) else {
         return no_access(fabric, peer);
     };
     let mut taken = None;
     if m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM {
-        let queue = peer.recv_queue(fabric);
+        let queue = peer.queue(fabric);
         let Some(wqe) = landing::take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
         taken = Some(wqe);
     }
@@ -46,21 +46,21 @@ pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message
             place.push(addr + u64::from(m.len - last), u64::from(last));
         }
         let moved = fabric
-            .other_pid(peer.owner.get())
+            .other_pid(peer.process())
             .and_then(|pid| copy::copy(Memory { pid, pieces: place.as_slice() }, m.memory));
         if let Err(errno) = moved {
             return unreached(fabric, peer, errno);
         }
     }
     if let Some(wqe) = taken
-        && let Some(reserved) = peer.recv_cq(fabric).reserve(fabric)
+        && let Some(reserved) = peer.cq(fabric).reserve(fabric)
     {
-        reserved.commit(fabric, peer, &landing::arrival(qp, m, wqe, ready_ns));
+        reserved.commit(fabric, peer, &landing::arrival(qp, peer, m, wqe, ready_ns));
     }
     Outcome::done(wc_status::SUCCESS)
 }
 
-pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message) -> Outcome {
+pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> Outcome {
     if qp.max_rd_atomic.get() == 0 {
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }
@@ -75,16 +75,15 @@ pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message)
     }
     let mut place = Pieces::new();
     place.push(addr, u64::from(m.len));
-    let moved = fabric
-        .other_pid(peer.owner.get())
-        .and_then(|pid| copy::copy(m.memory, Memory { pid, pieces: place.as_slice() }));
+    let moved =
+        fabric.other_pid(peer.process()).and_then(|pid| copy::copy(m.memory, Memory { pid, pieces: place.as_slice() }));
     match moved {
         Ok(()) => Outcome::done(wc_status::SUCCESS),
         Err(errno) => unreached(fabric, peer, errno),
     }
 }
 
-pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message) -> Outcome {
+pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> Outcome {
     if qp.max_rd_atomic.get() == 0 {
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }
@@ -104,8 +103,8 @@ pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Messag
 }
 
 /// Reads, computes and writes 8 bytes of the target under the fabric's lock for atomics, then hands out what was there.
-fn exchange(fabric: &Fabric, peer: &QpShared, m: &Message, addr: u64) -> Result<()> {
-    let pid = fabric.other_pid(peer.owner.get())?;
+fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> {
+    let pid = fabric.other_pid(peer.process())?;
     let mut before = 0_u64;
     let mut after: u64;
     let mut place = Pieces::new();
@@ -134,8 +133,8 @@ fn exchange(fabric: &Fabric, peer: &QpShared, m: &Message, addr: u64) -> Result<
 
 /// An access that the answering side does not allow; it stops and tells its owner.
 #[cold]
-fn deny(fabric: &Fabric, peer: &QpShared, event: u32, status: u32) -> Outcome {
-    if peer.kind.get() != RC {
+pub(crate) fn deny(fabric: &Fabric, peer: &Peer, event: u32, status: u32) -> Outcome {
+    if !is_reliable(peer.kind.get()) {
         return Outcome::done(wc_status::SUCCESS); // unreliable: dropped
     }
     peer.raise(fabric, event);
@@ -146,23 +145,23 @@ fn deny(fabric: &Fabric, peer: &QpShared, event: u32, status: u32) -> Outcome {
 
 /// The key, its rights or the memory behind it do not allow an access.
 #[cold]
-fn no_access(fabric: &Fabric, peer: &QpShared) -> Outcome {
+fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
     count(fabric, peer, Count::ResponderAccess);
     deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
 }
 
 /// The target's memory was not reached: it is not mapped, or see [`cannot_copy`].
 #[cold]
-fn unreached(fabric: &Fabric, peer: &QpShared, errno: Errno) -> Outcome {
+fn unreached(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EFAULT) { no_access(fabric, peer) } else { cannot_copy(fabric, peer, errno) }
 }
 
 /// The other process cannot be reached: dead, or not ours to touch.
 #[cold]
-pub(crate) fn cannot_copy(fabric: &Fabric, peer: &QpShared, errno: Errno) -> Outcome {
+pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EPERM) {
         static ONCE: std::sync::Once = std::sync::Once::new();
-        let token = peer.owner.get();
+        let token = peer.process();
         let pid = process::pid_of(fabric.region(), token).unwrap_or(0);
         ONCE.call_once(|| {
             eprintln!(
@@ -174,6 +173,6 @@ pub(crate) fn cannot_copy(fabric: &Fabric, peer: &QpShared, errno: Errno) -> Out
         });
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }
-    fabric.put_off(PutOff::Bury(peer.owner.get()));
+    fabric.put_off(PutOff::Bury(peer.process()));
     lost(peer)
 }

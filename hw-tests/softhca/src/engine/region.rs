@@ -24,6 +24,7 @@ use super::{
     counters::Counts,
     lock::SharedLock,
     words::{W32, W64},
+    xrc::OpenDomain,
 };
 
 /// Bytes of the file, which is sparse.
@@ -45,8 +46,12 @@ pub(crate) const MAX_RULES: usize = 64;
 /// Multicast groups at a time, and members of each.
 pub(crate) const MAX_GROUPS: usize = 64;
 pub(crate) const MAX_MEMBERS: usize = 32;
+/// Shared receive queues of XRC, and domains opened by a file, at a time.
+pub(crate) const MAX_XRC_QUEUES: u32 = 1024;
+pub(crate) const MAX_DOMAINS: usize = 256;
 
 const SLOTS_AT: u64 = 64 << 10;
+const XRC_QUEUES_AT: u64 = 256 << 10;
 const MRS_AT: u64 = 1 << 20;
 const QPS_AT: u64 = 32 << 20;
 /// Bytes of a queue pair's place.
@@ -96,6 +101,7 @@ pub(crate) struct Header {
     /// Makes emulated atomics atomic among each other, as `IBV_ATOMIC_HCA` says.
     pub(crate) atomics: AtomicsLock,
     pub(crate) groups: [Group; MAX_GROUPS],
+    pub(crate) domains: [OpenDomain; MAX_DOMAINS],
 }
 
 /// On a cache line of its own.
@@ -246,6 +252,11 @@ pub(crate) fn mr_at(index: u32) -> u64 {
     MRS_AT + u64::from(index) * 64
 }
 
+/// Where the entry of a shared receive queue of XRC lies.
+pub(crate) fn xrc_queue_at(index: u32) -> u64 {
+    XRC_QUEUES_AT + u64::from(index) * 64
+}
+
 /// Where a queue pair lies.
 #[inline]
 pub(crate) fn qp_at(index: u32) -> u64 {
@@ -253,5 +264,6 @@ pub(crate) fn qp_at(index: u32) -> u64 {
 }
 
 const _: () = assert!(size_of::<Header>() as u64 <= SLOTS_AT);
-const _: () = assert!(SLOTS_AT + MAX_PROCESSES as u64 * 64 <= MRS_AT);
+const _: () = assert!(SLOTS_AT + MAX_PROCESSES as u64 * 64 <= XRC_QUEUES_AT);
+const _: () = assert!(XRC_QUEUES_AT + MAX_XRC_QUEUES as u64 * 64 <= MRS_AT);
 const _: () = assert!(MRS_AT + MAX_MRS as u64 * 64 <= QPS_AT);

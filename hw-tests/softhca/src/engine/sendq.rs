@@ -11,7 +11,7 @@ use super::{
     codes::{
         access,
         qp_state::{ERR, RTS, SQD, SQE},
-        qp_type::{RC, UD},
+        qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND, is_reliable},
         send_flags, wc_opcode, wc_status, wr_opcode,
     },
     copy::{Memory, Pieces},
@@ -101,9 +101,11 @@ impl Qp {
 #[inline]
 fn is_possible(kind: u32, opcode: u32) -> bool {
     match opcode {
-        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => true,
-        wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => kind != UD,
-        wr_opcode::RDMA_READ | wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD => kind == RC,
+        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => kind != XRC_RECV,
+        wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => matches!(kind, RC | UC | XRC_SEND),
+        wr_opcode::RDMA_READ | wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD => {
+            matches!(kind, RC | XRC_SEND)
+        }
         _ => false,
     }
 }
@@ -138,6 +140,7 @@ fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     let to = match wr.ah {
         Some(ah) if kind == UD => To::new(ah, wr),
         None if kind == UD => return Err(EINVAL),
+        _ if kind == XRC_SEND => To { srqn: wr.remote_srqn, ..To::default() },
         _ => To::default(),
     };
     if state != RTS || sq.done.get() != posted {
@@ -253,7 +256,7 @@ fn stop(fabric: &Fabric, qp: &QpShared, status: u32) {
     if status == wc_status::REM_ACCESS_ERR {
         count(fabric, qp, Count::RequesterAccess);
     }
-    if qp.kind.get() == RC {
+    if is_reliable(qp.kind.get()) {
         fail(fabric, qp);
     } else {
         let answers = qp.resp.lock.lock(fabric);

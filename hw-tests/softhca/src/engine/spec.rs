@@ -169,6 +169,8 @@ pub struct SendWr<'a> {
     pub remote_qpn: u32,
     /// UD: with which key; with the top bit set the queue pair's own is taken.
     pub remote_qkey: u32,
+    /// XRC: to which shared receive queue.
+    pub remote_srqn: u32,
 }
 
 impl SendWr<'_> {
@@ -188,6 +190,7 @@ impl SendWr<'_> {
             ah: None,
             remote_qpn: 0,
             remote_qkey: 0,
+            remote_srqn: 0,
         }
     }
 }
@@ -244,13 +247,13 @@ pub struct QpCap {
 
 /// What a queue pair is created from.
 pub struct QpInit<'a> {
-    /// `codes::qp_type`.
+    /// `codes::qp_type`, but `XRC_RECV`, which has none of these (`Hca::create_xrc_recv`).
     pub kind: u32,
     /// Its protection domain.
     pub pd: &'a Pd,
     /// Where its sends complete.
     pub send_cq: &'a Cq,
-    /// Where its receives complete.
+    /// Where its receives complete; an `XRC_SEND` has none.
     pub recv_cq: &'a Cq,
     /// Where its receives come from; without, a queue of its own.
     pub srq: Option<&'a Srq>,

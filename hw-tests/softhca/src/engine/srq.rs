@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared receive queues.
+//! Shared receive queues, the plain ones and those that XRC connections reach.
 //!
 //! Called by: the C side. Grade: posting is hot. Thread rule: any thread. The queue itself is `recv`.
 
@@ -9,12 +9,15 @@ use std::sync::{
 };
 
 use super::{
-    Errno, Pd, RecvWr, Result, alloc, channel::ABOUT_SRQ, fabric::PutOff, hca::Hca, pd::InPd, qp, recv::RecvQueue,
+    Cq, Errno, Pd, RecvWr, Result, Xrcd, alloc, channel::ABOUT_SRQ, fabric::PutOff, hca::Hca, pd::InPd, qp,
+    recv::RecvQueue, xrc,
 };
 
 /// A shared receive queue.
 pub struct Srq {
     hca: Arc<Hca>,
+    /// For XRC: its number there, and what it uses.
+    xrc: Option<(u32, Vec<Arc<AtomicU32>>)>,
     pub(crate) offset: u64,
     shared: &'static RecvQueue,
     in_pd: Mutex<Option<InPd>>,
@@ -22,7 +25,15 @@ pub struct Srq {
 }
 
 impl Srq {
-    pub(crate) fn new(hca: &Arc<Hca>, pd: &Pd, max_wr: u32, max_sge: u32, limit: u32, cookie: u64) -> Result<Srq> {
+    pub(crate) fn new(
+        hca: &Arc<Hca>,
+        pd: &Pd,
+        max_wr: u32,
+        max_sge: u32,
+        limit: u32,
+        cookie: u64,
+        xrc: Option<(&Xrcd, &Cq)>,
+    ) -> Result<Srq> {
         let fabric = &hca.fabric;
         let offset = alloc::allocate(fabric, size_of::<RecvQueue>() as u64)?;
         let shared: &RecvQueue = fabric.region().at(offset);
@@ -31,8 +42,23 @@ impl Srq {
         shared.id.set(fabric.next_id() & 0xff_ffff);
         shared.cookie.set(cookie);
         shared.limit.set(limit);
+        let xrc = match xrc {
+            None => None,
+            Some((domain, cq)) => {
+                let number = xrc::enter(fabric, domain, pd.0.id, offset, cq.offset).inspect_err(|_| {
+                    shared.end(fabric);
+                    alloc::release(fabric, offset);
+                })?;
+                let counters = vec![Arc::clone(&domain.users), Arc::clone(&cq.users)];
+                for counter in &counters {
+                    counter.fetch_add(1, Ordering::AcqRel);
+                }
+                Some((number, counters))
+            }
+        };
         hca.events.expect(ABOUT_SRQ, shared.id.get());
-        Ok(Srq { hca: Arc::clone(hca), offset, shared, in_pd: Mutex::new(Some(pd.enter())), users: Arc::default() })
+        let in_pd = Mutex::new(Some(pd.enter()));
+        Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, in_pd, users: Arc::default() })
     }
 
     /// # Errors
@@ -81,7 +107,19 @@ impl Srq {
     /// Its number, for `ibv_get_srq_num`.
     #[must_use]
     pub fn number(&self) -> u32 {
-        self.shared.id.get()
+        self.xrc.as_ref().map_or_else(|| self.shared.id.get(), |xrc| xrc.0)
+    }
+
+    /// Nobody reaches it any more, and its completions that were not polled are not seen.
+    fn leave_xrc(&self) {
+        let Some((number, counters)) = &self.xrc else { return };
+        let fabric = &self.hca.fabric;
+        let cq = xrc::completion_queue(fabric, *number);
+        xrc::leave(fabric, *number);
+        cq.withdraw(fabric, 0, self.offset, |_| {});
+        for counter in counters {
+            counter.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// # Errors
@@ -93,6 +131,7 @@ impl Srq {
         }
         if in_pd.take().is_some() {
             self.hca.events.forget(ABOUT_SRQ, self.shared.id.get());
+            self.leave_xrc();
             self.shared.end(&self.hca.fabric);
             alloc::release(&self.hca.fabric, self.offset);
         }

@@ -13,7 +13,7 @@ use super::{
             STATE, TIMEOUT,
         },
         qp_state::{ERR, INIT, RESET, RTR, RTS, SQD, SQE},
-        qp_type::{RC, UC, UD},
+        qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND},
     },
 };
 
@@ -81,6 +81,55 @@ const RULES: &[Rule] = &[
     ),
     rule(SQD, SQD, UC, 0, AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE),
     rule(SQD, SQD, UD, 0, PKEY_INDEX | QKEY),
+    rule(RESET, INIT, XRC_SEND, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
+    rule(RESET, INIT, XRC_RECV, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
+    rule(INIT, INIT, XRC_SEND, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
+    rule(INIT, INIT, XRC_RECV, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
+    rule(INIT, RTR, XRC_SEND, AV | PATH_MTU | DEST_QPN | RQ_PSN, ALT_PATH | ACCESS_FLAGS | PKEY_INDEX),
+    rule(
+        INIT,
+        RTR,
+        XRC_RECV,
+        AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+        ALT_PATH | ACCESS_FLAGS | PKEY_INDEX,
+    ),
+    rule(RTR, RTS, XRC_SEND, TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC, RTS_UC),
+    rule(RTR, RTS, XRC_RECV, TIMEOUT | SQ_PSN, RTS_RC),
+    rule(RTS, RTS, XRC_SEND, 0, RTS_UC),
+    rule(RTS, RTS, XRC_RECV, 0, RTS_RC),
+    rule(RTS, SQD, XRC_SEND, 0, EN_SQD_ASYNC_NOTIFY),
+    rule(RTS, SQD, XRC_RECV, 0, EN_SQD_ASYNC_NOTIFY),
+    rule(SQD, RTS, XRC_SEND, 0, RTS_UC),
+    rule(SQD, RTS, XRC_RECV, 0, RTS_RC),
+    rule(
+        SQD,
+        SQD,
+        XRC_SEND,
+        0,
+        PORT | AV
+            | TIMEOUT
+            | RETRY_CNT
+            | RNR_RETRY
+            | MAX_QP_RD_ATOMIC
+            | ALT_PATH
+            | ACCESS_FLAGS
+            | PKEY_INDEX
+            | PATH_MIG_STATE,
+    ),
+    rule(
+        SQD,
+        SQD,
+        XRC_RECV,
+        0,
+        PORT | AV
+            | TIMEOUT
+            | MAX_DEST_RD_ATOMIC
+            | ALT_PATH
+            | ACCESS_FLAGS
+            | PKEY_INDEX
+            | MIN_RNR_TIMER
+            | PATH_MIG_STATE,
+    ),
     rule(SQE, RTS, UC, 0, CUR_STATE | ACCESS_FLAGS),
     rule(SQE, RTS, UD, 0, CUR_STATE | QKEY),
 ];

@@ -10,17 +10,20 @@ use super::{
     codes::{
         event,
         qp_state::{RTR, SQE},
-        qp_type::{RC, UD},
+        qp_type::{UD, XRC_SEND, answering, is_reliable},
         wc_status, wr_opcode,
     },
     copy::Memory,
     counters::{Count, count},
+    cq::CqShared,
     datagram,
     fabric::Fabric,
     faults::{self, Verdict},
     landing,
     qp::{self, QpShared},
     rdma,
+    recv::RecvQueue,
+    xrc::{self, XrcQueue},
 };
 
 /// What became of a request.
@@ -41,7 +44,7 @@ impl Outcome {
     }
 }
 
-/// Where a datagram goes.
+/// Where a datagram goes, or which shared receive queue a request of XRC names.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct To {
@@ -52,13 +55,15 @@ pub(crate) struct To {
     pub(crate) qpn: u32,
     pub(crate) qkey: u32,
     pub(crate) pd: u32,
+    /// XRC: the shared receive queue.
+    pub(crate) srqn: u32,
 }
 
 impl To {
     #[inline]
     pub(crate) fn new(ah: &Ah, wr: &SendWr) -> To {
         let (device, port) = ah.to.unwrap_or_default();
-        To { address: *ah.attr(), device, port, qpn: wr.remote_qpn, qkey: wr.remote_qkey, pd: ah.pd }
+        To { address: *ah.attr(), device, port, qpn: wr.remote_qpn, qkey: wr.remote_qkey, pd: ah.pd, srqn: 0 }
     }
 }
 
@@ -77,6 +82,54 @@ pub(crate) struct Message<'a> {
     pub(crate) to: &'a To,
 }
 
+/// Who answers: a queue pair and, for XRC, the shared receive queue that the request names, whose memory and completion
+/// queue then count.
+pub(crate) struct Peer<'a> {
+    pub(crate) qp: &'a QpShared,
+    pub(crate) xrc: Option<&'static XrcQueue>,
+}
+
+impl std::ops::Deref for Peer<'_> {
+    type Target = QpShared;
+
+    #[inline]
+    fn deref(&self) -> &QpShared {
+        self.qp
+    }
+}
+
+impl Peer<'_> {
+    /// Where its receives come from.
+    #[inline]
+    pub(crate) fn queue(&self, fabric: &Fabric) -> &'static RecvQueue {
+        self.xrc.map_or_else(|| self.qp.recv_queue(fabric), |xrc| xrc.queue(fabric))
+    }
+
+    /// Where its receives complete.
+    #[inline]
+    pub(crate) fn cq(&self, fabric: &Fabric) -> &'static CqShared {
+        fabric.region().at(self.xrc.map_or_else(|| self.qp.recv_cq.get(), |xrc| xrc.cq.get()))
+    }
+
+    /// The protection domain that keys must be of.
+    #[inline]
+    pub(crate) fn domain(&self) -> u32 {
+        self.xrc.map_or_else(|| self.qp.pd.get(), |xrc| xrc.pd.get())
+    }
+
+    /// The process (its token) whose memory it is.
+    #[inline]
+    pub(crate) fn process(&self) -> u32 {
+        self.xrc.map_or_else(|| self.qp.owner.get(), |xrc| xrc.owner.get())
+    }
+
+    /// What a completion says of the queue: its offset for XRC, else 0.
+    #[inline]
+    pub(crate) fn xrc_queue(&self) -> u64 {
+        self.xrc.map_or(0, |xrc| xrc.queue.get())
+    }
+}
+
 /// Executes a request.
 #[inline]
 pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
@@ -91,7 +144,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
         && peer.state.get().wrapping_sub(RTR) <= SQE - RTR
         && peer.device.get() == qp.to_device.get()
         && peer.port.get() == qp.to_port.get()
-        && peer.kind.get() == qp.kind.get()
+        && peer.kind.get() == answering(qp.kind.get())
         && fabric.is_active(qp.device.get(), qp.port.get())
         && fabric.is_active(peer.device.get(), peer.port.get());
     if !is_reached {
@@ -118,7 +171,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let psn = qp.sq.psn.get();
     let ahead = psn.wrapping_sub(peer.resp.psn.get()) & 0xff_ffff;
     if ahead != 0 {
-        if qp.kind.get() == RC {
+        if is_reliable(qp.kind.get()) {
             if ahead >= 1 << 23 {
                 // A packet of the past: answered, and not executed again.
                 count(fabric, peer, Count::DuplicateRequest);
@@ -135,11 +188,10 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
             peer.raise(fabric, event::COMM_EST);
         }
     }
-    let outcome = match m.opcode {
-        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => landing::receive(fabric, qp, peer, m, ready_ns),
-        wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => rdma::write(fabric, qp, peer, m, ready_ns),
-        wr_opcode::RDMA_READ => rdma::read(fabric, qp, peer, m),
-        _ => rdma::atomic(fabric, qp, peer, m),
+    let outcome = if qp.kind.get() == XRC_SEND {
+        execute_xrc(fabric, qp, peer, m, ready_ns)
+    } else {
+        execute(fabric, qp, &Peer { qp: peer, xrc: None }, m, ready_ns)
     };
     match outcome {
         Outcome::Done { status: wc_status::SUCCESS, .. } => {
@@ -152,16 +204,36 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     }
 }
 
+/// Does what the request says to whoever answers.
+#[inline]
+fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
+    match m.opcode {
+        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => landing::receive(fabric, qp, peer, m, ready_ns),
+        wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => rdma::write(fabric, qp, peer, m, ready_ns),
+        wr_opcode::RDMA_READ => rdma::read(fabric, qp, peer, m),
+        _ => rdma::atomic(fabric, qp, peer, m),
+    }
+}
+
+/// The same for a request that names a shared receive queue, which must be of the domain of the queue pair.
+#[inline(never)]
+fn execute_xrc(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
+    match xrc::find(fabric, m.to.srqn, peer.xrcd.get()) {
+        Some((queue, _held)) => execute(fabric, qp, &Peer { qp: peer, xrc: Some(queue) }, m, ready_ns),
+        None => rdma::deny(fabric, &Peer { qp: peer, xrc: None }, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR),
+    }
+}
+
 /// Nobody there: reliable senders wait for an answer, others never know.
 #[cold]
 pub(crate) fn lost(qp: &QpShared) -> Outcome {
-    if qp.kind.get() == RC { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
+    if is_reliable(qp.kind.get()) { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
 }
 
 /// There is no request: reliable senders are told to come again (and count it when they wait, since they may try early).
 #[cold]
 pub(crate) fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outcome {
-    if qp.kind.get() != RC {
+    if !is_reliable(qp.kind.get()) {
         count(fabric, peer, Count::OutOfBuffer);
         return Outcome::done(wc_status::SUCCESS);
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::device::{SoftDevice, library};
 use super::error::pointer;
-use super::{cq, cq_ex, limits, pd, port, post, qp_ex, srq};
+use super::{cq, cq_ex, limits, pd, port, post, qp_ex, srq, xrcd};
 use crate::engine::{DeviceSpec, Errno, Hca, Result};
 use crate::sys::{ibv_context, ibv_device, verbs_context};
 
@@ -71,6 +71,8 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     verbs.create_qp_ex = Some(qp_ex::create_qp_ex);
     verbs.create_srq_ex = Some(srq::create_srq_ex);
     verbs.get_srq_num = Some(srq::get_srq_num);
+    verbs.open_xrcd = Some(xrcd::open_xrcd);
+    verbs.close_xrcd = Some(xrcd::close_xrcd);
     verbs.alloc_td = Some(pd::alloc_td);
     verbs.dealloc_td = Some(pd::dealloc_td);
     verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);

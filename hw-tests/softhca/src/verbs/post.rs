@@ -81,6 +81,8 @@ unsafe fn send_one(queue: &SoftQp, wr: &ibv_send_wr) -> Result<(), Errno> {
         request.remote_addr = rdma.remote_addr;
         request.rkey = rdma.rkey;
     }
+    // SAFETY: a plain integer; the engine looks at it if the queue pair is of XRC.
+    request.remote_srqn = unsafe { wr.qp_type.xrc.remote_srqn };
     queue.engine().post_send(&request)
 }
 

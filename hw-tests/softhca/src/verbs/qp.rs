@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_qp`: queue pairs (RC, UC, UD): made, changed, queried, destroyed. Which changes of state are allowed with which
+//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, destroyed. Which changes of state are allowed with which
 //! attributes is the engine's to say. Every queue pair has room for the extended interface (`qp_ex`).
 //! Grade: setup; posting is in `post`. Threads: any.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use super::ah;
 use super::context::SoftContext;
@@ -14,11 +15,12 @@ use super::pd::SoftPd;
 use super::qp_ex::Builder;
 use super::registry;
 use super::srq::SoftSrq;
+use super::xrcd::SoftXrcd;
 use crate::engine::codes::qp_type;
 use crate::engine::{Errno, Qp, QpAttr, QpCap, QpInit, Result};
 use crate::sys::{
-    IBV_MIG_MIGRATED, IBV_QP_AV, IBV_QP_STATE, IBV_QPS_RESET, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
-    ibv_qp_ex, ibv_qp_init_attr, ibv_wr_opcode,
+    IBV_MIG_MIGRATED, IBV_QP_AV, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr,
+    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_wr_opcode, ibv_xrcd,
 };
 
 /// A queue pair as programs hold it.
@@ -77,10 +79,12 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp
 /// As [`ibv_create_qp`].
 pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
     let kind = init.qp_type;
-    if !matches!(kind, qp_type::RC | qp_type::UC | qp_type::UD) {
+    if !matches!(kind, qp_type::RC | qp_type::UC | qp_type::UD | qp_type::XRC_SEND) {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    if init.send_cq.is_null() || init.recv_cq.is_null() {
+    // The initiating end of an XRC connection receives nothing.
+    let recv_cq = if kind == qp_type::XRC_SEND { init.send_cq } else { init.recv_cq };
+    if init.send_cq.is_null() || recv_cq.is_null() {
         return Err(Errno(libc::EINVAL));
     }
     let event_number = registry::reserve();
@@ -88,13 +92,8 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
     let (domain, hca, send_cq, recv_cq, srq) = unsafe {
         let domain = SoftPd::of(pd);
         let srq = if init.srq.is_null() { None } else { Some(SoftSrq::of(init.srq).engine()) };
-        (
-            domain,
-            SoftContext::of(domain.context()).hca(),
-            SoftCq::of(init.send_cq).engine(),
-            SoftCq::of(init.recv_cq).engine(),
-            srq,
-        )
+        let hca = SoftContext::of(domain.context()).hca();
+        (domain, hca, SoftCq::of(init.send_cq).engine(), SoftCq::of(recv_cq).engine(), srq)
     };
     let engine = hca.create_qp(&QpInit {
         kind,
@@ -107,9 +106,33 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
         cookie: event_number,
     })?;
     init.cap = cap_out(engine.cap());
+    Ok(hand_out(domain.context(), pd, init, engine, event_number))
+}
+
+/// Makes the answering end of an XRC connection, in RESET: it has no queues.
+///
+/// # Safety
+/// `xrcd` is open.
+pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
+    // SAFETY: by the caller's word; a domain keeps its context.
+    let (domain, hca) = unsafe { (SoftXrcd::of(xrcd), SoftContext::of(SoftXrcd::of(xrcd).context()).hca()) };
+    let event_number = registry::reserve();
+    let engine = hca.create_xrc_recv(domain.engine(), event_number)?;
+    init.cap = cap_out(engine.cap());
+    (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    Ok(hand_out(domain.context(), ptr::null_mut(), init, engine, event_number))
+}
+
+fn hand_out(
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    init: &ibv_qp_init_attr,
+    engine: Qp,
+    event_number: u64,
+) -> *mut SoftQp {
     // SAFETY: ibv_qp_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at rest.
     let mut public: ibv_qp_ex = unsafe { std::mem::zeroed() };
-    public.qp_base.context = domain.context();
+    public.qp_base.context = context;
     public.qp_base.qp_context = init.qp_context;
     public.qp_base.pd = pd;
     public.qp_base.send_cq = init.send_cq;
@@ -124,11 +147,11 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
         engine,
         builder: Builder::default(),
         event_number,
-        datagram: kind == qp_type::UD,
+        datagram: init.qp_type == qp_type::UD,
         sq_sig_all: init.sq_sig_all,
     }));
     registry::enter::<c_void>(event_number, qp.cast());
-    Ok(qp)
+    qp
 }
 
 fn cap_in(cap: &ibv_qp_cap) -> QpCap {

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ah::SoftAh;
 use super::error::pointer;
-use super::qp::{SoftQp, create};
+use super::qp::{SoftQp, create, create_xrc_recv};
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
 use crate::engine::{Errno, SendWr, Sge};
 use crate::sys::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_RDMA_READ,
     IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
-    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_ah, ibv_context,
-    ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah,
+    ibv_context, ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
 };
 
 /// A request being built.
@@ -64,14 +64,17 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     // SAFETY: by the caller's word.
     let init = unsafe { &mut *init };
     let mask = init.comp_mask;
-    let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    let known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    let is_xrc_recv = init.qp_type == qp_type::XRC_RECV;
     let operations = if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 { init.send_ops_flags } else { 0 };
     let possible = match init.qp_type {
-        qp_type::RC => RC_OPERATIONS,
+        qp_type::RC | qp_type::XRC_SEND => RC_OPERATIONS,
+        qp_type::XRC_RECV => 0,
         qp_type::UC => UC_OPERATIONS,
         _ => UD_OPERATIONS,
     };
-    if mask & IBV_QP_INIT_ATTR_PD == 0 {
+    if mask & if is_xrc_recv { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD } == 0 {
         return pointer(Err(Errno(libc::EINVAL)));
     }
     if mask & !known != 0
@@ -89,8 +92,9 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         qp_type: init.qp_type,
         sq_sig_all: init.sq_sig_all,
     };
-    // SAFETY: the mask says that there is a domain; the rest by the caller's word.
-    let made = unsafe { create(init.pd, &mut plain) };
+    // SAFETY: the mask says which domain there is; the rest by the caller's word.
+    let made =
+        unsafe { if is_xrc_recv { create_xrc_recv(init.xrcd, &mut plain) } else { create(init.pd, &mut plain) } };
     init.cap = plain.cap;
     pointer(made.map(|qp| {
         if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 {
@@ -113,6 +117,7 @@ fn set_operations(qp: &mut ibv_qp_ex) {
     qp.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
     qp.wr_atomic_fetch_add = Some(atomic_fetch_add);
     qp.wr_set_ud_addr = Some(set_ud_addr);
+    qp.wr_set_xrc_srqn = Some(set_xrc_srqn);
     qp.wr_set_sge = Some(set_sge);
     qp.wr_set_sge_list = Some(set_sge_list);
     qp.wr_set_inline_data = Some(set_inline_data);
@@ -255,6 +260,13 @@ unsafe extern "C" fn set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn
         request.ah = ah;
         request.wr.remote_qpn = remote_qpn;
         request.wr.remote_qkey = remote_qkey;
+    }
+}
+
+unsafe extern "C" fn set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
+    // SAFETY: after wr_start.
+    if let Some(request) = last(unsafe { building(qp) }) {
+        request.wr.remote_srqn = remote_srqn;
     }
 }
 

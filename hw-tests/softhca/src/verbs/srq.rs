@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_srq`: shared receive queues of the basic kind (those of XRC and of tag matching are not emulated).
+//! `ibv_srq`: shared receive queues, plain and of XRC (those of tag matching are not emulated).
 //! Grade: setup; posting to one is in `post`. Threads: any.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use super::context::SoftContext;
+use super::cq::SoftCq;
 use super::error::{number, pointer};
 use super::pd::SoftPd;
 use super::registry;
+use super::xrcd::SoftXrcd;
 use crate::engine::{Errno, Result, Srq};
 use crate::sys::{
-    IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_RESERVED, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR,
-    IBV_SRQT_BASIC, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_RESERVED, IBV_SRQ_INIT_ATTR_TYPE,
+    IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_context, ibv_pd, ibv_srq,
+    ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 
 /// A shared receive queue as programs hold it.
@@ -53,29 +56,47 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_s
     pointer(unsafe { create(pd, (*init).srq_context, &mut (*init).attr) })
 }
 
-unsafe fn create(pd: *mut ibv_pd, user: *mut std::ffi::c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
+unsafe fn create(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
     // SAFETY: by the caller's word; a domain keeps its context.
-    let (domain, context) = unsafe { (SoftPd::of(pd), SoftPd::of(pd).context()) };
-    // SAFETY: as above.
-    let hca = unsafe { SoftContext::of(context) }.hca();
+    let (domain, hca) = unsafe { (SoftPd::of(pd), SoftContext::of(SoftPd::of(pd).context()).hca()) };
     let event_number = registry::reserve();
     let engine = hca.create_srq(domain.engine(), attr.max_wr, attr.max_sge, 0, event_number)?;
+    Ok(hand_out(pd, user, attr, engine, event_number))
+}
+
+/// A queue that XRC connections reach.
+unsafe fn create_xrc(init: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
+    if init.xrcd.is_null() || init.cq.is_null() {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: what the attributes name is not destroyed, by the caller's word; a domain keeps its context.
+    let (pd, hca, xrcd, cq) = unsafe {
+        let pd = SoftPd::of(init.pd);
+        (pd, SoftContext::of(pd.context()).hca(), SoftXrcd::of(init.xrcd).engine(), SoftCq::of(init.cq).engine())
+    };
+    let event_number = registry::reserve();
+    let engine = hca.create_xrc_srq(pd.engine(), xrcd, cq, init.attr.max_wr, init.attr.max_sge, event_number)?;
+    Ok(hand_out(init.pd, init.srq_context, &mut init.attr, engine, event_number))
+}
+
+fn hand_out(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr, engine: Srq, number: u64) -> *mut ibv_srq {
     (attr.max_wr, attr.max_sge, _) = engine.query();
     // SAFETY: ibv_srq is integers, pointers, a mutex and a condition that are zero at rest.
     let mut public: ibv_srq = unsafe { std::mem::zeroed() };
-    public.context = context;
+    // SAFETY: both callers made the queue in this domain.
+    public.context = unsafe { SoftPd::of(pd) }.context();
     public.srq_context = user;
     public.pd = pd;
     public.handle = engine.number();
-    let srq = Box::into_raw(Box::new(SoftSrq { public, engine, number: event_number }));
-    registry::enter(event_number, srq);
-    Ok(srq.cast())
+    let srq = Box::into_raw(Box::new(SoftSrq { public, engine, number }));
+    registry::enter(number, srq);
+    srq.cast()
 }
 
 /// `ibv_create_srq_ex(3)` for what the inline function does not itself turn into [`ibv_create_srq`].
 ///
 /// # Safety
-/// `context` is open; `init` is readable and writable.
+/// `context` is open; `init` is readable and writable, and what it names is not destroyed.
 pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     init: *mut ibv_srq_init_attr_ex,
@@ -83,14 +104,20 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     // SAFETY: by the caller's word.
     let init = unsafe { &mut *init };
     let mask = init.comp_mask;
-    let basic = mask & IBV_SRQ_INIT_ATTR_TYPE == 0 || init.srq_type == IBV_SRQT_BASIC;
+    let kind = if mask & IBV_SRQ_INIT_ATTR_TYPE == 0 { IBV_SRQT_BASIC } else { init.srq_type };
+    let for_xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
     let result = if mask >= IBV_SRQ_INIT_ATTR_RESERVED || mask & IBV_SRQ_INIT_ATTR_PD == 0 {
         Err(Errno(libc::EINVAL))
-    } else if !basic {
-        Err(Errno(libc::EOPNOTSUPP))
-    } else {
+    } else if kind == IBV_SRQT_BASIC {
         // SAFETY: the mask says that there is a domain.
         unsafe { create(init.pd, init.srq_context, &mut init.attr) }
+    } else if kind != IBV_SRQT_XRC {
+        Err(Errno(libc::EOPNOTSUPP))
+    } else if mask & for_xrc != for_xrc {
+        Err(Errno(libc::EINVAL))
+    } else {
+        // SAFETY: the mask says what is there; null is looked for.
+        unsafe { create_xrc(init) }
     };
     pointer(result)
 }

@@ -9,6 +9,7 @@ use super::{
         codes::{qp_type, wc_flags, wc_status},
         copy,
         qp::{self, QpShared},
+        recv::RecvQueue,
     },
     CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV,
 };
@@ -58,10 +59,13 @@ impl Cq {
         let fabric = &*self.hca.fabric;
         let number = entry.qpn.get();
         let qp = qp::place(fabric, number);
-        if qp.qpn.get() | (qp.epoch.get() << 24) != number {
-            return false;
-        }
         let word = entry.word.get();
+        if qp.qpn.get() | (qp.epoch.get() << 24) != number {
+            // What came by XRC is its shared queue's, whatever became of the queue pair.
+            if word & IS_RECV == 0 || entry.wr_id.get() == 0 {
+                return false;
+            }
+        }
         let src = entry.src.get();
         let path = entry.path.get();
         wc.wr_id = entry.wr_id.get();
@@ -91,10 +95,12 @@ impl Cq {
     #[inline]
     fn take_recv(&self, qp: &QpShared, entry: &Cqe, index: u32, carries: bool, wc: &mut Wc) {
         let fabric = &*self.hca.fabric;
-        let queue = qp.recv_queue(fabric);
+        let (queue, has_grh) = match entry.wr_id.get() {
+            0 => (qp.recv_queue(fabric), qp.kind.get() == qp_type::UD),
+            xrc_queue => (fabric.region().at::<RecvQueue>(xrc_queue), false),
+        };
         let wqe = entry.wqe.get();
         wc.wr_id = queue.wr_id(fabric, wqe);
-        let has_grh = qp.kind.get() == qp_type::UD;
         if wc.status == wc_status::SUCCESS && (carries || has_grh) {
             let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
                 // The registration went away between the arrival and this poll.

@@ -12,7 +12,7 @@ use super::{
         codes::{
             attr_mask, event,
             qp_state::{ERR, RESET, RTR, RTS, SQD},
-            qp_type::RC,
+            qp_type::is_reliable,
         },
         fabric::PutOff,
         sendq, states,
@@ -81,7 +81,10 @@ impl Qp {
                 qp.raise(fabric, event::SQ_DRAINED);
             }
         }
-        if let Some(peer) = kick.filter(|_| qp.kind.get() == RC) {
+        if qp.state.get() == RESET {
+            self.withdraw_receives();
+        }
+        if let Some(peer) = kick.filter(|_| is_reliable(qp.kind.get())) {
             // It may have sent before we were ready, and waits.
             let other = place(fabric, peer);
             if other.qpn.get() == peer {

@@ -10,16 +10,18 @@ use std::sync::{
 
 use super::{
     super::{
-        Errno, QpAttr, QpCap, QpInit, RecvWr, Result, Srq,
+        Errno, QpAttr, QpCap, QpInit, RecvWr, Result, Srq, Xrcd,
         channel::ABOUT_QP,
         codes::{
             qp_state::{ERR, RESET},
-            qp_type::{RC, UC, UD},
+            qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND},
         },
+        cq::CqShared,
         fabric::PutOff,
         hca::{Hca, MAX_INLINE},
         multicast,
         pd::InPd,
+        recv::RecvQueue,
     },
     QpShared, places,
 };
@@ -33,46 +35,78 @@ pub struct Qp {
     /// As last set, for `query`.
     pub(super) attr: Mutex<QpAttr>,
     /// What it uses; `None` once destroyed.
-    uses: Mutex<Option<(InPd, Vec<Arc<AtomicU32>>)>>,
+    uses: Mutex<Option<Uses>>,
+    /// The shared queue its receives come from, and the queue they complete to.
+    shares: Option<(&'static RecvQueue, &'static CqShared)>,
+}
+
+/// What a queue pair uses: its domain, and counters of users of queues.
+struct Uses {
+    _in_pd: Option<InPd>,
+    counters: Vec<Arc<AtomicU32>>,
 }
 
 impl Qp {
     pub(crate) fn new(hca: &Arc<Hca>, init: &QpInit) -> Result<Qp> {
-        if ![RC, UC, UD].contains(&init.kind) {
+        if ![RC, UC, UD, XRC_SEND].contains(&init.kind) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
+        if init.kind == XRC_SEND && init.srq.is_some() {
+            return Err(Errno(libc::EINVAL));
+        }
         let fabric = &*hca.fabric;
-        let (qp, number) = places::take(fabric)?;
         let asked = &init.cap;
+        let has_receives = init.srq.is_none() && init.kind != XRC_SEND;
         let cap = QpCap {
             max_send_wr: asked.max_send_wr.max(1).next_power_of_two(),
-            max_recv_wr: if init.srq.is_some() { 0 } else { asked.max_recv_wr.max(1).next_power_of_two() },
+            max_recv_wr: if has_receives { asked.max_recv_wr.max(1).next_power_of_two() } else { 0 },
             max_send_sge: asked.max_send_sge.max(2),
-            max_recv_sge: if init.srq.is_some() { 0 } else { asked.max_recv_sge.max(1) },
+            max_recv_sge: if has_receives { asked.max_recv_sge.max(1) } else { 0 },
             max_inline_data: MAX_INLINE,
         };
-        qp.kind.set(init.kind);
+        let (qp, number) = places::take(fabric)?;
+        qp.pd.set(init.pd.0.id);
+        qp.signal_all.set(u32::from(init.sq_sig_all));
+        qp.send_cq.set(init.send_cq.offset);
+        qp.recv_cq.set(if init.kind == XRC_SEND { 0 } else { init.recv_cq.offset });
+        qp.srq.set(init.srq.map_or(0, |srq| srq.offset));
+        let give_back = |_: &Errno| places::give_back(fabric, number);
+        qp.sq.begin(fabric, cap.max_send_wr, cap.max_send_sge).inspect_err(give_back)?;
+        if has_receives {
+            qp.rq
+                .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.0.id, false)
+                .inspect_err(|_| qp.sq.end(fabric))
+                .inspect_err(give_back)?;
+        }
+        let mut counters = vec![Arc::clone(&init.send_cq.users), Arc::clone(&init.recv_cq.users)];
+        counters.extend(init.srq.map(|srq: &Srq| Arc::clone(&srq.users)));
+        Ok(Qp::begin(hca, qp, number, init.kind, cap, init.cookie, Uses { _in_pd: Some(init.pd.enter()), counters }))
+    }
+
+    pub(crate) fn new_xrc_recv(hca: &Arc<Hca>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
+        let (qp, number) = places::take(&hca.fabric)?;
+        for word in [&qp.send_cq, &qp.recv_cq, &qp.srq] {
+            word.set(0);
+        }
+        qp.pd.set(0);
+        qp.signal_all.set(0);
+        qp.xrcd.set(domain.id);
+        let uses = Uses { _in_pd: None, counters: vec![Arc::clone(&domain.users)] };
+        Ok(Qp::begin(hca, qp, number, XRC_RECV, QpCap::default(), cookie, uses))
+    }
+
+    /// What all kinds have in common; from here on it is found.
+    fn begin(hca: &Arc<Hca>, qp: &'static QpShared, number: u32, kind: u32, cap: QpCap, cookie: u64, uses: Uses) -> Qp {
+        let fabric = &*hca.fabric;
+        qp.kind.set(kind);
         qp.state.set(RESET);
         qp.owner.set(fabric.token());
         qp.device.set(hca.device as u32);
         qp.port.set(1);
         qp.epoch.set((qp.epoch.get() + 1) & 0xff);
-        qp.pd.set(init.pd.0.id);
-        qp.signal_all.set(u32::from(init.sq_sig_all));
-        qp.send_cq.set(init.send_cq.offset);
-        qp.recv_cq.set(init.recv_cq.offset);
-        qp.srq.set(init.srq.map_or(0, |srq| srq.offset));
-        qp.cookie.set(init.cookie);
+        qp.cookie.set(cookie);
         qp.context.set(hca.events.id);
-        qp.sq.begin(fabric, cap.max_send_wr, cap.max_send_sge)?;
-        if init.srq.is_none() {
-            qp.rq
-                .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.0.id, false)
-                .inspect_err(|_| qp.sq.end(fabric))?;
-        }
-        let mut counters = vec![Arc::clone(&init.send_cq.users), Arc::clone(&init.recv_cq.users)];
-        counters.extend(init.srq.map(|srq: &Srq| Arc::clone(&srq.users)));
-        for counter in &counters {
+        for counter in &uses.counters {
             counter.fetch_add(1, Ordering::AcqRel);
         }
         hca.events.expect(ABOUT_QP, number);
@@ -82,11 +116,12 @@ impl Qp {
             number,
             cap,
             attr: Mutex::default(),
-            uses: Mutex::new(Some((init.pd.enter(), counters))),
+            uses: Mutex::new(Some(uses)),
+            shares: (qp.srq.get() != 0).then(|| (qp.recv_queue(fabric), qp.recv_cq(fabric))),
         };
         made.reset();
         qp.qpn.publish(number);
-        Ok(made)
+        made
     }
 
     /// 24 bits.
@@ -125,7 +160,7 @@ impl Qp {
     #[inline]
     pub fn post_recv(&self, wr: &RecvWr) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
-        if qp.srq.get() != 0 {
+        if qp.srq.get() != 0 || self.cap.max_recv_wr == 0 {
             return Err(Errno(libc::EINVAL));
         }
         let state = {
@@ -147,6 +182,15 @@ impl Qp {
         Ok(())
     }
 
+    /// The requests of a shared queue whose completions nobody will see, because the queue pair was reset or is gone, are
+    /// free again.
+    pub(super) fn withdraw_receives(&self) {
+        let fabric = &*self.hca.fabric;
+        if let Some((queue, cq)) = self.shares {
+            cq.withdraw(fabric, self.number, 0, |wqe| queue.free(fabric, wqe));
+        }
+    }
+
     /// Ends it: its requests and completions are forgotten.
     /// # Errors
     /// EBUSY while attached to a multicast group.
@@ -156,10 +200,11 @@ impl Qp {
         if uses.is_some() && multicast::is_member(fabric, self.shared.index()) {
             return Err(Errno(libc::EBUSY));
         }
-        let Some((_in_pd, counters)) = uses.take() else { return Ok(()) };
+        let Some(uses) = uses.take() else { return Ok(()) };
         self.hca.events.forget(ABOUT_QP, self.number);
         places::release(fabric, self.shared);
-        for counter in counters {
+        self.withdraw_receives();
+        for counter in uses.counters {
             counter.fetch_sub(1, Ordering::AcqRel);
         }
         Ok(())

@@ -47,10 +47,16 @@ pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
         qp.sq.end(fabric);
         qp.rq.end(fabric);
     }
+    give_back(fabric, index);
+}
+
+/// The place of this index (or number) is free again. Nobody knows it.
+pub(super) fn give_back(fabric: &Fabric, number: u32) {
+    let index = number & 0xffff;
     let region = fabric.region();
     let header = region.header();
     let _tables = header.tables.lock(fabric);
-    qp.next_free.set(0);
+    region.at::<QpShared>(qp_at(index)).next_free.set(0);
     match header.qps_free_last.get() {
         0 => header.qps_free.set(index + 1),
         last => region.at::<QpShared>(qp_at(last - 1)).next_free.set(index + 1),
