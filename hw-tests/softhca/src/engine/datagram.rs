@@ -80,6 +80,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         && peer.kind.get() == UD
         && peer.state.get().wrapping_sub(RTR) <= SQE - RTR
         && peer.qkey.get() == qkey
+        && peer.shares_partition(qp)
         && fabric.is_active(peer.device.get(), peer.port.get());
     if !takes {
         return;
@@ -96,7 +97,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         byte_len: m.len + GRH_BYTES,
         sl: to.address.sl,
         slid: from.lid,
-        pkey_index: peer.pkey_index.get() as u8,
+        pkey_index: peer.pkey_index() as u8,
         ..arrival
     };
     // A request without room ends with a length error at the receiver; the sender does not learn it.

@@ -31,6 +31,10 @@ pub use object::Qp;
 use places::all;
 pub(crate) use places::release_all_of;
 
+/// Bits of a partition key: its number, and whether the holder may talk to all members or to full ones only.
+const PARTITION: u32 = 0x7fff;
+const FULL_MEMBER: u32 = 0x8000;
+
 /// What the side that answers keeps: written by whoever delivers to this queue pair.
 #[repr(C, align(64))]
 pub(crate) struct Responder {
@@ -60,7 +64,8 @@ pub(crate) struct QpShared {
     pub(crate) to_port: W32,
     pub(crate) access: W32,
     pub(crate) qkey: W32,
-    pub(crate) pkey_index: W32,
+    /// Index of its partition key (16 bits), and the key itself above.
+    partition: W32,
     /// The least packets hold, as a power of two.
     pub(crate) mtu_bits: W32,
     pub(crate) signal_all: W32,
@@ -102,6 +107,18 @@ pub(crate) fn place(fabric: &Fabric, number: u32) -> &'static QpShared {
 impl QpShared {
     pub(crate) fn index(&self) -> u32 {
         self.qpn.get() & 0xffff
+    }
+
+    /// Index of its partition key.
+    pub(crate) fn pkey_index(&self) -> u16 {
+        self.partition.get() as u16
+    }
+
+    /// Whether packets between the two are taken: same partition, and one a full member (InfiniBand specification 10.9.3).
+    #[inline]
+    pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
+        let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
+        (own ^ others) & PARTITION == 0 && (own | others) & FULL_MEMBER != 0 && own & PARTITION != 0
     }
 
     /// Where its receives come from.

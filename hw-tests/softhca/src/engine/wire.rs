@@ -145,6 +145,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
         && peer.device.get() == qp.to_device.get()
         && peer.port.get() == qp.to_port.get()
         && peer.kind.get() == answering(qp.kind.get())
+        && peer.shares_partition(qp)
         && fabric.is_active(qp.device.get(), qp.port.get())
         && fabric.is_active(peer.device.get(), peer.port.get());
     if !is_reached {

@@ -106,8 +106,12 @@ impl Qp {
             kept.port_num = attr.port_num;
         }
         if has(attr_mask::PKEY_INDEX) {
-            qp.pkey_index.set(u32::from(attr.pkey_index));
             kept.pkey_index = attr.pkey_index;
+        }
+        if has(attr_mask::PORT) || has(attr_mask::PKEY_INDEX) {
+            let keys = &self.hca.spec().ports[qp.port.get() as usize - 1].pkeys;
+            let key = keys.get(usize::from(kept.pkey_index)).copied().unwrap_or(0);
+            qp.partition.set(u32::from(kept.pkey_index) | (u32::from(key) << 16));
         }
         if has(attr_mask::ACCESS_FLAGS) {
             qp.access.set(attr.qp_access_flags);
