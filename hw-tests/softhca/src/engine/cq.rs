@@ -2,7 +2,8 @@
 //! Completion queues: a ring that any process fills and its owner empties. Here: the ring, and filling it.
 //!
 //! Called by: landing, rdma and sendq (`reserve`, `commit`). Grade: hot; in a steady exchange one cache line per completion
-//! changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones (to 256 bytes) lie beside it. Thread
+//! changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones wait in the receiver's `inbox`, or, when it
+//! is full, beside the entry (to 256 bytes). Thread
 //! rule: fillers hold `lock`, the one who polls `poll_lock`; an entry belongs to the filler until its number is published
 //! in `seq`, then to the one who polls until he moves `head`. Never hold `lock` and take another.
 //! `object` is what a program holds, `poll` empties the ring.
@@ -16,6 +17,7 @@ use super::{
     codes::{event, wc_opcode, wc_status},
     fabric::{Fabric, PutOff},
     hca::MAX_INLINE,
+    inbox::Stretch,
     lock::{Held, SharedLock},
     qp::{self, QpShared},
     region::Shared,
@@ -25,9 +27,11 @@ use super::{
 pub use object::Cq;
 
 /// Payload that fits in the entry itself.
-const IN_ENTRY: u32 = 24;
+pub(crate) const IN_ENTRY: u32 = 24;
 /// `Cqe::word`: the entry is a receive.
 const IS_RECV: u32 = 1 << 30;
+/// `Cqe::word`, with `CARRIES`: the payload waits in the queue pair's inbox, at the stretch that `Cqe::data` names.
+const STAGED: u32 = 1 << 29;
 /// `Cqe::word`: the payload travels with the entry, and the one who polls puts it into the receive's memory.
 const CARRIES: u32 = 1 << 31;
 /// `Cqe::qpn` of a completion that nobody is to see: no queue pair has such a number and epoch.
@@ -138,7 +142,8 @@ pub(crate) struct Reserved<'a> {
     cq: &'a CqShared,
     held: Held<'a>,
     index: u32,
-    carries: bool,
+    /// `CARRIES`, `STAGED`.
+    flags: u32,
 }
 
 impl CqShared {
@@ -198,7 +203,7 @@ impl CqShared {
                 return None;
             }
         }
-        Some(Reserved { cq: self, held, index, carries: false })
+        Some(Reserved { cq: self, held, index, flags: 0 })
     }
 
     /// The queue is full, or is made to look so.
@@ -214,8 +219,15 @@ impl Reserved<'_> {
     /// Where `len` bytes of payload go, which the one who polls will put into the receive's memory.
     #[inline]
     pub(crate) fn payload(&mut self, fabric: &Fabric, len: u32) -> *mut u8 {
-        self.carries = true;
+        self.flags = CARRIES;
         self.cq.data_at(fabric, self.index, len)
+    }
+
+    /// The payload is in this stretch of the queue pair's inbox, from which the one who polls will take it.
+    #[inline]
+    pub(crate) fn staged(&mut self, fabric: &Fabric, stretch: Stretch) {
+        self.flags = CARRIES | STAGED;
+        self.cq.entry(fabric, self.index).data[0].set(u64::from(stretch.start) << 32 | u64::from(stretch.end));
     }
 
     /// The 40 bytes before a datagram.
@@ -233,8 +245,7 @@ impl Reserved<'_> {
         entry.qpn.set(qp.qpn.get() | (qp.epoch.get() << 24));
         entry.wr_id.set(c.wr_id);
         let recv = if c.is_recv { IS_RECV } else { 0 };
-        let carries = if self.carries { CARRIES } else { 0 };
-        entry.word.set(c.status | (c.opcode << 8) | (c.flags << 16) | recv | carries);
+        entry.word.set(c.status | (c.opcode << 8) | (c.flags << 16) | recv | self.flags);
         entry.byte_len.set(c.byte_len);
         entry.imm.set(c.imm);
         entry.src.set(c.src_qp | (u32::from(c.sl) << 24));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrival: a message takes a receive request, its payload goes where that says, and it completes.
 //!
-//! Called by: wire, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. A payload of up
-//! to 256 bytes goes into the completion, and the receiver's own poll puts it into his memory; a longer one is moved by one
-//! system call, or a copy within the process.
+//! Called by: wire, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. A short payload goes
+//! into the completion, or to the receiver's inbox, and the receiver's own poll puts it into his memory; a longer one is moved
+//! by one system call, or a copy within the process.
 
 use super::{
     Errno,
@@ -11,9 +11,10 @@ use super::{
     codes::{event, qp_type::is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
     copy::{self, Memory, Pieces},
     counters::{Count, count},
-    cq::{self, Completion},
+    cq::{self, Completion, IN_ENTRY},
     fabric::Fabric,
     hca::MAX_INLINE,
+    inbox::{MAX_STAGED, Stretch},
     qp::{self, QpShared},
     rdma,
     recv::RecvQueue,
@@ -92,13 +93,19 @@ pub(crate) fn land(
     grh: Option<&[u64; 5]>,
 ) -> Outcome {
     let is_small = m.len <= MAX_INLINE;
-    if (!is_small || queue.shortest() < m.len + lead)
-        && let Err(outcome) = look(fabric, peer, queue, m, arrival.wqe, lead, !is_small)
+    let stretch = if lead == 0 { staging(fabric, peer, m) } else { None };
+    let moves = !is_small && stretch.is_none();
+    if (moves || queue.shortest() < m.len + lead)
+        && let Err(outcome) = look(fabric, peer, queue, m, arrival.wqe, lead, moves)
     {
         return outcome;
     }
     let Some(mut reserved) = peer.cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
-    if is_small {
+    if let Some(stretch) = stretch {
+        copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces);
+        peer.inbox.fill(stretch);
+        reserved.staged(fabric, stretch);
+    } else if is_small {
         let place = reserved.payload(fabric, m.len);
         if m.memory.pid.is_none() {
             copy::gather(place, m.memory.pieces);
@@ -115,6 +122,15 @@ pub(crate) fn land(
     }
     reserved.commit(fabric, peer, arrival);
     Outcome::done(wc_status::SUCCESS)
+}
+
+/// Room in the receiver's inbox, for a message that goes best through it: of this process's own memory, to another process,
+/// too long for the completion itself.
+#[inline]
+fn staging(fabric: &Fabric, peer: &Peer, m: &Message) -> Option<Stretch> {
+    let fits = m.len > IN_ENTRY && m.len <= MAX_STAGED;
+    let goes = fits && m.memory.pid.is_none() && peer.xrc.is_none() && peer.process() != fabric.token();
+    if goes { peer.inbox.place(m.len) } else { None }
 }
 
 /// Checks a request that may not fit, and moves a payload that does not travel in the completion.

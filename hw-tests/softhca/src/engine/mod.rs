@@ -22,6 +22,7 @@ mod fabric;
 pub mod faults;
 mod hca;
 mod idle;
+mod inbox;
 mod landing;
 mod link;
 mod lock;

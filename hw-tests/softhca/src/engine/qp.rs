@@ -20,6 +20,7 @@ use super::{
     },
     cq::{self, CqShared},
     fabric::{Fabric, PutOff},
+    inbox::Inbox,
     lock::SharedLock,
     recv::RecvQueue,
     region::{QP_BYTES, Shared, qp_at},
@@ -87,6 +88,7 @@ pub(crate) struct QpShared {
     pub(crate) sq: SendQueue,
     pub(crate) resp: Responder,
     pub(crate) rq: RecvQueue,
+    pub(crate) inbox: Inbox,
     /// Among the free places: the next one plus one.
     next_free: W32,
     /// Domain of an `XRC_RECV`.

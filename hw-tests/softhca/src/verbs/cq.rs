@@ -167,9 +167,6 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     number(result)
 }
 
-/// Completions taken from the engine at once.
-const BATCH: usize = 16;
-
 /// `ibv_poll_cq(3)`: the number of completions written; -1 after an overrun.
 ///
 /// # Safety
@@ -177,31 +174,14 @@ const BATCH: usize = 16;
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: by the caller's word.
     let queue = unsafe { SoftCq::of(cq) };
-    let wanted = entries.max(0) as usize;
-    // Most polls find nothing, and most of the rest one: neither should pay for room that it does not use.
-    let mut one = [Wc::default()];
-    match queue.engine.poll(&mut one[..wanted.min(1)]) {
-        Ok(0) => return 0,
-        Ok(_) => {}
-        Err(errno) => return overrun(errno),
+    let taken = queue.engine.poll_each(entries.max(0) as usize, |index, completion| {
+        // SAFETY: `index` stays below `entries`; a Wc starts with an ibv_wc (asserted above).
+        unsafe { wc.add(index).write(std::ptr::from_ref(completion).cast::<ibv_wc>().read()) };
+    });
+    match taken {
+        Ok(count) => count as c_int,
+        Err(errno) => overrun(errno),
     }
-    // SAFETY: `wanted` is at least 1; a Wc starts with an ibv_wc (asserted above).
-    unsafe { wc.write((&raw const one[0]).cast::<ibv_wc>().read()) };
-    let mut taken = 1;
-    while taken < wanted {
-        let mut batch = [Wc::default(); BATCH];
-        let room = BATCH.min(wanted - taken);
-        let Ok(found) = queue.engine.poll(&mut batch[..room]) else { break };
-        for completion in &batch[..found] {
-            // SAFETY: `taken` stays below `wanted`; a Wc starts with an ibv_wc.
-            unsafe { wc.add(taken).write(std::ptr::from_ref(completion).cast::<ibv_wc>().read()) };
-            taken += 1;
-        }
-        if found < room {
-            break;
-        }
-    }
-    taken as c_int
 }
 
 #[cold]

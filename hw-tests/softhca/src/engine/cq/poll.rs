@@ -8,10 +8,11 @@ use super::{
         Result, Wc, clock,
         codes::{qp_type, wc_flags, wc_status},
         copy,
+        inbox::Stretch,
         qp::{self, QpShared},
         recv::RecvQueue,
     },
-    CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV,
+    CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV, STAGED,
 };
 
 impl Cq {
@@ -20,6 +21,14 @@ impl Cq {
     /// None today: an overrun queue gives what it held, then nothing.
     #[inline]
     pub fn poll(&self, out: &mut [Wc]) -> Result<usize> {
+        self.poll_each(out.len(), |index, wc| out[index] = *wc)
+    }
+
+    /// Takes up to `room` completions and gives each to `put`, with its place from 0 on; how many they were.
+    /// # Errors
+    /// As for `poll`.
+    #[inline]
+    pub fn poll_each(&self, room: usize, mut put: impl FnMut(usize, &Wc)) -> Result<usize> {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
         let head = cq.emptying.head.get();
         if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
@@ -31,17 +40,19 @@ impl Cq {
         let polling = cq.emptying.poll_lock.lock(fabric);
         let mut head = cq.emptying.head.get();
         let mut count = 0;
-        while count < out.len() {
+        let mut wc = Wc::default();
+        while count < room {
             let entry = cq.entry(fabric, head);
             if entry.seq.seen() != head.wrapping_add(1) || (fabric.has_model && !self.is_due(head)) {
                 break;
             }
-            if self.take(entry, head, &mut out[count]) {
+            if self.take(entry, head, &mut wc) {
+                put(count, &wc);
                 count += 1;
             }
             head = head.wrapping_add(1);
-            cq.emptying.head.publish(head);
         }
+        cq.emptying.head.publish(head);
         drop(polling);
         fabric.settle();
         Ok(count)
@@ -84,7 +95,7 @@ impl Cq {
         if word & IS_RECV == 0 {
             qp.sq.freed.publish(entry.wqe.get());
         } else {
-            self.take_recv(qp, entry, index, word & CARRIES != 0, wc);
+            self.take_recv(qp, entry, index, word, wc);
         }
         if self.shared.flags.get() != 0 {
             self.stamp(index, wc);
@@ -93,18 +104,26 @@ impl Cq {
     }
 
     #[inline]
-    fn take_recv(&self, qp: &QpShared, entry: &Cqe, index: u32, carries: bool, wc: &mut Wc) {
+    fn take_recv(&self, qp: &QpShared, entry: &Cqe, index: u32, word: u32, wc: &mut Wc) {
         let fabric = &*self.hca.fabric;
         let (queue, has_grh) = match entry.wr_id.get() {
             0 => (qp.recv_queue(fabric), qp.kind.get() == qp_type::UD),
             xrc_queue => (fabric.region().at::<RecvQueue>(xrc_queue), false),
         };
         let wqe = entry.wqe.get();
+        let carries = word & CARRIES != 0;
+        let stretch = (word & STAGED != 0).then(|| {
+            let both = entry.data[0].get();
+            Stretch { start: (both >> 32) as u32, end: both as u32 }
+        });
         wc.wr_id = queue.wr_id(fabric, wqe);
         if wc.status == wc_status::SUCCESS && (carries || has_grh) {
             let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
                 // The registration went away between the arrival and this poll.
                 wc.status = wc_status::LOC_PROT_ERR;
+                if let Some(stretch) = stretch {
+                    qp.inbox.empty(stretch);
+                }
                 qp::fail_later(fabric, qp);
                 queue.free(fabric, wqe);
                 return;
@@ -112,9 +131,15 @@ impl Cq {
             if has_grh {
                 self.put_datagram(&pieces, index, carries, wc);
             } else {
-                let from = self.shared.data_at(fabric, index, wc.byte_len);
+                let from = match stretch {
+                    Some(stretch) => qp.inbox.at(fabric, stretch),
+                    None => self.shared.data_at(fabric, index, wc.byte_len),
+                };
                 copy::scatter(pieces.as_slice(), from, wc.byte_len as usize);
             }
+        }
+        if let Some(stretch) = stretch {
+            qp.inbox.empty(stretch);
         }
         queue.free(fabric, wqe);
     }

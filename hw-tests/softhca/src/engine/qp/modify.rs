@@ -28,6 +28,7 @@ impl Qp {
         qp.sq.clear();
         qp.resp.psn.set(0);
         qp.resp.established.set(0);
+        qp.inbox.clear();
         if qp.srq.get() == 0 {
             qp.rq.clear(fabric);
         }

@@ -78,6 +78,9 @@ impl Qp {
                 .inspect_err(|_| qp.sq.end(fabric))
                 .inspect_err(give_back)?;
         }
+        if matches!(init.kind, RC | UC) {
+            qp.inbox.begin(fabric);
+        }
         let mut counters = vec![Arc::clone(&init.send_cq.users), Arc::clone(&init.recv_cq.users)];
         counters.extend(init.srq.map(|srq: &Srq| Arc::clone(&srq.users)));
         Ok(Qp::begin(hca, qp, number, init.kind, cap, init.cookie, Uses { _in_pd: Some(init.pd.enter()), counters }))

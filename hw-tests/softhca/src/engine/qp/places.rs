@@ -46,6 +46,7 @@ pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
         qp.qpn.publish(0);
         qp.sq.end(fabric);
         qp.rq.end(fabric);
+        qp.inbox.end(fabric);
     }
     give_back(fabric, index);
 }
