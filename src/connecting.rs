@@ -104,7 +104,8 @@ impl Port {
             posted: 0,
             retired: 0,
             depth: connector.limits.sends,
-            unsignalled: 0,
+            limit: 0,
+            signalled: 0,
             looked_at: 0,
             named: Immediate::endpoint_bits(u32::MAX),
             list: List::new(),
@@ -233,6 +234,7 @@ impl Port {
             return;
         }
         connection.state = State::Ready;
+        connection.set_limit();
         self.count_connection();
         self.connector.settle(to);
         self.enlist(to);

@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// look must not cost a reading of the clock.
 pub(crate) const ASYNC_INTERVAL: u32 = 4096;
 
+/// The least time between two looks for a first connection by TCP.
+const TCP_PAUSE: Duration = Duration::from_millis(1);
+
 /// What a port has for connecting.
 pub(crate) struct Connector {
     pub(crate) ud: Option<UdCarrier>,
@@ -42,6 +45,8 @@ pub(crate) struct Connector {
     pub(crate) start: Instant,
     /// Polls until TCP is looked at.
     pub(crate) until_tcp: u32,
+    /// Before this moment it is not, unless something is going on.
+    tcp_due: Duration,
     /// Polls between this look and the last one.
     pub(crate) interval: u32,
     /// Before this moment no handshake has anything to do.
@@ -96,6 +101,7 @@ impl Connector {
             random: Random::new(instance),
             start: Instant::now(),
             until_tcp: 1,
+            tcp_due: Duration::ZERO,
             interval: 1,
             next_due: Duration::ZERO,
             until_async: ASYNC_INTERVAL,
@@ -167,7 +173,12 @@ impl Connector {
             let busy = !self.active.is_empty() || !tcp.is_idle();
             let pause = if busy { tunables.connect_poll_interval } else { tunables.connect_tcp_interval };
             self.until_tcp = pause as u32;
-            tcp.poll(&mut |hello| hellos.push((hello, Carrier::Tcp)));
+            // Where polls are fast, so many of them are soon over, and a message would have to wait for the look.
+            let now = self.start.elapsed();
+            if busy || now >= self.tcp_due {
+                self.tcp_due = now + TCP_PAUSE;
+                tcp.poll(&mut |hello| hellos.push((hello, Carrier::Tcp)));
+            }
         }
         hellos
     }

@@ -49,8 +49,10 @@ pub(crate) struct Connection {
     pub(crate) retired: u32,
     /// How many may be posted and not done.
     pub(crate) depth: u32,
-    /// Posted since one last asked for a completion.
-    pub(crate) unsignalled: u32,
+    /// What `posted` may grow to; equal to it while nothing may be posted. Kept by [`Connection::set_limit`].
+    pub(crate) limit: u32,
+    /// What `posted` was when a request last asked for a completion.
+    pub(crate) signalled: u32,
     /// What `posted` was when peers were last probed.
     pub(crate) looked_at: u32,
     /// How the peer names this endpoint in immediates; see [`Immediate`].
@@ -72,10 +74,32 @@ impl Connection {
         self.posted.wrapping_sub(self.retired)
     }
 
-    /// Whether a request may be posted now, as far as this connection goes.
+    /// Requests posted since one last asked for a completion.
     #[inline]
-    pub(crate) fn is_open(&self) -> bool {
-        self.state == State::Ready && self.pending.is_empty() && self.in_flight() < self.depth
+    pub(crate) fn unsignalled(&self) -> u32 {
+        self.posted.wrapping_sub(self.signalled)
+    }
+
+    /// Works out anew how far requests may be posted. To be called after every change of the state, of what is done and of
+    /// what waits, so that a post has one comparison to make.
+    #[inline]
+    pub(crate) fn set_limit(&mut self) {
+        let open = self.state == State::Ready && self.pending.is_empty();
+        self.limit = if open { self.retired.wrapping_add(self.depth) } else { self.posted };
+    }
+
+    /// The request numbered `through` and all before it are done. Returns how many that makes; `None` for a number of a queue
+    /// pair that this endpoint had before.
+    #[inline]
+    pub(crate) fn retire(&mut self, through: u32) -> Option<u32> {
+        let retired = through.wrapping_add(1);
+        let done = retired.wrapping_sub(self.retired);
+        if done > self.in_flight() {
+            return None;
+        }
+        self.retired = retired;
+        self.set_limit();
+        Some(done)
     }
 
     #[inline]

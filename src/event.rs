@@ -5,6 +5,7 @@
 //! Made by `poll.rs`, handed to the plugin in a [`Batch`] on its stack, so that its callbacks run while nothing of the
 //! port is borrowed. Hot: plain values. Tests: at the end of the file.
 
+use arrayvec::{ArrayVec, CapacityError};
 use ibex_ffi::verbs::Status;
 
 /// The name of an endpoint of a port: its place in the port's table, from 0. Never reused while the port lives.
@@ -39,20 +40,18 @@ pub struct Failed {
 /// Something that happened on a port.
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
-    /// Nothing; the unused places of a batch.
-    None,
     /// A message came in. Its bytes stay where they are until the slot is released ([`crate::port::Port::release`]).
     Received {
-        /// The tag it was sent with.
-        tag: u8,
         /// Where its bytes start.
         addr: u64,
         /// How many there are.
         len: u32,
         /// The receive slot they lie in.
         slot: u32,
-        /// Who sent it, where that could be told.
-        from: Option<EndpointId>,
+        /// The word it carried: its tag, and who says to have sent it ([`crate::port::Port::sender`]).
+        immediate: Immediate,
+        /// The number of the local queue pair it came by.
+        qp_num: u32,
     },
     /// A request that was given a token is done, or will never be.
     Completed {
@@ -71,10 +70,9 @@ pub enum Event {
 }
 
 /// The events of one poll.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Batch {
-    events: [Event; Batch::CAPACITY],
-    len: usize,
+    events: ArrayVec<Event, { Batch::CAPACITY }>,
 }
 
 impl Batch {
@@ -85,24 +83,24 @@ impl Batch {
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
-        Batch { events: [Event::None; Self::CAPACITY], len: 0 }
+        Batch { events: ArrayVec::new_const() }
     }
 
     /// The events, in the order in which they happened.
     #[must_use]
     #[inline]
     pub fn events(&self) -> &[Event] {
-        &self.events[..self.len]
+        &self.events
     }
 
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        self.events.clear();
     }
 
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        Self::CAPACITY - self.len
+        self.events.remaining_capacity()
     }
 
     /// Takes the event.
@@ -111,20 +109,7 @@ impl Batch {
     /// Gives it back when the batch is full.
     #[inline]
     pub fn push(&mut self, event: Event) -> Result<(), Event> {
-        match self.events.get_mut(self.len) {
-            Some(place) => {
-                *place = event;
-                self.len += 1;
-                Ok(())
-            }
-            None => Err(event),
-        }
-    }
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self::new()
+        self.events.try_push(event).map_err(CapacityError::element)
     }
 }
 
@@ -246,7 +231,7 @@ mod tests {
         for _ in 0..Batch::CAPACITY {
             assert!(batch.push(Event::PeerFailed { peer: EndpointId(1) }).is_ok());
         }
-        assert!(batch.push(Event::None).is_err());
+        assert!(batch.push(Event::PeerFailed { peer: EndpointId(2) }).is_err());
         assert_eq!(batch.events().len(), Batch::CAPACITY);
     }
 }

@@ -5,12 +5,14 @@
 //! many polls it also looks after connections (`connecting.rs`, setup grade). Failures are cold. One thread at a time
 //! (`&mut Port`). Tests: the device tests in `hw-tests`.
 
-use crate::counters::{add, subtract};
-use crate::endpoint::State;
+use crate::counters::{Counters, add, subtract};
+use crate::endpoint::{Endpoint, State};
 use crate::event::{Batch, EndpointId, Event, Failed, Immediate, WrId};
 use crate::failure::{Cause, Failure};
 use crate::port::Port;
+use crate::posted::Posted;
 use ibex_ffi::verbs::{Status, WorkCompletion};
+use std::collections::VecDeque;
 use std::io;
 
 impl Port {
@@ -23,10 +25,9 @@ impl Port {
         if self.countdown == 0 {
             self.countdown = self.connect();
         }
-        if !self.overflow.is_empty() {
-            self.drain_overflow(batch);
+        if self.overflow.is_empty() || self.drain_overflow(batch) {
+            self.take_completions(batch);
         }
-        self.take_completions(batch);
         if self.freed {
             self.freed = false;
             if !self.backlog.is_empty() {
@@ -40,11 +41,20 @@ impl Port {
     #[inline]
     pub fn release(&mut self, batch: &Batch) {
         for event in batch.events() {
-            if let Event::Received { slot, .. } = event
-                && let Err(error) = self.receives.release(*slot)
-            {
-                self.lose(&error, "posting to the shared receive queue");
+            if let Event::Received { slot, .. } = event {
+                self.receives.release(*slot);
             }
+        }
+        if self.receives.are_due() {
+            self.post_receives();
+        }
+    }
+
+    /// Gives the adapter the released receive slots.
+    #[inline]
+    fn post_receives(&mut self) {
+        if let Err(error) = self.receives.post() {
+            self.lose(&error, "posting to the shared receive queue");
         }
     }
 
@@ -54,6 +64,14 @@ impl Port {
     pub fn copy_received(&self, slot: u32, len: u32) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         if self.receives.copy(slot, &mut bytes) { bytes } else { Vec::new() }
+    }
+
+    /// Who sent a message that came by the local queue pair `qp_num`; `None` where that cannot be told: who it says it is from
+    /// holds only if it came by that endpoint's queue pair.
+    #[must_use]
+    pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
+        let named = immediate.endpoint();
+        self.connection(named).filter(|connection| connection.qp.number() == qp_num).map(|_| named)
     }
 
     /// Takes completions while nobody can be told of them: their events wait for the next polls.
@@ -76,69 +94,49 @@ impl Port {
 
     #[inline]
     fn take_completions(&mut self, batch: &mut Batch) {
-        let limit = self.poll_batch.min(batch.room());
-        if limit == 0 {
-            return;
-        }
-        add(&self.counters.polls, 1);
-        let completions = match self.cq.poll(limit) {
-            Ok([]) => return add(&self.counters.empty_polls, 1),
+        let Port { cq, counters, receives, connector, .. } = self;
+        let counters: &Counters = counters;
+        add(&counters.polls, 1);
+        let completions = match cq.poll() {
+            Ok([]) => return add(&counters.empty_polls, 1),
             Ok(completions) => completions,
             Err(error) => return self.lose(&error, "polling the completion queue"),
         };
-        add(&self.counters.completions, completions.len() as u64);
+        add(&counters.completions, completions.len() as u64);
+        let mut rare = false;
         for completion in completions {
+            let id = WrId(completion.id());
             if !completion.succeeded() {
                 self.failures.push(*completion);
+                rare = true;
                 continue;
             }
-            let id = WrId(completion.id());
             if id.is_send() {
-                let Some(endpoint) = self.endpoints.get_mut(id.endpoint().index() as usize) else { continue };
-                let Some(connection) = endpoint.connection.as_deref_mut() else { continue };
-                let done = id.low().wrapping_add(1).wrapping_sub(connection.retired);
-                if done > connection.in_flight() {
-                    // Of a queue pair this endpoint had before.
-                    continue;
-                }
-                connection.retired = id.low().wrapping_add(1);
+                let done = retire(&mut self.endpoints, &mut self.posted, id, batch, &mut self.overflow);
                 self.credits += done;
-                self.freed = true;
-                while let Some((_, token)) = self.posted.pop_through(&mut connection.list, id.low()) {
-                    let event = Event::Completed { token, to: id.endpoint(), outcome: Ok(()) };
-                    if let Err(event) = batch.push(event) {
-                        self.overflow.push_back(event);
-                    }
-                }
+                self.freed |= done > 0;
                 continue;
             }
             let slot = id.low();
-            let span = self.receives.filled(slot, &self.counters);
-            let (Some(immediate), Some(span)) = (completion.immediate().map(Immediate), span) else {
+            let addr = receives.filled(slot, counters);
+            let (Some(immediate), Some(addr)) = (completion.immediate().map(Immediate), addr) else {
                 self.malformed.push(slot);
+                rare = true;
                 continue;
             };
-            add(&self.counters.received, 1);
-            add(&self.counters.received_bytes, u64::from(completion.len()));
-            // Who it says it is from holds only if it came by that endpoint's queue pair.
-            let named = immediate.endpoint();
-            let connection = self.endpoints.get_mut(named.index() as usize).and_then(|e| e.connection.as_deref_mut());
-            let from = match connection {
-                Some(connection) if connection.qp.number() == completion.qp_num() => {
-                    if connection.state == State::Connecting {
-                        self.spoken_to.push(named);
-                    }
-                    Some(named)
-                }
-                _ => None,
-            };
-            let (addr, len) = (span.addr(), completion.len());
-            let event = Event::Received { tag: immediate.tag(), addr, len, slot, from };
-            if let Err(event) = batch.push(event) {
+            let len = completion.len();
+            add(&counters.received, 1);
+            add(&counters.received_bytes, u64::from(len));
+            let qp_num = completion.qp_num();
+            if !connector.active.is_empty() {
+                self.spoken_to.push((immediate, qp_num));
+                rare = true;
+            }
+            if let Err(event) = batch.push(Event::Received { addr, len, slot, immediate, qp_num }) {
                 self.overflow.push_back(event);
             }
         }
-        if !self.failures.is_empty() || !self.malformed.is_empty() || !self.spoken_to.is_empty() {
+        if rare {
             self.rare_completions(batch);
         }
     }
@@ -148,12 +146,13 @@ impl Port {
     fn rare_completions(&mut self, batch: &mut Batch) {
         for slot in std::mem::take(&mut self.malformed) {
             add(&self.counters.malformed, 1);
-            if let Err(error) = self.receives.release(slot) {
-                self.lose(&error, "posting to the shared receive queue");
-            }
+            self.receives.release(slot);
+            self.post_receives();
         }
-        for peer in std::mem::take(&mut self.spoken_to) {
-            self.confirmed_by_data(peer);
+        for (immediate, qp_num) in std::mem::take(&mut self.spoken_to) {
+            if let Some(peer) = self.sender(immediate, qp_num) {
+                self.confirmed_by_data(peer);
+            }
         }
         for completion in std::mem::take(&mut self.failures) {
             self.failed_completion(&completion);
@@ -161,13 +160,15 @@ impl Port {
         self.drain_overflow(batch);
     }
 
+    /// Moves what did not fit earlier to the batch. True where that leaves it empty enough for completions.
     #[cold]
-    fn drain_overflow(&mut self, batch: &mut Batch) {
+    fn drain_overflow(&mut self, batch: &mut Batch) -> bool {
         while batch.room() > 0 {
-            let Some(event) = self.overflow.pop_front() else { return };
+            let Some(event) = self.overflow.pop_front() else { break };
             // There is room.
             let _ = batch.push(event);
         }
+        batch.room() >= self.cq.batch()
     }
 
     /// A request did not succeed: everything before it did, it did not, and its connection is lost.
@@ -181,12 +182,7 @@ impl Port {
         let to = id.endpoint();
         let Some(endpoint) = self.endpoints.get_mut(to.index() as usize) else { return };
         let Some(connection) = endpoint.connection.as_deref_mut() else { return };
-        let done = id.low().wrapping_add(1).wrapping_sub(connection.retired);
-        if done > connection.in_flight() {
-            // Of a queue pair this endpoint had before.
-            return;
-        }
-        connection.retired = id.low().wrapping_add(1);
+        let Some(done) = connection.retire(id.low()) else { return };
         self.credits += done;
         self.freed = true;
         while let Some((sequence, token)) = self.posted.pop_through(&mut connection.list, id.low()) {
@@ -200,9 +196,8 @@ impl Port {
     #[cold]
     fn failed_receive(&mut self, slot: u32, completion: &WorkCompletion) {
         self.receives.filled(slot, &self.counters);
-        if let Err(error) = self.receives.release(slot) {
-            self.lose(&error, "posting to the shared receive queue");
-        }
+        self.receives.release(slot);
+        self.post_receives();
         let (status, vendor) = completion.status();
         let number = completion.qp_num();
         let peer = self
@@ -227,6 +222,7 @@ impl Port {
                 subtract(&self.counters.connections, 1);
             }
             connection.state = State::Failed;
+            connection.set_limit();
             qp_num = connection.qp.number();
             // Where even this fails the queue pair is in error already, or the device is gone.
             let _ = connection.qp.fail();
@@ -264,4 +260,25 @@ impl Port {
     pub fn failure(&self, peer: EndpointId) -> Option<&Failure> {
         self.endpoints.get(peer.index() as usize)?.failure.as_deref()
     }
+}
+
+/// A send, and every request before it on its connection, is done: their tokens come back. Returns how many they are.
+#[inline]
+fn retire(
+    endpoints: &mut [Endpoint],
+    posted: &mut Posted,
+    id: WrId,
+    batch: &mut Batch,
+    overflow: &mut VecDeque<Event>,
+) -> u32 {
+    let to = id.endpoint();
+    let endpoint = endpoints.get_mut(to.index() as usize);
+    let Some(connection) = endpoint.and_then(|endpoint| endpoint.connection.as_deref_mut()) else { return 0 };
+    let Some(done) = connection.retire(id.low()) else { return 0 };
+    while let Some((_, token)) = posted.pop_through(&mut connection.list, id.low()) {
+        if let Err(event) = batch.push(Event::Completed { token, to, outcome: Ok(()) }) {
+            overflow.push_back(event);
+        }
+    }
+    done
 }

@@ -15,7 +15,7 @@ use crate::connector::Connector;
 use crate::counters::{Counters, add, subtract};
 use crate::device::PortChoice;
 use crate::endpoint::{Connection, Endpoint, State};
-use crate::event::{Batch, EndpointId, Event};
+use crate::event::{Batch, EndpointId, Event, Immediate};
 use crate::peer::PeerName;
 use crate::posted::Posted;
 use crate::receive::Receives;
@@ -112,7 +112,6 @@ pub struct Port {
     pub(crate) signal_interval: u32,
     /// Whether copied sends ask for a completion each, because their buffers are few.
     pub(crate) prompt_copies: bool,
-    pub(crate) poll_batch: usize,
     /// Polls until connections are looked after.
     pub(crate) countdown: u32,
     /// Room came since the backlog was last worked.
@@ -127,8 +126,9 @@ pub struct Port {
     pub(crate) backlog: VecDeque<EndpointId>,
     pub(crate) failures: Vec<WorkCompletion>,
     pub(crate) malformed: Vec<u32>,
-    /// Peers whose first message came before the handshake's last word.
-    pub(crate) spoken_to: Vec<EndpointId>,
+    /// Messages that came while handshakes were under way, one of whose last words they may stand for: what they carried, and
+    /// the queue pair they came by.
+    pub(crate) spoken_to: Vec<(Immediate, u32)>,
 
     // Setup.
     pub(crate) attributes: Attributes,
@@ -161,7 +161,7 @@ impl Port {
             return Err(failed("making a shared receive queue, which this adapter does not have,".into())(error));
         }
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(device.max_cqe);
-        let cq = CompletionQueue::new(&context, entries, tunables.poll_batch as usize)
+        let cq = CompletionQueue::new(&context, entries, (tunables.poll_batch as usize).min(Batch::CAPACITY))
             .map_err(failed(format!("making a completion queue of {entries} entries")))?;
         let doing = format!("making a shared receive queue of {receives} slots of {} bytes", setup.receive_size);
         let batch = (tunables.receive_batch as usize).min(receives as usize / 2).max(1);
@@ -199,7 +199,6 @@ impl Port {
             scarce_credits: credits / 2,
             signal_interval: tunables.signal_interval as u32,
             prompt_copies: (1..FEW_SLOTS).contains(&tunables.send_slots_max),
-            poll_batch: (tunables.poll_batch as usize).min(Batch::CAPACITY),
             countdown: 1,
             freed: false,
             posted: Posted::with_capacity(1024),

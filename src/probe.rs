@@ -37,7 +37,7 @@ impl Probes {
 impl Connection {
     /// Whether nothing was posted since the last look, and nothing posted before would tell that the peer is gone.
     fn is_idle(&self) -> bool {
-        let asks_for_a_completion = self.in_flight() > 0 && self.unsignalled == 0;
+        let asks_for_a_completion = self.in_flight() > 0 && self.unsignalled() == 0;
         self.state == State::Ready && self.pending.is_empty() && self.posted == self.looked_at && !asks_for_a_completion
     }
 }

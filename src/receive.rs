@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receive side of a port: one arena of slots, one shared receive queue, and the batches in which slots go back to it.
 //!
-//! Used by `poll.rs` (a slot was filled) and `port.rs` (the plugin releases it). Hot: a released slot is one push; every
+//! Used by `poll.rs`: a slot was filled, the plugin is through with it. Hot: a released slot is one push; every
 //! batch is one post. Sizes in bytes. Device-free parts are tested through the device tests in `hw-tests`.
 
 use crate::counters::{Counters, add};
 use crate::event::WrId;
-use ibex_ffi::verbs::{Arena, LocalSpan, ProtectionDomain, SharedReceiveQueue};
+use ibex_ffi::verbs::{Arena, ProtectionDomain, SharedReceiveQueue};
 use std::io;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Receives {
         let released = (0..depth).rev().collect();
         let mut receives = Receives { srq, arena, released, level: 0, batch };
         while !receives.released.is_empty() {
-            receives.post()?;
+            receives.post_batch()?;
         }
         Ok(receives)
     }
@@ -39,14 +39,14 @@ impl Receives {
         &self.srq
     }
 
-    /// A message came into `slot`. Gives its memory.
+    /// A message came into `slot`. Gives the address of its first byte.
     #[inline]
-    pub(crate) fn filled(&mut self, slot: u32, counters: &Counters) -> Option<LocalSpan> {
-        self.level = self.level.saturating_sub(1);
+    pub(crate) fn filled(&mut self, slot: u32, counters: &Counters) -> Option<u64> {
+        self.level = self.level.wrapping_sub(1);
         if self.level == 0 {
             add(&counters.receives_used_up, 1);
         }
-        self.arena.span(slot as usize)
+        self.arena.address(slot as usize)
     }
 
     /// Copies the bytes in `slot`, from its start on, into `into`. False where there is no such slot, or it is smaller.
@@ -54,20 +54,30 @@ impl Receives {
         self.arena.read(slot as usize, 0, into)
     }
 
-    /// The bytes in `slot` are no longer needed. Goes back to the adapter with the next full batch.
+    /// The bytes in `slot` are no longer needed. It goes back to the adapter with the next batch.
     #[inline]
-    pub(crate) fn release(&mut self, slot: u32) -> io::Result<()> {
+    pub(crate) fn release(&mut self, slot: u32) {
         self.released.push(slot);
-        if self.released.len() >= self.batch || self.level == 0 { self.post() } else { Ok(()) }
     }
 
-    /// Posts one batch of released slots.
-    fn post(&mut self) -> io::Result<()> {
+    /// Whether a batch is to be posted: there is a full one, or the adapter has no receive left.
+    #[inline]
+    pub(crate) fn are_due(&self) -> bool {
+        self.released.len() >= self.batch || self.level == 0
+    }
+
+    /// Posts what is due.
+    pub(crate) fn post(&mut self) -> io::Result<()> {
+        while self.are_due() && !self.released.is_empty() {
+            self.post_batch()?;
+        }
+        Ok(())
+    }
+
+    fn post_batch(&mut self) -> io::Result<()> {
         let Receives { srq, arena, released, level, batch } = self;
         let from = released.len().saturating_sub(*batch);
-        let receives =
-            released[from..].iter().filter_map(|&slot| Some((WrId::receive(slot).0, arena.span(slot as usize)?)));
-        let posted = srq.post(receives)?;
+        let posted = srq.post(arena, &released[from..], |slot| WrId::receive(slot).0)?;
         // The provider takes them from the front of the chain.
         released.drain(from..from + posted);
         *level += posted as u32;

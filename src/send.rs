@@ -186,7 +186,7 @@ impl Port {
         self.take_ahead();
         for index in 0..self.endpoints.len() as u32 {
             let to = EndpointId::from_index(index);
-            let wanting = self.connection(to).is_some_and(|c| c.state == State::Ready && c.unsignalled > 0);
+            let wanting = self.connection(to).is_some_and(|c| c.state == State::Ready && c.unsignalled() > 0);
             if wanting {
                 self.post_nothing(to);
             }
@@ -223,13 +223,13 @@ impl Port {
         let Some(connection) = endpoint.and_then(|endpoint| endpoint.connection.as_deref_mut()) else {
             return Attempt::Wait;
         };
-        if !connection.is_open() || self.credits == 0 {
+        let sequence = connection.posted;
+        if sequence == connection.limit || self.credits == 0 {
             return Attempt::Wait;
         }
-        let sequence = connection.posted;
         // When credits run low all requests ask for a completion, so that credits always come back.
         let signalled = signal == Signal::Always
-            || connection.unsignalled + 1 >= self.signal_interval
+            || connection.unsignalled() + 1 >= self.signal_interval
             || self.credits < self.scarce_credits;
         match post(connection, Wr { id: WrId::send(to, sequence).0, signalled }) {
             Ok(()) => {
@@ -238,9 +238,11 @@ impl Port {
                 if token.0 != 0 {
                     self.posted.push(&mut connection.list, sequence, token);
                 }
-                connection.unsignalled = if signalled { 0 } else { connection.unsignalled + 1 };
                 add(&self.counters.posted, 1);
-                add(&self.counters.signalled, u64::from(signalled));
+                if signalled {
+                    connection.signalled = connection.posted;
+                    add(&self.counters.signalled, 1);
+                }
                 Attempt::Posted
             }
             Err(error) if error.is_full() => Attempt::Wait,
@@ -258,6 +260,7 @@ impl Port {
         self.check(to)?;
         let Some(connection) = self.connection_mut(to) else { return Err(Refused) };
         connection.pending.push_back(request);
+        connection.set_limit();
         add(&self.counters.queued, 1);
         add(&self.counters.waiting, 1);
         self.enlist(to);
@@ -309,8 +312,9 @@ impl Port {
             if connection.state != State::Ready {
                 return false;
             }
-            // Taken out whole, so that the connection looks open to the attempt, and put back with what could not go.
+            // Taken out whole, so that the connection is open to the attempt, and put back with what could not go.
             let mut pending = std::mem::take(&mut connection.pending);
+            connection.set_limit();
             let Some(request) = pending.pop_front() else { return false };
             let attempt = self.attempt_request(to, &request);
             let posted = matches!(attempt, Attempt::Posted);
@@ -319,6 +323,7 @@ impl Port {
             }
             if let Some(connection) = self.connection_mut(to) {
                 connection.pending = pending;
+                connection.set_limit();
             }
             match attempt {
                 Attempt::Posted => crate::counters::subtract(&self.counters.waiting, 1),
@@ -369,6 +374,7 @@ impl Port {
     pub(crate) fn fail_pending(&mut self, to: EndpointId) {
         let Some(connection) = self.connection_mut(to) else { return };
         let pending = std::mem::take(&mut connection.pending);
+        connection.set_limit();
         crate::counters::subtract(&self.counters.waiting, pending.len() as u64);
         for request in pending.into_iter().filter(|request| request.token.0 != 0) {
             let outcome = Err(Failed { status: Status::FLUSHED });

@@ -9,91 +9,97 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use parking_lot::RawMutex;
+use parking_lot::lock_api::RawMutex as _;
+
+/// What a gate says: nobody is inside; somebody is, further up the same stack; ask the lock.
+const FREE: u8 = 0;
+const ENTERED: u8 = 1;
+const LOCKED: u8 = 2;
 
 /// A value that one caller at a time may use.
 pub(crate) struct Exclusive<T> {
-    /// Present where several threads may call.
-    lock: Option<Lock>,
-    /// Single-threaded: whether the value is in use, further up the same stack.
-    entered: Cell<bool>,
+    /// Single-threaded: `FREE` or `ENTERED`. Otherwise `LOCKED`, for good.
+    gate: Cell<u8>,
+    lock: RawMutex,
+    /// The thread that has the lock, as [`thread`] names it; 0: none.
+    owner: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
-struct Lock {
-    mutex: Mutex<()>,
-    /// The thread inside, as [`thread`] names it; 0: none.
-    owner: AtomicUsize,
-}
-
-// SAFETY: with a lock, the value is reached by one thread at a time and may move between them (T: Send). Without one, Open
-// MPI has promised that one thread at a time calls (btl_init's enable_mpi_threads is false); `entered` is then never raced.
+// SAFETY: with the lock, the value is reached by one thread at a time and may move between them (T: Send), and the gate is
+// only read. Without it, Open MPI has promised that one thread at a time calls (btl_init's enable_mpi_threads is false), so
+// neither is raced.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 /// The right to use the value; given back when dropped.
 pub(crate) struct Entered<'a, T> {
     exclusive: &'a Exclusive<T>,
-    /// Held for its drop.
-    _lock: Option<MutexGuard<'a, ()>>,
 }
 
 impl<T> Exclusive<T> {
     /// `threads`: several threads may call at the same time.
     pub(crate) fn new(value: T, threads: bool) -> Self {
-        let lock = threads.then(|| Lock { mutex: Mutex::new(()), owner: AtomicUsize::new(0) });
-        Exclusive { lock, entered: Cell::new(false), value: UnsafeCell::new(value) }
+        let gate = Cell::new(if threads { LOCKED } else { FREE });
+        Exclusive { gate, lock: RawMutex::INIT, owner: AtomicUsize::new(0), value: UnsafeCell::new(value) }
     }
 
     /// Waits for other threads. `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, T>> {
-        match &self.lock {
-            None => self.enter_alone(),
-            Some(lock) => self.enter_locked(lock, true),
-        }
+        self.pass(true)
     }
 
     /// Does not wait. `None`: another thread, or this one, is inside.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, T>> {
-        match &self.lock {
-            None => self.enter_alone(),
-            Some(lock) => self.enter_locked(lock, false),
-        }
+        self.pass(false)
     }
 
     #[inline]
-    fn enter_alone(&self) -> Option<Entered<'_, T>> {
-        if self.entered.replace(true) {
+    fn pass(&self, wait: bool) -> Option<Entered<'_, T>> {
+        if self.gate.get() == FREE {
+            self.gate.set(ENTERED);
+        } else if !self.pass_locked(wait) {
             return None;
         }
-        Some(Entered { exclusive: self, _lock: None })
+        Some(Entered { exclusive: self })
     }
 
-    fn enter_locked<'a>(&'a self, lock: &'a Lock, wait: bool) -> Option<Entered<'a, T>> {
+    /// True when this thread has the lock now, and had it not before.
+    #[cold]
+    #[inline(never)]
+    fn pass_locked(&self, wait: bool) -> bool {
         // Relaxed: only this thread ever stores its own name, so it reads its own store or somebody else's.
-        if lock.owner.load(Ordering::Relaxed) == thread() {
-            return None;
+        if self.gate.get() == ENTERED || self.owner.load(Ordering::Relaxed) == thread() {
+            return false;
         }
-        // A panic inside has been fenced and reported; the lock itself is sound.
-        let held = match lock.mutex.try_lock() {
-            Ok(held) => held,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if wait => lock.mutex.lock().unwrap_or_else(PoisonError::into_inner),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        lock.owner.store(thread(), Ordering::Relaxed);
-        Some(Entered { exclusive: self, _lock: Some(held) })
+        if wait {
+            self.lock.lock();
+        } else if !self.lock.try_lock() {
+            return false;
+        }
+        self.owner.store(thread(), Ordering::Relaxed);
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock(&self) {
+        self.owner.store(0, Ordering::Relaxed);
+        // SAFETY: called by the drop of an `Entered` that `pass_locked` made, on its thread (it is not `Send`), once.
+        unsafe { self.lock.unlock() };
     }
 }
 
 impl<T> Drop for Entered<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        match &self.exclusive.lock {
-            None => self.exclusive.entered.set(false),
-            // The field with the mutex guard is dropped after this.
-            Some(lock) => lock.owner.store(0, Ordering::Relaxed),
+        if self.exclusive.gate.get() == ENTERED {
+            self.exclusive.gate.set(FREE);
+        } else {
+            self.exclusive.unlock();
         }
     }
 }
@@ -102,7 +108,7 @@ impl<T> Deref for Entered<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: an `Entered` exists once at a time (`entered`, or the mutex), so nothing else uses the value.
+        // SAFETY: an `Entered` exists once at a time (the gate, or the lock), so nothing else uses the value.
         unsafe { &*self.exclusive.value.get() }
     }
 }

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine::event::{Batch, EndpointId};
+use engine::event::EndpointId;
 use engine::port::{Atomics, Port};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::sys;
@@ -19,6 +19,7 @@ use crate::descriptor::Descriptors;
 use crate::exclusive::{Entered, Exclusive};
 use crate::guard::fence;
 use crate::memory::Memory;
+use crate::progress::Turns;
 use crate::rdma::Operations;
 use crate::{atomic, component, descriptor, memory, messages, procs, rdma, send};
 
@@ -27,9 +28,7 @@ pub(crate) struct State {
     // Dropped before the port, whose slots they name.
     pub(crate) descriptors: Descriptors,
     pub(crate) operations: Operations,
-    /// Batches not in use; as many exist as progress was ever nested, or called by threads at once.
-    #[allow(clippy::vec_box, reason = "a pointer is moved in and out, not half a kibibyte")]
-    pub(crate) batches: Vec<Box<Batch>>,
+    pub(crate) turns: Turns,
     pub(crate) port: Port,
 }
 
@@ -146,12 +145,12 @@ impl Module {
             tunables.send_slots_max as u32,
             tunables.send_slots_grow as u32,
         );
-        let state = State { descriptors, operations: Operations::new(), batches: Vec::with_capacity(4), port };
+        let state = State { descriptors, operations: Operations::new(), turns: Turns::default(), port };
         Some(Box::new(Module {
             base,
             state: Exclusive::new(state, threads),
             memory: Some(memory),
-            max_inline: attributes.max_inline as usize,
+            max_inline: (attributes.max_inline as usize).min(send::INLINE_MAX),
             max_message,
             zero_copy_min: tunables.zero_copy_min as usize,
             max_send_size: base.btl_max_send_size,

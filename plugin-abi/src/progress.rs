@@ -18,6 +18,48 @@ use crate::rdma::Operation;
 use crate::send::{Record, record};
 use crate::{guard, messages, modex};
 
+/// What one call of progress works with while the port is not entered.
+pub(crate) struct Turn {
+    batch: Batch,
+    /// A received message as its callback is shown it, and the one segment it has.
+    arrived: sys::mca_btl_base_descriptor_t,
+    segment: sys::mca_btl_base_segment_t,
+}
+
+/// The turns not in use. As many exist as progress was ever nested, or called by threads at once: mostly one.
+#[derive(Default)]
+pub(crate) struct Turns {
+    spare: Option<Box<Turn>>,
+    #[allow(clippy::vec_box, reason = "a pointer is moved in and out, not half a kibibyte")]
+    more: Vec<Box<Turn>>,
+}
+
+// SAFETY: what a turn points to is its own.
+unsafe impl Send for Turn {}
+
+impl Turns {
+    #[inline]
+    fn take(&mut self) -> Box<Turn> {
+        self.spare.take().unwrap_or_else(|| self.take_more())
+    }
+
+    #[cold]
+    fn take_more(&mut self) -> Box<Turn> {
+        self.more.pop().unwrap_or_else(|| {
+            // SAFETY: C structures of integers and pointers, for which zero is a value.
+            let (arrived, segment) = unsafe { std::mem::zeroed() };
+            Box::new(Turn { batch: Batch::new(), arrived, segment })
+        })
+    }
+
+    #[inline]
+    fn give_back(&mut self, turn: Box<Turn>) {
+        if let Some(other) = self.spare.replace(turn) {
+            self.more.push(other);
+        }
+    }
+}
+
 /// What the callbacks of a batch have left to be given back, as chains through the records themselves.
 struct Finished {
     descriptors: *mut Descriptor,
@@ -31,43 +73,57 @@ pub(crate) fn progress(module: &Module) -> c_int {
     let Some(mut state) = module.try_enter() else {
         return 0;
     };
-    let mut batch = state.batches.pop().unwrap_or_default();
-    let count = state.port.poll(&mut batch);
+    let mut turn = state.turns.take();
+    let count = state.port.poll(&mut turn.batch);
     if count == 0 {
-        state.batches.push(batch);
+        state.turns.give_back(turn);
         return 0;
     }
     drop(state);
 
     let mut finished = Finished { descriptors: null_mut(), operations: null_mut() };
+    let Turn { batch, arrived, segment } = &mut *turn;
     for event in batch.events() {
-        match *event {
-            Event::Received { tag, addr, len, from, .. } => received(module, tag, addr, len, from),
-            Event::Completed { token, to, outcome } => {
-                let status = if outcome.is_ok() { sys::OPAL_SUCCESS } else { sys::OPAL_ERROR };
-                match record(token) {
-                    // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
-                    Some(Record::Descriptor(descriptor)) => unsafe {
-                        sent(module, descriptor.as_ptr(), to, status, &mut finished);
-                    },
-                    // SAFETY: as above, an operation.
-                    Some(Record::Operation(operation)) => unsafe {
-                        done(module, operation.as_ptr(), to, status, &mut finished);
-                    },
-                    None => {}
-                }
-            }
-            Event::PeerFailed { peer } => peer_failed(module, peer),
-            Event::None => {}
+        if let Event::Received { immediate, addr, len, .. } = *event {
+            segment.seg_addr.lval = addr;
+            segment.seg_len = u64::from(len);
+            arrived.des_segments = segment;
+            arrived.des_segment_count = 1;
+            received(module, immediate.tag(), arrived);
+        } else {
+            happened(module, event, &mut finished);
         }
     }
-    give_back(module, batch, &finished);
+    give_back(module, turn, &finished);
     count as c_int
+}
+
+/// Something other than a message.
+#[inline(never)]
+fn happened(module: &Module, event: &Event, finished: &mut Finished) {
+    match *event {
+        Event::Completed { token, to, outcome } => {
+            let status = if outcome.is_ok() { sys::OPAL_SUCCESS } else { sys::OPAL_ERROR };
+            match record(token) {
+                // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
+                Some(Record::Descriptor(descriptor)) => unsafe {
+                    sent(module, descriptor.as_ptr(), to, status, finished);
+                },
+                // SAFETY: as above, an operation.
+                Some(Record::Operation(operation)) => unsafe {
+                    done(module, operation.as_ptr(), to, status, finished);
+                },
+                None => {}
+            }
+        }
+        Event::PeerFailed { peer } => peer_failed(module, peer),
+        Event::Received { .. } => {}
+    }
 }
 
 /// A message came in: the upper layer's callback for its tag.
 #[inline]
-fn received(module: &Module, tag: u8, addr: u64, len: u32, from: Option<EndpointId>) {
+fn received(module: &Module, tag: u8, arrived: &mut sys::mca_btl_base_descriptor_t) {
     let trigger =
         (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
     if u32::from(tag) >= sys::MCA_BTL_TAG_MAX {
@@ -78,15 +134,9 @@ fn received(module: &Module, tag: u8, addr: u64, len: u32, from: Option<Endpoint
     let Some(function) = callback.cbfunc else {
         return;
     };
-    let _ = from;
-    let mut segment = sys::mca_btl_base_segment_t { seg_addr: sys::opal_ptr_t { lval: addr }, seg_len: u64::from(len) };
-    // SAFETY: a C structure of integers and pointers; the upper layer reads the segments and the count (btl.h: the
-    // descriptor is valid within the callback only).
-    let mut arrived: sys::mca_btl_base_descriptor_t = unsafe { std::mem::zeroed() };
-    arrived.des_segments = &raw mut segment;
-    arrived.des_segment_count = 1;
-    // SAFETY: the callback registered for the tag; the bytes are in a receive slot that is not posted until `release` (R2).
-    unsafe { function(module.as_raw(), tag, &raw mut arrived, callback.cbdata) };
+    // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h); the bytes are in a
+    // receive slot that is not posted until `release` (R2).
+    unsafe { function(module.as_raw(), tag, arrived, callback.cbdata) };
 }
 
 /// A descriptor's send is done.
@@ -137,14 +187,14 @@ unsafe fn done(module: &Module, operation: *mut Operation, to: EndpointId, statu
     }
 }
 
-/// Gives receive slots, descriptors and records back, and the batch.
+/// Gives receive slots, descriptors and records back, and the turn.
 #[inline]
-fn give_back(module: &Module, batch: Box<Batch>, finished: &Finished) {
-    // `None` would be a call from within an engine call, and those do not call back; the batch would then be lost.
+fn give_back(module: &Module, turn: Box<Turn>, finished: &Finished) {
+    // `None` would be a call from within an engine call, and those do not call back; the turn would then be lost.
     let Some(mut state) = module.enter() else {
         return;
     };
-    state.port.release(&batch);
+    state.port.release(&turn.batch);
     let mut descriptor = finished.descriptors;
     while !descriptor.is_null() {
         // SAFETY: on the chain of `sent`: ours.
@@ -161,7 +211,7 @@ fn give_back(module: &Module, batch: Box<Batch>, finished: &Finished) {
         unsafe { state.operations.give_back(operation) };
         operation = next;
     }
-    state.batches.push(batch);
+    state.turns.give_back(turn);
 }
 
 /// The connection to a peer failed: says so, and tells Open MPI, which ends the job.

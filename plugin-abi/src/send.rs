@@ -19,7 +19,7 @@ use crate::guard::fence;
 use crate::module::{Module, State, endpoint};
 
 /// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
-const INLINE_MAX: usize = 1024;
+pub(crate) const INLINE_MAX: usize = 1024;
 
 /// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come; negative:
 /// not taken.
@@ -80,63 +80,62 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
         // SAFETY: null, or with data: the caller's for this call.
         let mut data = unsafe { Convertor::from_raw(convertor) };
-        let message = Message { to: endpoint(peer), tag, header, payload_size };
-        if header_size + payload_size <= module.max_inline().min(INLINE_MAX) {
-            // SAFETY: M1, M3.
-            match unsafe { inline(module, &message, data.as_mut()) } {
-                Some(Ok(Inline::Posted)) => return sys::OPAL_SUCCESS,
-                Some(Ok(Inline::Busy)) => {}
-                Some(Err(code)) => return code,
-                None => return sys::OPAL_ERR_OUT_OF_RESOURCE,
-            }
-        }
+        let to = endpoint(peer);
         // SAFETY: M1, M3.
-        unsafe { from_slot(module, &message, data.as_mut()) }
+        match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
+            Ok(Inline::Posted) => sys::OPAL_SUCCESS,
+            // SAFETY: M1, M3.
+            Ok(Inline::Busy) => unsafe { from_slot(module, to, tag, header, data, payload_size) },
+            Err(code) => code,
+        }
     })
 }
 
-/// What `btl_sendi` sends, but for the data.
-struct Message<'call> {
-    to: EndpointId,
-    tag: u8,
-    header: &'call [u8],
-    /// Bytes of the data.
-    payload_size: usize,
-}
-
-/// Sends inside the work request; leaves the convertor where it was unless it was posted. `None`: the port is in use further up.
+/// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.
 ///
 /// # Safety
-/// M1, M3; header and payload together are at most [`INLINE_MAX`] bytes.
+/// M1, M3.
 #[inline]
 unsafe fn inline(
     module: &Module,
-    message: &Message<'_>,
-    data: Option<&mut Convertor<'_>>,
-) -> Option<Result<Inline, c_int>> {
-    let Message { to, tag, header, payload_size } = *message;
-    let post = |payload: &[u8]| {
-        Some(module.enter()?.port.send_inline(to, tag, header, payload).map_err(|_| sys::OPAL_ERR_UNREACH))
-    };
-    let Some(data) = data else {
-        return post(&[]);
-    };
-    if let Some(start) = data.contiguous() {
+    to: EndpointId,
+    tag: u8,
+    header: &[u8],
+    mut data: Option<&mut Convertor<'_>>,
+    size: usize,
+) -> Result<Inline, c_int> {
+    let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
+    let mut packed_from = None;
+    let contiguous = data.as_ref().map(|data| data.contiguous());
+    let payload: &[u8] = match (contiguous, &mut data) {
         // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Should some
         // adapter write it all the same, through a window or a receive into the same bytes, that program is in error (R1).
-        return post(unsafe { std::slice::from_raw_parts(start.as_ptr(), payload_size) });
-    }
-    let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
-    // SAFETY: `payload_size` is at most the staging's size (this function's rule), which is ours alone.
-    let Some(start) = (unsafe { pack(data, staging.as_mut_ptr().cast(), payload_size) }) else {
-        return Some(Err(sys::OPAL_ERROR));
+        (Some(Some(start)), _) => unsafe { std::slice::from_raw_parts(start.as_ptr(), size) },
+        (Some(None), Some(data)) => {
+            if header.len() + size > module.max_inline() {
+                return Ok(Inline::Busy);
+            }
+            // SAFETY: the payload is smaller than the staging, which is ours alone.
+            packed_from = unsafe { pack(data, staging.as_mut_ptr().cast(), size) };
+            if packed_from.is_none() {
+                return Err(sys::OPAL_ERROR);
+            }
+            // SAFETY: `pack` has written that many bytes.
+            unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), size) }
+        }
+        _ => &[],
     };
-    // SAFETY: `pack` has written that many bytes.
-    let outcome = post(unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), payload_size) });
-    if outcome != Some(Ok(Inline::Posted)) {
+    let Some(mut state) = module.enter() else {
+        return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
+    };
+    let outcome = state.port.send_inline(to, tag, header, payload);
+    drop(state);
+    if let (Some(start), Some(data)) = (packed_from, data)
+        && outcome != Ok(Inline::Posted)
+    {
         data.rewind(start);
     }
-    outcome
+    outcome.map_err(|_| sys::OPAL_ERR_UNREACH)
 }
 
 /// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there again.
@@ -158,8 +157,15 @@ unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usi
 ///
 /// # Safety
 /// M1, M3.
-unsafe fn from_slot(module: &Module, message: &Message<'_>, data: Option<&mut Convertor<'_>>) -> c_int {
-    let Message { to, tag, header, payload_size } = *message;
+#[inline(never)]
+unsafe fn from_slot(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    header: &[u8],
+    data: Option<Convertor<'_>>,
+    payload_size: usize,
+) -> c_int {
     let Some(mut state) = module.enter() else {
         return sys::OPAL_ERR_OUT_OF_RESOURCE;
     };
@@ -173,7 +179,7 @@ unsafe fn from_slot(module: &Module, message: &Message<'_>, data: Option<&mut Co
     // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2); a header on the stack does not overlap it.
     unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
     // SAFETY: as above, behind the header.
-    let packed = data.is_none_or(|data| unsafe { pack(data, slot.add(header.len()), payload_size) }.is_some());
+    let packed = data.is_none_or(|mut data| unsafe { pack(&mut data, slot.add(header.len()), payload_size) }.is_some());
     let code = if packed {
         // SAFETY: M2, just filled.
         let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };

@@ -43,7 +43,7 @@ impl Arena {
     /// As for [`Arena::new`].
     pub fn with_access(domain: &Arc<ProtectionDomain>, slot: usize, count: usize, access: Access) -> io::Result<Arena> {
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
-        let stride = slot.next_multiple_of(ALIGNMENT);
+        let stride = stride(slot);
         let mapped = stride.checked_mul(count).filter(|&bytes| bytes > 0).ok_or_else(too_large)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -86,12 +86,16 @@ impl Arena {
     #[must_use]
     #[inline]
     pub fn span(&self, index: usize) -> Option<LocalSpan> {
-        if index >= self.count {
-            return None;
-        }
-        let addr = self.base.as_ptr() as u64 + (index * self.stride) as u64;
+        let addr = self.address(index)?;
         // SAFETY: the slot lies in the registered mapping. The engine keeps the arena until its queues are destroyed (R3).
         Some(unsafe { LocalSpan::new(addr, self.slot as u32, self.lkey) })
+    }
+
+    /// Where slot `index` starts, or `None` beyond the last.
+    #[must_use]
+    #[inline]
+    pub fn address(&self, index: usize) -> Option<u64> {
+        (index < self.count).then(|| self.base.as_ptr() as u64 + (index * self.stride) as u64)
     }
 
     /// Copies `bytes` into slot `index` at its start; what does not fit is cut off. Returns the span of what was copied.
@@ -115,6 +119,13 @@ impl Arena {
         unsafe { std::ptr::copy_nonoverlapping((span.addr() as *const u8).add(offset), into.as_mut_ptr(), into.len()) };
         true
     }
+}
+
+/// The distance between the starts of two slots: an odd number of cache lines. Slots a power of two apart would all start in the
+/// same few sets of every cache, and a message's first bytes would hardly ever be found in one.
+fn stride(slot: usize) -> usize {
+    let lines = slot.div_ceil(ALIGNMENT);
+    (lines | 1) * ALIGNMENT
 }
 
 impl Drop for Arena {

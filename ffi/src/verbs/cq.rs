@@ -136,14 +136,20 @@ impl CompletionQueue {
         unsafe { (*self.handle.raw()).cqe }.max(0) as u32
     }
 
-    /// Takes up to `limit` completions (bounded by the batch given at creation). Hot.
+    /// How many completions a poll takes at most.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.completions.len()
+    }
+
+    /// Takes up to a batch of completions. Hot.
     ///
     /// They lie in the queue's own array, so that none of them can be looked at after the next poll:
     ///
     /// ```compile_fail,E0499
     /// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
-    /// let first = queue.poll(16)?;
-    /// let second = queue.poll(16)?;
+    /// let first = queue.poll()?;
+    /// let second = queue.poll()?;
     /// println!("{first:?} {second:?}");
     /// # Ok(())
     /// # }
@@ -151,8 +157,8 @@ impl CompletionQueue {
     ///
     /// ```
     /// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
-    /// println!("{:?}", queue.poll(16)?);
-    /// println!("{:?}", queue.poll(16)?);
+    /// println!("{:?}", queue.poll()?);
+    /// println!("{:?}", queue.poll()?);
     /// # Ok(())
     /// # }
     /// ```
@@ -160,15 +166,12 @@ impl CompletionQueue {
     /// # Errors
     /// A negative answer of the provider: the queue is broken (overrun, device gone).
     #[inline]
-    pub fn poll(&mut self, limit: usize) -> io::Result<&[WorkCompletion]> {
-        let limit = limit.min(self.completions.len());
-        // SAFETY: the array has at least `limit` entries, `WorkCompletion` is transparent over `ibv_wc`, and the queue is
-        // live (R4).
-        let taken = unsafe { (self.poll)(self.handle.raw(), limit as i32, self.completions.as_mut_ptr().cast()) };
-        match usize::try_from(taken) {
-            Ok(taken) => Ok(&self.completions[..taken.min(limit)]),
-            Err(_) => Err(broken()),
-        }
+    pub fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
+        let room = self.completions.len() as i32;
+        // SAFETY: the array has `room` entries, `WorkCompletion` is transparent over `ibv_wc`, and the queue is live (R4).
+        let taken = unsafe { (self.poll)(self.handle.raw(), room, self.completions.as_mut_ptr().cast()) };
+        // Negative, or more than there was room for, is past the end.
+        self.completions.get(..taken as usize).ok_or_else(broken)
     }
 }
 

@@ -4,7 +4,7 @@
 //! Posted to by the engine in batches, hot: one call into the provider a batch, no allocation (the chain of work requests
 //! is built once). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
-use super::{LocalSpan, ProtectionDomain};
+use super::{Arena, LocalSpan, ProtectionDomain};
 use ibverbs_sys as sys;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -32,7 +32,7 @@ pub(super) struct Handle {
 unsafe impl Send for Handle {}
 // SAFETY: `&Handle` only gives out the pointer.
 unsafe impl Sync for Handle {}
-// SAFETY: the raw pointers in `requests` point to nothing but `requests` and `spans` themselves, at the time of a post.
+// SAFETY: the raw pointers in `requests` point to nothing but `requests` and `spans` themselves, which are on the heap.
 unsafe impl Send for SharedReceiveQueue {}
 
 impl Handle {
@@ -63,48 +63,46 @@ impl SharedReceiveQueue {
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let post = unsafe { (*domain.context().raw()).ops.post_srq_recv };
         let post = post.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        let blank = sys::ibv_recv_wr { wr_id: 0, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 1 };
         let batch = batch.max(1);
-        let requests = vec![blank; batch].into_boxed_slice();
-        Ok(Self { handle, post, requests, spans: vec![LocalSpan::EMPTY; batch].into_boxed_slice() })
+        let blank = sys::ibv_recv_wr { wr_id: 0, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 1 };
+        let mut requests = vec![blank; batch].into_boxed_slice();
+        let mut spans = vec![LocalSpan::EMPTY; batch].into_boxed_slice();
+        let (first, span) = (requests.as_mut_ptr(), spans.as_mut_ptr());
+        for (index, request) in requests.iter_mut().enumerate() {
+            request.sg_list = span.wrapping_add(index).cast();
+            if index + 1 < batch {
+                request.next = first.wrapping_add(index + 1);
+            }
+        }
+        Ok(Self { handle, post, requests, spans })
     }
 
     pub(super) fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
 
-    /// Posts receives, each with its identifier and the memory it may fill; at most a batch of them. Returns how many were
-    /// posted. Hot.
+    /// Posts receives into the given slots of an arena, each under the identifier that `id` gives its slot; at most a batch of
+    /// them. Returns how many were posted. Hot.
     ///
     /// # Errors
-    /// The errno of the verb when none was posted: `ENOMEM` when the queue is full.
-    pub fn post(&mut self, receives: impl Iterator<Item = (u64, LocalSpan)>) -> io::Result<usize> {
-        let base = self.requests.as_mut_ptr();
-        let spans = self.spans.as_mut_ptr();
+    /// When none was posted: the errno of the verb (`ENOMEM` when the queue is full), or `EINVAL` for a slot that the arena does
+    /// not have.
+    pub fn post(&mut self, arena: &Arena, slots: &[u32], id: impl Fn(u32) -> u64) -> io::Result<usize> {
         let mut count = 0;
-        for (id, span) in receives.take(self.requests.len()) {
-            // SAFETY: `count` is below the length of both arrays, which are of one size.
-            unsafe {
-                spans.add(count).write(span);
-                let next = if count + 1 < self.requests.len() { base.add(count + 1) } else { ptr::null_mut() };
-                base.add(count).write(sys::ibv_recv_wr {
-                    wr_id: id,
-                    next,
-                    sg_list: spans.add(count).cast(),
-                    num_sge: 1,
-                });
-            }
+        for (&slot, (request, place)) in slots.iter().zip(self.requests.iter_mut().zip(&mut self.spans)) {
+            *place = arena.span(slot as usize).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+            request.wr_id = id(slot);
             count += 1;
         }
-        if count == 0 {
-            return Ok(0);
-        }
-        // SAFETY: `count - 1` is in bounds.
-        unsafe { (*base.add(count - 1)).next = ptr::null_mut() };
+        let Some(last) = self.requests[..count].last_mut() else { return Ok(0) };
+        // The chain ends here for this once.
+        let next = std::mem::replace(&mut last.next, ptr::null_mut());
+        let base = self.requests.as_mut_ptr();
         let mut bad = ptr::null_mut();
         // SAFETY: the chain is well formed and lives through the call; the spans are registered memory that is the
         // device's from here on (R2, R3: the promise each `LocalSpan` was made with).
         let code = unsafe { (self.post)(self.handle.raw(), base, &raw mut bad) };
+        self.requests[count - 1].next = next;
         if code == 0 {
             return Ok(count);
         }

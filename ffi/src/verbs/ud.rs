@@ -204,7 +204,7 @@ impl UdQueuePair {
     /// # Errors
     /// The completion queue is broken, or a slot could not be posted again.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<usize> {
-        let completed: Vec<_> = self.cq.poll(16)?.iter().map(|c| (c.id(), c.succeeded(), c.len() as usize)).collect();
+        let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.succeeded(), c.len() as usize)).collect();
         let mut received = 0;
         for (id, succeeded, len) in completed {
             if id & RECEIVE == 0 {

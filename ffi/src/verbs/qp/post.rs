@@ -9,7 +9,7 @@ use super::QueuePair;
 use crate::verbs::{LocalSpan, RemoteSpan};
 use ibverbs_sys as sys;
 use std::io;
-use std::mem;
+use std::mem::MaybeUninit;
 use std::ptr;
 use sys::ibv_send_flags as Flags;
 
@@ -47,9 +47,7 @@ impl QueuePair {
     /// [`PostError`]; nothing was posted.
     #[inline]
     pub fn send(&mut self, wr: Wr, spans: &[LocalSpan], immediate: u32) -> Result<(), PostError> {
-        let mut raw = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, spans);
-        raw.__bindgen_anon_1.imm_data = immediate.to_be();
-        self.post(&mut raw)
+        self.post(&mut message(wr, 0, spans, immediate))
     }
 
     /// Posts a message of `header` and `payload`, copied into the work request, with immediate data: both may be reused
@@ -61,10 +59,7 @@ impl QueuePair {
     pub fn send_inline(&mut self, wr: Wr, header: &[u8], payload: &[u8], immediate: u32) -> Result<(), PostError> {
         let spans = [inline_span(header), inline_span(payload)];
         let used = if payload.is_empty() { &spans[..1] } else { &spans[..] };
-        let mut raw = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, used);
-        raw.send_flags |= Flags::IBV_SEND_INLINE.0;
-        raw.__bindgen_anon_1.imm_data = immediate.to_be();
-        self.post(&mut raw)
+        self.post(&mut message(wr, Flags::IBV_SEND_INLINE.0, used, immediate))
     }
 
     /// Posts an RDMA write of `local` to `remote`. Hot.
@@ -122,10 +117,11 @@ impl QueuePair {
 
     #[inline]
     fn rdma(&mut self, wr: Wr, opcode: u32, local: &[LocalSpan], to: RemoteSpan, flags: u32) -> Result<(), PostError> {
-        let mut raw = request(wr, opcode, local);
-        raw.send_flags |= flags;
-        raw.wr.rdma = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: to.addr, rkey: to.rkey };
-        self.post(&mut raw)
+        let mut request = request(wr, opcode, flags, local);
+        let remote = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: to.addr, rkey: to.rkey };
+        // SAFETY: a field of a local.
+        unsafe { (&raw mut (*request.as_mut_ptr()).wr.rdma).write(remote) };
+        self.post(&mut request)
     }
 
     #[inline]
@@ -138,19 +134,22 @@ impl QueuePair {
         (compare_add, swap): (u64, u64),
     ) -> Result<(), PostError> {
         let local = [local];
-        let mut raw = request(wr, opcode, &local);
-        raw.wr.atomic =
+        let mut request = request(wr, opcode, 0, &local);
+        let remote =
             sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr: to.addr, compare_add, swap, rkey: to.rkey };
-        self.post(&mut raw)
+        // SAFETY: a field of a local.
+        unsafe { (&raw mut (*request.as_mut_ptr()).wr.atomic).write(remote) };
+        self.post(&mut request)
     }
 
     #[inline]
-    fn post(&mut self, request: &mut sys::ibv_send_wr) -> Result<(), PostError> {
-        let mut bad = ptr::null_mut();
-        // SAFETY: R4; the request and its gather list live through the call, which copies them. The memory it names is
-        // registered and the device's from here on (R2, R3: the promise each `LocalSpan` was made with), or inline, which
-        // the provider copies before it returns (`ibv_post_send(3)`, IBV_SEND_INLINE).
-        match unsafe { (self.post)(self.raw.as_ptr(), request, &raw mut bad) } {
+    fn post(&mut self, request: &mut Request) -> Result<(), PostError> {
+        let mut bad = MaybeUninit::uninit();
+        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is filled
+        // in (`request`), and `bad` is only written. The memory it names is registered and the device's from here on (R2, R3:
+        // the promise each `LocalSpan` was made with), or inline, which the provider copies before it returns
+        // (`ibv_post_send(3)`, IBV_SEND_INLINE).
+        match unsafe { (self.post)(self.raw.as_ptr(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
             0 => Ok(()),
             code => Err(refused(code)),
         }
@@ -163,16 +162,32 @@ fn refused(code: i32) -> PostError {
     PostError(if code == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { code.abs() })
 }
 
+/// A work request of which only the fields that its opcode has are filled in; `ibv_post_send(3)` lists them. The others are a
+/// hundred bytes that no provider reads, and clearing them would be a good part of what a post costs.
+type Request = MaybeUninit<sys::ibv_send_wr>;
+
 #[inline]
-fn request(wr: Wr, opcode: u32, spans: &[LocalSpan]) -> sys::ibv_send_wr {
-    // SAFETY: every field of `ibv_send_wr` is an integer, a pointer or a union of those, for which zero is a value.
-    let mut raw: sys::ibv_send_wr = unsafe { mem::zeroed() };
-    raw.wr_id = wr.id;
-    raw.sg_list = spans.as_ptr().cast_mut().cast();
-    raw.num_sge = spans.len() as i32;
-    raw.opcode = opcode;
-    raw.send_flags = wr.flags();
-    raw
+fn request(wr: Wr, opcode: u32, flags: u32, spans: &[LocalSpan]) -> Request {
+    let mut request = Request::uninit();
+    let raw = request.as_mut_ptr();
+    // SAFETY: fields of a local.
+    unsafe {
+        (&raw mut (*raw).wr_id).write(wr.id);
+        (&raw mut (*raw).next).write(ptr::null_mut());
+        (&raw mut (*raw).sg_list).write(spans.as_ptr().cast_mut().cast());
+        (&raw mut (*raw).num_sge).write(spans.len() as i32);
+        (&raw mut (*raw).opcode).write(opcode);
+        (&raw mut (*raw).send_flags).write(wr.flags() | flags);
+    }
+    request
+}
+
+#[inline]
+fn message(wr: Wr, flags: u32, spans: &[LocalSpan], immediate: u32) -> Request {
+    let mut request = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, flags, spans);
+    // SAFETY: a field of a local.
+    unsafe { (&raw mut (*request.as_mut_ptr()).__bindgen_anon_1.imm_data).write(immediate.to_be()) };
+    request
 }
 
 /// Bytes that are copied by the post itself: they need no key, and are never the device's.

@@ -254,9 +254,9 @@ fn poll(port: &mut Port, got: &mut Vec<Got>) {
     port.poll(&mut batch);
     for event in batch.events() {
         match *event {
-            Event::None => {}
-            Event::Received { tag, len, slot, from, .. } => {
-                got.push(Got::Message { tag, bytes: port.copy_received(slot, len), from });
+            Event::Received { len, slot, immediate, qp_num, .. } => {
+                let (bytes, from) = (port.copy_received(slot, len), port.sender(immediate, qp_num));
+                got.push(Got::Message { tag: immediate.tag(), bytes, from });
             }
             Event::Completed { token, outcome, .. } => {
                 got.push(Got::Done { token: token.0, outcome: outcome.map_err(|failed| failed.status) });
