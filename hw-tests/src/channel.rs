@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::job::{Event, Job, Running, Stream};
+use crate::job::{Event, Job, Stream};
 use crate::process::Kill;
+use crate::running::Running;
 use crate::wire::{ENDED, Ended, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP, Start};
 
 /// A connection to an agent.

@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 pub enum Device {
     /// The kernel's software `RoCE` (`rdma_rxe`) in virtual machines that the fabric boots.
     SoftRoce,
-    /// Emulated adapters of this machine's processes (`hw-tests/softhca`): two of them, InfiniBand.
+    /// Emulated adapters of this machine's processes (`hw-tests/softhca`): two of them, InfiniBand, unless configured.
     SoftHca,
     /// A device of this machine, by its name under `/sys/class/infiniband` (`mlx5_0`, `rxe0`).
     Local(String),

@@ -2,9 +2,9 @@
 //! The fabric: one or two nodes with an RDMA device, in which jobs run.
 //!
 //! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines, booted by
-//! [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] the one node is this
-//! machine, where a process of our own runs the jobs. Setup grade; a fabric may be shared between threads, and jobs may overlap. Tests: at the end of this file, and the
-//! device tests of this package.
+//! [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] and
+//! [`Device::SoftHca`] the one node is this machine, where a process of our own runs the jobs. Setup grade; a fabric may be
+//! shared between threads, and jobs may overlap. Tests: at the end of this file, and the device tests of this package.
 //!
 //! Packets are lost or filtered with the tools of the guest; the kernel loads what they need by itself. Only what crosses
 //! between two nodes can be lost: within one node rxe hands packets over without a network.
@@ -24,26 +24,28 @@
 //! ```
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{self, Sender};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::channel::Channel;
 use crate::device::{self, Device};
-use crate::job::{Job, Outcome, Running, Stream};
+use crate::job::{Job, Outcome, Stream};
+use crate::local::LocalAgent;
 use crate::process::Kill;
-use crate::vm::{self, accelerator, boot, kernel};
+use crate::programs;
+use crate::running::Running;
+use crate::vm::{self, boot};
 
-/// The configuration of the emulated adapters that a fabric has: two, so that there is something to stripe over.
+pub use crate::programs::{AGENT_VARIABLE, SOFTHCA_VARIABLE};
+
+/// The configuration of the usual emulated adapters: two, so that there is something to stripe over.
 const TWO_RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/softhca/two-rails.toml");
 
 /// Names the folder for the kernel and what is known of this machine, instead of `soft-roce` in the target folder.
 pub const CACHE_VARIABLE: &str = "FABRIC_CACHE";
-/// Names the agent's program, instead of `fabric-agent` beside the running program.
-pub const AGENT_VARIABLE: &str = "FABRIC_AGENT";
 
 /// How a fabric is made. The processors, memory and cache matter to virtual machines only.
 #[derive(Clone, Debug)]
@@ -58,6 +60,8 @@ pub struct Options {
     pub cache: PathBuf,
     /// See [`AGENT_VARIABLE`]; built with cargo where `None` and not found.
     pub agent: Option<PathBuf>,
+    /// The configuration file of the emulated adapters (docs/softhca.md); two InfiniBand adapters where `None`.
+    pub adapters: Option<PathBuf>,
     /// Called with what takes long.
     pub say: fn(&str),
 }
@@ -67,13 +71,15 @@ impl Options {
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         let memory = if nodes == 1 { 10 << 10 } else { 4 << 10 };
-        Self { nodes, cpus: 2, memory, cache: default_cache(), agent: None, say: |text| eprintln!("{text}") }
+        let say = |text: &str| eprintln!("{text}");
+        Self { nodes, cpus: 2, memory, cache: default_cache(), agent: None, adapters: None, say }
     }
 }
 
 /// Nodes with an RDMA device.
 pub struct Fabric {
-    device_name: String,
+    /// At least one.
+    devices: Vec<String>,
     interface: String,
     /// To the agents, by node.
     channels: Vec<Channel>,
@@ -102,30 +108,30 @@ impl Fabric {
     /// # Errors
     /// No such device on this machine, a number of nodes it cannot have, a missing program, or guests that do not come up.
     pub fn open_with(device: &Device, options: &Options) -> anyhow::Result<Self> {
+        let nodes = if *device == Device::SoftRoce { 1..=2 } else { 1..=1 };
+        ensure!(
+            nodes.contains(&options.nodes),
+            "the device {device} makes a fabric of {}, not of {}",
+            if nodes.contains(&2) { "one or two nodes" } else { "one node" },
+            options.nodes
+        );
         match device {
             Device::Local(name) => {
-                if options.nodes != 1 {
-                    bail!("the device {name} of this machine makes a fabric of one node, not of {}", options.nodes);
-                }
                 let interface = device::local_interface(name)?.unwrap_or_default();
-                Self::local(Command::new(agent_of(options)?), name.clone(), interface)
+                Self::local(Command::new(agent_of(options)?), vec![name.clone()], interface)
             }
             Device::SoftHca => {
-                if options.nodes != 1 {
-                    bail!("the emulated adapters make a fabric of one node, not of {}", options.nodes);
-                }
+                let softhca = programs::softhca(options.say)?;
+                let adapters = options.adapters.as_deref().unwrap_or(Path::new(TWO_RAILS));
                 // What runs under `softhca run` finds the emulated library, and so does all that the agent starts.
-                let mut command = Command::new(find_softhca(options.say)?);
-                command.arg("run").arg("--config").arg(TWO_RAILS).arg("--").arg(agent_of(options)?);
-                Self::local(command, "softhca0".to_owned(), "lo".to_owned())
+                let mut command = Command::new(&softhca);
+                command.arg("run").arg("--config").arg(adapters).arg("--").arg(agent_of(options)?);
+                Self::local(command, emulated(&softhca, adapters)?, "lo".to_owned())
             }
             Device::SoftRoce => {
-                if !(1..=2).contains(&options.nodes) {
-                    bail!("soft-RoCE makes a fabric of one or two nodes, not of {}", options.nodes);
-                }
-                let machines = open_virtual(options)?;
+                let machines = vm::open::open(options, &agent_of(options)?)?;
                 Ok(Self {
-                    device_name: vm::DEVICE.to_owned(),
+                    devices: vec![vm::DEVICE.to_owned()],
                     interface: vm::INTERFACE.to_owned(),
                     channels: machines.channels.clone(),
                     keeper: Keeper::Virtual(machines),
@@ -135,9 +141,9 @@ impl Fabric {
     }
 
     /// A fabric of this machine, whose jobs the agent runs that `command` starts.
-    fn local(command: Command, device_name: String, interface: String) -> anyhow::Result<Self> {
+    fn local(command: Command, devices: Vec<String>, interface: String) -> anyhow::Result<Self> {
         let (agent, channel) = LocalAgent::start(command)?;
-        Ok(Self { device_name, interface, channels: vec![channel], keeper: Keeper::Local { _agent: agent } })
+        Ok(Self { devices, interface, channels: vec![channel], keeper: Keeper::Local { _agent: agent } })
     }
 
     /// Runs a job to its end.
@@ -196,10 +202,16 @@ impl Fabric {
         self.channels.len()
     }
 
-    /// The RDMA device's name in the nodes.
+    /// The RDMA device's name in the nodes; of several, the first.
     #[must_use]
     pub fn device_name(&self) -> &str {
-        &self.device_name
+        &self.devices[0]
+    }
+
+    /// The names of all RDMA devices that are the fabric's: emulated adapters may be several.
+    #[must_use]
+    pub fn device_names(&self) -> &[String] {
+        &self.devices
     }
 
     /// The network interface of the RDMA device in the nodes (for the tcp BTL); empty where a local device has none.
@@ -240,83 +252,6 @@ impl Fabric {
     }
 }
 
-/// The agent that runs the jobs of a local device. A process of its own, it also ends them when this program is killed.
-struct LocalAgent {
-    process: Child,
-    channel: Channel,
-}
-
-impl LocalAgent {
-    fn start(mut command: Command) -> anyhow::Result<(Self, Channel)> {
-        // Its own process group: a Ctrl-C for this program must not end it before it has ended the jobs.
-        command.arg("local").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let mut process = command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
-        let output = process.stdin.take().context("take the agent's input")?;
-        let input = process.stdout.take().context("take the agent's output")?;
-        let channel = Channel::over(input, output)?;
-        Ok((Self { process, channel: channel.clone() }, channel))
-    }
-}
-
-impl Drop for LocalAgent {
-    fn drop(&mut self) {
-        // It fails only where the agent has ended; ending the jobs takes it a bounded time.
-        let _ = self.channel.stop();
-        let _ = self.process.wait();
-    }
-}
-
-fn open_virtual(options: &Options) -> anyhow::Result<boot::Machines> {
-    for (program, package) in [
-        (accelerator::QEMU, "qemu-system-x86"),
-        (vm::image::BUSYBOX, "busybox-static"),
-        ("ip", "iproute2"),
-        ("depmod", "kmod"),
-    ] {
-        if !is_there(program) {
-            bail!("soft-RoCE needs the program {program}; install it: apt-get install {package}");
-        }
-    }
-    let agent = agent_of(options)?;
-    let kernel = kernel::obtain(&options.cache, &options.say)?;
-    let memory = options.memory.min(memory_of_machine() * 3 / 4 / options.nodes as u64);
-    let candidates = accelerator::candidates(&options.cache)?;
-    let mut failure = None;
-    for accelerator in candidates {
-        let nodes = options.nodes;
-        let plan = boot::Plan { kernel: &kernel, agent: &agent, nodes, cpus: options.cpus, memory, accelerator };
-        match boot::boot(&plan) {
-            Ok(machines) => {
-                if failure.is_some() || accelerator == accelerator::Accelerator::Kvm {
-                    accelerator::remember(&options.cache, accelerator)?;
-                }
-                return Ok(machines);
-            }
-            Err(error) => {
-                if accelerator == accelerator::Accelerator::Kvm {
-                    (options.say)("soft-RoCE: no guest comes up with KVM on this machine; translating instead");
-                }
-                failure = Some(error);
-            }
-        }
-    }
-    Err(failure.unwrap_or_else(|| anyhow::anyhow!("there is no way to run a virtual machine")))
-}
-
-fn is_there(program: &str) -> bool {
-    if program.starts_with('/') {
-        return Path::new(program).exists();
-    }
-    let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(vm::SYSTEM_PATH.split(':')).any(|folder| Path::new(folder).join(program).exists())
-}
-
-/// This machine's memory in MiB.
-fn memory_of_machine() -> u64 {
-    let information = rustix::system::sysinfo();
-    (information.totalram as u64).saturating_mul(u64::from(information.mem_unit)) >> 20
-}
-
 fn default_cache() -> PathBuf {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let target = || of("CARGO_TARGET_DIR").unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
@@ -327,74 +262,21 @@ fn default_cache() -> PathBuf {
 }
 
 fn agent_of(options: &Options) -> anyhow::Result<PathBuf> {
-    options.agent.clone().map_or_else(|| find_agent(options.say), Ok)
+    options.agent.clone().map_or_else(|| programs::agent(options.say), Ok)
 }
 
-/// The agent's program: named by the environment, beside this program (or beside its `deps` folder), or built now.
-fn find_agent(say: fn(&str)) -> anyhow::Result<PathBuf> {
-    if let Some(named) = std::env::var_os(AGENT_VARIABLE).filter(|value| !value.is_empty()) {
-        return PathBuf::from(&named)
-            .canonicalize()
-            .with_context(|| format!("{AGENT_VARIABLE} is {}", named.display()));
+/// The adapters that a configuration file describes, by name.
+fn emulated(softhca: &Path, adapters: &Path) -> anyhow::Result<Vec<String>> {
+    let output = Command::new(softhca).arg("check").arg(adapters).output();
+    let output = output.with_context(|| format!("cannot start {}", softhca.display()))?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names: Vec<String> =
+        text.lines().filter_map(|line| line.split_once(": guid ")).map(|(name, _)| name.to_owned()).collect();
+    if names.is_empty() {
+        bail!("`softhca check {}` names no adapter: {text}", adapters.display());
     }
-    let program = std::env::current_exe().context("find this program's folder")?;
-    let folders = program.ancestors().skip(1).take(2);
-    if let Some(agent) = folders.map(|folder| folder.join("fabric-agent")).find(|file| file.is_file()) {
-        return Ok(agent);
-    }
-    say("building fabric-agent");
-    let (folder, target) = build_folders(&program)?;
-    let profile = if folder.ends_with("release") { "release" } else { "dev" };
-    build("ibex-hw-tests", "fabric-agent", profile, target)?;
-    built(folder.join("fabric-agent"), "ibex-hw-tests")
-}
-
-/// The program `softhca`, beside its library; optimised in the dev profile too, as the workspace says.
-fn find_softhca(say: fn(&str)) -> anyhow::Result<PathBuf> {
-    let program = std::env::current_exe().context("find this program's folder")?;
-    let (_, target) = build_folders(&program)?;
-    say("building softhca");
-    build("softhca", "softhca", "dev", target)?;
-    built(target.join("debug/softhca"), "softhca")
-}
-
-/// The folder of build outputs that this program lies in, and the target folder.
-fn build_folders(program: &Path) -> anyhow::Result<(&Path, &Path)> {
-    let folder =
-        program.parent().filter(|folder| !folder.ends_with("deps")).or(program.parent().and_then(Path::parent));
-    let folder = folder.context("find the folder of build outputs")?;
-    Ok((folder, folder.parent().context("find the target folder")?))
-}
-
-/// Has cargo build a program of this workspace; nothing to do where it is new.
-fn build(package: &str, program: &str, profile: &str, target: &Path) -> anyhow::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args([
-        "build",
-        "--quiet",
-        "--package",
-        package,
-        "--bin",
-        program,
-        "--lib",
-        "--profile",
-        profile,
-        "--target-dir",
-    ]);
-    let status = build.arg(target).current_dir(env!("CARGO_MANIFEST_DIR")).status();
-    let status = status.with_context(|| format!("run cargo to build {program}"))?;
-    if !status.success() {
-        bail!("cargo did not build {program}; try `cargo build -p {package}`");
-    }
-    Ok(())
-}
-
-fn built(program: PathBuf, package: &str) -> anyhow::Result<PathBuf> {
-    if !program.is_file() {
-        bail!("cargo built no {}; try `cargo build -p {package}`", program.display());
-    }
-    Ok(program)
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -408,9 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn two_nodes_are_refused_on_a_local_device() {
-        let refusal = Fabric::open(&Device::Local("mlx5_0".to_owned()), 2).err().unwrap().to_string();
-        assert!(refusal.contains("one node"), "{refusal}");
+    fn two_nodes_are_refused_on_a_device_of_this_machine_and_on_emulated_ones() {
+        for device in [Device::Local("mlx5_0".to_owned()), Device::SoftHca] {
+            let refusal = Fabric::open(&device, 2).err().unwrap().to_string();
+            assert!(refusal.contains("one node") && refusal.contains(&device.to_string()), "{refusal}");
+        }
     }
 
     #[test]

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job: a command in one node, what it prints, and how it ended.
 //!
-//! [`Job`] says what to run, [`Running`] is a started one, [`Outcome`] a finished one. Made by callers of [`crate::fabric`];
-//! events come from [`crate::channel`] (a guest) or [`crate::process`] (this machine). Setup grade; a `Running` belongs to one
-//! thread at a time. Times are of the node's monotonic clock. Tests: at the end of this file.
+//! [`Job`] says what to run, [`crate::Running`] is a started one, [`Outcome`] a finished one. Made by callers of
+//! [`crate::fabric`]; events come from [`crate::channel`] (a guest) or [`crate::process`] (this machine). Setup grade; plain
+//! values. Times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::bail;
 use serde::{Deserialize, Serialize};
@@ -173,220 +172,35 @@ impl fmt::Display for Outcome {
     }
 }
 
-fn last_lines(text: &str, count: usize) -> String {
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let skipped = lines.len().saturating_sub(count);
     let shown = lines[skipped..].join("\n");
     if skipped == 0 { shown } else { format!("({skipped} lines before)\n{shown}") }
 }
 
-/// A started job. Dropped before it ended, it is killed.
-pub struct Running {
-    command: String,
-    deadline: Instant,
-    events: Receiver<Event>,
-    kill: Box<dyn Fn() + Send>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    ended: Option<(Ending, Duration)>,
-}
-
-impl Running {
-    /// What the node adds to a job's limit for killing it and telling so; a node silent for longer is stuck.
-    const GRACE: Duration = Duration::from_secs(20);
-
-    /// A job that was just started: `events` tells of it, `kill` ends it early.
-    pub(crate) fn new(job: &Job, events: Receiver<Event>, kill: Box<dyn Fn() + Send>) -> Self {
-        Self {
-            command: job.argv.join(" "),
-            deadline: Instant::now() + job.limit + Self::GRACE,
-            events,
-            kill,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            ended: None,
-        }
-    }
-
-    /// Asks the node to kill all processes of the job; [`Running::wait`] then returns soon.
-    pub fn kill(&self) {
-        (self.kill)();
-    }
-
-    /// Waits for the end.
-    ///
-    /// # Errors
-    /// The node is gone, or says nothing long after the job's limit: it is stuck.
-    pub fn wait(self) -> anyhow::Result<Outcome> {
-        self.wait_with(|_, _| {})
-    }
-
-    /// Waits for the end and calls `line` with each line of output when it is complete (without its newline).
-    ///
-    /// # Errors
-    /// As [`Running::wait`].
-    pub fn wait_with(mut self, mut line: impl FnMut(Stream, &str)) -> anyhow::Result<Outcome> {
-        let mut seen = (0, 0);
-        loop {
-            let ended = self.ended.is_some();
-            seen.0 = give_lines(&self.stdout, seen.0, ended, |text| line(Stream::Stdout, text));
-            seen.1 = give_lines(&self.stderr, seen.1, ended, |text| line(Stream::Stderr, text));
-            if ended {
-                return self.into_outcome();
-            }
-            self.next_event(self.deadline)?;
-        }
-    }
-
-    /// Waits until the job has printed a line of standard output that contains `part`, and returns that line.
-    ///
-    /// # Errors
-    /// The job ended without it, or `limit` passed first; the message shows what it printed.
-    pub fn wait_for_line(&mut self, part: &str, limit: Duration) -> anyhow::Result<String> {
-        let until = Instant::now() + limit;
-        loop {
-            let text = String::from_utf8_lossy(&self.stdout);
-            let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-            if let Some(found) = complete.lines().find(|line| line.contains(part)) {
-                return Ok(found.to_owned());
-            }
-            if let Some((ending, _)) = &self.ended {
-                bail!("`{}` {ending} before it printed {part:?}; it printed:\n{}", self.command, last_lines(&text, 60));
-            }
-            if Instant::now() >= until {
-                bail!(
-                    "`{}` did not print {part:?} within {limit:?}; it printed:\n{}",
-                    self.command,
-                    last_lines(&text, 60)
-                );
-            }
-            self.next_event(until)?;
-        }
-    }
-
-    /// Takes in one event; returns without one when `until` passed and is before the node's own deadline.
-    fn next_event(&mut self, until: Instant) -> anyhow::Result<()> {
-        let until = until.min(self.deadline);
-        match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Event::Wrote(Stream::Stdout, bytes)) => self.stdout.extend(bytes),
-            Ok(Event::Wrote(Stream::Stderr, bytes)) => self.stderr.extend(bytes),
-            Ok(Event::Ended(ending, elapsed)) => self.ended = Some((ending, elapsed)),
-            Err(RecvTimeoutError::Timeout) if until < self.deadline => {}
-            Err(RecvTimeoutError::Timeout) => bail!(
-                "the node does not answer: `{}` should have been killed at its time limit {} s ago; the fabric must be opened anew",
-                self.command,
-                Self::GRACE.as_secs()
-            ),
-            Err(RecvTimeoutError::Disconnected) => bail!("the node ended while `{}` ran in it", self.command),
-        }
-        Ok(())
-    }
-
-    fn into_outcome(mut self) -> anyhow::Result<Outcome> {
-        let Some((ending, elapsed)) = self.ended.clone() else {
-            bail!("`{}` has not ended", self.command);
-        };
-        Ok(Outcome {
-            command: std::mem::take(&mut self.command),
-            ending,
-            stdout: String::from_utf8_lossy(&self.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&self.stderr).into_owned(),
-            elapsed,
-        })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.ended.is_none() {
-            self.kill();
-        }
-    }
-}
-
-/// Calls `line` with the complete lines of `bytes` from `from` on, and with an incomplete last one when `all`.
-fn give_lines(bytes: &[u8], mut from: usize, all: bool, mut line: impl FnMut(&str)) -> usize {
-    while let Some(length) = bytes[from..].iter().position(|byte| *byte == b'\n') {
-        line(&String::from_utf8_lossy(&bytes[from..from + length]));
-        from += length + 1;
-    }
-    if all && from < bytes.len() {
-        line(&String::from_utf8_lossy(&bytes[from..]));
-        from = bytes.len();
-    }
-    from
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc;
 
-    fn started(events: Vec<Event>) -> (Running, Arc<AtomicBool>) {
-        let (sender, receiver) = mpsc::channel();
-        for event in events {
-            sender.send(event).unwrap();
-        }
-        let killed = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&killed);
-        let kill = Box::new(move || flag.store(true, Ordering::SeqCst));
-        (Running::new(&Job::new(["x"]), receiver, kill), killed)
-    }
-
-    fn wrote(text: &str) -> Event {
-        Event::Wrote(Stream::Stdout, text.as_bytes().to_vec())
-    }
-
-    #[test]
-    fn lines_are_given_whole_however_the_bytes_arrive() {
-        let ended = Event::Ended(Ending::Exited(3), Duration::from_secs(1));
-        let (running, _) = started(vec![wrote("on"), wrote("e\ntwo\nth"), wrote("ree"), ended]);
-        let mut lines = Vec::new();
-        let outcome = running.wait_with(|_, line| lines.push(line.to_owned())).unwrap();
-        assert_eq!(lines, ["one", "two", "three"]);
-        assert_eq!((outcome.status(), outcome.stdout.as_str()), (3, "one\ntwo\nthree"));
-    }
-
-    #[test]
-    fn a_line_can_be_awaited_and_the_job_goes_on() {
-        let ended = Event::Ended(Ending::Exited(0), Duration::ZERO);
-        let (mut running, _) = started(vec![wrote("a\nready 17\n"), ended]);
-        assert_eq!(running.wait_for_line("ready", Duration::from_secs(5)).unwrap(), "ready 17");
-        assert!(running.wait().unwrap().success());
-    }
-
-    #[test]
-    fn a_line_that_never_comes_is_an_error_that_shows_the_output() {
-        let ended = Event::Ended(Ending::Exited(1), Duration::ZERO);
-        let (mut running, _) = started(vec![wrote("no such device\n"), ended]);
-        let refusal = running.wait_for_line("ready", Duration::from_secs(5)).unwrap_err().to_string();
-        assert!(refusal.contains("no such device") && refusal.contains("status 1"), "{refusal}");
-    }
-
-    #[test]
-    fn a_job_dropped_before_its_end_is_killed() {
-        let (running, killed) = started(vec![]);
-        drop(running);
-        assert!(killed.load(Ordering::SeqCst));
-    }
-
-    #[test]
-    fn a_node_that_goes_away_is_an_error() {
-        let (running, _) = started(vec![wrote("a")]);
-        assert!(running.wait().unwrap_err().to_string().contains("the node ended"));
+    fn outcome(ending: Ending, stdout: &str) -> Outcome {
+        let (stdout, stderr) = (stdout.to_owned(), String::new());
+        Outcome { command: "x".to_owned(), ending, stdout, stderr, elapsed: Duration::ZERO }
     }
 
     #[test]
     fn endings_have_the_statuses_a_shell_gives() {
-        let status = |ending| {
-            let (running, _) = started(vec![Event::Ended(ending, Duration::ZERO)]);
-            running.wait().unwrap().status()
-        };
+        let status = |ending| outcome(ending, "").status();
         assert_eq!(status(Ending::Exited(7)), 7);
         assert_eq!(status(Ending::Signaled(11)), 139);
         assert_eq!(status(Ending::TimedOut), 124);
         assert_eq!(status(Ending::NotStarted("x".to_owned())), 127);
+    }
+
+    #[test]
+    fn a_long_output_is_shown_by_its_end() {
+        let lines: Vec<String> = (0..100).map(|line| format!("line {line}")).collect();
+        let shown = outcome(Ending::Exited(1), &lines.join("\n")).to_string();
+        assert!(shown.contains("(40 lines before)\nline 40\n") && shown.ends_with("line 99"), "{shown}");
     }
 }

@@ -9,9 +9,9 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! [`fabric`] is the face; [`job`] says what runs and how it ended; [`device`] names devices; [`vm`] prepares and boots the
-//! virtual machines of soft-RoCE; [`process`] runs a job on the machine it is on (the guest's agent and local devices use it);
-//! [`wire`] and [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
+//! [`fabric`] is the face; [`job`] says what runs and how it ended, [`Running`] is one that runs; [`device`] names devices;
+//! [`vm`] prepares and boots the virtual machines of soft-RoCE, `local` starts the agent of this machine's devices, `programs`
+//! finds what both start; [`process`] runs a job on the machine it is on (every agent uses it); [`wire`] and [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
 //! several calls of the `fabric` command. Everything here is setup grade: it may block, allocate and start processes.
 
 #![forbid(unsafe_code)]
@@ -22,10 +22,14 @@ pub mod device;
 pub mod fabric;
 pub mod job;
 pub mod kept;
+mod local;
 pub mod process;
+mod programs;
+mod running;
 pub mod vm;
 pub mod wire;
 
 pub use device::Device;
 pub use fabric::{Fabric, Options};
-pub use job::{Ending, Job, Outcome, Running, Stream};
+pub use job::{Ending, Job, Outcome, Stream};
+pub use running::Running;

@@ -205,7 +205,8 @@ fn carries(folder: &Path, entry: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Outcome, Running};
+    use crate::job::Outcome;
+    use crate::running::Running;
 
     fn run(job: &Job) -> Outcome {
         started(job).wait().unwrap()

@@ -18,9 +18,12 @@ use hw_tests::{Device, Ending, Fabric, Job, Options, Stream, kept};
 #[derive(Clone, Debug, Parser)]
 #[command(name = "fabric", arg_required_else_help = true)]
 struct Arguments {
-    /// `soft-roce`, or the name of an RDMA device of this machine.
+    /// `soft-roce`, `softhca` (emulated adapters), or the name of an RDMA device of this machine.
     #[arg(long, default_value = SOFT_ROCE)]
     device: Device,
+    /// Describes the emulated adapters of `--device softhca` and their faults [default: two rails].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// How many nodes; two reach each other as node0 and node1.
     #[arg(long, default_value_t = 1)]
     nodes: usize,
@@ -101,6 +104,7 @@ fn open(arguments: &Arguments) -> anyhow::Result<Fabric> {
     let mut options = Options::new(arguments.nodes);
     options.memory = arguments.memory.unwrap_or(options.memory);
     options.cpus = arguments.cpus.unwrap_or(options.cpus);
+    options.adapters.clone_from(&arguments.config);
     Fabric::open_with(&arguments.device, &options)
 }
 
@@ -120,6 +124,9 @@ fn holder(name: &str, arguments: &Arguments) -> anyhow::Result<Command> {
     command.args(["--idle", &arguments.idle.to_string()]);
     if let Some(memory) = arguments.memory {
         command.args(["--memory", &memory.to_string()]);
+    }
+    if let Some(config) = &arguments.config {
+        command.arg("--config").arg(std::path::absolute(config).context("find the configuration file")?);
     }
     if let Some(cpus) = arguments.cpus {
         command.args(["--cpus", &cpus.to_string()]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtual machines with a soft-RoCE device: [`kernel`] gets a kernel, [`image`] makes the first file system, [`accelerator`]
-//! chooses how QEMU runs it, [`boot`] starts and ends it, `init.sh` is what the guest does first.
+//! chooses how QEMU runs it, [`boot`] starts and ends it, `open` does all of that in order, `init.sh` is what the guest does first.
 //!
 //! Called by [`crate::fabric`]. Setup grade.
 //!
@@ -15,6 +15,7 @@ pub mod accelerator;
 pub mod boot;
 pub mod image;
 pub mod kernel;
+pub(crate) mod open;
 
 /// Where the system's programs are, `sbin` included, whatever the caller's `PATH` is.
 pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs of this workspace that a fabric runs: the agent of its nodes, and the command of the emulated adapters.
+//!
+//! Named by the environment, beside the running program, or built with cargo; found once per process. Called by
+//! [`crate::fabric`]. Setup grade; any thread. Tests: at the end of this file.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, bail};
+
+/// Names the agent's program, instead of `fabric-agent` beside the running program.
+pub const AGENT_VARIABLE: &str = "FABRIC_AGENT";
+/// Names the command of the emulated adapters, instead of the `softhca` that cargo builds in the target folder.
+pub const SOFTHCA_VARIABLE: &str = "SOFTHCA_COMMAND";
+
+/// The agent's program: named, beside this program (or beside its `deps` folder), or built now.
+pub(crate) fn agent(say: fn(&str)) -> anyhow::Result<PathBuf> {
+    if let Some(named) = named(AGENT_VARIABLE)? {
+        return Ok(named);
+    }
+    let program = std::env::current_exe().context("find this program's folder")?;
+    let folders = program.ancestors().skip(1).take(2);
+    if let Some(agent) = folders.map(|folder| folder.join("fabric-agent")).find(|file| file.is_file()) {
+        return Ok(agent);
+    }
+    let (folder, target) = build_folders(&program)?;
+    let profile = if folder.ends_with("release") { "release" } else { "dev" };
+    say("building fabric-agent");
+    build("ibex-hw-tests", "fabric-agent", profile, target)?;
+    built(folder.join("fabric-agent"), "ibex-hw-tests")
+}
+
+/// The command `softhca`, beside its library: named, or made new by cargo the first time it is asked for. It is optimised
+/// in the dev profile too, as the workspace says.
+pub(crate) fn softhca(say: fn(&str)) -> anyhow::Result<PathBuf> {
+    static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
+    if let Some(named) = named(SOFTHCA_VARIABLE)? {
+        return Ok(named);
+    }
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = &*found {
+        return Ok(there.clone());
+    }
+    let program = std::env::current_exe().context("find this program's folder")?;
+    let (_, target) = build_folders(&program)?;
+    say("building softhca");
+    build("softhca", "softhca", "dev", target)?;
+    let there = built(target.join("debug/softhca"), "softhca")?;
+    Ok(found.insert(there).clone())
+}
+
+fn named(variable: &str) -> anyhow::Result<Option<PathBuf>> {
+    let Some(named) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let named = PathBuf::from(named);
+    named.canonicalize().map(Some).with_context(|| format!("{variable} is {}", named.display()))
+}
+
+/// The folder of build outputs that `program` lies in, and the target folder.
+fn build_folders(program: &Path) -> anyhow::Result<(&Path, &Path)> {
+    let folder =
+        program.parent().filter(|folder| !folder.ends_with("deps")).or(program.parent().and_then(Path::parent));
+    let folder = folder.context("find the folder of build outputs")?;
+    Ok((folder, folder.parent().context("find the target folder")?))
+}
+
+/// Has cargo build a program of this workspace; nothing to do where it is new.
+fn build(package: &str, program: &str, profile: &str, target: &Path) -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "--package", package, "--bin", program, "--lib"]);
+    build.args(["--profile", profile, "--target-dir"]).arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let status = build.status().with_context(|| format!("run cargo to build {program}"))?;
+    if !status.success() {
+        bail!("cargo did not build {program}; try `cargo build -p {package}`");
+    }
+    Ok(())
+}
+
+fn built(program: PathBuf, package: &str) -> anyhow::Result<PathBuf> {
+    if !program.is_file() {
+        bail!("cargo built no {}; try `cargo build -p {package}`", program.display());
+    }
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_and_a_command_find_the_same_folders_of_build_outputs() {
+        let folders = |program| build_folders(Path::new(program)).unwrap();
+        let expected = (Path::new("/t/debug"), Path::new("/t"));
+        assert_eq!(folders("/t/debug/deps/device-0123"), expected);
+        assert_eq!(folders("/t/debug/xtask"), expected);
+    }
+}
