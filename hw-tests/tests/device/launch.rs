@@ -24,6 +24,8 @@ pub(crate) struct Launch {
     wrapper: Option<String>,
     environment: Vec<(String, String)>,
     nodes: usize,
+    /// The configuration of emulated adapters of its own.
+    adapters: Option<String>,
     limit: Duration,
 }
 
@@ -46,6 +48,7 @@ impl Launch {
             wrapper: None,
             environment: Vec::new(),
             nodes: 1,
+            adapters: None,
             limit: Duration::from_mins(2),
         }
     }
@@ -98,6 +101,12 @@ impl Launch {
         self
     }
 
+    /// On emulated adapters that this text describes (docs/softhca.md), made for this run.
+    pub(crate) fn on_adapters(mut self, configuration: impl Into<String>) -> Self {
+        self.adapters = Some(configuration.into());
+        self
+    }
+
     pub(crate) fn limit(mut self, seconds: u64) -> Self {
         self.limit = Duration::from_secs(seconds);
         self
@@ -107,9 +116,12 @@ impl Launch {
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
         let program = site.program(self.program)?;
         let components = site.components().display().to_string();
-        let fabric = site.fabric(self.nodes)?;
+        let fabric = match &self.adapters {
+            None => site.fabric(self.nodes)?,
+            Some(configuration) => site.fabric_on(configuration)?,
+        };
         let hosts: Vec<String> = (0..fabric.nodes()).map(|node| fabric.host_name(node)).collect();
-        let mut job = Job::new(self.command(&program, &hosts, fabric.device_name())).limit(self.limit);
+        let mut job = Job::new(self.command(&program, &hosts, &fabric.device_names().join(","))).limit(self.limit);
         job.env.clone_from(&self.environment);
         for (name, value) in [
             ("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT").as_str()),
@@ -143,7 +155,14 @@ impl Launch {
 
     /// Runs it and expects that it ends by itself, without success, and says all of these words.
     pub(crate) fn is_refused_with(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
-        let outcome = self.ends_saying(site, words)?;
+        let outcome = self.is_refused(site)?;
+        says(&outcome, words)?;
+        Ok(outcome)
+    }
+
+    /// Runs it and expects that it ends by itself, without success.
+    pub(crate) fn is_refused(&self, site: &mut Site) -> Result<Outcome> {
+        let outcome = self.ends(site)?;
         if outcome.success() {
             bail!("the job succeeded, and should have been refused: {outcome}");
         }
@@ -152,15 +171,20 @@ impl Launch {
 
     /// Runs it and expects that it ends by itself, with whatever status, and says all of these words.
     pub(crate) fn ends_saying(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
-        let outcome = self.run(site)?;
-        if !matches!(outcome.ending, Ending::Exited(_)) {
-            bail!("the job did not end by itself: {outcome}");
-        }
+        let outcome = self.ends(site)?;
         says(&outcome, words)?;
         Ok(outcome)
     }
 
-    fn command(&self, program: &str, hosts: &[String], device: &str) -> Vec<String> {
+    fn ends(&self, site: &mut Site) -> Result<Outcome> {
+        let outcome = self.run(site)?;
+        if !matches!(outcome.ending, Ending::Exited(_)) {
+            bail!("the job did not end by itself: {outcome}");
+        }
+        Ok(outcome)
+    }
+
+    fn command(&self, program: &str, hosts: &[String], devices: &str) -> Vec<String> {
         let mut words = vec!["mpirun".to_owned(), "--oversubscribe".to_owned()];
         if hosts.len() > 1 {
             // Slots enough for any of the tests; ranks alternate between the nodes.
@@ -169,7 +193,7 @@ impl Launch {
         }
         words.extend(self.options.iter().map(|option| (*option).to_owned()));
         let mut shared = self.parameters.clone();
-        shared.push(("btl_ibex_if_include".to_owned(), device.to_owned()));
+        shared.push(("btl_ibex_if_include".to_owned(), devices.to_owned()));
         // A parameter that was set to leave the choice of ports out is kept as it is.
         if self.parameters.iter().any(|(name, _)| name.starts_with("btl_ibex_if_")) {
             shared.pop();
@@ -205,13 +229,24 @@ impl Launch {
 
 /// That the run printed all of these words, in whatever case and stream.
 pub(crate) fn says(outcome: &Outcome, words: &[&str]) -> Result<()> {
-    let printed = format!("{}\n{}", outcome.stdout, outcome.stderr).to_lowercase();
-    for word in words {
-        if !printed.contains(&word.to_lowercase()) {
-            bail!("the job did not say {word:?}: {outcome}");
-        }
+    let printed = printed(outcome);
+    match words.iter().find(|word| !printed.contains(&word.to_lowercase())) {
+        Some(word) => bail!("the job did not say {word:?}: {outcome}"),
+        None => Ok(()),
+    }
+}
+
+/// That the run printed at least one of these words, in whatever case and stream.
+pub(crate) fn says_one_of(outcome: &Outcome, words: &[&str]) -> Result<()> {
+    let printed = printed(outcome);
+    if !words.iter().any(|word| printed.contains(&word.to_lowercase())) {
+        bail!("the job said none of {words:?}: {outcome}");
     }
     Ok(())
+}
+
+fn printed(outcome: &Outcome) -> String {
+    format!("{}\n{}", outcome.stdout, outcome.stderr).to_lowercase()
 }
 
 /// From the last line of a program, `12 passed, 0 failed`; none where it is not there or says something else.

@@ -7,16 +7,18 @@
 //! device that is missing is a failure.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`refusals`] bad input; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! dies, [`refusals`] bad input, [`rails`] and [`faults`] what only emulated adapters can be told to do; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
 //! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
 mod endings;
 mod engine;
+mod faults;
 mod launch;
 mod nodes;
 mod programs;
+mod rails;
 mod refusals;
 mod site;
 
@@ -38,15 +40,29 @@ impl Test {
     fn new(name: impl Into<String>, run: impl FnOnce(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
         Self { name: name.into().replace(' ', "_"), run: Box::new(run) }
     }
+
+    /// A test that describes adapters of its own; skipped where they are not emulated.
+    fn on_emulated(
+        name: impl Into<String>,
+        run: impl FnOnce(&mut Site) -> anyhow::Result<()> + Send + 'static,
+    ) -> Self {
+        let name = name.into();
+        Self::new(name.clone(), move |site| {
+            if site.is_emulated() {
+                return run(site);
+            }
+            site.skip(&name, "needs emulated adapters (`--device softhca`)");
+            Ok(())
+        })
+    }
 }
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: Vec<Test> = [engine::tests(), programs::tests(), endings::tests(), refusals::tests(), nodes::tests()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let files =
+        [engine::tests, programs::tests, endings::tests, refusals::tests, nodes::tests, rails::tests, faults::tests];
+    let tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     let site = match Site::from_environment() {
         Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),
         Err(error) => {

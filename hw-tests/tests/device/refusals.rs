@@ -6,7 +6,7 @@
 //! Setup grade; one test at a time.
 
 use crate::Test;
-use crate::launch::{Launch, says};
+use crate::launch::{Launch, says, says_one_of};
 use crate::site::Site;
 use anyhow::{Result, bail};
 use std::time::Duration;
@@ -37,7 +37,9 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::new("a peer without ibex and without another way ends the job", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,ibex", "self,tcp"]).limit(60);
-            launch.is_refused_with(site, &["unreachable"]).map(drop)
+            // The words are Open MPI's own, and 4.1 loses them now and then: a rank hands its text to mpirun in a buffer
+            // that may be freed before it is read, which mpirun says instead (orte/util/show_help.c).
+            says_one_of(&launch.is_refused(site)?, &["unable to reach each other", "unreachable", "show_help.c"])
         }),
         Test::new("two ranks with different mtu settings talk", |site| {
             Launch::of_a_short_exchange().each_rank_with("btl_ibex_mtu", &["1024", "4096"]).succeeds(site).map(drop)

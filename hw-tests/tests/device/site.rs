@@ -1,22 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the tests run: the fabric that is open, and where component and programs are.
 //!
-//! A fabric of two nodes and one of one node are not open at the same time: the machines that test have two processors.
+//! Only one fabric is open at a time: the machines that test have two processors. The usual one of so many nodes serves test
+//! after test; one on adapters of a test's own is made for a single run, as its faults count from its beginning.
 //!
 //! Setup grade; one thread at a time.
 
 use anyhow::{Context, Result, anyhow, bail};
-use hw_tests::{Device, Fabric};
+use hw_tests::{Device, Fabric, Job, Options};
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The open fabric.
+struct Open {
+    fabric: Fabric,
+    /// The configuration of the adapters it was made for; removed after it.
+    adapters: Option<Configuration>,
+}
+
+/// A file with the configuration of emulated adapters.
+struct Configuration(PathBuf);
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        // It lies in the folder for temporary files, where nobody is hurt by what stays.
+        let _ = fs::remove_file(&self.0);
+    }
+}
 
 /// The place of all tests.
 pub(crate) struct Site {
     device: Device,
     components: PathBuf,
     programs: PathBuf,
-    open: Option<Fabric>,
+    open: Option<Open>,
     /// Why a fabric of so many nodes cannot be opened; found once, told to every test that needs it.
     refused: Vec<(usize, String)>,
     /// What was skipped, each with its reason.
@@ -49,11 +68,11 @@ impl Site {
         if let Some((_, reason)) = self.refused.iter().find(|(count, _)| *count == nodes) {
             bail!("the device {} could not be opened before: {reason}", self.device);
         }
-        let usable = |fabric: &Fabric| fabric.nodes() == nodes && fabric.alive();
+        let usable = |open: &Open| open.adapters.is_none() && open.fabric.nodes() == nodes && open.fabric.alive();
         if !self.open.as_ref().is_some_and(usable) {
             self.open = None;
             match Fabric::open(&self.device, nodes) {
-                Ok(fabric) => self.open = Some(fabric),
+                Ok(fabric) => self.open = Some(Open { fabric, adapters: None }),
                 Err(error) => {
                     // The rest was shown by the test that failed first.
                     let text = format!("{error:#}");
@@ -62,7 +81,31 @@ impl Site {
                 }
             }
         }
-        self.open.as_ref().ok_or_else(|| anyhow!("no fabric is open"))
+        self.open_fabric()
+    }
+
+    /// A new fabric on emulated adapters that this text describes.
+    pub(crate) fn fabric_on(&mut self, configuration: &str) -> Result<&Fabric> {
+        self.open = None;
+        let file = env::temp_dir().join(format!("ibex-adapters-{}.toml", std::process::id()));
+        fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
+        let adapters = Configuration(file);
+        let mut options = Options::new(1);
+        options.adapters = Some(adapters.0.clone());
+        let fabric = Fabric::open_with(&self.device, &options)?;
+        self.open = Some(Open { fabric, adapters: Some(adapters) });
+        self.open_fabric()
+    }
+
+    fn open_fabric(&self) -> Result<&Fabric> {
+        self.open.as_ref().map(|open| &open.fabric).ok_or_else(|| anyhow!("no fabric is open"))
+    }
+
+    /// What port 1 of an emulated adapter of the open fabric has counted so far (a file of its `hw_counters`).
+    pub(crate) fn counted(&self, device: &str, counter: &str) -> Result<u64> {
+        let file = format!("$SOFTHCA_FABRIC/sysfs/class/infiniband/{device}/ports/1/hw_counters/{counter}");
+        let outcome = self.open_fabric()?.run(&Job::new(["sh", "-c", &format!("cat \"{file}\"")]))?.checked()?;
+        outcome.stdout.trim().parse().with_context(|| format!("{counter} of {device} is {:?}", outcome.stdout))
     }
 
     /// The folder with the component links.
@@ -82,6 +125,11 @@ impl Site {
     /// Whether the tests may take the device apart and change its nodes: they are virtual machines of their own.
     pub(crate) fn is_disposable(&self) -> bool {
         self.device == Device::SoftRoce
+    }
+
+    /// Whether the adapters are emulated: tests may describe their own, with faults.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.device == Device::SoftHca
     }
 
     /// The tests that took longest, the longest first.

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scripted faults of emulated adapters: what an adapter may do at any time changes nothing in the data, and what it cannot
+//! mend is told by name, in time.
+//!
+//! Each case has a fabric of its own, as the rules count from its beginning, and shows that the fault took place: by a counter
+//! of the adapter, or by what ibex says of it. On other devices each is skipped, with the reason. Setup grade; one at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says, says_one_of};
+use crate::site::Site;
+use anyhow::{Result, ensure};
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests = Vec::new();
+    for harmless in HARMLESS {
+        for program in PROGRAMS {
+            let name = format!("{} and {program} finds all data right", harmless.sentence);
+            tests.push(Test::on_emulated(name, move |site| changes_nothing(site, harmless, program)));
+        }
+    }
+    tests.push(Test::on_emulated("handshakes that are lost and repeated by the network still connect", handshakes));
+    for (status, words) in STATUSES {
+        let name = format!("a request that completes with {status} ends the job with that name");
+        tests.push(Test::on_emulated(name, move |site| status_is_named(site, status, words)));
+    }
+    tests.extend([
+        Test::on_emulated("a network that falls silent ends the job with a message that names the peer", falls_silent),
+        Test::on_emulated("an adapter that reports a fatal error is named and ends the job", fatal_event),
+        Test::on_emulated("a completion queue that overruns is named and ends the job", overrun),
+        Test::on_emulated("an adapter that refuses a request for good is named with its error", refused_for_good),
+        Test::on_emulated("memory that cannot be registered any more is copied instead", registration_fails),
+        Test::on_emulated("a port whose memory cannot be registered is named and the job goes on", port_without_memory),
+    ]);
+    tests
+}
+
+/// A fault that ibex, or the adapter itself, must get over.
+struct Harmless {
+    sentence: &'static str,
+    /// `[[fault]]` tables.
+    rules: &'static str,
+    parameters: &'static [(&'static str, &'static str)],
+    /// A counter of the adapters that must have grown; empty where nothing counts it.
+    counter: &'static str,
+}
+
+static HARMLESS: &[Harmless] = &[
+    Harmless {
+        sentence: "two of a hundred packets are lost",
+        rules: "[[fault]]\naction = \"drop\"\nfraction = 0.02\nseed = 7\n",
+        // A quarter of a millisecond: each loss costs that.
+        parameters: &[("btl_ibex_ack_timeout", "6")],
+        counter: "local_ack_timeout_err",
+    },
+    Harmless {
+        sentence: "packets arrive late and twice",
+        rules: "[[fault]]\naction = \"delay\"\ndelay_ns = 50000\nfraction = 0.05\nseed = 3\n\
+                [[fault]]\naction = \"duplicate\"\nfraction = 0.05\nseed = 4\n",
+        parameters: &[],
+        counter: "duplicate_request",
+    },
+    Harmless {
+        sentence: "a storm of receivers that are not ready passes",
+        rules: "[[fault]]\naction = \"rnr\"\nfraction = 0.2\nseed = 5\n\
+                [[fault]]\naction = \"rnr\"\nnth = 300\ncount = 500\n",
+        parameters: &[("btl_ibex_rnr_timer", "1")],
+        counter: "rnr_nak_retry_err",
+    },
+    Harmless {
+        sentence: "one of five posts is refused for want of memory",
+        rules: "[[fault]]\naction = \"post-send-error\"\nerrno = \"ENOMEM\"\nfraction = 0.2\nseed = 9\n",
+        parameters: &[],
+        counter: "",
+    },
+];
+
+/// Programs that compare all they receive: messages of every kind, their order under load, one-sided operations, threads.
+static PROGRAMS: &[&str] = &["pt2pt_modes", "pt2pt_flood", "rma_transfer", "threads"];
+
+/// On the usual two rails.
+fn with_faults(rules: &str) -> String {
+    format!("[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n{rules}")
+}
+
+fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) -> Result<()> {
+    let configuration = with_faults(harmless.rules);
+    let mut launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", "0.1").on_adapters(configuration);
+    for (name, value) in harmless.parameters {
+        launch = launch.with(name, value);
+    }
+    launch.passes(site)?;
+    if !harmless.counter.is_empty() {
+        let both = site.counted("softhca0", harmless.counter)? + site.counted("softhca1", harmless.counter)?;
+        ensure!(both > 0, "{} of both adapters is 0: the fault did not take place", harmless.counter);
+    }
+    Ok(())
+}
+
+/// Only datagrams carry the handshakes here; each of their packets is lost or arrives twice as likely as not.
+fn handshakes(site: &mut Site) -> Result<()> {
+    let rules = "[[fault]]\naction = \"drop\"\nfraction = 0.3\nseed = 2\n\
+                 [[fault]]\naction = \"duplicate\"\nfraction = 0.3\nseed = 3\n";
+    let launch = Launch::new("first_contact", 4).environment("IBEX_TEST_SCALE", "0.25");
+    let launch = launch.with("btl_ibex_connect_via", "ud").with("btl_ibex_ack_timeout", "6");
+    launch.on_adapters(with_faults(rules)).passes(site)
+}
+
+/// A status that a request may complete with, and what ibex must say of it besides its name.
+static STATUSES: &[(&str, &[&str])] = &[
+    ("LOC_QP_OP_ERR", &[]),
+    ("LOC_PROT_ERR", &[]),
+    ("REM_INV_REQ_ERR", &[]),
+    ("REM_ACCESS_ERR", &[]),
+    ("REM_OP_ERR", &[]),
+    ("RETRY_EXC_ERR", &["no longer answers"]),
+    ("RNR_RETRY_EXC_ERR", &[]),
+    ("FATAL_ERR", &[]),
+    ("GENERAL_ERR", &[]),
+];
+
+fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> {
+    let rules = format!("[[fault]]\naction = \"status\"\nstatus = \"{status}\"\ndevice = \"softhca1\"\nnth = 2000\n");
+    let outcome = traffic().on_adapters(with_faults(&rules)).is_refused(site)?;
+    says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status", status])?;
+    says(&outcome, words)
+}
+
+/// More traffic than any of these faults waits for, over both rails.
+fn traffic() -> Launch {
+    let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,4K,64K,1M", "--seconds-per-row", "4"];
+    Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(90)
+}
+
+fn falls_silent(site: &mut Site) -> Result<()> {
+    let rules = "[[fault]]\naction = \"drop\"\nnth = 3000\ncount = 0\n";
+    let launch = traffic().with("btl_ibex_ack_timeout", "12").on_adapters(with_faults(rules));
+    let words =
+        ["ibex lost a peer", "rank", "queue pair", "failed with status", "RETRY_EXC_ERR (12)", "no longer answers"];
+    launch.is_refused_with(site, &words).map(drop)
+}
+
+fn fatal_event(site: &mut Site) -> Result<()> {
+    let rules =
+        "[[fault]]\naction = \"event\"\nevent = \"DEVICE_FATAL\"\ndevice = \"softhca1\"\nat_ns = 2_000_000_000\n";
+    let words = ["ibex lost a peer", "softhca1:1", "lost with its port", "IBV_EVENT_DEVICE_FATAL"];
+    traffic().on_adapters(with_faults(rules)).is_refused_with(site, &words).map(drop)
+}
+
+fn overrun(site: &mut Site) -> Result<()> {
+    let rules = "[[fault]]\naction = \"cq-overrun\"\ndevice = \"softhca1\"\nnth = 2000\n";
+    let outcome = traffic().on_adapters(with_faults(rules)).is_refused(site)?;
+    says(&outcome, &["ibex lost a peer", "softhca1:1"])?;
+    says_one_of(&outcome, &["IBV_EVENT_CQ_ERR", "polling the completion queue", "failed with status"])
+}
+
+fn refused_for_good(site: &mut Site) -> Result<()> {
+    let rules =
+        "[[fault]]\naction = \"post-send-error\"\nerrno = \"EIO\"\ndevice = \"softhca1\"\nnth = 2000\ncount = 0\n";
+    let words = ["ibex lost a peer", "softhca1:1", "the adapter refused a request", "Input/output error"];
+    traffic().on_adapters(with_faults(rules)).is_refused_with(site, &words).map(drop)
+}
+
+/// As where the limit of locked memory is reached in the middle of a job.
+fn registration_fails(site: &mut Site) -> Result<()> {
+    let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 40\ncount = 0\n";
+    for program in ["pt2pt_modes", "pt2pt_datatypes"] {
+        let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", "0.2").on_adapters(with_faults(rules));
+        launch.passes(site)?;
+    }
+    Ok(())
+}
+
+fn port_without_memory(site: &mut Site) -> Result<()> {
+    let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\ndevice = \"softhca1\"\n";
+    let launch = Launch::of_a_short_exchange().on_adapters(with_faults(rules));
+    says(&launch.succeeds(site)?, &["ibex cannot use a port", "softhca1:1", "goes on without this port"])
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as their
+//! link layer says, and one that goes away ends the job or is waited for.
+//!
+//! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given a
+//! bandwidth, which it cannot exceed on the busiest machine. Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says};
+use crate::site::Site;
+use anyhow::{Context, Result, bail, ensure};
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::on_emulated("long messages go faster than one rail carries", |site| {
+            goes_faster_than_one(site, &narrow("infiniband", "infiniband"))
+        }),
+        Test::on_emulated("long messages go over an infiniband and a roce port at once", |site| {
+            goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
+        }),
+        Test::on_emulated("four ranks agree over an infiniband and a roce port", |site| {
+            let mixed = adapters("link_layer = \"infiniband\"", "link_layer = \"ethernet\"");
+            for program in ["pt2pt_modes", "collectives"] {
+                let launch = Launch::new(program, 4).environment("IBEX_TEST_SCALE", "0.2").on_adapters(&mixed);
+                launch.passes(site)?;
+            }
+            Ok(())
+        }),
+        Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid),
+        Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
+        Test::on_emulated("both ports of one adapter are used", |site| {
+            let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1");
+            let outcome = launch.on_adapters("[[device]]\n[[device.port]]\n[[device.port]]\n").succeeds(site)?;
+            says(&outcome, &["softhca0:1", "softhca0:2"])
+        }),
+        Test::on_emulated("a rail that is down is left out and the other carries the job", |site| {
+            let one_down = adapters("", "[[device.port]]\nstate = \"down\"");
+            let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(one_down);
+            says(&launch.succeeds(site)?, &["softhca1:1", "down"])
+        }),
+        Test::on_emulated("a rail that goes down for good ends the job and is named", rail_lost),
+        Test::on_emulated("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
+    ]
+}
+
+/// Two adapters, with these lines in each.
+fn adapters(first: &str, second: &str) -> String {
+    format!("[[device]]\nname = \"softhca0\"\n{first}\n[[device]]\nname = \"softhca1\"\n{second}\n")
+}
+
+/// What a link of the bandwidth tests carries: 250 MB/s, far below what memory does.
+const GBPS: f64 = 2.0;
+
+/// Two adapters of these link layers whose links are that narrow.
+fn narrow(first: &str, second: &str) -> String {
+    let with = |layer: &str| format!("link_layer = \"{layer}\"\nbandwidth_gbps = {GBPS:.1}");
+    adapters(&with(first), &with(second))
+}
+
+fn goes_faster_than_one(site: &mut Site, configuration: &str) -> Result<()> {
+    let one_carries = GBPS * 1000.0 / 8.0;
+    for device in ["softhca0", "softhca1"] {
+        let alone = bandwidth(site, configuration, Some(device))?;
+        ensure!(alone <= one_carries * 1.02, "{device} alone carries {alone} MB/s, and its link at most {one_carries}");
+    }
+    let both = bandwidth(site, configuration, None)?;
+    ensure!(
+        both > one_carries * 1.25,
+        "both rails together carry {both} MB/s, and one alone up to {one_carries}: was one not used?"
+    );
+    Ok(())
+}
+
+/// Of messages of 4 MiB, in MB/s.
+fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result<f64> {
+    let arguments = ["--tests", "bandwidth", "--sizes", "4M", "--seconds-per-row", "1"];
+    let mut launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).on_adapters(configuration);
+    if let Some(device) = only {
+        launch = launch.with("btl_ibex_if_include", device);
+    }
+    let outcome = launch.succeeds(site)?;
+    let value = outcome.stdout.split("\"value\":").nth(1).and_then(|rest| rest.split(',').next());
+    value.and_then(|text| text.parse().ok()).with_context(|| format!("the bench printed no bandwidth: {outcome}"))
+}
+
+/// Who would address by GID met the first of the two.
+fn addressed_by_lid(site: &mut Site) -> Result<()> {
+    let port = |lid: u16| format!("[[device.port]]\nlid = {lid}\ngids = [\"fe80::5e00:1\"]");
+    let same_gid = adapters(&port(11), &port(12));
+    for device in ["softhca0", "softhca1", "softhca0,softhca1"] {
+        let launch = Launch::of_a_short_exchange().with("btl_ibex_if_include", device).with("btl_ibex_verbose", "1");
+        says(&launch.on_adapters(&same_gid).succeeds(site)?, &["infiniband"])?;
+    }
+    Ok(())
+}
+
+/// A RoCE port has no LID.
+fn addressed_by_gid(site: &mut Site) -> Result<()> {
+    let roce = adapters("link_layer = \"ethernet\"", "link_layer = \"ethernet\"");
+    for device in ["softhca0", "softhca1", "softhca0,softhca1"] {
+        let launch = Launch::of_a_short_exchange().with("btl_ibex_if_include", device).with("btl_ibex_verbose", "1");
+        says(&launch.on_adapters(&roce).succeeds(site)?, &["roce v2"])?;
+    }
+    Ok(())
+}
+
+/// Some twelve seconds of traffic over both rails, with a line of output about every second.
+fn long_exchange() -> Launch {
+    let sizes = "1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M";
+    let arguments = ["--tests", "bandwidth", "--sizes", sizes, "--seconds-per-row", "1"];
+    Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(120)
+}
+
+/// Runs it on adapters whose second goes down in the middle of it, as `then` says in the fault's own keys.
+fn interrupted(site: &mut Site, launch: &Launch, then: &str) -> Result<hw_tests::Outcome> {
+    // The fabric's time begins when the first rank opens an adapter. On a busy machine the start of a job takes longer
+    // than usual, and a link that is down from the start is another test.
+    for seconds in [3, 9, 27] {
+        let fault = format!(
+            "[[fault]]\naction = \"link-down\"\ndevice = \"softhca1\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
+        );
+        let outcome = launch.clone().on_adapters(adapters("", "") + &fault).run(site)?;
+        if outcome.stdout.contains("\"bandwidth\"") && outcome.elapsed.as_secs() >= seconds {
+            return Ok(outcome);
+        }
+        println!("the link was to go down {seconds} s after the start, and no traffic was under way then; once more");
+    }
+    bail!("no traffic was under way when the link went down")
+}
+
+fn rail_lost(site: &mut Site) -> Result<()> {
+    let outcome = interrupted(site, &long_exchange().with("btl_ibex_ack_timeout", "12"), "")?;
+    ensure!(!outcome.success(), "the job succeeded over a link that was down: {outcome}");
+    ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
+    says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status"])
+}
+
+fn rail_flaps(site: &mut Site) -> Result<()> {
+    // The default patience of the adapter is some eight seconds.
+    let outcome = interrupted(site, &long_exchange(), "for_ns = 300_000_000\n")?.checked()?;
+    let rows = outcome.stdout.lines().filter(|line| line.contains("\"bandwidth\"")).count();
+    ensure!(rows == 12, "{rows} of 12 sizes were measured: {outcome}");
+    let repeated = site.counted("softhca1", "local_ack_timeout_err")?;
+    ensure!(repeated > 0, "nothing was sent while the link was down: {outcome}");
+    Ok(())
+}
