@@ -279,6 +279,11 @@ fn open_ports(threads: bool) -> Vec<Box<Module>> {
                     messages::no_cache();
                     return Vec::new();
                 };
+                if let Err(error) = module.reserve() {
+                    messages::port_not_opened(&me.host(), &error);
+                    module.end();
+                    continue;
+                }
                 addresses.push(address);
                 modules.push(module);
             }

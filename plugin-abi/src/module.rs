@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::event::EndpointId;
-use engine::port::{Atomics, Port};
+use engine::port::{Atomics, Port, PortError};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::sys;
 
@@ -62,7 +62,9 @@ pub(crate) fn template() -> sys::mca_btl_base_module_t {
     base.btl_max_send_size = 32 << 10;
     base.btl_rdma_pipeline_send_length = 1 << 20;
     base.btl_rdma_pipeline_frag_size = 1 << 20;
-    base.btl_min_rdma_pipeline_size = 256 << 10;
+    // Never: ob1 takes to its pipeline of puts where the sender's memory cannot be registered, and tries for ever where the
+    // receiver's cannot either (pml_ob1_recvreq.c, mca_pml_ob1_recv_request_schedule_once). Such a message is copied instead.
+    base.btl_min_rdma_pipeline_size = usize::MAX;
     // Below shared memory (65536), which keeps the peers of a host where it is in use; above TCP (100).
     base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
     base.btl_latency = 4;
@@ -160,6 +162,26 @@ impl Module {
             place: attributes.place(),
             error_callback: AtomicUsize::new(0),
         }))
+    }
+
+    /// Registers the send slots that the module has from the start.
+    ///
+    /// # Errors
+    /// Memory, or the limit of locked memory, does not suffice. The module is to be ended then.
+    pub(crate) fn reserve(&self) -> Result<(), PortError> {
+        let Some(mut state) = self.enter() else { return Ok(()) };
+        let State { port, descriptors, .. } = &mut *state;
+        descriptors.reserve(|size, count| port.grow(size, count))
+    }
+
+    /// Ends the port, then the registrations: once no adapter touches memory they may go (R3).
+    pub(crate) fn end(mut self: Box<Self>) {
+        if let Some(mut state) = self.enter() {
+            state.port.close();
+        }
+        if let Some(memory) = self.memory.take() {
+            memory.close();
+        }
     }
 
     /// The module behind Open MPI's pointer.
@@ -303,15 +325,7 @@ unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int
     fence("btl_finalize", sys::OPAL_ERROR, || {
         component::forget(btl);
         // SAFETY: M1, and this is the last call: the module was leaked from a box by `component` and is taken back once.
-        let mut module = unsafe { Box::from_raw(btl.cast::<Module>()) };
-        // First the connections: afterwards no adapter touches memory, so registrations may go (R3).
-        if let Some(mut state) = module.enter() {
-            state.port.close();
-        }
-        if let Some(memory) = module.memory.take() {
-            memory.close();
-        }
-        drop(module);
+        unsafe { Box::from_raw(btl.cast::<Module>()) }.end();
         sys::OPAL_SUCCESS
     })
 }

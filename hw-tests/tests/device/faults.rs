@@ -163,8 +163,8 @@ fn refused_for_good(site: &mut Site) -> Result<()> {
 
 /// As where the limit of locked memory is reached in the middle of a job.
 fn registration_fails(site: &mut Site) -> Result<()> {
-    let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 40\ncount = 0\n";
-    for program in ["pt2pt_modes", "pt2pt_datatypes"] {
+    let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
+    for program in ["pt2pt_modes", "pt2pt_datatypes", "pt2pt_flood", "collectives"] {
         let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", "0.2").on_adapters(with_faults(rules));
         launch.passes(site)?;
     }

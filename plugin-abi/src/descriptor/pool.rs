@@ -47,6 +47,9 @@ enum PoolName {
 /// Bytes of a short slot: of the longest control message of ob1 (header, and a registration handle at its largest).
 pub(super) const SHORT: usize = 320;
 
+/// Slots that each pool has from the start, where its limit permits.
+const RESERVED: u32 = 16;
+
 /// The most short slots that are made at once.
 const MOST_AT_ONCE: u32 = 8192;
 
@@ -100,6 +103,27 @@ impl Descriptors {
         let pool = |size| Pool { stock: Stock::new(), size, made: 0 };
         let pools = [pool(SHORT), pool(eager.max(SHORT)), pool(large.max(SHORT))];
         Descriptors { pools, share: limit.div_ceil(2), step: step.max(1) }
+    }
+
+    /// Makes the first descriptors of each pool, before anything is sent. Where memory cannot be registered any more later on,
+    /// messages wait for these to come back; with none they would wait for ever.
+    ///
+    /// # Errors
+    /// That of `register`, which is given the size and the number of the slots to make.
+    pub(crate) fn reserve<E>(
+        &mut self,
+        mut register: impl FnMut(u32, u32) -> Result<Vec<LocalSpan>, E>,
+    ) -> Result<(), E> {
+        for name in [PoolName::Short, PoolName::Eager, PoolName::Large] {
+            let count = match (name, self.share) {
+                (PoolName::Short, _) => self.step.max(RESERVED),
+                (_, 0) => RESERVED,
+                (_, share) => RESERVED.min(share),
+            };
+            let new = register(self.pools[name as usize].size as u32, count)?;
+            self.add(name, &new);
+        }
+        Ok(())
     }
 
     /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than any slot, or none left and none to be had.
@@ -159,13 +183,19 @@ impl Descriptors {
             slots.reclaim();
             return None;
         };
-        pool.made += new.len() as u32;
-        let descriptors = new.iter().map(|slot| Descriptor::unused(*slot, name)).collect();
+        self.add(name, &new);
+        self.pools[name as usize].stock.take()
+    }
+
+    /// Makes descriptors for new slots.
+    fn add(&mut self, name: PoolName, slots: &[LocalSpan]) {
+        let pool = &mut self.pools[name as usize];
+        pool.made += slots.len() as u32;
+        let descriptors = slots.iter().map(|slot| Descriptor::unused(*slot, name)).collect();
         pool.stock.add(descriptors, |descriptor| {
             // SAFETY: nobody has it yet; the object header is constructed where it will stay.
             unsafe { sys::ibex_descriptor_construct(&raw mut (*descriptor.as_ptr()).base) };
         });
-        pool.stock.take()
     }
 }
 

@@ -44,6 +44,25 @@ impl Slots for Invented {
 }
 
 #[test]
+fn every_pool_has_slots_before_the_first_message_and_within_its_limit() {
+    for (limit, of_each) in [(0, [16, 16, 16]), (8, [16, 4, 4])] {
+        let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, limit, 4));
+        descriptors.reserve(|size, count| slots.grow(size, count).ok_or(())).unwrap();
+        slots.exhausted = true;
+        for (size, number) in [SHORT, EAGER, LARGE].into_iter().zip(of_each) {
+            let taken = (0..100).take_while(|_| descriptors.take(&mut slots, size, 0).is_some()).count();
+            assert_eq!(taken, number, "slots of {size} bytes, limit {limit}");
+        }
+    }
+}
+
+#[test]
+fn slots_that_cannot_be_had_from_the_start_are_an_error() {
+    let mut descriptors = Descriptors::new(EAGER, LARGE, 0, 4);
+    assert_eq!(descriptors.reserve(|size, _| Err::<Vec<LocalSpan>, _>(size)), Err(SHORT as u32));
+}
+
+#[test]
 fn open_mpis_part_of_a_descriptor_stands_first() {
     assert_eq!(std::mem::offset_of!(Descriptor, base), 0);
 }
