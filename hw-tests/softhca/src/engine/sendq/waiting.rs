@@ -139,6 +139,9 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     let sq = &qp.sq;
     let mut due = due;
     let mut waited = sq.wait.get();
+    if due && waited == ANSWER {
+        count(fabric, qp, Count::LocalAckTimeout);
+    }
     while sq.done.get() != sq.posted.get() {
         match qp.state.get() {
             RTS => {}
@@ -190,8 +193,6 @@ fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool
     if kind == RECEIVER {
         count(fabric, qp, Count::RnrNakRetry);
         count(fabric, qp::place(fabric, qp.dest_qpn.get()), Count::OutOfBuffer);
-    } else if spends {
-        count(fabric, qp, Count::LocalAckTimeout);
     }
     if spends && left == 0 {
         // SAFETY: as in `run`.
