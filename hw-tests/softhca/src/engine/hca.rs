@@ -25,8 +25,11 @@ const MAX_CQE: u32 = 1 << 18;
 pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
 
 /// What of `ibv_device_cap_flags` is emulated.
-const DEVICE_CAP_FLAGS: u32 =
-    device_cap::PORT_ACTIVE_EVENT | device_cap::SYS_IMAGE_GUID | device_cap::RC_RNR_NAK_GEN | device_cap::XRC;
+const DEVICE_CAP_FLAGS: u32 = device_cap::PORT_ACTIVE_EVENT
+    | device_cap::SYS_IMAGE_GUID
+    | device_cap::RC_RNR_NAK_GEN
+    | device_cap::SRQ_RESIZE
+    | device_cap::XRC;
 
 static LIMITS: Limits = Limits {
     max_mr_size: 1 << 47,
