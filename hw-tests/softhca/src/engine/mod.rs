@@ -48,7 +48,7 @@ pub use channel::Channel;
 pub use cq::Cq;
 pub use fabric::Fabric;
 pub use hca::Hca;
-pub use mr::Mr;
+pub use mr::{Mr, Mw};
 pub use pd::Pd;
 pub use qp::Qp;
 pub use spec::*;
