@@ -39,6 +39,7 @@ mod service;
 mod spec;
 mod srq;
 mod states;
+mod strike;
 mod wire;
 mod words;
 mod xrc;
