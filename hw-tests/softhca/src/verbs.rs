@@ -16,6 +16,7 @@ pub(crate) mod error;
 pub(crate) mod limits;
 pub(crate) mod mcast;
 pub(crate) mod mr;
+pub(crate) mod mw;
 pub(crate) mod pd;
 pub(crate) mod port;
 pub(crate) mod post;

@@ -344,6 +344,45 @@ fn requests_of_a_shared_queue_come_back_when_their_queue_pair_goes_or_is_reset()
 }
 
 #[test]
+fn a_shared_queue_grows_and_shrinks_around_the_requests_in_it() {
+    let folder = Folder::new("srq-resize");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
+    let srq = b.srq.as_ref().unwrap();
+    let sge = [b.sge(0, 8)];
+    let post = |wr_id| srq.post_recv(&[softhca::engine::RecvWr { wr_id, sge: &sge }]).map_err(|(_, errno)| errno);
+    let full = Err(Errno(libc::ENOMEM));
+    // One taken and polled, one taken and not yet polled, three waiting: round the end of the ring.
+    for wr_id in 0..4 {
+        post(wr_id).unwrap();
+    }
+    a.send(0, 0, 8);
+    a.send(1, 0, 8);
+    assert_eq!(wait(&b.recv_cq).wr_id, 0);
+    post(4).unwrap();
+    assert_eq!(post(5), full);
+    assert_eq!(srq.resize(2), Err(Errno(libc::EINVAL)), "four are in it");
+    srq.resize(8).unwrap();
+    assert_eq!(srq.query().0, 8);
+    for wr_id in 5..9 {
+        post(wr_id).unwrap();
+    }
+    assert_eq!(post(9), full);
+    assert_eq!(wait(&b.recv_cq).wr_id, 1);
+    for expected in 2..9 {
+        a.send(9, 0, 8);
+        assert_eq!(wait(&b.recv_cq).wr_id, expected);
+        wait(&a.send_cq);
+    }
+    srq.resize(2).unwrap();
+    assert_eq!((post(10), post(11), post(12)), (Ok(()), Ok(()), full));
+    wait(&a.send_cq);
+    a.send(9, 0, 8);
+    assert_eq!(wait(&b.recv_cq).wr_id, 10);
+    assert_eq!((srq.resize(0), srq.resize(u32::MAX)), (Err(Errno(libc::EINVAL)), Err(Errno(libc::EINVAL))));
+}
+
+#[test]
 fn an_overrun_queue_fails_its_queue_pairs() {
     let folder = Folder::new("overrun");
     let hca = join(&folder.0);

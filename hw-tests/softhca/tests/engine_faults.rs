@@ -113,6 +113,35 @@ fn an_overrun_can_be_made() {
 }
 
 #[test]
+fn objects_fail_at_their_time_and_say_so() {
+    for kind in [event::QP_FATAL, event::CQ_ERR, event::SRQ_ERR] {
+        // What is made later is not struck: on a machine too busy to make it in time, again with more time.
+        let struck = (1..8).find_map(|turn| {
+            let folder = Folder::new(&format!("object-{kind}-{turn}"));
+            let at = Duration::from_millis(40 << turn);
+            let action = FaultAction::Async { kind, at_ns: at.as_nanos() as u64 };
+            let began = Instant::now();
+            let hca = adapter(&folder, &[FaultRule { action, ..RULE }]);
+            let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..quick() });
+            (began.elapsed() < at / 2).then_some((folder, hca, a, b))
+        });
+        let (_folder, hca, a, b) = struck.expect("two queue pairs are made within 2 s");
+        let told = hca.read_async_event().unwrap();
+        let object = match kind {
+            event::QP_FATAL => ObjectRef::Qp(4),
+            event::SRQ_ERR => ObjectRef::Srq(3),
+            _ => told.object, // of the sends or of the receives
+        };
+        assert_eq!((told.kind, told.object), (kind, object));
+        let until = Instant::now() + Duration::from_secs(20);
+        while (a.qp.state(), b.qp.state()) != (qp_state::ERR, qp_state::ERR) {
+            assert!(Instant::now() < until, "the queue pairs go on");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
 fn the_model_holds_completions_back() {
     let folder = Folder::new("model");
     let mut spec = spec(&folder.0);

@@ -61,8 +61,11 @@ const STATUSES: &[(&str, u32)] = &[
     ("GENERAL_ERR", wc_status::GENERAL_ERR),
 ];
 
-/// By the names of `ibv_event_type`, less `IBV_EVENT_`; only those that concern a port or the device.
+/// By the names of `ibv_event_type`, less `IBV_EVENT_`: those of a port or the device, and those of objects that fail.
 const EVENTS: &[(&str, u32)] = &[
+    ("QP_FATAL", event::QP_FATAL),
+    ("CQ_ERR", event::CQ_ERR),
+    ("SRQ_ERR", event::SRQ_ERR),
     ("DEVICE_FATAL", event::DEVICE_FATAL),
     ("PORT_ACTIVE", event::PORT_ACTIVE),
     ("PORT_ERR", event::PORT_ERR),

@@ -68,6 +68,9 @@ pub mod wr_opcode {
     pub const RDMA_READ: u32 = 4;
     pub const ATOMIC_CMP_AND_SWP: u32 = 5;
     pub const ATOMIC_FETCH_AND_ADD: u32 = 6;
+    pub const LOCAL_INV: u32 = 7;
+    pub const BIND_MW: u32 = 8;
+    pub const SEND_WITH_INV: u32 = 9;
 }
 
 pub mod send_flags {
@@ -83,6 +86,8 @@ pub mod wc_opcode {
     pub const RDMA_READ: u32 = 2;
     pub const COMP_SWAP: u32 = 3;
     pub const FETCH_ADD: u32 = 4;
+    pub const BIND_MW: u32 = 5;
+    pub const LOCAL_INV: u32 = 6;
     pub const RECV: u32 = 128;
     pub const RECV_RDMA_WITH_IMM: u32 = 129;
 }
@@ -90,6 +95,7 @@ pub mod wc_opcode {
 pub mod wc_flags {
     pub const GRH: u32 = 1 << 0;
     pub const WITH_IMM: u32 = 1 << 1;
+    pub const WITH_INV: u32 = 1 << 3;
 }
 
 pub mod wc_status {
@@ -98,6 +104,7 @@ pub mod wc_status {
     pub const LOC_QP_OP_ERR: u32 = 2;
     pub const LOC_PROT_ERR: u32 = 4;
     pub const WR_FLUSH_ERR: u32 = 5;
+    pub const MW_BIND_ERR: u32 = 6;
     pub const REM_INV_REQ_ERR: u32 = 9;
     pub const REM_ACCESS_ERR: u32 = 10;
     pub const REM_OP_ERR: u32 = 11;

@@ -14,6 +14,7 @@ use super::{
     fabric::Fabric,
     link,
     qp::QpShared,
+    strike,
     wire::To,
 };
 
@@ -43,7 +44,8 @@ pub enum FaultAction {
         /// For how long.
         for_ns: u64,
     },
-    /// An async event of this kind (`codes::event`) at that time.
+    /// An async event of this kind (`codes::event`) at that time: of the adapter, a port, or every object of a kind, which
+    /// fails then.
     Async {
         /// `codes::event`.
         kind: u32,
@@ -260,7 +262,11 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
                 wait_for(began + at_ns);
                 if began + at_ns <= now && !timeline.given.contains(&index) {
                     timeline.given.push(index);
-                    fabric.raise(device, port_record(kind, port));
+                    if strike::is_about_objects(kind) {
+                        strike::strike(fabric, device, kind);
+                    } else {
+                        fabric.raise(device, port_record(kind, port));
+                    }
                 }
             }
             _ => {}

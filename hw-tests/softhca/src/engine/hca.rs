@@ -25,8 +25,13 @@ const MAX_CQE: u32 = 1 << 18;
 pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
 
 /// What of `ibv_device_cap_flags` is emulated.
-const DEVICE_CAP_FLAGS: u32 =
-    device_cap::PORT_ACTIVE_EVENT | device_cap::SYS_IMAGE_GUID | device_cap::RC_RNR_NAK_GEN | device_cap::XRC;
+const DEVICE_CAP_FLAGS: u32 = device_cap::PORT_ACTIVE_EVENT
+    | device_cap::SYS_IMAGE_GUID
+    | device_cap::RC_RNR_NAK_GEN
+    | device_cap::SRQ_RESIZE
+    | device_cap::XRC
+    | device_cap::MEM_WINDOW
+    | device_cap::MEM_WINDOW_TYPE_2B;
 
 static LIMITS: Limits = Limits {
     max_mr_size: 1 << 47,
@@ -39,6 +44,7 @@ static LIMITS: Limits = Limits {
     max_cq: 1 << 16,
     max_cqe: MAX_CQE as i32,
     max_mr: MAX_MRS as i32 - 1,
+    max_mw: MAX_MRS as i32 - 1,
     max_pd: 1 << 16,
     max_qp_rd_atom: 16,
     max_res_rd_atom: 1 << 20,

@@ -15,6 +15,7 @@ use super::{
     fabric::Fabric,
     hca::MAX_INLINE,
     inbox::{MAX_STAGED, Stretch},
+    mr,
     qp::{self, QpShared},
     rdma,
     recv::RecvQueue,
@@ -61,15 +62,28 @@ pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, 
     land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
 }
 
+/// A send arrives that invalidates a memory window of the receiver, before he learns of it.
+#[cold]
+pub(crate) fn receive_invalidating(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
+    if !mr::may_invalidate(fabric, m.imm, peer.domain(), peer.qpn.get()) {
+        return rdma::no_access(fabric, peer);
+    }
+    let queue = peer.queue(fabric);
+    let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
+    mr::invalidate(fabric, m.imm, peer.domain(), peer.qpn.get());
+    land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
+}
+
 /// What the receiver is told of a message from `qp` that request `wqe` took.
 #[inline]
 pub(crate) fn arrival(qp: &QpShared, peer: &Peer, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
     let is_write = m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
     let has_imm = is_write || m.opcode == wr_opcode::SEND_WITH_IMM;
+    let inv = if m.opcode == wr_opcode::SEND_WITH_INV { wc_flags::WITH_INV } else { 0 };
     Completion {
         wr_id: peer.xrc_queue(),
         opcode: if is_write { wc_opcode::RECV_RDMA_WITH_IMM } else { wc_opcode::RECV },
-        flags: if has_imm { wc_flags::WITH_IMM } else { 0 },
+        flags: if has_imm { wc_flags::WITH_IMM } else { inv },
         imm: m.imm,
         byte_len: m.len,
         src_qp: qp.qpn.get(),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory regions: keys, bounds and rights, in a table that every process reads.
+//! Memory regions (and, in `window`, memory windows): keys, bounds and rights, in a table that every process reads.
 //!
 //! Owns the entries of the region's table. Called by: the C side (register), sendq, recv and wire (check every use).
 //! Grade: registration is setup; `find` is hot: one entry (one cache line) read, no lock. An entry is taken by exchanging
 //! its key; its fields are written before the key is published, and the key is taken away before they change.
 //! A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
+
+mod window;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +20,10 @@ use super::{
     words::{W32, W64},
 };
 
-/// The key of an entry that is being filled in.
+pub use window::Mw;
+pub(crate) use window::{Binding, bind, invalidate, may_invalidate};
+
+/// The key of an entry that is being filled in, or changed.
 const TAKEN: u32 = u32::MAX;
 
 #[repr(C, align(64))]
@@ -35,29 +40,65 @@ pub(crate) struct MrEntry {
     /// What requests call the first byte.
     iova: W64,
     generation: W32,
+    /// `REGION`, or the type of a window.
+    kind: W32,
+    /// Windows: the queue pair they are open to; 0 for all.
+    qpn: W32,
+    /// Windows: the entry of the region they are bound to; 0 for none.
+    bound_to: W32,
+    /// Regions: windows bound to them.
+    windows: W32,
 }
+
+/// `MrEntry::kind`; 1 and 2 are the types of windows.
+const REGION: u32 = 0;
+/// In `MrEntry::access`: the key may be used locally, as one of a region.
+const LOCAL: u32 = 1 << 31;
+
+const _: () = assert!(size_of::<MrEntry>() == 64);
 
 // SAFETY: words only, repr(C), zero is a free entry.
 unsafe impl Shared for MrEntry {}
 
-/// The address, in its owner's space, of `len` bytes at `at` of the region `key`; `None` if the key, the domain, the
-/// bounds or the rights do not allow it.
+/// The entry that has this key now.
 #[inline]
-pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+fn entry_of(fabric: &Fabric, key: u32) -> Option<&'static MrEntry> {
     let index = key >> 8;
     if index == 0 || index >= MAX_MRS {
         return None;
     }
     let entry: &MrEntry = fabric.region().at(mr_at(index));
-    if entry.key.seen() != key || entry.pd.get() != pd || entry.access.get() & need != need {
+    (entry.key.seen() == key).then_some(entry)
+}
+
+/// The address, in its owner's space, of `len` bytes at `at` of the region whose local key is `key`; `None` if the key, the
+/// domain, the bounds or the rights do not allow it.
+#[inline]
+pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+    entry_of(fabric, key)?.address(pd, at, len, need | LOCAL)
+}
+
+/// The same of the region or window whose remote key is `key`, for a request that queue pair `qpn` answers.
+#[inline]
+pub(crate) fn find_remote(fabric: &Fabric, key: u32, pd: u32, qpn: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+    let entry = entry_of(fabric, key)?;
+    if entry.qpn.get() != 0 && entry.qpn.get() != qpn {
         return None;
     }
-    let offset = at.wrapping_sub(entry.iova.get());
-    let size = entry.len.get();
-    (len <= size && offset <= size - len).then(|| entry.addr.get() + offset)
+    entry.address(pd, at, len, need)
 }
 
 impl MrEntry {
+    #[inline]
+    fn address(&self, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+        if self.pd.get() != pd || self.access.get() & need != need {
+            return None;
+        }
+        let offset = at.wrapping_sub(self.iova.get());
+        let size = self.len.get();
+        (len <= size && offset <= size - len).then(|| self.addr.get() + offset)
+    }
+
     /// Everything but the key, which must not be to be found meanwhile.
     fn describe(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) {
         self.pd.set(pd.0.id);
@@ -66,6 +107,9 @@ impl MrEntry {
         self.addr.set(addr);
         self.len.set(len);
         self.iova.set(if flags & access::ZERO_BASED == 0 { iova } else { 0 });
+        for word in [&self.kind, &self.qpn, &self.bound_to, &self.windows] {
+            word.set(0);
+        }
     }
 }
 
@@ -85,14 +129,14 @@ impl Mr {
         may_register(addr, len, flags)?;
         let pages = fabric.locked.lock(addr, len)?;
         let in_pd = pd.enter();
-        let key = take_entry(fabric, |entry| entry.describe(pd, addr, len, iova, flags))
+        let key = take_entry(fabric, |entry| entry.describe(pd, addr, len, iova, flags | LOCAL))
             .inspect_err(|_| fabric.locked.unlock(pages))?;
         Ok(Mr { key, holds: Mutex::new(Some((in_pd, pages))) })
     }
 
     /// Registers other memory, in another domain or with other rights, under the same key. On failure nothing changes.
     /// # Errors
-    /// As for registering; EINVAL if the registration has ended.
+    /// As for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
     pub fn change(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<()> {
         may_register(addr, len, flags)?;
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,8 +145,11 @@ impl Mr {
         let pages = fabric.locked.lock(addr, len)?; // for a moment both are locked, as with an adapter
         let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
         // Nobody finds the region while it changes.
-        entry.key.publish(TAKEN);
-        entry.describe(pd, addr, len, iova, flags);
+        if !self.begin_end(entry) {
+            fabric.locked.unlock(pages);
+            return Err(Errno(libc::EBUSY));
+        }
+        entry.describe(pd, addr, len, iova, flags | LOCAL);
         entry.key.publish(self.key);
         fabric.locked.unlock(before);
         *holds = Some((pd.enter(), pages));
@@ -121,16 +168,31 @@ impl Mr {
         self.key
     }
 
+    /// Nobody finds it any more; `false`, and nothing changes, if windows are bound to it.
+    fn begin_end(&self, entry: &MrEntry) -> bool {
+        // Who binds a window counts it first and then looks at the key.
+        entry.key.swap(TAKEN);
+        let is_bound = entry.windows.add(0) != 0;
+        if is_bound {
+            entry.key.publish(self.key);
+        }
+        !is_bound
+    }
+
     /// Ends the registration.
     /// # Errors
-    /// None today.
+    /// EBUSY while a memory window is bound to it.
     pub fn destroy(&self) -> Result<()> {
-        let held = self.holds.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((in_pd, pages)) = held else { return Ok(()) };
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((in_pd, pages)) = &*holds else { return Ok(()) };
         let fabric = &in_pd.0.hca.fabric;
         let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
+        if !self.begin_end(entry) {
+            return Err(Errno(libc::EBUSY));
+        }
         entry.key.publish(0);
-        fabric.locked.unlock(pages);
+        fabric.locked.unlock(*pages);
+        *holds = None;
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use super::{Errno, Mr, Result, hca::Hca};
+use super::{Errno, Mr, Mw, Result, hca::Hca};
 
 /// A protection domain.
 pub struct Pd(pub(crate) Arc<PdState>);
@@ -35,6 +35,13 @@ impl Pd {
     /// more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
     pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, access: u32) -> Result<Mr> {
         Mr::new(self, addr, len, iova, access)
+    }
+
+    /// Allocates a memory window of type `kind`, 1 or 2.
+    /// # Errors
+    /// EINVAL, ENOMEM.
+    pub fn alloc_mw(&self, kind: u32) -> Result<Mw> {
+        Mw::new(self, kind)
     }
 
     /// # Errors

@@ -29,8 +29,7 @@ use super::{
 };
 
 pub use object::Qp;
-use places::all;
-pub(crate) use places::release_all_of;
+pub(crate) use places::{all, release_all_of};
 
 /// Bits of a partition key: its number, and whether the holder may talk to all members or to full ones only.
 const PARTITION: u32 = 0x7fff;

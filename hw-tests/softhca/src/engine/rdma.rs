@@ -24,7 +24,7 @@ fn target(fabric: &Fabric, peer: &Peer, m: &Message, len: u64, need: u32) -> Opt
     if len == 0 {
         return Some(0);
     }
-    mr::find(fabric, m.rkey, peer.domain(), m.remote_addr, len, need)
+    mr::find_remote(fabric, m.rkey, peer.domain(), peer.qpn.get(), m.remote_addr, len, need)
 }
 
 pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
@@ -145,7 +145,7 @@ pub(crate) fn deny(fabric: &Fabric, peer: &Peer, event: u32, status: u32) -> Out
 
 /// The key, its rights or the memory behind it do not allow an access.
 #[cold]
-fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
+pub(crate) fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
     count(fabric, peer, Count::ResponderAccess);
     deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
 }

@@ -35,7 +35,7 @@ pub(crate) struct Posting {
     pub(crate) lock: SharedLock,
     /// Requests ever posted.
     posted: W32,
-    /// Requests ever freed (own queue).
+    /// Requests ever freed.
     freed: W32,
     /// First free request plus one (shared queue).
     free: W32,
@@ -68,7 +68,8 @@ pub(crate) struct RecvQueue {
     /// Why there is a limit: pipe for the event, number and cookie of the shared queue.
     pub(crate) context: W32,
     pub(crate) id: W32,
-    _pad: W32,
+    /// Shared queue: so many requests may be in it, posted and not freed; at most `size`.
+    capacity: W32,
     pub(crate) cookie: W64,
     pub(crate) posting: Posting,
     taking: Taking,
@@ -90,6 +91,7 @@ impl RecvQueue {
             0
         };
         self.size.set(size);
+        self.capacity.set(size);
         self.stride.set(stride);
         self.max_sge.set(max_sge);
         self.pd.set(pd);
@@ -109,13 +111,55 @@ impl RecvQueue {
         self.taking.taken.set(0);
         self.taking.posted_seen.set(0);
         if self.order.get() != 0 {
-            self.posting.free.set(1);
-            for index in 0..self.size.get() {
-                let next = if index + 1 < self.size.get() { index + 2 } else { 0 };
-                // SAFETY: inside the ring, which is ours here (rule M2).
-                unsafe { (*self.request(fabric, index)).next = next };
-            }
+            self.posting.free.set(0);
+            self.add_free(fabric, 0);
         }
+    }
+
+    /// Requests from `first` on go into the free list, the lowest in front.
+    fn add_free(&self, fabric: &Fabric, first: u32) {
+        for index in (first..self.size.get()).rev() {
+            // SAFETY: inside the ring, and no request yet (rule M2).
+            unsafe { (*self.request(fabric, index)).next = self.posting.free.get() };
+            self.posting.free.set(index + 1);
+        }
+    }
+
+    /// Lets a shared queue hold at least `capacity` requests. What it outgrows goes to `outgrown`, to be given back when
+    /// nobody can be reading there any more: when the queue ends.
+    /// # Errors
+    /// EINVAL: more requests are in it; ENOMEM.
+    pub(crate) fn resize(&self, fabric: &Fabric, capacity: u32, outgrown: &mut Vec<u64>) -> Result<()> {
+        let capacity = capacity.next_power_of_two();
+        let _posting = self.posting.lock.lock(fabric);
+        let _taking = self.taking.lock.lock(fabric);
+        let posted = self.posting.posted.get();
+        if posted.wrapping_sub(self.posting.freed.get()) > capacity {
+            return Err(Errno(libc::EINVAL));
+        }
+        let (before, region) = (self.size.get(), fabric.region());
+        if capacity > before {
+            let stride = u64::from(self.stride.get());
+            let requests = alloc::allocate(fabric, u64::from(capacity) * stride)?;
+            let order =
+                alloc::allocate(fabric, u64::from(capacity) * 4).inspect_err(|_| alloc::release(fabric, requests))?;
+            let (from, to) = (region.bytes(self.requests.get()), region.bytes(requests));
+            // SAFETY: both rings have room for the former size; requests that are taken do not change (rule M2).
+            unsafe { std::ptr::copy_nonoverlapping(from, to, (u64::from(before) * stride) as usize) };
+            let mut count = self.taking.taken.get();
+            while count != posted {
+                let place = region.at::<W32>(order + u64::from(count & (capacity - 1)) * 4);
+                place.set(self.order_of(fabric, count).get());
+                count = count.wrapping_add(1);
+            }
+            outgrown.extend([self.requests.get(), self.order.get()]);
+            self.requests.publish(requests);
+            self.order.set(order);
+            self.size.set(capacity);
+            self.add_free(fabric, before);
+        }
+        self.capacity.set(capacity);
+        Ok(())
     }
 
     /// Gives the memory back.
@@ -125,8 +169,9 @@ impl RecvQueue {
         self.size.set(0);
     }
 
-    pub(crate) fn size(&self) -> u32 {
-        self.size.get()
+    /// How many requests fit.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity.get()
     }
 
     pub(crate) fn max_sge(&self) -> u32 {
@@ -161,9 +206,10 @@ impl RecvQueue {
             }
             posted & mask
         } else {
+            let is_full = posted.wrapping_sub(self.posting.freed.get()) >= self.capacity.get();
             match self.posting.free.get() {
-                0 => return Err(Errno(libc::ENOMEM)),
-                first => first - 1,
+                first if first != 0 && !is_full => first - 1,
+                _ => return Err(Errno(libc::ENOMEM)),
             }
         };
         let request = self.request(fabric, place);
@@ -274,5 +320,6 @@ impl RecvQueue {
         // SAFETY: a taken request belongs to its owner once its completion was polled (rule M2).
         unsafe { (*self.request(fabric, wqe)).next = self.posting.free.get() };
         self.posting.free.set(wqe + 1);
+        self.posting.freed.set(self.posting.freed.get().wrapping_add(1));
     }
 }

@@ -106,6 +106,7 @@ fn is_possible(kind: u32, opcode: u32) -> bool {
         wr_opcode::RDMA_READ | wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD => {
             matches!(kind, RC | XRC_SEND)
         }
+        wr_opcode::LOCAL_INV | wr_opcode::BIND_MW | wr_opcode::SEND_WITH_INV => matches!(kind, RC | UC | XRC_SEND),
         _ => false,
     }
 }
@@ -113,7 +114,7 @@ fn is_possible(kind: u32, opcode: u32) -> bool {
 /// Whether the request writes to local memory.
 #[inline]
 fn is_fetch(opcode: u32) -> bool {
-    opcode >= wr_opcode::RDMA_READ
+    (wr_opcode::RDMA_READ..=wr_opcode::ATOMIC_FETCH_AND_ADD).contains(&opcode)
 }
 
 #[inline]
@@ -179,7 +180,7 @@ fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
         if len > u64::from(super::hca::MAX_MESSAGE) {
             return Outcome::done(wc_status::LOC_LEN_ERR);
         }
-        wire::transmit(fabric, qp, &message)
+        perform(fabric, qp, &message)
     });
     sq.posted.set(posted.wrapping_add(1));
     if let Outcome::Done { status, ready_ns } = outcome {
@@ -189,6 +190,33 @@ fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
         waiting::begin(fabric, qp, outcome);
     }
     Ok(())
+}
+
+/// Executes a request: on the wire, or here if it is about this side's own memory windows.
+#[inline]
+fn perform(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
+    if m.opcode == wr_opcode::LOCAL_INV || m.opcode == wr_opcode::BIND_MW {
+        return manage_window(fabric, qp, m);
+    }
+    wire::transmit(fabric, qp, m)
+}
+
+/// The fields of such a request are those that `SendWr` says.
+#[cold]
+fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
+    if m.opcode == wr_opcode::LOCAL_INV {
+        let is_done = mr::invalidate(fabric, m.imm, qp.pd.get(), qp.qpn.get());
+        return Outcome::done(if is_done { wc_status::SUCCESS } else { wc_status::MW_BIND_ERR });
+    }
+    let binding = mr::Binding {
+        window: m.imm,
+        key: m.rkey,
+        region: m.swap as u32,
+        addr: m.remote_addr,
+        len: m.compare_add,
+        access: (m.swap >> 32) as u32,
+    };
+    Outcome::done(mr::bind(fabric, qp, &binding))
 }
 
 /// The memory of a request, in the sender's space.
@@ -220,6 +248,8 @@ fn completion_opcode(opcode: u32) -> u32 {
         wr_opcode::RDMA_READ => wc_opcode::RDMA_READ,
         wr_opcode::ATOMIC_CMP_AND_SWP => wc_opcode::COMP_SWAP,
         wr_opcode::ATOMIC_FETCH_AND_ADD => wc_opcode::FETCH_ADD,
+        wr_opcode::LOCAL_INV => wc_opcode::LOCAL_INV,
+        wr_opcode::BIND_MW => wc_opcode::BIND_MW,
         _ => wc_opcode::SEND,
     }
 }
@@ -237,7 +267,7 @@ fn complete(fabric: &Fabric, qp: &QpShared, wr_id: u64, opcode: u32, flags: u32,
             wr_id,
             status,
             opcode: completion_opcode(opcode),
-            byte_len: if opcode > wr_opcode::RDMA_READ { 8 } else { len },
+            byte_len: if is_fetch(opcode) && opcode != wr_opcode::RDMA_READ { 8 } else { len },
             wqe: done,
             ready_ns,
             ..Completion::default()

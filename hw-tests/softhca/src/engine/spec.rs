@@ -113,6 +113,7 @@ pub struct Limits {
     pub max_cq: i32,
     pub max_cqe: i32,
     pub max_mr: i32,
+    pub max_mw: i32,
     pub max_pd: i32,
     pub max_qp_rd_atom: i32,
     pub max_res_rd_atom: i32,
@@ -151,17 +152,18 @@ pub struct SendWr<'a> {
     pub opcode: u32,
     /// `codes::send_flags`.
     pub flags: u32,
-    /// Immediate data, as it travels (big-endian bytes, taken as they are).
+    /// Immediate data, as it travels (big-endian bytes, taken as they are). `SEND_WITH_INV` and `LOCAL_INV`: the key to
+    /// invalidate. `BIND_MW`: the window, by its present key.
     pub imm: u32,
     /// The pieces; with the flag INLINE read during the call.
     pub sge: &'a [Sge],
-    /// Remote address of RDMA and atomics.
+    /// Remote address of RDMA and atomics. `BIND_MW`: the first address of the window.
     pub remote_addr: u64,
-    /// Remote key of RDMA and atomics.
+    /// Remote key of RDMA and atomics. `BIND_MW`: the key that the window is to get.
     pub rkey: u32,
-    /// Compare value of compare-and-swap, the addend of fetch-and-add.
+    /// Compare value of compare-and-swap, the addend of fetch-and-add. `BIND_MW`: bytes of the window.
     pub compare_add: u64,
-    /// Swap value.
+    /// Swap value. `BIND_MW`: local key of the region, and rights (`codes::access`) in the upper half.
     pub swap: u64,
     /// UD: where to.
     pub ah: Option<&'a Ah>,

@@ -22,6 +22,8 @@ pub struct Srq {
     shared: &'static RecvQueue,
     in_pd: Mutex<Option<InPd>>,
     pub(crate) users: Arc<AtomicU32>,
+    /// Memory that it has outgrown, which somebody may still read.
+    outgrown: Mutex<Vec<u64>>,
 }
 
 impl Srq {
@@ -58,7 +60,8 @@ impl Srq {
         };
         hca.events.expect(ABOUT_SRQ, shared.id.get());
         let in_pd = Mutex::new(Some(pd.enter()));
-        Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, in_pd, users: Arc::default() })
+        let (users, outgrown) = Default::default();
+        Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, in_pd, users, outgrown })
     }
 
     /// # Errors
@@ -84,11 +87,22 @@ impl Srq {
         result
     }
 
+    /// Lets it hold at least `max_wr` requests.
+    /// # Errors
+    /// EINVAL: 0, more than the adapter can, or fewer than are in it now; ENOMEM.
+    pub fn resize(&self, max_wr: u32) -> Result<()> {
+        if max_wr == 0 || max_wr > self.hca.limits().max_srq_wr as u32 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let mut outgrown = self.outgrown.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.resize(&self.hca.fabric, max_wr, &mut outgrown)
+    }
+
     /// Arms (non-zero) or disarms the limit event.
     /// # Errors
     /// EINVAL if greater than the size.
     pub fn set_limit(&self, limit: u32) -> Result<()> {
-        if limit > self.shared.size() {
+        if limit > self.shared.capacity() {
             return Err(Errno(libc::EINVAL));
         }
         self.shared.limit.publish(limit);
@@ -101,7 +115,7 @@ impl Srq {
     /// (`max_wr`, `max_sge`, limit): the sizes granted, and the limit, 0 once its event was given.
     #[must_use]
     pub fn query(&self) -> (u32, u32, u32) {
-        (self.shared.size(), self.shared.max_sge(), self.shared.limit.seen())
+        (self.shared.capacity(), self.shared.max_sge(), self.shared.limit.seen())
     }
 
     /// Its number, for `ibv_get_srq_num`.
@@ -133,6 +147,9 @@ impl Srq {
             self.hca.events.forget(ABOUT_SRQ, self.shared.id.get());
             self.leave_xrc();
             self.shared.end(&self.hca.fabric);
+            for block in self.outgrown.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                alloc::release(&self.hca.fabric, block);
+            }
             alloc::release(&self.hca.fabric, self.offset);
         }
         Ok(())

@@ -211,6 +211,7 @@ fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u
     match m.opcode {
         wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => landing::receive(fabric, qp, peer, m, ready_ns),
         wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => rdma::write(fabric, qp, peer, m, ready_ns),
+        wr_opcode::SEND_WITH_INV => landing::receive_invalidating(fabric, qp, peer, m, ready_ns),
         wr_opcode::RDMA_READ => rdma::read(fabric, qp, peer, m),
         _ => rdma::atomic(fabric, qp, peer, m),
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::device::{SoftDevice, library};
 use super::error::pointer;
-use super::{cq, cq_ex, limits, pd, port, post, qp_ex, srq, xrcd};
+use super::{cq, cq_ex, limits, mw, pd, port, post, qp_ex, srq, xrcd};
 use crate::engine::{DeviceSpec, Errno, Hca, Result};
 use crate::sys::{ibv_context, ibv_device, verbs_context};
 
@@ -86,6 +86,9 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     context.abi_compat = usize::MAX as *mut _;
     context.ops.poll_cq = Some(cq::poll_cq);
     context.ops.req_notify_cq = Some(cq::req_notify_cq);
+    context.ops.alloc_mw = Some(mw::alloc_mw);
+    context.ops.bind_mw = Some(mw::bind_mw);
+    context.ops.dealloc_mw = Some(mw::dealloc_mw);
     context.ops.post_srq_recv = Some(post::post_srq_recv);
     context.ops.post_send = Some(post::post_send);
     context.ops.post_recv = Some(post::post_recv);

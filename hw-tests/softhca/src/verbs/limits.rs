@@ -35,6 +35,7 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
     attr.max_cq = limits.max_cq;
     attr.max_cqe = limits.max_cqe;
     attr.max_mr = limits.max_mr;
+    attr.max_mw = limits.max_mw;
     attr.max_pd = limits.max_pd;
     attr.max_qp_rd_atom = limits.max_qp_rd_atom;
     attr.max_res_rd_atom = limits.max_res_rd_atom;

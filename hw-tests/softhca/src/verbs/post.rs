@@ -75,6 +75,16 @@ unsafe fn send_one(queue: &SoftQp, wr: &ibv_send_wr) -> Result<(), Errno> {
         request.rkey = atomic.rkey;
         request.compare_add = atomic.compare_add;
         request.swap = atomic.swap;
+    } else if request.opcode == wr_opcode::BIND_MW {
+        // SAFETY: requests to bind have this member, whose window and region are not deallocated.
+        let bound = unsafe {
+            super::mw::binding(
+                wr.__bindgen_anon_2.bind_mw.mw,
+                wr.__bindgen_anon_2.bind_mw.rkey,
+                &wr.__bindgen_anon_2.bind_mw.bind_info,
+            )
+        };
+        request = SendWr { wr_id: wr.wr_id, flags: wr.send_flags, ..bound };
     } else {
         // SAFETY: plain integers; the engine looks at them if the opcode is one of RDMA.
         let rdma = unsafe { wr.wr.rdma };

@@ -11,14 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ah::SoftAh;
 use super::error::pointer;
+use super::mw::binding;
 use super::qp::{SoftQp, create, create_xrc_recv};
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
 use crate::engine::{Errno, SendWr, Sge};
 use crate::sys::{
-    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_RDMA_READ,
-    IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
-    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah,
-    ibv_context, ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
+    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf,
+    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
 };
 
 /// A request being built.
@@ -50,7 +52,12 @@ const RC_OPERATIONS: u64 = UC_OPERATIONS
     | IBV_QP_EX_WITH_RDMA_READ as u64
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
-const UC_OPERATIONS: u64 = UD_OPERATIONS | IBV_QP_EX_WITH_RDMA_WRITE as u64 | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64;
+const UC_OPERATIONS: u64 = UD_OPERATIONS
+    | IBV_QP_EX_WITH_RDMA_WRITE as u64
+    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64
+    | IBV_QP_EX_WITH_SEND_WITH_INV as u64
+    | IBV_QP_EX_WITH_LOCAL_INV as u64
+    | IBV_QP_EX_WITH_BIND_MW as u64;
 const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH_IMM as u64;
 
 /// `ibv_create_qp_ex(3)` for what the inline function does not itself turn into `ibv_create_qp`.
@@ -111,6 +118,9 @@ fn set_operations(qp: &mut ibv_qp_ex) {
     qp.wr_abort = Some(abort);
     qp.wr_send = Some(send);
     qp.wr_send_imm = Some(send_imm);
+    qp.wr_send_inv = Some(send_inv);
+    qp.wr_local_inv = Some(local_inv);
+    qp.wr_bind_mw = Some(bind_mw);
     qp.wr_rdma_write = Some(rdma_write);
     qp.wr_rdma_write_imm = Some(rdma_write_imm);
     qp.wr_rdma_read = Some(rdma_read);
@@ -216,6 +226,21 @@ unsafe extern "C" fn send(qp: *mut ibv_qp_ex) {
 unsafe extern "C" fn send_imm(qp: *mut ibv_qp_ex, imm: u32) {
     // SAFETY: after wr_start.
     unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND_WITH_IMM, imm, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn send_inv(qp: *mut ibv_qp_ex, key: u32) {
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND_WITH_INV, imm: key, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn local_inv(qp: *mut ibv_qp_ex, key: u32) {
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::LOCAL_INV, imm: key, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+    // SAFETY: after wr_start; the window and what it is to be bound to are the program's, not deallocated.
+    unsafe { begin(qp, binding(mw, rkey, &*info)) };
 }
 
 unsafe extern "C" fn rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {

@@ -132,23 +132,20 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) ->
     0
 }
 
-/// `ibv_modify_srq(3)`: the limit. A queue cannot change its size, as the device's capabilities say.
+/// `ibv_modify_srq(3)`: the size, then the limit.
 ///
 /// # Safety
 /// `srq` is not destroyed; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    let mask = mask as u32;
-    if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
-        return number(Err(Errno(libc::EINVAL)));
-    }
-    if mask & IBV_SRQ_MAX_WR != 0 {
-        return number(Err(Errno(libc::EOPNOTSUPP)));
-    }
-    if mask & IBV_SRQ_LIMIT == 0 {
-        return 0;
-    }
     // SAFETY: by the caller's word.
-    number(unsafe { SoftSrq::of(srq).engine.set_limit((*attr).srq_limit) })
+    let (queue, attr) = unsafe { (SoftSrq::of(srq).engine(), &*attr) };
+    let mask = mask as u32;
+    number(if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
+        Err(Errno(libc::EINVAL))
+    } else {
+        let resized = if mask & IBV_SRQ_MAX_WR != 0 { queue.resize(attr.max_wr) } else { Ok(()) };
+        resized.and_then(|()| if mask & IBV_SRQ_LIMIT != 0 { queue.set_limit(attr.srq_limit) } else { Ok(()) })
+    })
 }
 
 /// `ibv_query_srq(3)`.

@@ -22,7 +22,7 @@ const FIRST_INDEX: u32 = 64;
 const FRESH: u32 = 1024;
 
 /// All queue pairs there are.
-pub(super) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
+pub(crate) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
     let region = fabric.region();
     let used = region.header().qps_used.seen();
     (0..used).map(|index| region.at::<QpShared>(qp_at(FIRST_INDEX + index))).filter(|qp| qp.qpn.get() != 0)

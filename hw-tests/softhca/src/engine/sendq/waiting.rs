@@ -17,9 +17,9 @@ use super::{
         fabric::Fabric,
         hca::MAX_INLINE,
         qp::{self, QpShared},
-        wire::{self, Message, Outcome, To},
+        wire::{Message, Outcome, To},
     },
-    SendQueue, complete, is_fetch, translate,
+    SendQueue, complete, is_fetch, perform, translate,
 };
 
 /// `SendQueue::wait`: what the oldest request waits for.
@@ -129,7 +129,7 @@ fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request
         memory: Memory { pid, pieces: pieces.as_slice() },
         to: &kept.to,
     };
-    wire::transmit(fabric, qp, &message)
+    perform(fabric, qp, &message)
 }
 
 /// Executes what waits, in order, as far as it goes. `due`: the oldest request's time has come, which counts as a retry.
