@@ -15,6 +15,17 @@ use ibex_ffi::verbs::{Status, WorkCompletion};
 use std::collections::VecDeque;
 use std::io;
 
+/// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
+#[derive(Debug)]
+pub(crate) enum Rare {
+    /// A request that did not succeed.
+    Failed(WorkCompletion),
+    /// A message that is not ibex's.
+    Malformed { slot: u32 },
+    /// A message that came while handshakes were under way, the last word of one of which it may stand for.
+    Early { immediate: Immediate, qp_num: u32 },
+}
+
 impl Port {
     /// Takes what has happened since the last call, at most a batch of it. Returns how many events there are. The callbacks
     /// for them are to be run before [`Port::release`].
@@ -94,7 +105,7 @@ impl Port {
 
     #[inline]
     fn take_completions(&mut self, batch: &mut Batch) {
-        let Port { cq, counters, receives, connector, .. } = self;
+        let Port { cq, counters, receives, connector, rare, .. } = self;
         let counters: &Counters = counters;
         add(&counters.polls, 1);
         let completions = match cq.poll() {
@@ -103,12 +114,10 @@ impl Port {
             Err(error) => return self.lose(&error, "polling the completion queue"),
         };
         add(&counters.completions, completions.len() as u64);
-        let mut rare = false;
         for completion in completions {
             let id = WrId(completion.id());
             if !completion.succeeded() {
-                self.failures.push(*completion);
-                rare = true;
+                rare.push(Rare::Failed(*completion));
                 continue;
             }
             if id.is_send() {
@@ -120,8 +129,7 @@ impl Port {
             let slot = id.low();
             let addr = receives.filled(slot, counters);
             let (Some(immediate), Some(addr)) = (completion.immediate().map(Immediate), addr) else {
-                self.malformed.push(slot);
-                rare = true;
+                rare.push(Rare::Malformed { slot });
                 continue;
             };
             let len = completion.len();
@@ -129,33 +137,34 @@ impl Port {
             add(&counters.received_bytes, u64::from(len));
             let qp_num = completion.qp_num();
             if !connector.active.is_empty() {
-                self.spoken_to.push((immediate, qp_num));
-                rare = true;
+                rare.push(Rare::Early { immediate, qp_num });
             }
             if let Err(event) = batch.push(Event::Received { addr, len, slot, immediate, qp_num }) {
                 self.overflow.push_back(event);
             }
         }
-        if rare {
+        if !self.rare.is_empty() {
             self.rare_completions(batch);
         }
     }
 
-    /// What seldom comes: failed completions, foreign messages, first messages on a connection.
+    /// Deals with what seldom comes.
     #[cold]
     fn rare_completions(&mut self, batch: &mut Batch) {
-        for slot in std::mem::take(&mut self.malformed) {
-            add(&self.counters.malformed, 1);
-            self.receives.release(slot);
-            self.post_receives();
-        }
-        for (immediate, qp_num) in std::mem::take(&mut self.spoken_to) {
-            if let Some(peer) = self.sender(immediate, qp_num) {
-                self.confirmed_by_data(peer);
+        for completion in std::mem::take(&mut self.rare) {
+            match completion {
+                Rare::Failed(completion) => self.failed_completion(&completion),
+                Rare::Malformed { slot } => {
+                    add(&self.counters.malformed, 1);
+                    self.receives.release(slot);
+                    self.post_receives();
+                }
+                Rare::Early { immediate, qp_num } => {
+                    if let Some(peer) = self.sender(immediate, qp_num) {
+                        self.confirmed_by_data(peer);
+                    }
+                }
             }
-        }
-        for completion in std::mem::take(&mut self.failures) {
-            self.failed_completion(&completion);
         }
         self.drain_overflow(batch);
     }
@@ -263,7 +272,7 @@ impl Port {
 }
 
 /// A send, and every request before it on its connection, is done: their tokens come back. Returns how many they are.
-#[inline]
+#[inline(never)]
 fn retire(
     endpoints: &mut [Endpoint],
     posted: &mut Posted,

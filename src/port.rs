@@ -15,14 +15,14 @@ use crate::connector::Connector;
 use crate::counters::{Counters, add, subtract};
 use crate::device::PortChoice;
 use crate::endpoint::{Connection, Endpoint, State};
-use crate::event::{Batch, EndpointId, Event, Immediate};
+use crate::event::{Batch, EndpointId, Event};
+
 use crate::peer::PeerName;
+use crate::poll::Rare;
 use crate::posted::Posted;
 use crate::receive::Receives;
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::{
-    Arena, CompletionQueue, Context, LocalSpan, ProtectionDomain, QueuePair, QueuePairLimits, WorkCompletion,
-};
+use ibex_ffi::verbs::{Arena, CompletionQueue, Context, LocalSpan, ProtectionDomain, QueuePair, QueuePairLimits};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -124,11 +124,7 @@ pub struct Port {
     pub(crate) overflow: VecDeque<Event>,
     /// Peers with requests that wait.
     pub(crate) backlog: VecDeque<EndpointId>,
-    pub(crate) failures: Vec<WorkCompletion>,
-    pub(crate) malformed: Vec<u32>,
-    /// Messages that came while handshakes were under way, one of whose last words they may stand for: what they carried, and
-    /// the queue pair they came by.
-    pub(crate) spoken_to: Vec<(Immediate, u32)>,
+    pub(crate) rare: Vec<Rare>,
 
     // Setup.
     pub(crate) attributes: Attributes,
@@ -205,9 +201,7 @@ impl Port {
             counters: Arc::new(Counters::new(context.sysfs(), choice.port)),
             overflow: VecDeque::with_capacity(64),
             backlog: VecDeque::new(),
-            failures: Vec::new(),
-            malformed: Vec::new(),
-            spoken_to: Vec::new(),
+            rare: Vec::new(),
             attributes,
             directory: setup.directory,
             tunables: tunables.clone(),

@@ -74,6 +74,7 @@ impl Receives {
         Ok(())
     }
 
+    #[inline(never)]
     fn post_batch(&mut self) -> io::Result<()> {
         let Receives { srq, arena, released, level, batch } = self;
         let from = released.len().saturating_sub(*batch);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where messages of another process wait for the receiver's poll: a ring of bytes in the region, for each queue pair one.
 //!
-//! A message of up to 8 KiB goes through it: a copy in, a copy out, and no system call. It is small, so that it stays in the
+//! A message of up to 12 KiB, with a header, goes through it: a copy in, a copy out, and no system call. It is small, so that it stays in the
 //! caches of both sides; what does not fit now takes another way (`landing`). Called by: landing (`place`, `fill`), cq (`at`,
 //! `empty`). Grade: hot. Thread rule: `place` and `fill` under the receiver's `resp.lock`; `empty` by the owner's poll, in the
 //! order of arrival, which is that of the completions. Positions count bytes ever put in, and wrap.
@@ -13,8 +13,8 @@ use super::{
 };
 
 /// The longest message that goes through it.
-pub(crate) const MAX_STAGED: u32 = (8 << 10) + 256;
-const RING: u32 = 32 << 10;
+pub(crate) const MAX_STAGED: u32 = (12 << 10) + 256;
+const RING: u32 = 64 << 10;
 const LINE: u32 = 64;
 
 /// What nobody writes while messages come, what senders write and what the owner writes lie on different cache lines.
@@ -122,7 +122,7 @@ mod tests {
     fn a_full_ring_has_no_room_until_it_is_emptied() {
         let inbox = inbox();
         let all: Vec<_> = std::iter::from_fn(|| put(&inbox, 8 << 10)).collect();
-        assert_eq!(all.len(), 4);
+        assert_eq!(all.len(), 8);
         inbox.empty(all[0]);
         assert!(put(&inbox, 8 << 10).is_some());
         assert!(put(&inbox, 1).is_none());
