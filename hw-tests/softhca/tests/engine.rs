@@ -6,7 +6,7 @@ mod engine_support;
 use engine_support::{Folder, Settings, Side, join, none, pair, wait};
 use softhca::engine::{
     AhAttr, Errno, SendWr, Sge, Wc,
-    codes::{event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
+    codes::{attr_mask, event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
 };
 
 #[test]
@@ -334,7 +334,7 @@ fn requests_of_a_shared_queue_come_back_when_their_queue_pair_goes_or_is_reset()
         let srq = b.srq.as_ref().unwrap();
         assert_eq!(srq.post_recv(&[wr]), Err((0, Errno(libc::ENOMEM))));
         if is_reset {
-            b.qp.modify(&softhca::engine::QpAttr::default(), softhca::engine::codes::attr_mask::STATE).unwrap();
+            b.qp.modify(&softhca::engine::QpAttr::default(), attr_mask::STATE).unwrap();
         } else {
             b.qp.destroy().unwrap();
         }
@@ -453,13 +453,41 @@ fn objects_in_use_cannot_be_destroyed() {
 }
 
 #[test]
+fn a_drained_send_queue_ends_what_was_under_way_says_so_and_keeps_the_rest() {
+    let folder = Folder::new("drain");
+    let hca = join(&folder.0);
+    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let to = |state| softhca::engine::QpAttr { qp_state: state, en_sqd_async_notify: 1, ..Default::default() };
+    let drain = || a.qp.modify(&to(qp_state::SQD), attr_mask::STATE | attr_mask::EN_SQD_ASYNC_NOTIFY).unwrap();
+    let go_on = || a.qp.modify(&to(qp_state::RTS), attr_mask::STATE).unwrap();
+    drain();
+    assert_eq!(hca.read_async_event().unwrap().kind, event::SQ_DRAINED, "nothing was under way");
+    assert_eq!(a.qp.query().sq_draining, 0);
+    go_on();
+
+    a.send(1, 0, 8); // waits for a receive
+    a.send(2, 0, 8);
+    drain();
+    a.send(3, 0, 8);
+    assert_eq!(a.qp.query().sq_draining, 1);
+    for i in 0..3 {
+        b.recv(i, 0, 8);
+    }
+    assert_eq!(wait(&a.send_cq).wr_id, 1);
+    assert_eq!(hca.read_async_event().unwrap().kind, event::SQ_DRAINED);
+    assert_eq!((a.qp.query().sq_draining, none(&a.send_cq)), (0, true));
+    go_on();
+    assert_eq!((wait(&a.send_cq).wr_id, wait(&a.send_cq).wr_id), (2, 3));
+}
+
+#[test]
 fn receives_posted_in_the_error_state_are_flushed() {
     let folder = Folder::new("flush");
     let hca = join(&folder.0);
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 8);
     let attr = softhca::engine::QpAttr { qp_state: qp_state::ERR, ..Default::default() };
-    b.qp.modify(&attr, softhca::engine::codes::attr_mask::STATE).unwrap();
+    b.qp.modify(&attr, attr_mask::STATE).unwrap();
     b.recv(2, 0, 8);
     b.send(3, 0, 8);
     assert_eq!((wait(&b.recv_cq).wr_id, wait(&b.recv_cq).status), (1, wc_status::WR_FLUSH_ERR));

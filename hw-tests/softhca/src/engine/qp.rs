@@ -92,6 +92,8 @@ pub(crate) struct QpShared {
     next_free: W32,
     /// Domain of an `XRC_RECV`.
     pub(crate) xrcd: W32,
+    /// Its owner wants to know when the request that was under way at SQD is over.
+    pub(crate) tells_drained: W32,
 }
 
 // SAFETY: words and such structures only, repr(C), zero is a free place.

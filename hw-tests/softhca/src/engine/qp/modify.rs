@@ -10,7 +10,7 @@ use super::{
     super::{
         AhAttr, QpAttr, Result, ah,
         codes::{
-            attr_mask, event,
+            attr_mask,
             qp_state::{ERR, RESET, RTR, RTS, SQD},
             qp_type::is_reliable,
         },
@@ -33,6 +33,7 @@ impl Qp {
             qp.rq.clear(fabric);
         }
         qp.rq.wanted.set(0);
+        qp.tells_drained.set(0);
         qp.dest_qpn.set(0);
         qp.to_port.set(0);
         qp.access.set(0);
@@ -76,10 +77,15 @@ impl Qp {
                 kick = Some(qp.dest_qpn.get());
             }
             if to == RTS && now == SQD {
+                qp.tells_drained.set(0);
                 sendq::run(fabric, qp, false);
             }
             if to == SQD && now == RTS && mask & attr_mask::EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
-                qp.raise(fabric, event::SQ_DRAINED);
+                // What is under way ends first.
+                qp.tells_drained.set(1);
+                if qp.sq.wait.get() == 0 {
+                    sendq::run(fabric, qp, false);
+                }
             }
         }
         if qp.state.get() == RESET {

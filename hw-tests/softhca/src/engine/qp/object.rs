@@ -13,7 +13,7 @@ use super::{
         Errno, QpAttr, QpCap, QpInit, RecvWr, Result, Srq, Xrcd,
         channel::ABOUT_QP,
         codes::{
-            qp_state::{ERR, RESET},
+            qp_state::{ERR, RESET, SQD},
             qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND},
         },
         cq::CqShared,
@@ -151,6 +151,7 @@ impl Qp {
         let mut attr = *self.attr.lock().unwrap_or_else(PoisonError::into_inner);
         attr.qp_state = self.state();
         attr.cur_qp_state = attr.qp_state;
+        attr.sq_draining = u8::from(attr.qp_state == SQD && self.shared.sq.wait.get() != 0);
         attr.sq_psn = self.shared.sq.psn.get();
         attr.rq_psn = self.shared.resp.psn.get();
         attr.cap = self.cap;

@@ -9,7 +9,8 @@ use super::{
     super::{
         SendWr, Sge, clock,
         codes::{
-            qp_state::{ERR, RTS, SQE},
+            event,
+            qp_state::{ERR, RTS, SQD, SQE},
             send_flags, wc_status,
         },
         copy::{self, Memory, Pieces},
@@ -26,6 +27,8 @@ use super::{
 const NOTHING: u32 = 0;
 const RECEIVER: u32 = 1;
 const ANSWER: u32 = 2;
+/// The owner of a queue that waits looks at its deadline at least so often.
+const LOOK_NS: u64 = 100_000_000;
 /// A retry count that never ends.
 const FOR_EVER: u32 = 7;
 
@@ -145,8 +148,9 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     while sq.done.get() != sq.posted.get() {
         match qp.state.get() {
             RTS => {}
+            SQD if waited != NOTHING => {} // it was under way before
             ERR | SQE => return flush(fabric, qp),
-            _ => return,
+            _ => break,
         }
         let request = sq.request(fabric, sq.done.get());
         // SAFETY: a request between `done` and `posted` was written, under the lock that we hold.
@@ -167,6 +171,10 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     }
     sq.wait.set(NOTHING);
     sq.deadline.set(clock::NEVER);
+    if qp.state.get() == SQD && qp.tells_drained.get() != 0 {
+        qp.tells_drained.set(0);
+        qp.raise(fabric, event::SQ_DRAINED);
+    }
 }
 
 /// A request just posted, and stored as the oldest, must wait.
@@ -205,7 +213,7 @@ fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool
     sq.wait.set(kind);
     sq.deadline.set(if pause == clock::NEVER { clock::NEVER } else { clock::now() + pause });
     if qp.owner.get() == fabric.token() {
-        fabric.service.watch(qp.index(), sq.deadline.get());
+        fabric.service.watch(qp.index(), look_again(sq.deadline.get()));
     }
     true
 }
@@ -225,7 +233,13 @@ pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
     if qp.sq.deadline.get() <= clock::now() {
         run(fabric, qp, true);
     }
-    (qp.sq.wait.get() != NOTHING).then(|| qp.sq.deadline.get())
+    (qp.sq.wait.get() != NOTHING).then(|| look_again(qp.sq.deadline.get()))
+}
+
+/// When the owner's timer looks: at the deadline, but never much later than now, since another process may have executed
+/// the oldest request and set a deadline for the next one.
+fn look_again(deadline: u64) -> u64 {
+    deadline.min(clock::now() + LOOK_NS)
 }
 
 /// Tries again what waits, because something has changed. No lock is held.
