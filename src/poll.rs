@@ -27,11 +27,12 @@ pub(crate) enum Rare {
 }
 
 impl Port {
-    /// Takes what has happened since the last call, at most a batch of it. Returns how many events there are. The callbacks
-    /// for them are to be run before [`Port::release`].
+    /// Takes what has happened since the last call, at most a batch of it. Returns how many events there are. What the batch
+    /// held before is released first: that is done while nothing is waited for, instead of between a message and who waits
+    /// for it.
     #[inline]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
-        batch.clear();
+        self.release(batch);
         self.countdown -= 1;
         if self.countdown == 0 {
             self.countdown = self.connect();
@@ -48,9 +49,9 @@ impl Port {
         batch.events().len()
     }
 
-    /// Gives the receive slots of a batch back, once the callbacks of its events are done.
+    /// Gives the receive slots of a batch back, once the callbacks of its events are done, and empties it.
     #[inline]
-    pub fn release(&mut self, batch: &Batch) {
+    pub fn release(&mut self, batch: &mut Batch) {
         for event in batch.events() {
             if let Event::Received { slot, .. } = event {
                 self.receives.release(*slot);
@@ -59,6 +60,14 @@ impl Port {
         if self.receives.are_due() {
             self.post_receives();
         }
+        batch.clear();
+    }
+
+    /// Whether the adapter has so few receives left that slots should be released without waiting for the next poll.
+    #[inline]
+    #[must_use]
+    pub fn is_short_of_receives(&self) -> bool {
+        self.receives.are_short()
     }
 
     /// Gives the adapter the released receive slots.

@@ -60,6 +60,12 @@ impl Receives {
         self.released.push(slot);
     }
 
+    /// Whether the adapter has less than a batch left.
+    #[inline]
+    pub(crate) fn are_short(&self) -> bool {
+        (self.level as usize) < self.batch
+    }
+
     /// Whether a batch is to be posted: there is a full one, or the adapter has no receive left.
     #[inline]
     pub(crate) fn are_due(&self) -> bool {

@@ -3,17 +3,18 @@
 //!
 //! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the module's `Exclusive`; the
 //! callbacks (a message received, a send done, a put done, a peer lost) run outside of it, as they call ibex again, progress
-//! included; then, inside again, receive slots and records are given back. Grade: hot. Threads: any; with several, one takes a
+//! included; then, inside again, records are given back, and by the next poll the receive slots. Grade: hot. Threads: any; with several, one takes a
 //! port's batch at a time, and ob1's sequence numbers put messages in order.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 
 use engine::event::{Batch, EndpointId, Event};
+use engine::port::Port;
 use ibex_ffi::openmpi::sys;
 
 use crate::descriptor::{self, Descriptor};
-use crate::module::{Module, endpoint_pointer};
+use crate::module::{Module, State, endpoint_pointer};
 use crate::rdma::Operation;
 use crate::send::{Record, record};
 use crate::{guard, messages, modex};
@@ -52,10 +53,16 @@ impl Turns {
         })
     }
 
+    /// The batch of the spare turn is released by the next poll; any other one at once, as it may not be used again for long.
     #[inline]
-    fn give_back(&mut self, turn: Box<Turn>) {
-        if let Some(other) = self.spare.replace(turn) {
-            self.more.push(other);
+    fn give_back(&mut self, mut turn: Box<Turn>, port: &mut Port) {
+        if self.spare.is_some() || port.is_short_of_receives() {
+            port.release(&mut turn.batch);
+        }
+        if self.spare.is_none() {
+            self.spare = Some(turn);
+        } else {
+            self.more.push(turn);
         }
     }
 }
@@ -73,10 +80,11 @@ pub(crate) fn progress(module: &Module) -> c_int {
     let Some(mut state) = module.try_enter() else {
         return 0;
     };
-    let mut turn = state.turns.take();
-    let count = state.port.poll(&mut turn.batch);
+    let State { port, turns, .. } = &mut *state;
+    let mut turn = turns.take();
+    let count = port.poll(&mut turn.batch);
     if count == 0 {
-        state.turns.give_back(turn);
+        turns.give_back(turn, port);
         return 0;
     }
     drop(state);
@@ -187,14 +195,13 @@ unsafe fn done(module: &Module, operation: *mut Operation, to: EndpointId, statu
     }
 }
 
-/// Gives receive slots, descriptors and records back, and the turn.
+/// Gives descriptors, records and the turn back.
 #[inline]
 fn give_back(module: &Module, turn: Box<Turn>, finished: &Finished) {
     // `None` would be a call from within an engine call, and those do not call back; the turn would then be lost.
     let Some(mut state) = module.enter() else {
         return;
     };
-    state.port.release(&turn.batch);
     let mut descriptor = finished.descriptors;
     while !descriptor.is_null() {
         // SAFETY: on the chain of `sent`: ours.
@@ -211,7 +218,8 @@ fn give_back(module: &Module, turn: Box<Turn>, finished: &Finished) {
         unsafe { state.operations.give_back(operation) };
         operation = next;
     }
-    state.turns.give_back(turn);
+    let State { port, turns, .. } = &mut *state;
+    turns.give_back(turn, port);
 }
 
 /// The connection to a peer failed: says so, and tells Open MPI, which ends the job.

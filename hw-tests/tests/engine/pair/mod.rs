@@ -264,7 +264,7 @@ fn poll(port: &mut Port, got: &mut Vec<Got>) {
             Event::PeerFailed { .. } => got.push(Got::Failure),
         }
     }
-    port.release(&batch);
+    port.release(&mut batch);
 }
 
 fn count(port: &Port, name: &str) -> u64 {
