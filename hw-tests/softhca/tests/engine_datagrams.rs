@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Datagrams to groups, and from many threads at once.
+//! Datagrams: to one queue pair, to groups, and from many threads at once.
 
 mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, join, none, wait};
+use engine_support::{Folder, Settings, Side, join, none, pair, wait};
 use softhca::engine::{
     AhAttr, Errno, Hca, SendWr, Wc,
     codes::{qp_type, send_flags, wc_flags},
@@ -46,6 +46,46 @@ fn send_to_group(from: &Side, gid: [u8; 16], qkey: u32) {
     };
     from.qp.post_send(&wr).unwrap();
     assert_eq!(wait(&from.send_cq).status, 0);
+}
+
+#[test]
+fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
+    let folder = Folder::new("ud");
+    let hca = join(&folder.0);
+    let settings = Settings { kind: qp_type::UD, ..Settings::default() };
+    let (mut a, b) = pair(&hca, 8192, &settings);
+    a.fill(0, 4096, 5);
+    let mut dgid = [0_u8; 16];
+    dgid.copy_from_slice(&hca.spec().ports[0].gids[0].raw);
+    for (global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {
+        let attr = AhAttr { dlid: 1, port_num: 1, is_global: global, dgid, ..AhAttr::default() };
+        let ah = hca.create_ah(&a.pd, &attr).unwrap();
+        let sge = [a.sge(0, len)];
+        let wr = SendWr {
+            flags: send_flags::SIGNALED,
+            sge: &sge,
+            ah: Some(&ah),
+            remote_qpn: b.qp.number(),
+            remote_qkey: 0x11,
+            ..SendWr::empty()
+        };
+        a.qp.post_send(&wr).unwrap(); // nobody takes it
+        assert_eq!(wait(&a.send_cq).status, 0);
+        a.qp.post_send(&SendWr { remote_qkey: 0x12, ..wr }).unwrap(); // the wrong key
+        assert_eq!(wait(&a.send_cq).status, 0);
+        b.recv(1, 0, 8192);
+        assert!(none(&b.recv_cq));
+        a.qp.post_send(&wr).unwrap();
+        let got = wait(&b.recv_cq);
+        assert_eq!((got.byte_len, got.slid, got.src_qp), (len as u32 + 40, 1, a.qp.number()));
+        assert_eq!(got.flags & wc_flags::GRH != 0, global);
+        assert!((0..len).all(|i| b.byte(40 + i) == 5_u8.wrapping_add(i as u8)), "{len} bytes");
+        if global {
+            assert_eq!((b.byte(0) >> 4, b.byte(24)), (6, 0xfe));
+        }
+        assert_eq!(wait(&a.send_cq).status, 0);
+        ah.destroy().unwrap();
+    }
 }
 
 #[test]
