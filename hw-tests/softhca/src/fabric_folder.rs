@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a fabric's shared state is: a folder in /dev/shm that belongs to one user alone.
 //! Called by: the library, in every process of the fabric, and the command. Grade: setup.
+//!
+//! The folder of a run (`softhca run` without a name) goes with the run. One that was killed leaves it to the next: every
+//! process of a run holds a lock of the file `run` in its folder, so that a folder whose lock is free is nobody's.
+//! Tests: `tests/stale_runs.rs`.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -45,4 +51,84 @@ pub fn check_private(folder: &Path) -> anyhow::Result<()> {
         found.mode() & 0o7777
     );
     Ok(())
+}
+
+/// What the names of folders of runs begin with, in `/dev/shm`.
+fn run_prefix() -> String {
+    named_folder("run-").to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// The folder for a run of process `pid`; `random` is for the case that numbers of processes come round.
+#[must_use]
+pub fn run_folder(pid: u32, random: u64) -> PathBuf {
+    named_folder(&format!("run-{pid}-{random:016x}"))
+}
+
+/// The file whose lock the processes of a run hold.
+fn lock_file(folder: &Path) -> PathBuf {
+    folder.join("run")
+}
+
+/// Locks an open file, or says at once that others' locks forbid it.
+fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is open; no memory is passed.
+    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all that is started from
+/// here, for it is inherited. Its number is high, out of the way of what scripts open.
+///
+/// # Errors
+/// The file cannot be made or locked.
+pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
+    let file = File::create_new(lock_file(folder))?;
+    lock(&file, libc::LOCK_SH)?;
+    // SAFETY: no memory is passed; the descriptor given back is new and nobody else's.
+    let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 200) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Holds the lock of a run's folder for as long as this process lives, whatever became of the descriptor it inherited.
+/// Nothing if `folder` is not a run's.
+pub fn belong_to_run(folder: &Path) {
+    if let Ok(file) = File::open(lock_file(folder))
+        && lock(&file, libc::LOCK_SH).is_ok()
+    {
+        std::mem::forget(file);
+    }
+}
+
+/// Removes the folders that runs of this user left behind because they were killed, with all that they started.
+pub fn remove_stale_runs() {
+    let prefix = run_prefix();
+    let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else { continue };
+        let folder = entry.path();
+        if check_private(&folder).is_ok() && is_stale(&folder, rest) {
+            let _others_may_be_faster = std::fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+/// Whether nobody is left of the run whose folder is called `run-` and `rest`.
+fn is_stale(folder: &Path, rest: &str) -> bool {
+    match File::open(lock_file(folder)) {
+        Ok(file) => lock(&file, libc::LOCK_EX).is_ok(),
+        // It was killed before it made the file, or is about to make it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let maker = rest.split('-').next().and_then(|pid| pid.parse::<u32>().ok());
+            maker.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        }
+        Err(_) => false,
+    }
 }

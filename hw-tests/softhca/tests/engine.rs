@@ -5,7 +5,7 @@ mod engine_support;
 
 use engine_support::{Folder, Settings, Side, join, none, pair, wait};
 use softhca::engine::{
-    AhAttr, Errno, SendWr, Sge, Wc,
+    Errno, SendWr, Sge, Wc,
     codes::{attr_mask, event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
 };
 
@@ -232,46 +232,6 @@ fn a_wrong_remote_key_stops_both_sides_and_is_told_to_the_target() {
 }
 
 #[test]
-fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
-    let folder = Folder::new("ud");
-    let hca = join(&folder.0);
-    let settings = Settings { kind: qp_type::UD, ..Settings::default() };
-    let (mut a, b) = pair(&hca, 8192, &settings);
-    a.fill(0, 4096, 5);
-    let mut dgid = [0_u8; 16];
-    dgid.copy_from_slice(&hca.spec().ports[0].gids[0].raw);
-    for (global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {
-        let attr = AhAttr { dlid: 1, port_num: 1, is_global: global, dgid, ..AhAttr::default() };
-        let ah = hca.create_ah(&a.pd, &attr).unwrap();
-        let sge = [a.sge(0, len)];
-        let wr = SendWr {
-            flags: send_flags::SIGNALED,
-            sge: &sge,
-            ah: Some(&ah),
-            remote_qpn: b.qp.number(),
-            remote_qkey: 0x11,
-            ..SendWr::empty()
-        };
-        a.qp.post_send(&wr).unwrap(); // nobody takes it
-        assert_eq!(wait(&a.send_cq).status, 0);
-        a.qp.post_send(&SendWr { remote_qkey: 0x12, ..wr }).unwrap(); // the wrong key
-        assert_eq!(wait(&a.send_cq).status, 0);
-        b.recv(1, 0, 8192);
-        assert!(none(&b.recv_cq));
-        a.qp.post_send(&wr).unwrap();
-        let got = wait(&b.recv_cq);
-        assert_eq!((got.byte_len, got.slid, got.src_qp), (len as u32 + 40, 1, a.qp.number()));
-        assert_eq!(got.flags & wc_flags::GRH != 0, global);
-        assert!((0..len).all(|i| b.byte(40 + i) == 5_u8.wrapping_add(i as u8)), "{len} bytes");
-        if global {
-            assert_eq!((b.byte(0) >> 4, b.byte(24)), (6, 0xfe));
-        }
-        assert_eq!(wait(&a.send_cq).status, 0);
-        ah.destroy().unwrap();
-    }
-}
-
-#[test]
 fn unreliable_connections_lose_what_nobody_takes() {
     let folder = Folder::new("uc");
     let hca = join(&folder.0);
@@ -299,87 +259,6 @@ fn the_send_queue_is_full_until_a_completion_is_polled() {
     wait(&b.recv_cq);
     b.recv(9, 0, 8);
     a.send(9, 0, 8);
-}
-
-#[test]
-fn a_shared_queue_gives_its_limit_event_once() {
-    let folder = Folder::new("limit");
-    let hca = join(&folder.0);
-    let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
-    for i in 0..3 {
-        b.recv(i, 0, 8);
-    }
-    let srq = b.srq.as_ref().unwrap();
-    srq.set_limit(2).unwrap();
-    a.send(1, 0, 8);
-    assert_eq!(srq.query().2, 2);
-    a.send(2, 0, 8);
-    assert_eq!(hca.read_async_event().unwrap().kind, event::SRQ_LIMIT_REACHED);
-    assert_eq!(srq.query().2, 0);
-}
-
-#[test]
-fn requests_of_a_shared_queue_come_back_when_their_queue_pair_goes_or_is_reset() {
-    let folder = Folder::new("srq-back");
-    let hca = join(&folder.0);
-    let settings = Settings { srq: true, wr: 4, ..Settings::default() };
-    for is_reset in [false, true] {
-        let (a, b) = pair(&hca, 4096, &settings);
-        for i in 0..4 {
-            b.recv(i, 0, 8);
-            a.send(i, 0, 8);
-        }
-        let sge = [b.sge(0, 8)];
-        let wr = softhca::engine::RecvWr { wr_id: 9, sge: &sge };
-        let srq = b.srq.as_ref().unwrap();
-        assert_eq!(srq.post_recv(&[wr]), Err((0, Errno(libc::ENOMEM))));
-        if is_reset {
-            b.qp.modify(&softhca::engine::QpAttr::default(), attr_mask::STATE).unwrap();
-        } else {
-            b.qp.destroy().unwrap();
-        }
-        srq.post_recv(&[wr; 4]).unwrap();
-        assert!(none(&b.recv_cq));
-    }
-}
-
-#[test]
-fn a_shared_queue_grows_and_shrinks_around_the_requests_in_it() {
-    let folder = Folder::new("srq-resize");
-    let hca = join(&folder.0);
-    let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
-    let srq = b.srq.as_ref().unwrap();
-    let sge = [b.sge(0, 8)];
-    let post = |wr_id| srq.post_recv(&[softhca::engine::RecvWr { wr_id, sge: &sge }]).map_err(|(_, errno)| errno);
-    let full = Err(Errno(libc::ENOMEM));
-    // One taken and polled, one taken and not yet polled, three waiting: round the end of the ring.
-    for wr_id in 0..4 {
-        post(wr_id).unwrap();
-    }
-    a.send(0, 0, 8);
-    a.send(1, 0, 8);
-    assert_eq!(wait(&b.recv_cq).wr_id, 0);
-    post(4).unwrap();
-    assert_eq!(post(5), full);
-    assert_eq!(srq.resize(2), Err(Errno(libc::EINVAL)), "four are in it");
-    srq.resize(8).unwrap();
-    assert_eq!(srq.query().0, 8);
-    for wr_id in 5..9 {
-        post(wr_id).unwrap();
-    }
-    assert_eq!(post(9), full);
-    assert_eq!(wait(&b.recv_cq).wr_id, 1);
-    for expected in 2..9 {
-        a.send(9, 0, 8);
-        assert_eq!(wait(&b.recv_cq).wr_id, expected);
-        wait(&a.send_cq);
-    }
-    srq.resize(2).unwrap();
-    assert_eq!((post(10), post(11), post(12)), (Ok(()), Ok(()), full));
-    wait(&a.send_cq);
-    a.send(9, 0, 8);
-    assert_eq!(wait(&b.recv_cq).wr_id, 10);
-    assert_eq!((srq.resize(0), srq.resize(u32::MAX)), (Err(Errno(libc::EINVAL)), Err(Errno(libc::EINVAL))));
 }
 
 #[test]

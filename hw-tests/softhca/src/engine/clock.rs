@@ -22,8 +22,23 @@ pub(crate) fn now() -> u64 {
 }
 
 /// Nanoseconds of `CLOCK_REALTIME`.
-pub(crate) fn wall() -> u64 {
+fn wall() -> u64 {
     read(libc::CLOCK_REALTIME)
+}
+
+/// What to add to a time of `now` to have one of `wall`. The two are read one after another: a reading between which the
+/// thread was paused is not believed, if a better one is to be had.
+pub(crate) fn wall_ahead() -> u64 {
+    const CLOSE_NS: u64 = 1_000;
+    let mut best = (u64::MAX, 0);
+    for _ in 0..8 {
+        let (before, wall, after) = (now(), wall(), now());
+        best = best.min((after - before, wall.wrapping_sub(before)));
+        if best.0 < CLOSE_NS {
+            break;
+        }
+    }
+    best.1
 }
 
 /// The adapter's ticks at host time `ns`, wrapped to its width.

@@ -60,3 +60,61 @@ impl Drop for Held<'_> {
         self.0.0.publish(0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Command, sync::Arc};
+
+    use super::*;
+    use crate::{config::Config, engine::FabricSpec};
+
+    const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
+
+    fn join(folder: &Path) -> Arc<Fabric> {
+        let Config { devices, faults, .. } = Config::default();
+        Fabric::join(FabricSpec { folder: folder.to_owned(), devices, faults }).unwrap()
+    }
+
+    #[test]
+    fn a_lock_whose_holder_has_died_is_taken_over() {
+        let folder = std::path::PathBuf::from(format!("/dev/shm/softhca-test-{}-lock", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let fabric = join(&folder);
+        let died = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "engine::lock::tests::dies_within_two_locks"])
+            .env(FOLDER, &folder)
+            .status()
+            .unwrap();
+        assert!(!died.success());
+        let header = fabric.region().header();
+        let held = || (header.tables.0.get() != 0, header.atomics.0.0.get() != 0);
+        assert_eq!(held(), (true, true));
+        drop(header.tables.lock(&fabric));
+        let all_got_it = std::thread::scope(|scope| {
+            // However many wait, one takes it over and the others get it from him.
+            let waiters: Vec<_> = (0..4).map(|_| scope.spawn(|| drop(header.atomics.0.lock(&fabric)))).collect();
+            waiters.into_iter().all(|waiter| waiter.join().is_ok())
+        });
+        assert!(all_got_it);
+        assert_eq!(held(), (false, false));
+        // And what the tables' lock guards can be used.
+        assert!(
+            fabric
+                .open(0)
+                .unwrap()
+                .open_xrcd(crate::engine::XrcdOpen { file: Some((1, 1)), create: true, exclusive: true })
+                .is_ok()
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    #[ignore = "started by the test above, as the process that dies"]
+    fn dies_within_two_locks() {
+        let fabric = join(Path::new(&std::env::var_os(FOLDER).expect("started by another test")));
+        let header = fabric.region().header();
+        std::mem::forget((header.tables.lock(&fabric), header.atomics.0.lock(&fabric)));
+        // SAFETY: kill touches no memory of this process, which it ends.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+}

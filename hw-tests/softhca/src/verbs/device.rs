@@ -15,7 +15,7 @@ use crate::abi::sysfs;
 use crate::config::{Config, is_fabric_name};
 use crate::engine::codes::gid_kind;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
-use crate::fabric_folder::{check_private, make_private, named_folder};
+use crate::fabric_folder::{belong_to_run, check_private, make_private, named_folder};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 
 /// The names of the (absent) device files below /dev/infiniband start with this.
@@ -56,6 +56,7 @@ impl Library {
         let fabric = Fabric::join(self.spec.clone()).inspect_err(|errno| {
             eprintln!("softhca: cannot join the fabric in {}: {errno}", self.spec.folder.display());
         })?;
+        belong_to_run(&self.spec.folder);
         // The parent's, if there is one, belongs to the parent: dropping it here would take it away there.
         if let Some(parents) = joined.replace(Arc::clone(&fabric)) {
             std::mem::forget(parents);

@@ -188,6 +188,11 @@ impl Side {
     }
 
     pub fn ready(&self, peer: u32, settings: &Settings) {
+        self.ready_towards(peer, settings, AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() });
+    }
+
+    /// To RTS, with the peer at this address.
+    pub fn ready_towards(&self, peer: u32, settings: &Settings, ah_attr: AhAttr) {
         let attr = QpAttr {
             qp_state: qp_state::RTR,
             path_mtu: 5,
@@ -195,7 +200,7 @@ impl Side {
             rq_psn: 7,
             max_dest_rd_atomic: 4,
             min_rnr_timer: settings.min_rnr_timer,
-            ah_attr: AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() },
+            ah_attr,
             ..QpAttr::default()
         };
         let uc = m::STATE | m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;

@@ -6,6 +6,7 @@
 //! status becomes ours (128 + n after signal n), also when it leaves processes behind.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use softhca::config::{Config, is_fabric_name};
-use softhca::fabric_folder::{make_private, named_folder};
+use softhca::fabric_folder::{begin_run, make_private, named_folder, remove_stale_runs, run_folder};
 
 /// What `softhca run` sets, apart from the loader's paths.
 const FABRIC: &str = "SOFTHCA_FABRIC";
@@ -27,6 +28,8 @@ static PROGRAM: AtomicI32 = AtomicI32::new(0);
 struct Folder {
     path: PathBuf,
     own: bool,
+    /// Says that the run lives, here and in the program.
+    _alive: Option<OwnedFd>,
 }
 
 impl Drop for Folder {
@@ -74,24 +77,26 @@ pub(crate) fn run(config: Option<&Path>, fabric: Option<&str>, program: &[OsStri
     Ok(ExitCode::from(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)) as u8))
 }
 
-/// A named fabric is shared and stays; a private one is this run's own.
+/// A named fabric is shared and stays; a private one is this run's own, and one that a killed run left is removed.
 fn folder(name: Option<&str>) -> Result<Folder> {
-    let (path, own) = match name {
-        Some(name) => {
-            ensure!(is_fabric_name(name), "{name:?} names no fabric: 1 to 64 letters, digits, dashes and underscores");
-            (named_folder(name), false)
-        }
-        None => (private_name()?, true),
-    };
+    if let Some(name) = name {
+        ensure!(is_fabric_name(name), "{name:?} names no fabric: 1 to 64 letters, digits, dashes and underscores");
+        let path = named_folder(name);
+        make_private(&path)?;
+        return Ok(Folder { path, own: false, _alive: None });
+    }
+    remove_stale_runs();
+    let path = private_name()?;
     make_private(&path)?;
-    Ok(Folder { path, own })
+    let alive = begin_run(&path).with_context(|| format!("cannot use {}", path.display()))?;
+    Ok(Folder { path, own: true, _alive: Some(alive) })
 }
 
 /// A name that no other run has: the process's number, and random digits for the case that numbers come round.
 fn private_name() -> Result<PathBuf> {
     let mut random = [0_u8; 8];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut random)?;
-    Ok(named_folder(&format!("run-{}-{:016x}", std::process::id(), u64::from_ne_bytes(random))))
+    Ok(run_folder(std::process::id(), u64::from_ne_bytes(random)))
 }
 
 /// The shared object: next to this command, or in `deps` below it where cargo leaves it for tests; the newer one.

@@ -161,6 +161,6 @@ impl Cq {
     fn stamp(&self, index: u32, wc: &mut Wc) {
         let at = self.shared.extra(&self.hca.fabric, index).at_ns.get();
         wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
-        wc.ts_wall = clock::wall().wrapping_sub(clock::now()).wrapping_add(at);
+        wc.ts_wall = at.wrapping_add(clock::wall_ahead());
     }
 }

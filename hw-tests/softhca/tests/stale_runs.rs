@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a killed `softhca run` leaves behind, and who removes it. One test, since each run looks at all folders.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use softhca::fabric_folder::{make_private, run_folder};
+
+/// A run whose program tells its fabric's folder and its own number, and then waits for its input to end.
+struct Run {
+    command: Child,
+    /// Open as long as the program is to wait.
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    program: u32,
+    folder: PathBuf,
+}
+
+impl Run {
+    fn start(program: &str) -> Run {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_softhca"))
+            .args(["run", "--", "sh", "-c", &format!("echo $$ $SOFTHCA_FABRIC; {program}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(command.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let (program, folder) = line.trim().split_once(' ').unwrap();
+        let input = command.stdin.take();
+        Run { command, input, output, program: program.parse().unwrap(), folder: folder.into() }
+    }
+
+    /// Kills the command alone; its program goes on.
+    fn kill_command(&mut self) {
+        self.command.kill().unwrap();
+        self.command.wait().unwrap();
+    }
+
+    fn kill_program(&self) {
+        // SAFETY: the program of this test; kill touches no memory.
+        unsafe { libc::kill(self.program as i32, libc::SIGKILL) };
+        let (stat, tasks) = (format!("/proc/{}/stat", self.program), format!("/proc/{}/task", self.program));
+        // A zombie, and none of its threads is left: only then are its files closed.
+        let has_ended = || {
+            std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
+                && std::fs::read_dir(&tasks).map_or(0, Iterator::count) <= 1
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while !has_ended() {
+            assert!(Instant::now() < until, "the program outlives SIGKILL");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A run that looks, and nothing else.
+fn look() {
+    let done = Command::new(env!("CARGO_BIN_EXE_softhca")).args(["run", "--", "true"]).status().unwrap();
+    assert!(done.success());
+}
+
+/// An empty folder as a run of process `pid` makes it before all else.
+fn empty_folder(pid: u32) -> PathBuf {
+    let folder = run_folder(pid, 0x7e57);
+    make_private(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn folders_of_runs_that_were_killed_go_with_the_next_run_and_those_of_live_ones_stay() {
+    let mut alive = Run::start("cat");
+    // One whose program waits, one whose program has joined the fabric and given up all else that it inherited.
+    let mut waiting = Run::start("exec cat");
+    let script = "for fd in /proc/$$/fd/2??; do eval \"exec ${fd##*/}>&-\"; done; exec stdbuf -oL ibv_asyncwatch";
+    let mut joined = Run::start(&format!("exec bash -c '{script}'"));
+    let mut line = String::new();
+    joined.output.read_line(&mut line).unwrap();
+    assert!(line.contains("softhca0"), "it has opened the adapter: {line:?}");
+    let inherited = std::fs::read_dir(format!("/proc/{}/fd", joined.program)).unwrap();
+    assert!(!inherited.flatten().any(|entry| entry.file_name() == "200"));
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let (abandoned, being_made) = (empty_folder(ended.id()), empty_folder(std::process::id()));
+    let exist = |folders: &[&Path]| folders.iter().map(|folder| folder.exists()).collect::<Vec<_>>();
+
+    waiting.kill_command();
+    joined.kill_command();
+    look();
+    assert_eq!(exist(&[&alive.folder, &waiting.folder, &joined.folder]), [true; 3], "their programs live");
+    assert_eq!(exist(&[&abandoned, &being_made]), [false, true]);
+
+    waiting.kill_program();
+    look();
+    assert_eq!(exist(&[&alive.folder, &waiting.folder, &joined.folder]), [true, false, true]);
+
+    joined.kill_program();
+    look();
+    assert!(!joined.folder.exists());
+
+    std::fs::remove_dir(&being_made).unwrap();
+    drop(alive.input.take());
+    assert!(alive.command.wait().unwrap().success());
+    assert!(!alive.folder.exists(), "a run that ends removes its folder itself");
+}
