@@ -106,13 +106,6 @@ const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
 /// soft-RoCE: messages of 1 MiB come a third faster.
 const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 
-/// The exclusivity of a module: of several ports that reach a peer, bml/r2 gives fragments to those of the highest only, and
-/// reads, writes and atomics to all. Fragments must come in order: stock ob1 unpacks data with gaps wrongly, and beyond the
-/// buffer's end, when it gets them in another (over openib on two ports, and tcp with two links, as well).
-fn exclusivity(of_first: u32, index: u8) -> u32 {
-    of_first.saturating_sub(u32::from(index))
-}
-
 impl Module {
     /// A module for an open port. `settings` are the template's fields as the user has set them. `None` where Open MPI has
     /// no registration cache (`grdma`).
@@ -128,7 +121,6 @@ impl Module {
         let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
         let mut base = *settings;
         base.btl_flags &= FLAGS;
-        base.btl_exclusivity = exclusivity(base.btl_exclusivity, index);
         if attributes.software {
             base.btl_get_limit = base.btl_get_limit.min(SOFTWARE_GET_LIMIT);
         }

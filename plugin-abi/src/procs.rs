@@ -12,7 +12,7 @@ use ibex_ffi::openmpi::sys;
 
 use crate::guard::fence;
 use crate::module::{Module, endpoint, endpoint_pointer};
-use crate::{component, messages, modex};
+use crate::{component, messages, modex, variables};
 use engine::address;
 
 /// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is given.
@@ -26,6 +26,9 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
     fence("btl_add_procs", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
+        if module.index() > 0 {
+            variables::keep_fragments_in_order();
+        }
         for index in 0..count {
             // SAFETY: `count` pointers to processes, which live until MPI_Finalize.
             let process = unsafe { Process::from_raw(procs.add(index).read()) };

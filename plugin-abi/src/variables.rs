@@ -8,7 +8,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use engine::counters::{COUNTERS, Class, CounterRow, Counters};
 use engine::tunables::{Kind, OutOfBounds, Row, TABLE, Tunables, Value};
@@ -171,6 +171,19 @@ unsafe extern "C" fn read_counter(
         unsafe { value.cast::<u64>().write_unaligned(total) };
         sys::OPAL_SUCCESS
     })
+}
+
+/// Has ob1 send all fragments of a message through one port, each message through the next. It unpacks data with gaps wrongly,
+/// and beyond the end of the buffer, when fragments come in another order than they were sent; over openib on two ports, and
+/// over tcp with two links, as well. Another pml, or a user who chose otherwise, is left alone.
+///
+/// Called when peers are added to a second port: ob1, which does that, is registered then and was not when ports were opened.
+pub(crate) fn keep_fragments_in_order() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        // SAFETY: an int of ob1's (pml_ob1_component.c), which it reads when it sends; the first peers are added by MPI_Init.
+        let _ = unsafe { variable::set_unless_chosen(c"pml", Some(c"ob1"), Some(c"max_send_per_range"), 1) };
+    });
 }
 
 /// Whether the user named ibex in the list of transports, rather than getting it by default.

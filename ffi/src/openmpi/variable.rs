@@ -158,6 +158,30 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
     code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
 }
 
+/// Sets another part's variable of type `int`, unless the user has set it. False: there is no such variable, or he has.
+///
+/// Written to where the variable is kept, since most may not be set by the variable system once they are registered.
+///
+/// # Safety
+/// The variable is of type `int`, and its owner reads it in this thread alone now: while Open MPI is being initialised.
+#[must_use]
+pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) -> bool {
+    let Some(index) = find(framework, component, name).filter(|_| !is_set(framework, component, name)) else {
+        return false;
+    };
+    let mut place: *mut c_int = std::ptr::null_mut();
+    // SAFETY: for an int, the callee writes the address of the variable's storage to the local.
+    let code = unsafe {
+        sys::mca_base_var_get_value(index, (&raw mut place).cast(), std::ptr::null_mut(), std::ptr::null_mut())
+    };
+    if code != sys::OPAL_SUCCESS || place.is_null() {
+        return false;
+    }
+    // SAFETY: the storage of a registered variable of type int (this function's rule), which lives as long as its owner.
+    unsafe { place.write(value) };
+    true
+}
+
 fn find(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<c_int> {
     let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: texts that are only compared; null stands for "none".
