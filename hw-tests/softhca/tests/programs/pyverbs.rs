@@ -56,7 +56,7 @@ impl Results {
         if self.passed.len() + skipped != self.ran {
             return Err(format!("{} passed and {skipped} skipped are not the {} it ran", self.passed.len(), self.ran));
         }
-        match ["test_rc_traffic", "test_ud_traffic", "test_query_device"].into_iter().find(|name| !self.has(name)) {
+        match ["test_rc_traffic_cq_ex", "test_ud_traffic_cq_ex", "test_query_device"].into_iter().find(|name| !self.has(name)) {
             Some(name) => Err(format!("{name} is not among those that passed")),
             None => Ok(()),
         }
