@@ -56,7 +56,10 @@ impl Results {
         if self.passed.len() + skipped != self.ran {
             return Err(format!("{} passed and {skipped} skipped are not the {} it ran", self.passed.len(), self.ran));
         }
-        match ["test_rc_traffic_cq_ex", "test_ud_traffic_cq_ex", "test_query_device"].into_iter().find(|name| !self.has(name)) {
+        match ["test_rc_traffic_cq_ex", "test_ud_traffic_cq_ex", "test_query_device"]
+            .into_iter()
+            .find(|name| !self.has(name))
+        {
             Some(name) => Err(format!("{name} is not among those that passed")),
             None => Ok(()),
         }
@@ -66,11 +69,9 @@ impl Results {
         self.passed.iter().any(|passed| passed == name)
     }
 
-    /// The lists, a line for each reason to skip.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("{} passed: {}", self.passed.len(), self.passed.join(", "))];
-        lines.extend(self.skips());
-        lines
+    /// What passed, in a line; [`Results::skips`] are printed after all cases.
+    pub(crate) fn line(&self) -> String {
+        format!("{} passed: {}", self.passed.len(), self.passed.join(", "))
     }
 
     /// A line for each reason to skip.
