@@ -62,9 +62,10 @@ pub(crate) fn template() -> sys::mca_btl_base_module_t {
     base.btl_max_send_size = 32 << 10;
     base.btl_rdma_pipeline_send_length = 1 << 20;
     base.btl_rdma_pipeline_frag_size = 1 << 20;
-    // Never: ob1 takes to its pipeline of puts where the sender's memory cannot be registered, and tries for ever where the
-    // receiver's cannot either (pml_ob1_recvreq.c, mca_pml_ob1_recv_request_schedule_once). Such a message is copied instead.
-    base.btl_min_rdma_pipeline_size = usize::MAX;
+    // Where the sender's memory cannot be registered ob1 takes to its pipeline of puts, a mebibyte at a time, from this size on;
+    // it tries for ever where none at all can be registered (pml_ob1_recvreq.c, mca_pml_ob1_recv_request_schedule_once). So only
+    // messages that are themselves too large for one registration go that way; the others are copied.
+    base.btl_min_rdma_pipeline_size = 1 << 30;
     // Below shared memory (65536), which keeps the peers of a host where it is in use; above TCP (100).
     base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
     base.btl_latency = 4;
