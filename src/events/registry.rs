@@ -177,7 +177,7 @@ pub fn all() -> Vec<Arc<Handle>> {
 /// [`Freed`].
 pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) -> Result<(), Freed> {
     let mut old = None;
-    let changed = change(handle, |calls| old = std::mem::replace(&mut calls.events[level.index()], callback));
+    let changed = change(handle, |calls| old = calls.set(level, callback));
     drop(old);
     changed
 }
@@ -187,7 +187,7 @@ pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) 
 pub fn has_callback(handle: &Handle, level: Safety) -> bool {
     let registry = registry();
     let entry = registry.all.iter().find(|entry| entry.handle.id == handle.id);
-    entry.is_some_and(|entry| entry.calls.events[level.index()].is_some())
+    entry.is_some_and(|entry| entry.calls.has(level))
 }
 
 /// Sets, replaces or takes away what is called when events were lost.
