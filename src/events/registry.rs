@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use super::clock::HostClock;
 use super::deliver;
 use super::handle::{Callback, Calls, DroppedCallback, FreeCallback, Handle, HandleId, Options};
 use super::presence::{Grace, Threads};
@@ -147,6 +148,8 @@ fn change(handle: &Handle, change: impl FnOnce(&mut Calls)) -> Result<(), Freed>
 /// A new registration for events of a type; without callbacks it does nothing.
 #[must_use]
 pub fn register(kind: TypeId, options: Options) -> Arc<Handle> {
+    // The clock is chosen before the first event needs it.
+    let _ = HostClock::get();
     let id = HandleId(NEXT.fetch_add(1, Ordering::Relaxed));
     let handle = Arc::new(Handle::new(id, kind, options));
     let entry = Entry { handle: Arc::clone(&handle), calls: Arc::default(), active: true };
