@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "ompi/communicator/communicator.h"
+#include "opal/mca/base/mca_base_var_enum.h"
 
 int ibex_tool_mpi_t_is_initialized(void);
 int ibex_tool_mpi_is_usable(void);
@@ -18,7 +19,7 @@ int ibex_tool_info_get(void *info, const char *key, char *value, int room);
 int ibex_tool_info_new(void **info);
 int ibex_tool_info_set(void *info, const char *key, const char *value);
 void *ibex_tool_info_null(void);
-void *ibex_tool_enum_null(void);
+void *ibex_tool_enum_new(const char *name, const char *const *items, int count);
 int ibex_tool_code(int code);
 int ibex_tool_verbosity(int level);
 int ibex_tool_bind(int communicator);
@@ -83,9 +84,14 @@ void *ibex_tool_info_null(void)
     return MPI_INFO_NULL;
 }
 
-void *ibex_tool_enum_null(void)
+/* An enumeration whose items are these, with their places as values. It lives as long as the process. */
+void *ibex_tool_enum_new(const char *name, const char *const *items, int count)
 {
-    return MPI_T_ENUM_NULL;
+    mca_base_var_enum_value_t values[17] = {{0, NULL}};
+    mca_base_var_enum_t *made = NULL;
+    for (int i = 0; i < count && i < 16; ++i)
+        values[i] = (mca_base_var_enum_value_t){i, items[i]};
+    return mca_base_var_enum_create(name, values, &made) == OPAL_SUCCESS ? (void *) made : MPI_T_ENUM_NULL;
 }
 
 /* The codes, in the order of host.rs. */

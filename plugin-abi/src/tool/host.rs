@@ -23,6 +23,11 @@ pub(crate) struct Datatype(#[allow(dead_code, reason = "C reads it")] *mut c_voi
 #[repr(transparent)]
 pub(crate) struct Enum(#[allow(dead_code, reason = "C reads it")] *mut c_void);
 
+// SAFETY: an object of the MPI's that is not written to any more, and never freed.
+unsafe impl Send for Enum {}
+// SAFETY: as above.
+unsafe impl Sync for Enum {}
+
 unsafe extern "C" {
     safe fn ibex_tool_mpi_t_is_initialized() -> c_int;
     safe fn ibex_tool_mpi_is_usable() -> c_int;
@@ -33,7 +38,7 @@ unsafe extern "C" {
     fn ibex_tool_info_new(info: *mut Info) -> c_int;
     fn ibex_tool_info_set(info: Info, key: *const c_char, value: *const c_char) -> c_int;
     safe fn ibex_tool_info_null() -> Info;
-    safe fn ibex_tool_enum_null() -> Enum;
+    fn ibex_tool_enum_new(name: *const c_char, items: *const *const c_char, count: c_int) -> Enum;
     safe fn ibex_tool_code(code: c_int) -> c_int;
     safe fn ibex_tool_verbosity(level: c_int) -> c_int;
     safe fn ibex_tool_bind(communicator: c_int) -> c_int;
@@ -82,8 +87,13 @@ pub(crate) fn datatype(kind: Kind) -> Datatype {
     })
 }
 
-pub(crate) fn enum_null() -> Enum {
-    ibex_tool_enum_null()
+/// An enumeration whose items have these names, at most 16; it is never freed.
+pub(crate) fn enumeration(name: &str, items: impl Iterator<Item = &'static str>) -> Enum {
+    let text = |text: &str| CString::new(text).unwrap_or_default();
+    let (name, items): (_, Vec<CString>) = (text(name), items.map(text).collect());
+    let pointers: Vec<*const c_char> = items.iter().map(|item| item.as_ptr()).collect();
+    // SAFETY: so many strings as are said, which are copied.
+    unsafe { ibex_tool_enum_new(name.as_ptr(), pointers.as_ptr(), pointers.len() as c_int) }
 }
 
 pub(crate) fn verbosity(level: u8) -> c_int {

@@ -9,6 +9,7 @@
 //! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
 
 use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
@@ -94,6 +95,15 @@ fn source(index: c_int) -> Result<SourceId, Code> {
     usize::try_from(index).ok().and_then(SourceId::from_index).ok_or(Code::InvalidIndex)
 }
 
+/// The names of a type's elements, as the standard has them: items of an enumeration. The MPI makes and reads it.
+fn elements(kind: TypeId) -> Enum {
+    static MADE: [OnceLock<Enum>; TABLE.len()] = [const { OnceLock::new() }; TABLE.len()];
+    let row = kind.row();
+    *MADE[kind.index()].get_or_init(|| {
+        host::enumeration(&format!("{PREFIX}{}", row.name), row.elements.iter().map(|element| element.name))
+    })
+}
+
 /// How many of all events are in a category: all in that of the transport, which the MPI made for its variables.
 fn events_in(category: c_int) -> Result<usize, Answer> {
     let name = host::category(category).map_err(Answer::Mpi)?;
@@ -115,7 +125,8 @@ calls! {
         desc_len: *mut c_int, bind: *mut c_int
     ) {
         initialized()?;
-        let row = event_type(event_index)?.row();
+        let kind = event_type(event_index)?;
+        let row = kind.row();
         // SAFETY: the caller's rule, for this and all that follow.
         let room = if num_elements.is_null() { 0 } else { usize::try_from(unsafe { num_elements.read() }).unwrap_or(0) };
         for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
@@ -134,7 +145,7 @@ calls! {
             give_text(desc, desc_len, row.description);
             give(verbosity, host::verbosity(row.level));
             give(num_elements, row.elements.len() as c_int);
-            give(enumtype, host::enum_null());
+            give(enumtype, elements(kind));
             give(info, Info::null());
             give(bind, host::bind(row.bound.is_some()));
         }

@@ -85,7 +85,17 @@ static void types(void)
                                                  &info, desc, &desc_len, &bind));
         HOLDS(strncmp(name, "btl_ibex_", 9) == 0 && name_len == (int) strlen(name) + 1 && desc_len > 1);
         HOLDS(verbosity >= MPI_T_VERBOSITY_USER_BASIC && verbosity <= MPI_T_VERBOSITY_MPIDEV_ALL);
-        HOLDS(enumtype == MPI_T_ENUM_NULL && info == MPI_INFO_NULL && elements > 0 && elements <= 16);
+        HOLDS(info == MPI_INFO_NULL && elements > 0 && elements <= 16);
+        /* The items of the enumeration are the names of the elements. */
+        int items = -1;
+        EXPECT(MPI_SUCCESS, MPI_T_enum_get_info(enumtype, &items, NULL, NULL));
+        HOLDS(items == elements);
+        for (int e = 0; e < items; ++e) {
+            char item[64] = "";
+            int item_len = sizeof item, value = -1;
+            EXPECT(MPI_SUCCESS, MPI_T_enum_get_item(enumtype, e, &value, item, &item_len));
+            HOLDS(value == e && item[0] >= 'a' && item[0] <= 'z');
+        }
         HOLDS(bind == MPI_T_BIND_NO_OBJECT || bind == MPI_T_BIND_MPI_COMM);
         MPI_Aint end = 0;
         for (int e = 0; e < elements; ++e) {
