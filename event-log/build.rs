@@ -2,7 +2,8 @@
 //! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`.
 //!
 //! Cargo knows no order between two shared libraries, so what is linked with is a stand-in: a library of the same soname with the
-//! same functions, which answer nothing. At run time the real one is found beside libibex-log.so.
+//! same functions, which answer nothing. At run time the real one is found beside libibex-log.so. The unit tests, which call none of
+//! them, get the stand-in as a static library (mpi.rs).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +27,6 @@ fn main() {
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
     println!("cargo::rustc-link-search=native={}", out.display());
-    println!("cargo::rustc-link-lib=dylib=ibex");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-rpath,$ORIGIN");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex-log.so");
     // Open MPI's libraries are there until the process ends, and so must be what it was told to call.
@@ -48,17 +48,21 @@ fn bind(out: &Path, includes: &[String]) {
         .expect("OUT_DIR can be written to");
 }
 
-/// A libibex.so with every function of the header.
+/// A library with every function of the header, static and, in a folder where nobody looks for libraries, shared.
 fn stand_in(out: &Path) {
     let header = std::fs::read_to_string(format!("{INCLUDE}/ibex_mpi_t.h")).expect("the header is there");
     let names = header.split("int NAME##").skip(1).filter_map(|rest| rest.split('(').next());
     let code: String = names.map(|name| format!("int MPI_T_{name}(void) {{ return -1; }}\n")).collect();
-    let (source, library) = (out.join("stand_in.c"), out.join("libibex.so"));
+    let source = out.join("stand_in.c");
     std::fs::write(&source, code).expect("OUT_DIR can be written to");
-    let compiler = cc::Build::new().get_compiler();
-    let mut command = compiler.to_command();
+    cc::Build::new().file(&source).cargo_metadata(false).compile("ibex-log-stand-in");
+    let folder = out.join("stand-in");
+    std::fs::create_dir_all(&folder).expect("OUT_DIR can be written to");
+    let library = folder.join("libibex.so");
+    let mut command = cc::Build::new().get_compiler().to_command();
     command.args(["-shared", "-fPIC", "-Wl,-soname,libibex.so", "-o"]).arg(&library).arg(&source);
     assert!(command.status().is_ok_and(|status| status.success()), "{command:?} failed");
+    println!("cargo::rustc-cdylib-link-arg={}", library.display());
 }
 
 /// What the MPI compiler wrapper (`mpicc`, or the one `$MPICC` names) prints.

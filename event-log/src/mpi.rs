@@ -27,6 +27,10 @@ unsafe extern "C" {
     safe fn ibex_log_rank() -> c_int;
 }
 
+#[cfg(test)]
+#[link(name = "ibex-log-stand-in", kind = "static")]
+unsafe extern "C" {}
+
 /// The most elements of a type that are looked at.
 const ELEMENTS: usize = 32;
 

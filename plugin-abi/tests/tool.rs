@@ -74,18 +74,29 @@ fn every_function_of_peruse_answers_the_specifications_code() {
     done(&program(&compiled("peruse", "codes", &[])));
 }
 
-#[test]
-fn the_events_are_in_the_category_of_the_transport_where_it_is_loaded() {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-components-{}", std::process::id()));
+/// Runs a program that finds the component, which finds no port.
+fn done_with_component(test: &str, command: &mut Command) {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-components-{test}-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("the target directory can be written to");
     let link = place.join("mca_btl_ibex.so");
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(library().join("libibex.so"), &link).expect("a new link");
-    let mut command = program(&compiled("calls", "category", &[]));
-    command.arg("component").env("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", place.display()));
+    command.env("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", place.display()));
     command.env("OMPI_MCA_btl_ibex_if_include", "none:1");
-    done(&command);
+    done(command);
     let _ = std::fs::remove_dir_all(&place);
+}
+
+#[test]
+fn the_events_are_in_the_category_of_the_transport_where_it_is_loaded() {
+    done_with_component("category", program(&compiled("calls", "category", &[])).arg("component"));
+}
+
+#[test]
+fn counts_have_a_value_per_source_and_registrations_the_defaults_the_user_set() {
+    let mut command = program(&compiled("variables", "variables", &[]));
+    command.env("OMPI_MCA_btl_ibex_event_buffered", "1").env("OMPI_MCA_btl_ibex_event_buffer", "1000");
+    done_with_component("variables", &mut command);
 }
 
 #[test]

@@ -42,7 +42,9 @@ pub use registry::{
     Active, Freed, active, all, find, free, has_callback, is_active, register, set_active, set_callback, set_dropped,
 };
 pub use row::{Element, EventType, Kind, Safety, Stamp, TypeId, Value};
-pub use source::{Counts, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp};
+pub use source::{
+    Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,
+};
 pub use table::*;
 pub use thread::{raise, stage, stage_stamped};
 

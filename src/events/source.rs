@@ -15,7 +15,7 @@ use super::clock::HostClock;
 use super::port::PortSource;
 
 /// How many sources there may be.
-pub(super) const SOURCES: usize = 64;
+pub const SOURCES: usize = 64;
 
 /// How many of them are for a thread each.
 const THREADS: usize = 40;

@@ -15,21 +15,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Builds `libibex.so` in release and returns where it is; beside it is the folder with the component links.
+/// Builds `libibex.so` and `libibex-log.so` in release and returns where it is; beside it is the folder with the component links.
 ///
 /// # Errors
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
     step("Building libibex.so (release)");
-    run(cargo(workspace.root()).args(["build", "--release", "--package", "ibex-plugin-abi"]))?;
+    let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log"];
+    run(cargo(workspace.root()).args(["build", "--release"]).args(packages))?;
     let built = workspace.target().join("release/libibex.so");
     let bytes = fs::read(&built).with_context(|| format!("cargo built no {}", built.display()))?;
     let library = workspace.library();
     fs::create_dir_all(workspace.components())?;
     replace_file(&library, &bytes)?;
+    // Beside it, where it looks for it.
+    let built = workspace.target().join("release/libibex_log.so");
+    let bytes = fs::read(&built).with_context(|| format!("cargo built no {}", built.display()))?;
+    replace_file(&logger(&library), &bytes)?;
     let link = Link { path: workspace.components().join("mca_btl_ibex.so"), target: "../libibex.so".into() };
     replace_link(&link)?;
     Ok(library)
+}
+
+/// The logger that belongs to a library: beside it.
+pub(crate) fn logger(library: &Path) -> PathBuf {
+    library.with_file_name("libibex-log.so")
 }
 
 /// Compiles the program of each C file in a folder of the checkout, where it is older than its sources, and returns
@@ -47,7 +57,7 @@ pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBu
         .map(|source| {
             let program = workspace.programs().join(source.file_stem().unwrap_or_default());
             if modified(&program) <= headers.max(modified(source)) {
-                compile(source, &program)?;
+                compile(workspace, source, &program)?;
             }
             Ok(program)
         })
@@ -90,12 +100,25 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-fn compile(source: &Path, program: &Path) -> Result<()> {
-    run(Command::new("mpicc")
+/// Those that include a header of ibex's are tools, and linked with it.
+fn compile(workspace: &Workspace, source: &Path, program: &Path) -> Result<()> {
+    let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
+    let mut command = Command::new("mpicc");
+    command
         .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(program)
         .arg(source)
-        .arg("-lm"))
+        .arg("-lm");
+    if is_tool(&text) {
+        let folder = workspace.library().parent().unwrap_or(Path::new("/")).display().to_string();
+        command.arg(format!("-I{}", workspace.headers().display()));
+        command.args([format!("-L{folder}"), format!("-Wl,-rpath,{folder}"), "-libex".into()]);
+    }
+    run(&mut command)
+}
+
+fn is_tool(source: &str) -> bool {
+    ["#include <ibex_mpi_t.h>", "#include <peruse.h>"].iter().any(|include| source.contains(include))
 }
 
 fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
@@ -131,6 +154,12 @@ mod tests {
         let error = sources(folder.path()).unwrap_err().to_string();
         assert!(error.contains("holds no C file"), "{error}");
         assert!(sources(&folder.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn a_program_that_includes_a_header_of_ibex_is_a_tool() {
+        assert!(is_tool("#include <mpi.h>\n#include <peruse.h>\n") && is_tool("#include <ibex_mpi_t.h>\n"));
+        assert!(!is_tool("#include <mpi.h>\n"));
     }
 
     #[test]

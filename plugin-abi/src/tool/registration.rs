@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::events::{self, Handle, HandleId, Options, Record, Safety, SourceId, TypeId};
 
 use super::host::{self, Code, Info};
+use crate::variables::events as defaults;
 
 /// Whether events wait until progress delivers them.
 const BUFFERED: &CStr = c"ibex_buffered";
@@ -124,8 +125,8 @@ pub(crate) unsafe fn alloc(kind: TypeId, object: *const c_void, info: Info) -> R
     };
     // SAFETY: this function's rule.
     let hints = unsafe { Hints::read(info) };
-    let buffered = hints.buffered.unwrap_or(false);
-    let room = hints.room.unwrap_or(if buffered { 4096 } else { Options::default().room });
+    let buffered = hints.buffered.unwrap_or_else(defaults::default_buffered);
+    let room = hints.room.unwrap_or_else(|| if buffered { defaults::default_room() } else { Options::default().room });
     let handle = events::register(kind, Options { object, buffered, room });
     users().insert(handle.id.0, Arc::default());
     Ok(Registration::of(&handle))
