@@ -77,17 +77,22 @@ pub(super) fn count_staged() {
 
 /// Delivers what waits, if anything does. Callbacks run here: the caller holds no lock that a call of ibex from within one could
 /// need. `context` says what they must be fit for.
-#[inline(always)]
+#[inline]
 pub fn progress(context: Safety) {
     if WORK.load(Ordering::Relaxed) != 0 {
         deliver(BUDGET, context);
     }
 }
 
-/// Delivers what waits: all of this thread and of the ports, and up to `budget` events from buffers. Returns how many of those.
-/// From within a callback it does nothing.
+/// Delivers what waits: all of this thread and of the ports, and up to `budget` events from buffers. From within a callback it
+/// does nothing. Otherwise as [`progress`].
 #[cold]
-pub fn deliver(budget: usize, context: Safety) -> usize {
+pub fn deliver(budget: usize, context: Safety) {
+    deliver_counted(budget, context);
+}
+
+/// [`deliver`]; returns how many events came from buffers.
+pub(super) fn deliver_counted(budget: usize, context: Safety) -> usize {
     thread::with(|thread| {
         if thread.is_busy() {
             return 0;

@@ -104,7 +104,7 @@ impl Fit {
     pub(super) fn to_adapter(&self, host: u64) -> Option<Converted> {
         let nearest = *self.samples.iter().min_by_key(|sample| sample.before.abs_diff(host))?;
         // From the nearest sample by the nominal rate, then corrected by what `to_host` says of that: it is off by little.
-        let away = host as f64 - (nearest.before as f64 + nearest.after as f64) / 2.0;
+        let away = host as f64 - f64::midpoint(nearest.before as f64, nearest.after as f64);
         let rate = f64::midpoint(self.rate.0, self.rate.1);
         let guess = nearest.ticks.saturating_add_signed((away / rate) as i64);
         let back = self.to_host(guess)?;
@@ -154,8 +154,8 @@ fn drift(nominal: f64) -> (f64, f64) {
 
 /// Where, relative to `origin`, a sample and the bounds of the rate put the moment at which the adapter shows `ticks`.
 fn cone(sample: &Sample, ticks: u64, origin: u64, (slow, fast): (f64, f64)) -> (f64, f64) {
-    let before = sample.before as i128 - i128::from(origin);
-    let after = sample.after as i128 - i128::from(origin);
+    let before = i128::from(sample.before) - i128::from(origin);
+    let after = i128::from(sample.after) - i128::from(origin);
     let away = (i128::from(ticks) - i128::from(sample.ticks)) as f64;
     let (near, far) = if away >= 0.0 { (slow, fast) } else { (fast, slow) };
     (before as f64 + away * near, after as f64 + away * far)

@@ -54,7 +54,7 @@ pub fn type_named(name: &str) -> Option<TypeId> {
 /// many (its events are then to be raised on the host's clock). Setup.
 #[must_use]
 pub fn open_port(clock: PortClock) -> Option<SourceId> {
-    source::open(port::PortSource::new(clock))
+    source::open(Box::new(port::PortSource::new(clock)))
 }
 
 /// The port is closed: what its source still holds is delivered, and its adapter not asked any more. Not from within a callback.

@@ -29,7 +29,7 @@ pub(super) static DELIVERING: Threads = Threads::new();
 
 /// Whether somebody listens to events of this type: all that a site does while nobody does.
 #[must_use]
-#[inline(always)]
+#[inline]
 pub fn is_active(kind: TypeId) -> bool {
     ACTIVE[kind.index()].load(Ordering::Relaxed) != 0
 }

@@ -79,16 +79,19 @@ impl Ring {
         let slot = loop {
             let slot = self.slot(position);
             let turn = slot.turn.load(Ordering::Acquire);
-            if turn == position {
-                // Claims the position; nothing is published by it, the slot's turn does that.
-                match self.tail.0.compare_exchange_weak(position, position + 1, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => break slot,
-                    Err(now) => position = now,
+            match turn.cmp(&position) {
+                // Claims the position; nothing is published by it, the slot's turn does that. Sequentially consistent with
+                // who takes back the flag that there is work and then looks whether this is empty (`deliver.rs`).
+                std::cmp::Ordering::Equal => {
+                    let claimed =
+                        self.tail.0.compare_exchange_weak(position, position + 1, Ordering::SeqCst, Ordering::Relaxed);
+                    match claimed {
+                        Ok(_) => break slot,
+                        Err(now) => position = now,
+                    }
                 }
-            } else if turn < position {
-                return Err(Full);
-            } else {
-                position = self.tail.0.load(Ordering::Relaxed);
+                std::cmp::Ordering::Less => return Err(Full),
+                std::cmp::Ordering::Greater => position = self.tail.0.load(Ordering::Relaxed),
             }
         };
         let head = record.kind.index() as u64 | u64::from(record.source.0) << 16;
@@ -133,7 +136,7 @@ impl Ring {
     #[inline]
     pub(super) fn len(&self) -> u64 {
         let head = self.head.0.load(Ordering::Acquire);
-        self.tail.0.load(Ordering::Relaxed).saturating_sub(head)
+        self.tail.0.load(Ordering::SeqCst).saturating_sub(head)
     }
 
     /// Whether nothing is in it. Once this thread's own records are out it sees that they are.

@@ -79,7 +79,7 @@ pub(super) enum Kind {
     /// Of all threads for which there is no other.
     Shared,
     /// Of an adapter's port.
-    Port(PortSource),
+    Port(Box<PortSource>),
 }
 
 /// One source.
@@ -296,14 +296,14 @@ pub(super) fn is_shared(id: SourceId) -> bool {
 }
 
 /// The source of a port: a new one, or the one a port of this name had; `None` where there are too many. Setup.
-pub(super) fn open(port: PortSource) -> Option<SourceId> {
+pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
     let _growing = GROWING.lock().unwrap_or_else(PoisonError::into_inner);
     let known = COUNT.load(Ordering::Acquire);
     for (index, source) in TABLE.iter().enumerate().take(known) {
         if let Some(old) = source.port()
             && old.is_same_as(&port)
         {
-            old.reopen(port);
+            old.reopen(*port);
             return Some(SourceId(index as u16));
         }
     }

@@ -79,7 +79,6 @@ macro_rules! table {
     ($( $structure:ident = $name:ident: stamp $stamp:ident, bound $bound:literal, level $level:literal, $description:literal
         { $( $element:ident: $kind:ident $help:literal; )* } )*) => {
         /// Numbers the types in the order of the table.
-        #[expect(clippy::enum_variant_names, reason = "the names of the structures")]
         enum Place { $( $structure, )* }
 
         /// How many types there are.

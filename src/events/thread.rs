@@ -272,7 +272,7 @@ fn stamped_now(source: SourceId, raw: u64, posted: Option<u64>, kind: TypeId, wo
 
 /// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock that a
 /// call of ibex from within one could need. `context` says what they must be fit for. `make` is called only if somebody listens.
-#[inline(always)]
+#[inline]
 pub fn raise<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
     if registry::is_active(P::TYPE) {
         raise_now(P::TYPE, make().words(), context);
@@ -281,7 +281,7 @@ pub fn raise<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
 
 /// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
 /// [`super::progress`] or raises again.
-#[inline(always)]
+#[inline]
 pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
     if registry::is_active(P::TYPE) {
         stage_now(P::TYPE, make().words(), context);
@@ -290,7 +290,7 @@ pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
 
 /// An event on a port's source, stamped `raw` by the adapter; it is delivered in order by [`super::progress`], of this thread or
 /// another. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
-#[inline(always)]
+#[inline]
 pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
     if registry::is_active(P::TYPE) {
         stamped_now(source, raw, posted, P::TYPE, make().words());

@@ -2,6 +2,7 @@
 //! Buffered delivery: order, fullness, and that every loss is counted and told.
 
 use super::*;
+use crate::events::deliver::deliver_counted;
 use crate::events::*;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -38,9 +39,9 @@ fn a_budget_bounds_what_is_delivered_at_once_and_nobody_is_forgotten() {
     let _two = listen(buffered(16), second.callback());
     (1..=10).for_each(raise_number);
     for _ in 0..5 {
-        assert_eq!(deliver(4, Safety::MpiRestricted), 4);
+        assert_eq!(deliver_counted(4, Safety::MpiRestricted), 4);
     }
-    assert_eq!(deliver(4, Safety::MpiRestricted), 0);
+    assert_eq!(deliver_counted(4, Safety::MpiRestricted), 0);
     assert_eq!(first.numbers(), (1..=10).collect::<Vec<_>>());
     assert_eq!(second.numbers(), first.numbers());
 }
@@ -99,7 +100,7 @@ fn an_event_raised_while_its_buffer_is_emptied_comes_after() {
             raise_number(9);
         }
     });
-    let handle = listen(buffered(8), Some(callback));
+    let handle = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     handle.set_buffered(false);
     deliver_all();
@@ -121,7 +122,7 @@ proptest! {
         let mut raised = 0;
         for (step, count) in steps {
             match step {
-                0 => drop(deliver(count, Safety::MpiRestricted)),
+                0 => deliver(count, Safety::MpiRestricted),
                 1 => handle.set_buffered(count % 2 == 0),
                 _ => (0..count).for_each(|_| {
                     raised += 1;

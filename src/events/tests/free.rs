@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A free callback that writes down that it was called.
-fn noting(freed: &Arc<AtomicU64>) -> Option<FreeCallback> {
+fn noting(freed: &Arc<AtomicU64>) -> FreeCallback {
     let freed = Arc::clone(freed);
-    Some(Box::new(move |_, _| {
+    Box::new(move |_, _| {
         freed.fetch_add(1, Ordering::SeqCst);
-    }))
+    })
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn what_waits_is_delivered_before_the_free_callback_which_is_called_once() {
     let noted = Arc::clone(&order);
     let callback: Callback =
         Arc::new(move |record: &Record, _: &Handle, _| noted.lock().expect("no panic").push(record.words[0]));
-    let handle = listen(buffered(8), Some(callback));
+    let handle = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     let noted = Arc::clone(&order);
     let on_free: FreeCallback = Box::new(move |_, _| noted.lock().expect("no panic").push(99));
@@ -38,10 +38,10 @@ fn a_callback_may_free_its_own_registration() {
     let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
     let callback: Callback = Arc::new(move |_: &Record, handle: &Handle, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        free(handle, Safety::ThreadSafe, noting(&noted)).expect("live");
+        free(handle, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
         assert_eq!(noted.load(Ordering::SeqCst), 0, "not while a callback of it runs");
     });
-    let _handle = listen(Options::default(), Some(callback));
+    let _handle = listen(Options::default(), callback);
     raise_number(1);
     assert_eq!(freed.load(Ordering::SeqCst), 1, "as soon as the callback has returned");
     raise_number(2);
@@ -56,10 +56,10 @@ fn one_that_frees_itself_while_its_buffer_is_emptied_still_gets_the_rest_before_
     let callback: Callback = Arc::new(move |_: &Record, handle: &Handle, _| {
         assert_eq!(noted.load(Ordering::SeqCst), 0);
         if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-            free(handle, Safety::ThreadSafe, noting(&noted)).expect("live");
+            free(handle, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
         }
     });
-    let _handle = listen(buffered(8), Some(callback));
+    let _handle = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     deliver_all();
     assert_eq!((calls.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
@@ -77,10 +77,10 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
         let (third, again) = (Arc::clone(&third), Arc::clone(&noted));
         let chain: FreeCallback = Box::new(move |_, _| {
             again.fetch_add(1, Ordering::SeqCst);
-            free(&third, Safety::None, noting(&again)).expect("live");
+            free(&third, Safety::None, Some(noting(&again))).expect("live");
         });
         free(&second, Safety::ThreadSafe, Some(chain)).expect("live");
-        free(own, Safety::ThreadSafe, noting(&noted)).expect("live");
+        free(own, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
     });
     let first = register(NUMBERED, Options::default());
     set_callback(&first, Safety::ThreadSafe, Some(callback)).expect("live");
@@ -95,7 +95,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
 fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
     let _alone = alone();
     let handle = register(NUMBERED, Options::default());
-    set_callback(&handle, Safety::None, Seen::default().callback()).expect("live");
+    set_callback(&handle, Safety::None, Some(Seen::default().callback())).expect("live");
     let told = Arc::new(AtomicU64::new(0));
     let noted = Arc::clone(&told);
     let dropped: DroppedCallback = Arc::new(move |count: u64, _, _: &Handle, _| {
@@ -104,7 +104,7 @@ fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
     set_dropped(&handle, Some(dropped)).expect("live");
     (1..=3).for_each(raise_number);
     let freed = Arc::new(AtomicU64::new(0));
-    free(&handle, Safety::ThreadSafe, noting(&freed)).expect("live");
+    free(&handle, Safety::ThreadSafe, Some(noting(&freed))).expect("live");
     assert_eq!((told.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
 }
 
@@ -130,7 +130,7 @@ fn no_callback_runs_after_the_free_callback_however_many_threads_deliver() {
                 counted.fetch_add(1, Ordering::SeqCst);
             });
             let options = if round % 2 == 0 { Options::default() } else { buffered(64) };
-            let handle = listen(options, Some(callback));
+            let handle = listen(options, callback);
             while calls.load(Ordering::SeqCst) < 10 {
                 std::thread::yield_now();
             }

@@ -2,6 +2,7 @@
 //! Registrations: who gets what, by which callback.
 
 use super::*;
+use crate::events::deliver::deliver_counted;
 use crate::events::handle::Calls;
 use crate::events::*;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ fn a_site_is_active_exactly_while_a_callback_listens() {
     let handle = register(NUMBERED, Options::default());
     assert!(!is_active(NUMBERED), "without a callback nobody listens");
     let seen = Seen::default();
-    set_callback(&handle, Safety::ThreadSafe, seen.callback()).expect("live");
+    set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
     assert!(is_active(NUMBERED));
     set_active(&handle, false).expect("live");
     assert!(!is_active(NUMBERED));
@@ -31,7 +32,7 @@ fn registrations_of_one_type_are_independent() {
     let one = listen(Options::default(), first.callback());
     let two = listen(Options::default(), second.callback());
     let third = register(PortAsync::TYPE, Options::default());
-    set_callback(&third, Safety::ThreadSafe, other.callback()).expect("live");
+    set_callback(&third, Safety::ThreadSafe, Some(other.callback())).expect("live");
     raise_number(1);
     free(&one, Safety::ThreadSafe, None).expect("live");
     raise_number(2);
@@ -42,16 +43,12 @@ fn registrations_of_one_type_are_independent() {
 
 #[test]
 fn the_callback_of_the_least_level_that_is_fit_is_called() {
-    let name = |level: Safety| -> Option<Callback> {
-        let callback: Callback = Arc::new(|_: &Record, _: &Handle, _| {});
-        let _ = level;
-        Some(callback)
-    };
+    let nothing: Callback = Arc::new(|_: &Record, _: &Handle, _| {});
     for set in 0..16_usize {
         let mut calls = Calls::default();
         for level in Safety::ALL {
             if set >> level.index() & 1 == 1 {
-                calls.events[level.index()] = name(level);
+                calls.events[level.index()] = Some(Arc::clone(&nothing));
             }
         }
         for needed in Safety::ALL {
@@ -80,12 +77,12 @@ fn an_event_where_no_callback_is_fit_waits_for_a_place_where_one_is() {
     let _alone = alone();
     let seen = Seen::default();
     let handle = register(NUMBERED, Options::default());
-    set_callback(&handle, Safety::MpiRestricted, seen.callback()).expect("live");
+    set_callback(&handle, Safety::MpiRestricted, Some(seen.callback())).expect("live");
     raise(Safety::ThreadSafe, || DeviceAsync { event: 1, port: 0 });
     raise(Safety::AsyncSignalSafe, || DeviceAsync { event: 2, port: 0 });
     assert_eq!((seen.numbers().len(), handle.waiting()), (0, 2));
-    assert_eq!(deliver(9, Safety::ThreadSafe), 0, "here neither");
-    assert_eq!(deliver(9, Safety::MpiRestricted), 2);
+    assert_eq!(deliver_counted(9, Safety::ThreadSafe), 0, "here neither");
+    assert_eq!(deliver_counted(9, Safety::MpiRestricted), 2);
     assert_eq!(seen.numbers(), [1, 2]);
 }
 
@@ -95,7 +92,7 @@ fn one_bound_to_an_object_gets_the_events_of_that_object_alone() {
     let (mine, all) = (Seen::default(), Seen::default());
     for (object, seen) in [(Some(7), &mine), (None, &all)] {
         let handle = register(XferBegin::TYPE, Options { object, ..Options::default() });
-        set_callback(&handle, Safety::ThreadSafe, seen.callback()).expect("live");
+        set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
     }
     for context in [6, 7, 8, 7] {
         raise(Safety::ThreadSafe, || XferBegin { request: u64::from(context), context, ..XferBegin::default() });
@@ -109,7 +106,7 @@ fn a_replaced_callback_gets_nothing_more() {
     let (old, new) = (Seen::default(), Seen::default());
     let handle = listen(Options::default(), old.callback());
     raise_number(1);
-    set_callback(&handle, Safety::ThreadSafe, new.callback()).expect("live");
+    set_callback(&handle, Safety::ThreadSafe, Some(new.callback())).expect("live");
     raise_number(2);
     assert_eq!((old.numbers(), new.numbers()), (vec![1], vec![2]));
 }
@@ -117,7 +114,7 @@ fn a_replaced_callback_gets_nothing_more() {
 #[test]
 fn a_freed_registration_refuses_everything() {
     let _alone = alone();
-    let handle = listen(Options::default(), None);
+    let handle = register(NUMBERED, Options::default());
     let id = handle.id;
     assert!(find(id).is_some_and(|found| Arc::ptr_eq(&found, &handle)));
     free(&handle, Safety::None, None).expect("live");

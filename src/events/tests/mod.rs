@@ -34,6 +34,7 @@ pub(super) use harness::*;
 
 #[cfg(not(loom))]
 mod harness {
+    use crate::events::deliver::deliver_counted;
     use crate::events::*;
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,9 +55,9 @@ mod harness {
     pub(in crate::events) struct Seen(Arc<Mutex<Vec<Record>>>);
 
     impl Seen {
-        pub(in crate::events) fn callback(&self) -> Option<Callback> {
+        pub(in crate::events) fn callback(&self) -> Callback {
             let seen = self.clone();
-            Some(Arc::new(move |record: &Record, _: &Handle, _| seen.lock().push(*record)))
+            Arc::new(move |record: &Record, _: &Handle, _| seen.lock().push(*record))
         }
 
         pub(in crate::events) fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
@@ -77,9 +78,9 @@ mod harness {
     pub(in crate::events) const NUMBERED: TypeId = DeviceAsync::TYPE;
 
     /// A registration for numbered events whose thread-safe callback is what is given.
-    pub(in crate::events) fn listen(options: Options, callback: Option<Callback>) -> Arc<Handle> {
+    pub(in crate::events) fn listen(options: Options, callback: Callback) -> Arc<Handle> {
         let handle = register(NUMBERED, options);
-        set_callback(&handle, Safety::ThreadSafe, callback).expect("it is not freed");
+        set_callback(&handle, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
         handle
     }
 
@@ -89,6 +90,6 @@ mod harness {
 
     /// Delivers all there is.
     pub(in crate::events) fn deliver_all() -> usize {
-        deliver(usize::MAX, Safety::MpiRestricted)
+        deliver_counted(usize::MAX, Safety::MpiRestricted)
     }
 }

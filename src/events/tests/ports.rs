@@ -48,7 +48,7 @@ fn put_complete(source: SourceId, raw: u64, number: u64) {
 
 fn listen_puts(options: Options, seen: &Seen) -> Arc<Handle> {
     let handle = register(PutComplete::TYPE, options);
-    set_callback(&handle, Safety::ThreadSafe, seen.callback()).expect("live");
+    set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
     handle
 }
 

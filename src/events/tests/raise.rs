@@ -15,7 +15,7 @@ fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_regis
         }
     });
     let seen = Seen::default();
-    let _nesting = listen(Options::default(), Some(first));
+    let _nesting = listen(Options::default(), first);
     let _after = listen(Options::default(), seen.callback());
     raise_number(1);
     assert_eq!(seen.numbers(), [1, 2, 3]);
@@ -32,7 +32,7 @@ fn a_callback_that_raises_more_than_may_wait_loses_the_rest_and_all_is_counted()
             (1..=1000).for_each(raise_number);
         }
     });
-    let flooding = listen(Options::default(), Some(flood));
+    let flooding = listen(Options::default(), flood);
     let watching = listen(Options::default(), seen.callback());
     raise_number(0);
     let got = seen.numbers();
@@ -69,7 +69,7 @@ fn a_callback_may_register_another_which_gets_what_comes_after() {
     let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
         slot.get_or_init(|| listen(Options::default(), seen.callback()));
     });
-    let _handle = listen(Options::default(), Some(callback));
+    let _handle = listen(Options::default(), callback);
     raise_number(1);
     raise_number(2);
     assert_eq!(late.numbers(), [2]);
@@ -81,7 +81,7 @@ fn a_callback_may_deliver_and_nothing_happens_twice() {
     let seen = Seen::default();
     let buffer = listen(buffered(8), seen.callback());
     let callback: Callback = Arc::new(|_: &Record, _: &Handle, _| assert_eq!(deliver_all(), 0, "not from within"));
-    let _handle = listen(Options::default(), Some(callback));
+    let _handle = listen(Options::default(), callback);
     raise_number(1);
     assert_eq!((seen.numbers().len(), buffer.waiting()), (0, 1));
     assert_eq!(deliver_all(), 1);
@@ -94,7 +94,7 @@ fn a_callback_that_panics_leaves_the_engine_usable() {
     let callback: Callback = Arc::new(|record: &Record, _: &Handle, _| {
         assert_ne!(record.value(0), Some(Value::U32(1)), "a tool's defect");
     });
-    let panicking = listen(Options::default(), Some(callback));
+    let panicking = listen(Options::default(), callback);
     assert!(std::panic::catch_unwind(|| raise_number(1)).is_err());
     let seen = Seen::default();
     let _handle = listen(Options::default(), seen.callback());

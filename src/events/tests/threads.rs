@@ -6,6 +6,9 @@ use crate::events::*;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// How many events each thread raises.
+const EACH: u32 = 5000;
+
 /// Per source, in order of delivery: timestamps rise and the numbers of each thread (`word / 2^20`) too.
 fn check_order(records: &[Record]) {
     let mut last: HashMap<SourceId, u64> = HashMap::new();
@@ -22,7 +25,6 @@ fn every_source_is_ordered_at_every_registration_under_load() {
     let one = listen(Options { room: 1024, ..Options::default() }, direct.callback());
     let two = listen(buffered(1024), waiting.callback());
     let stop = AtomicBool::new(false);
-    const EACH: u32 = 5000;
     std::thread::scope(|scope| {
         let deliverer = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
@@ -33,7 +35,9 @@ fn every_source_is_ordered_at_every_registration_under_load() {
         let raising: Vec<_> = (0..4_u32)
             .map(|thread| scope.spawn(move || (0..EACH).for_each(|number| raise_number(thread << 20 | number))))
             .collect();
-        raising.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        for thread in raising {
+            thread.join().expect("no panic");
+        }
         stop.store(true, Ordering::Relaxed);
         deliverer.join().expect("no panic");
     });
@@ -99,7 +103,9 @@ fn more_threads_than_there_are_sources_share_one_that_says_it_is_unordered() {
     let records = seen.lock();
     assert_eq!(records.len(), 120);
     let mut of: HashMap<SourceId, usize> = HashMap::new();
-    records.iter().for_each(|record| *of.entry(record.source).or_default() += 1);
+    for record in records.iter() {
+        *of.entry(record.source).or_default() += 1;
+    }
     for (source, count) in of {
         assert_eq!(source_info(source).ordered, count == 2, "{}: {count}", source_info(source).name);
     }
