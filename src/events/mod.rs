@@ -38,7 +38,7 @@ pub use handle::{Callback, DroppedCallback, FreeCallback, Handle, HandleId, Opti
 pub use page::markdown;
 pub use port::{AskClock, PortClock};
 pub use record::{Record, WORDS, Words};
-pub use registry::{Freed, all, find, free, is_active, register, set_active, set_callback, set_dropped};
+pub use registry::{Freed, all, find, free, has_callback, is_active, register, set_active, set_callback, set_dropped};
 pub use row::{Element, EventType, Kind, Safety, Stamp, TypeId, Value};
 pub use source::{Counts, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp};
 pub use table::*;

@@ -41,12 +41,6 @@ impl Presence {
 pub(super) struct Threads(Mutex<Vec<Arc<Presence>>>);
 
 impl Threads {
-    #[cfg(not(all(loom, test)))]
-    pub(super) const fn new() -> Threads {
-        Threads(Mutex::new(Vec::new()))
-    }
-
-    #[cfg(all(loom, test))]
     pub(super) fn new() -> Threads {
         Threads(Mutex::new(Vec::new()))
     }

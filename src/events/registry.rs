@@ -9,7 +9,7 @@
 //! Tests: `tests/handles.rs`, `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::deliver;
 use super::handle::{Callback, Calls, DroppedCallback, FreeCallback, Handle, HandleId, Options};
@@ -25,7 +25,7 @@ pub struct Freed;
 pub(super) static ACTIVE: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
 /// The threads that may deliver.
-pub(super) static DELIVERING: Threads = Threads::new();
+pub(super) static DELIVERING: LazyLock<Threads> = LazyLock::new(Threads::new);
 
 /// Whether somebody listens to events of this type: all that a site does while nobody does.
 #[must_use]
@@ -149,6 +149,14 @@ pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) 
     let changed = change(handle, |calls| old = std::mem::replace(&mut calls.events[level.index()], callback));
     drop(old);
     changed
+}
+
+/// Whether a registration has a callback for exactly this level. A freed one has none.
+#[must_use]
+pub fn has_callback(handle: &Handle, level: Safety) -> bool {
+    let registry = registry();
+    let entry = registry.all.iter().find(|entry| entry.handle.id == handle.id);
+    entry.is_some_and(|entry| entry.calls.events[level.index()].is_some())
 }
 
 /// Sets, replaces or takes away what is called when events were lost.

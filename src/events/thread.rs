@@ -12,7 +12,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::clock::HostClock;
@@ -23,6 +22,7 @@ use super::record::{Record, Words};
 use super::registry::{self, ACTIVE, DELIVERING, Snapshot};
 use super::row::{Safety, TypeId};
 use super::source::{self, SourceId};
+use super::sync::Arc;
 use super::table::{COUNT, Payload};
 
 /// How many events may wait in a thread.
