@@ -5,10 +5,13 @@
 //! `registration` (handles and callbacks), `arguments` (how results go back), `host` (what is asked of the MPI) and `seam` (an MPI
 //! that has events itself). Headers: `include/`. No state of the transport is here, so all of it works before `MPI_Init` and after
 //! `MPI_Finalize`, while the tool interface is initialised.
-//! Grade and threads: each file says its own. Tests: `tests/tool.rs`, with C programs for every call and every code.
+//! Grade and threads: each file says its own. Tests: `tests.rs` (events that fire), `tests/tool.rs` (C programs for every call
+//! and every code).
 
 mod arguments;
 mod host;
 mod mpi_t;
 mod registration;
 mod seam;
+#[cfg(test)]
+mod tests;

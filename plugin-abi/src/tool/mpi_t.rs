@@ -6,7 +6,7 @@
 //! Where the MPI of the process has the call itself, ibex's hands it on (`seam.rs`).
 //! `include/ibex_mpi_t.h` declares them.
 //!
-//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests/tool.rs` with `tests/tool/*.c`.
+//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -30,7 +30,7 @@ macro_rules! calls {
         /// As the standard has it: pointers are null, or valid for what the call reads and writes; handles were given by it.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
-        unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
+        pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
             static NEXT: seam::Next = seam::Next::new($text);
             if let Some(next) = NEXT.address() {
                 // SAFETY: the MPI's own function of this name, which has this signature by the standard.
@@ -53,7 +53,7 @@ macro_rules! calls {
         /// As its `PMPI_T_` name.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
-        unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+        pub(super) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
             // SAFETY: the caller's arguments as they came.
             unsafe { $profiled($($argument),*) }
         }
