@@ -20,13 +20,13 @@ fn library() -> &'static Path {
         if profile == "release" {
             cargo.arg("--release");
         }
-        done(cargo);
+        done(&cargo);
         target.join(profile)
     })
 }
 
 /// Runs a command that must succeed.
-fn done(command: Command) -> Output {
+fn done(command: &Command) -> Output {
     let mut limited = Command::new("timeout");
     limited.args(["-k", "5", "1200"]).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -51,7 +51,7 @@ fn compiled(name: &str, test: &str, options: &[&str]) -> PathBuf {
     command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source(&format!("{name}.c")));
     command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
     command.arg(format!("-L{}", library().display())).arg("-libex").args(options);
-    done(command);
+    done(&command);
     program
 }
 
@@ -66,7 +66,7 @@ fn program(path: &Path) -> Command {
 
 #[test]
 fn every_call_answers_the_standards_code_in_every_phase_of_mpi() {
-    done(program(&compiled("calls", "codes", &[])));
+    done(&program(&compiled("calls", "codes", &[])));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn the_events_are_in_the_category_of_the_transport_where_it_is_loaded() {
     let mut command = program(&compiled("calls", "category", &[]));
     command.arg("component").env("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", place.display()));
     command.env("OMPI_MCA_btl_ibex_if_include", "none:1");
-    done(command);
+    done(&command);
     let _ = std::fs::remove_dir_all(&place);
 }
 
@@ -89,12 +89,12 @@ fn the_header_is_cplusplus_too() {
     let mut command = Command::new("mpicxx");
     command.args(["-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX", "-x", "c++", "-c", "-o"]).arg(program);
     command.arg(source("given_way.c")).arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
-    done(command);
+    done(&command);
 }
 
 #[test]
 fn a_tool_may_intercept_a_call_by_its_name_and_go_on_by_the_profiling_name() {
-    done(program(&compiled("profiled", "names", &[])));
+    done(&program(&compiled("profiled", "names", &[])));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn where_the_mpi_has_a_call_itself_it_answers() {
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libtool_host.so");
     let mut command = Command::new("cc");
     command.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source("host_with_events.c"));
-    done(command);
+    done(&command);
     let path = library.to_str().expect("the target directory's name is text");
-    done(program(&compiled("given_way", "seam", &["-Wl,--no-as-needed", path])));
+    done(&program(&compiled("given_way", "seam", &["-Wl,--no-as-needed", path])));
 }

@@ -120,8 +120,9 @@ fn measure(read: impl Fn() -> (u64, Instant), duration: Duration) -> Result<u64,
             .ok_or_else(|| format!("the time stamp counter went from {} to {} in a short time", from.0, to.0))
     };
     let (mut last, mut slowest, mut fastest) = (first, f64::INFINITY, 0.0_f64);
-    for part in 1..=PARTS {
-        while first.1.elapsed() < duration * part / PARTS {
+    for _ in 0..PARTS {
+        // From the last reading on: a thread that lost its processor would make the next part too short to tell.
+        while last.1.elapsed() < duration / PARTS {
             std::hint::spin_loop();
         }
         let now = read();

@@ -93,7 +93,7 @@ pub fn deliver(budget: usize, context: Safety) {
 
 /// [`deliver`]; returns how many events came from buffers.
 pub(super) fn deliver_counted(budget: usize, context: Safety) -> usize {
-    thread::with(|thread| {
+    thread::with(&mut (), |thread, ()| {
         if thread.is_busy() {
             return 0;
         }
@@ -130,7 +130,7 @@ fn pump(inside: &mut Inside<'_>, context: Safety) {
 /// Delivers all that a port's source holds, whether its turn has come or not; what comes later and is earlier is late. Not from
 /// within a callback.
 pub(super) fn pump_all(source: SourceId, context: Safety) {
-    thread::with(|thread| {
+    thread::with(&mut (), |thread, ()| {
         if let Some(port) = source.source().port()
             && !thread.is_busy()
         {
@@ -214,7 +214,7 @@ fn drain(entry: &Entry, context: Safety, budget: usize) -> usize {
 
 /// Finishes freed registrations, unless called from within a callback.
 pub(super) fn settle(context: Safety) {
-    thread::with(|thread| {
+    thread::with(&mut (), |thread, ()| {
         if !thread.is_busy() {
             settle_in(thread, context);
         }

@@ -115,9 +115,9 @@ impl PortSource {
     /// known.
     ///
     /// # Errors
-    /// It cannot be held; with the timestamp it would have had.
+    /// It cannot be held.
     #[inline]
-    pub(super) fn submit(&self, mut record: Record, raw: u64, posted: Option<u64>) -> Result<(), (Record, Refused)> {
+    pub(super) fn submit(&self, record: &mut Record, raw: u64, posted: Option<u64>) -> Result<(), Refused> {
         let host = HostClock::get().now();
         let mut state = self.locked();
         record.timestamp = state.unwrap.ticks(raw, host);
@@ -125,7 +125,7 @@ impl PortSource {
             let ticks = record.timestamp;
             state.fit.add(Sample { before, ticks, after: host });
         }
-        state.order.hold(&record, host).map_err(|refused| (record, refused))
+        state.order.hold(record, host)
     }
 
     /// Delivers those whose turn has come, through `deliver`, unless another thread is at it, which then delivers them. With

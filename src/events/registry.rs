@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is registered for what: the words a site looks at, the lists who delivers goes by, and the freed ones on their way out.
+//! Who is registered for what: the word a site looks at, the lists who delivers goes by, and the freed ones on their way out.
 //!
-//! Owns [`ACTIVE`], one word per type: 0 while nobody listens, else the number of the list's edition, by which a thread knows
-//! whether the list it has is still the right one. A change makes a new list under the lock; a list never changes. The lock is
+//! Owns [`ACTIVE`], a bit per type, set while somebody listens, and [`EDITIONS`], by which a thread knows whether the list it has
+//! is still the right one. A change makes a new list under the lock; a list never changes. The lock is
 //! held while lists are made and handed out, never while a callback runs, so a callback may call all of this.
 //!
-//! Path: [`is_active`] hot, one load; the rest setup, [`snapshot`] once per change and thread. Threads: any.
+//! Path: [`active`] and [`is_active`] hot, one load; the rest setup, [`snapshot`] once per change and thread. Threads: any.
 //! Tests: `tests/handles.rs`, `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,17 +21,42 @@ use super::table::COUNT;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freed;
 
+/// The types somebody listens to, a bit each: all that a site looks at.
+static ACTIVE: AtomicU64 = AtomicU64::new(0);
+
 /// Per type: 0, or the edition of the list of its registrations.
-pub(super) static ACTIVE: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+pub(super) static EDITIONS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+
+const _: () = assert!(COUNT <= 64, "a bit for each type");
 
 /// The threads that may deliver.
 pub(super) static DELIVERING: LazyLock<Threads> = LazyLock::new(Threads::new);
+
+/// The types somebody listens to, at one moment: for a place with several sites, which then share the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Active(u64);
+
+impl Active {
+    /// Whether somebody listens to events of this type.
+    #[must_use]
+    #[inline]
+    pub const fn has(self, kind: TypeId) -> bool {
+        self.0 >> kind.index() & 1 != 0
+    }
+}
+
+/// The types somebody listens to now. One load.
+#[must_use]
+#[inline]
+pub fn active() -> Active {
+    Active(ACTIVE.load(Ordering::Relaxed))
+}
 
 /// Whether somebody listens to events of this type: all that a site does while nobody does.
 #[must_use]
 #[inline]
 pub fn is_active(kind: TypeId) -> bool {
-    ACTIVE[kind.index()].load(Ordering::Relaxed) != 0
+    active().has(kind)
 }
 
 /// A registration, and what it calls in this edition.
@@ -92,7 +117,13 @@ impl Registry {
         self.edition += 1;
         let word = if list.is_empty() { 0 } else { self.edition };
         let old = (self.lists[kind.index()].replace(list), self.everything.take());
-        ACTIVE[kind.index()].store(word, Ordering::SeqCst);
+        EDITIONS[kind.index()].store(word, Ordering::SeqCst);
+        let bit = 1 << kind.index();
+        if word == 0 {
+            ACTIVE.fetch_and(!bit, Ordering::SeqCst);
+        } else {
+            ACTIVE.fetch_or(bit, Ordering::SeqCst);
+        }
         old
     }
 }
@@ -213,7 +244,7 @@ pub fn free(handle: &Handle, context: Safety, on_free: Option<FreeCallback>) -> 
 #[cold]
 pub(super) fn snapshot(kind: TypeId) -> Option<Snapshot> {
     let registry = registry();
-    let edition = ACTIVE[kind.index()].load(Ordering::SeqCst);
+    let edition = EDITIONS[kind.index()].load(Ordering::SeqCst);
     let list = registry.lists[kind.index()].clone()?;
     (edition != 0).then_some(Snapshot { edition, list })
 }

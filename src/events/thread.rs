@@ -18,8 +18,8 @@ use super::clock::HostClock;
 use super::deliver;
 use super::order::Refused;
 use super::presence::Presence;
-use super::record::{Record, Words};
-use super::registry::{self, ACTIVE, DELIVERING, Snapshot};
+use super::record::Record;
+use super::registry::{self, Active, DELIVERING, EDITIONS, Snapshot, active};
 use super::row::{Safety, TypeId};
 use super::source::{self, SourceId};
 use super::sync::Arc;
@@ -50,10 +50,10 @@ pub(super) struct Thread {
 
 /// Runs with this thread's state. A thread that is just ending gets one for the moment.
 #[inline]
-pub(super) fn with<R>(run: impl Fn(&Thread) -> R) -> R {
-    match THREAD.try_with(&run) {
+pub(super) fn with<A: ?Sized, R>(argument: &mut A, run: impl Fn(&Thread, &mut A) -> R) -> R {
+    match THREAD.try_with(|thread| run(thread, argument)) {
         Ok(result) => result,
-        Err(_) => run(&Thread::new()),
+        Err(_) => run(&Thread::new(), argument),
     }
 }
 
@@ -80,28 +80,28 @@ impl Thread {
         self.busy.get()
     }
 
-    /// Stamps an event with the host's clock.
+    /// Stamps an event with the host's clock, on the thread's source.
     #[inline]
-    fn record(&self, kind: TypeId, words: Words) -> Record {
+    fn stamp(&self, record: &mut Record) {
         let timestamp = HostClock::get().now().max(self.last.get());
         self.last.set(timestamp);
         self.source.source().count_raised();
-        Record { kind, source: self.source, timestamp, words }
+        record.source = self.source;
+        record.timestamp = timestamp;
     }
 
     /// Delivers an event now, or after what waits.
     #[inline]
-    fn raise(&self, kind: TypeId, words: Words, context: Safety) {
-        let record = self.record(kind, words);
+    fn raise(&self, record: &Record, context: Safety) {
         if self.busy.get() {
-            self.stage(&record, context);
+            self.stage(record, context);
             return;
         }
         let mut inside = Inside::new(self);
         if self.has_staged() {
-            self.stage(&record, context);
+            self.stage(record, context);
         } else {
-            inside.dispatch(&record, context);
+            inside.dispatch(record, context);
         }
         // Callbacks may have raised more, and freed registrations.
         inside.run_staged();
@@ -146,7 +146,7 @@ impl Thread {
     /// The list of a type as of now, kept in the thread from one event to the next.
     #[inline]
     fn snapshot(&self, kind: TypeId) -> Option<Snapshot> {
-        let edition = ACTIVE[kind.index()].load(Ordering::SeqCst);
+        let edition = EDITIONS[kind.index()].load(Ordering::SeqCst);
         if edition == 0 {
             return None;
         }
@@ -238,34 +238,72 @@ fn lose(record: &Record) {
     deliver::flag(deliver::RINGS);
 }
 
+/// An event as a site makes it; stamped behind the branch, in place, as copying what was just written stalls.
+#[inline]
+fn unstamped<P: Payload>(payload: &P) -> Record {
+    Record { kind: P::TYPE, source: SourceId(0), timestamp: 0, words: payload.words() }
+}
+
 /// [`raise`] behind its branch.
 #[cold]
 #[inline(never)]
-fn raise_now(kind: TypeId, words: Words, context: Safety) {
-    with(|thread| thread.raise(kind, words, context));
+fn raise_now(record: &mut Record, context: Safety) {
+    with(record, |thread, record| {
+        thread.stamp(record);
+        thread.raise(record, context);
+    });
 }
 
 /// [`stage`] behind its branch.
 #[cold]
 #[inline(never)]
-fn stage_now(kind: TypeId, words: Words, context: Safety) {
-    with(|thread| thread.stage(&thread.record(kind, words), context));
+fn stage_now(record: &mut Record, context: Safety) {
+    with(record, |thread, record| {
+        thread.stamp(record);
+        thread.stage(record, context);
+    });
 }
 
 /// [`stage_stamped`] behind its branch.
 #[cold]
 #[inline(never)]
-fn stamped_now(source: SourceId, raw: u64, posted: Option<u64>, kind: TypeId, words: Words) {
+fn stamped_now(record: &mut Record, raw: u64, posted: Option<u64>) {
+    let source = record.source;
     let Some(port) = source.source().port() else { return };
     source.source().count_raised_by_any();
-    let record = Record { kind, source, timestamp: 0, words };
     match port.submit(record, raw, posted) {
         Ok(()) => deliver::flag_port(source),
-        Err((record, refused)) => {
+        Err(refused) => {
             if refused == Refused::Late {
                 source.source().count_late();
             }
-            lose(&record);
+            lose(record);
+        }
+    }
+}
+
+impl Active {
+    /// [`raise`], by this look.
+    #[inline]
+    pub fn raise<P: Payload>(self, context: Safety, make: impl FnOnce() -> P) {
+        if self.has(P::TYPE) {
+            raise_now(&mut unstamped(&make()), context);
+        }
+    }
+
+    /// [`stage`], by this look.
+    #[inline]
+    pub fn stage<P: Payload>(self, context: Safety, make: impl FnOnce() -> P) {
+        if self.has(P::TYPE) {
+            stage_now(&mut unstamped(&make()), context);
+        }
+    }
+
+    /// [`stage_stamped`], by this look.
+    #[inline]
+    pub fn stage_stamped<P: Payload>(self, source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
+        if self.has(P::TYPE) {
+            stamped_now(&mut Record { source, ..unstamped(&make()) }, raw, posted);
         }
     }
 }
@@ -274,25 +312,19 @@ fn stamped_now(source: SourceId, raw: u64, posted: Option<u64>, kind: TypeId, wo
 /// call of ibex from within one could need. `context` says what they must be fit for. `make` is called only if somebody listens.
 #[inline]
 pub fn raise<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    if registry::is_active(P::TYPE) {
-        raise_now(P::TYPE, make().words(), context);
-    }
+    active().raise(context, make);
 }
 
 /// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
 /// [`super::progress`] or raises again.
 #[inline]
 pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    if registry::is_active(P::TYPE) {
-        stage_now(P::TYPE, make().words(), context);
-    }
+    active().stage(context, make);
 }
 
 /// An event on a port's source, stamped `raw` by the adapter; it is delivered in order by [`super::progress`], of this thread or
 /// another. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
 #[inline]
 pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
-    if registry::is_active(P::TYPE) {
-        stamped_now(source, raw, posted, P::TYPE, make().words());
-    }
+    active().stage_stamped(source, raw, posted, make);
 }
