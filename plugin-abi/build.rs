@@ -15,11 +15,14 @@ fn main() {
 }
 
 fn compile_tool() {
-    println!("cargo::rerun-if-changed=src/tool/host.c");
+    let files = ["src/tool/host.c", "src/tool/communicator.c"];
+    for file in files {
+        println!("cargo::rerun-if-changed={file}");
+    }
     println!("cargo::rerun-if-env-changed=MPICC");
     let mut build = cc::Build::new();
     // Unused parameters stand in Open MPI's own inline functions; the 16-byte compare-and-swap too.
-    build.file("src/tool/host.c").flag_if_supported("-Wno-unused-parameter").flag_if_supported("-mcx16");
+    build.files(files).flag_if_supported("-Wno-unused-parameter").flag_if_supported("-mcx16");
     build.includes(showme("-showme:incdirs"));
     build.compile("ibex-tool-host");
     for directory in showme("-showme:libdirs") {

@@ -70,6 +70,11 @@ fn every_call_answers_the_standards_code_in_every_phase_of_mpi() {
 }
 
 #[test]
+fn every_function_of_peruse_answers_the_specifications_code() {
+    done(&program(&compiled("peruse", "codes", &[])));
+}
+
+#[test]
 fn the_events_are_in_the_category_of_the_transport_where_it_is_loaded() {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-components-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("the target directory can be written to");

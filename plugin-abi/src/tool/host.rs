@@ -69,6 +69,11 @@ pub(crate) fn is_initialized() -> bool {
     ibex_tool_mpi_t_is_initialized() != 0
 }
 
+/// Whether MPI is initialised and not finalised.
+pub(crate) fn mpi_is_usable() -> bool {
+    ibex_tool_mpi_is_usable() != 0
+}
+
 pub(crate) fn datatype(kind: Kind) -> Datatype {
     ibex_tool_datatype(match kind {
         Kind::I32 => 0,
@@ -126,7 +131,7 @@ impl Info {
     /// # Safety
     /// It is a valid info object, or `MPI_INFO_NULL`.
     pub(crate) unsafe fn value(self, key: &CStr) -> Option<String> {
-        if self.0.is_null() || self == Info::null() || ibex_tool_mpi_is_usable() == 0 {
+        if self.0.is_null() || self == Info::null() || !mpi_is_usable() {
             return None;
         }
         let mut value = [0; 64];
@@ -140,7 +145,7 @@ impl Info {
     pub(crate) fn with(pairs: &[(&CStr, &str)]) -> Info {
         let mut info = Info::null();
         // SAFETY: MPI is initialised and not finalised, and writes one handle.
-        if ibex_tool_mpi_is_usable() == 0 || unsafe { ibex_tool_info_new(&raw mut info) } != Code::Success.number() {
+        if !mpi_is_usable() || unsafe { ibex_tool_info_new(&raw mut info) } != Code::Success.number() {
             return Info::null();
         }
         for (key, value) in pairs {
