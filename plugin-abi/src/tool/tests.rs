@@ -23,7 +23,7 @@ unsafe extern "C" {
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// One test at a time, with the interface initialised.
-fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     if !super::host::is_initialized() {
         let mut provided = 0;

@@ -3,11 +3,13 @@
 //!
 //! `descriptor` (which events there are), `handle` (event handles), `lock` (the tool's lock); communicators are in
 //! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the communicator, then
-//! the rest. Grade: setup. Threads: any. Tests: `tests/tool/peruse.c`, and each file's own.
+//! the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire), `tests/tool/peruse.c`, and each file's own.
 
 mod descriptor;
 mod handle;
 mod lock;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
