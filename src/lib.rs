@@ -16,6 +16,7 @@ pub mod counters;
 pub mod device;
 mod endpoint;
 pub mod event;
+pub mod events;
 pub mod failure;
 pub mod gid;
 pub mod peer;
