@@ -64,6 +64,8 @@ static PACKAGES: &[Package] = &[
     always("ibverbs-providers", "user-space drivers of the adapters"),
     always("ibverbs-utils", "ibv_devinfo, to say what a device is"),
     always("perftest", "the raw measurements ibex is compared with"),
+    always("ucx-utils", "ucx_perftest: another user of verbs, for the emulated adapter"),
+    always("python3-pyverbs", "rdma-core's own test suite, for the emulated adapter"),
     always("iproute2", "sets up network interfaces"),
     virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),
     virtual_machine("busybox-static", "its first program"),

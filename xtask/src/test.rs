@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask test`: formatting, lints, the tests that need no device, an installation, and the tests on a device.
 //!
-//! Every part runs even where an earlier one failed; the last line counts all of it. A part that is not made of tests
-//! (formatting, lints, a build) counts as one. Tests that a device cannot do are listed, and counted as skipped.
+//! Every part runs even where an earlier one failed; the last lines say how long each took, and count all of it. A part that
+//! is not made of tests (formatting, lints, a build) counts as one. Tests that a device cannot do are listed, and counted as
+//! skipped.
 //!
 //! Grade: setup. Tests: at the end of this file.
 
@@ -10,20 +11,21 @@ use crate::command::{cargo, output, shown, step};
 use crate::workspace::Workspace;
 use crate::{build, install, setup};
 use anyhow::{Context, Result, bail};
+use hw_tests::device::{SOFT_ROCE, SOFTHCA};
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `soft-roce` (a software device in a virtual machine), `softhca` (emulated adapters), or an adapter of this machine
-    /// such as `mlx5_0`
-    #[arg(long, value_name = "NAME", default_value = hw_tests::device::SOFT_ROCE)]
-    device: String,
+    /// Run the device tests on `softhca` (emulated adapters), `soft-roce` (a software device in a virtual machine), or an
+    /// adapter of this machine such as `mlx5_0` [default: softhca, then soft-roce]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     /// Of the device tests only those whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -36,16 +38,25 @@ pub(crate) struct Arguments {
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
-    // A wrong name is refused before anything is built.
-    let _: hw_tests::Device = arguments.device.parse()?;
-    setup::ensure(Some(&arguments.device))?;
+    let devices = match &arguments.device {
+        Some(name) => vec![name.as_str()],
+        None => vec![SOFTHCA, SOFT_ROCE],
+    };
+    for device in &devices {
+        // A wrong name is refused before anything is built.
+        let _: hw_tests::Device = device.parse()?;
+        setup::ensure(Some(device))?;
+    }
     let mut tally = Tally::default();
     if !arguments.device_only {
         without_device(&workspace, &mut tally);
     }
-    on_device(&workspace, arguments, &mut tally);
+    on_devices(&workspace, &devices, arguments, &mut tally);
 
     println!();
+    for (name, took) in &tally.took {
+        println!("{:6.0} s  {name}", took.as_secs_f64());
+    }
     for name in &tally.failures {
         println!("FAILED: {name}");
     }
@@ -63,20 +74,16 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
     // The tests on a device are a target of hw-tests, and follow later.
     let rest = ["test", "--no-fail-fast", "--workspace", "--exclude", "ibex-hw-tests", "--exclude", "softhca"];
     tally.tests("unit, doc and compile-fail tests", cargo(root).args(rest));
-    // Its other tests run programs of many packages: `cargo test -p softhca`.
-    let mut softhca = cargo(root);
-    softhca.args(["test", "--no-fail-fast", "--package", "softhca", "--lib"]);
-    for target in ["exports", "engine", "engine_processes", "engine_faults"] {
-        softhca.args(["--test", target]);
-    }
-    tally.tests("tests of the emulated adapter", &mut softhca);
+    // Among them the programs that nobody here wrote (hw-tests/softhca/tests/programs).
+    let softhca = ["test", "--no-fail-fast", "--package", "softhca"];
+    tally.tests("tests of the emulated adapter, and programs of others on it", cargo(root).args(softhca));
     let hw_tests = ["test", "--no-fail-fast", "--package", "ibex-hw-tests"];
     tally.tests("unit tests of hw-tests", cargo(root).args(hw_tests).args(["--lib", "--bins"]));
     tally.tests("doc tests of hw-tests", cargo(root).args(hw_tests).arg("--doc"));
 }
 
-fn on_device(workspace: &Workspace, arguments: &Arguments, tally: &mut Tally) {
-    let Some(library) = tally.done("release build", build::library(workspace)) else { return };
+fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
+    let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
     let folders = ["hw-tests/mpi", "benches/mpi"];
     for folder in folders {
         if tally.done(&format!("C programs of {folder}"), build::programs(workspace, folder)).is_none() {
@@ -87,18 +94,20 @@ fn on_device(workspace: &Workspace, arguments: &Arguments, tally: &mut Tally) {
         let installed = installs_and_uninstalls(workspace, &library);
         tally.done("install and uninstall with Open MPI's own ompi_info", installed);
     }
-    let Some(engine) = tally.done("tests of the engine, built", build::test_program(workspace, "engine")) else {
+    let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
         return;
     };
-    let mut tests = cargo(workspace.root());
-    tests
-        .args(["test", "--package", "ibex-hw-tests", "--test", "device", "--"])
-        .args(arguments.only.as_deref())
-        .env("IBEX_DEVICE", &arguments.device)
-        .env("IBEX_COMPONENTS", workspace.components())
-        .env("IBEX_PROGRAMS", workspace.programs())
-        .env("IBEX_ENGINE_TESTS", engine);
-    tally.tests(&format!("device tests on {}", arguments.device), &mut tests);
+    for device in devices {
+        let mut tests = cargo(workspace.root());
+        tests
+            .args(["test", "--package", "ibex-hw-tests", "--test", "device", "--"])
+            .args(arguments.only.as_deref())
+            .env("IBEX_DEVICE", device)
+            .env("IBEX_COMPONENTS", workspace.components())
+            .env("IBEX_PROGRAMS", workspace.programs())
+            .env("IBEX_ENGINE_TESTS", &engine);
+        tally.tests(&format!("device tests on {device}"), &mut tests);
+    }
 }
 
 /// Installs under a folder of the target folder, asks `ompi_info`, uninstalls, and looks whether anything is left.
@@ -130,6 +139,8 @@ struct Tally {
     skipped: u64,
     /// Names of what failed.
     failures: Vec<String>,
+    /// How long each part took that runs a command.
+    took: Vec<(String, Duration)>,
 }
 
 impl Tally {
@@ -140,7 +151,15 @@ impl Tally {
     /// Runs a part that either succeeds or not.
     fn part(&mut self, name: &str, command: &mut Command) {
         step(&format!("{name}: {}", shown(command)));
-        self.done(name, crate::command::run(command));
+        self.timed(name, || crate::command::run(command));
+    }
+
+    /// Does and counts a part that takes its time, and gives what it made.
+    fn timed<T>(&mut self, name: &str, part: impl FnOnce() -> Result<T>) -> Option<T> {
+        let started = Instant::now();
+        let done = part();
+        self.took.push((name.to_owned(), started.elapsed()));
+        self.done(name, done)
     }
 
     /// Counts a part, and gives what it made.
@@ -167,7 +186,9 @@ impl Tally {
     fn tests(&mut self, name: &str, command: &mut Command) {
         step(&format!("{name}: {}", shown(command)));
         let before = (self.passed, self.failed);
+        let started = Instant::now();
         let ended = self.count_output_of(command);
+        self.took.push((name.to_owned(), started.elapsed()));
         let said_failed = self.failed > before.1;
         match ended {
             Ok(true) if self.passed > before.0 => {}

@@ -80,20 +80,24 @@ fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
 }
 
 /// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all that is started from
-/// here, for it is inherited. Its number is high, out of the way of what scripts open.
+/// here, for it is inherited. Its number is high if it may be, out of the way of what scripts open.
 ///
 /// # Errors
 /// The file cannot be made or locked.
 pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
-    let file = File::create_new(lock_file(folder))?;
+    // Locked before it has its name: nobody is to find it free.
+    let draft = folder.join("run.draft");
+    let file = File::create_new(&draft)?;
     lock(&file, libc::LOCK_SH)?;
-    // SAFETY: no memory is passed; the descriptor given back is new and nobody else's.
-    let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 200) };
-    if copy < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: as above.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+    let inherited = [200, 3].into_iter().find_map(|least: libc::c_int| {
+        // SAFETY: no memory is passed.
+        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, least) };
+        // SAFETY: the descriptor is new and nobody else's.
+        (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
+    });
+    let inherited = inherited.ok_or_else(io::Error::last_os_error)?;
+    std::fs::rename(&draft, lock_file(folder))?;
+    Ok(inherited)
 }
 
 /// Holds the lock of a run's folder for as long as this process lives, whatever became of the descriptor it inherited.
@@ -112,23 +116,28 @@ pub fn remove_stale_runs() {
     let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else { continue };
+        let maker = name.to_str().and_then(|name| name.strip_prefix(&prefix)).and_then(maker_of);
+        let Some(maker) = maker else { continue };
         let folder = entry.path();
-        if check_private(&folder).is_ok() && is_stale(&folder, rest) {
+        if check_private(&folder).is_ok() && is_stale(&folder, maker) {
             let _others_may_be_faster = std::fs::remove_dir_all(&folder);
         }
     }
 }
 
-/// Whether nobody is left of the run whose folder is called `run-` and `rest`.
-fn is_stale(folder: &Path, rest: &str) -> bool {
+/// The process that made the folder of a run, by what follows `run-` in its name; `None` if that is another fabric's name.
+fn maker_of(rest: &str) -> Option<u32> {
+    let (pid, random) = rest.split_once('-')?;
+    let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+    pid.parse().ok().filter(|_| is_random)
+}
+
+/// Whether nobody is left of the run in `folder`, which process `maker` made.
+fn is_stale(folder: &Path, maker: u32) -> bool {
     match File::open(lock_file(folder)) {
         Ok(file) => lock(&file, libc::LOCK_EX).is_ok(),
         // It was killed before it made the file, or is about to make it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let maker = rest.split('-').next().and_then(|pid| pid.parse::<u32>().ok());
-            maker.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => !Path::new(&format!("/proc/{maker}")).exists(),
         Err(_) => false,
     }
 }

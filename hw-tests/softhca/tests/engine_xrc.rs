@@ -3,7 +3,11 @@
 
 mod engine_support;
 
-use std::sync::Arc;
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    sync::Arc,
+};
 
 use engine_support::{Folder, RIGHTS, Settings, Side, join, none, wait};
 use softhca::engine::{
@@ -52,9 +56,11 @@ fn initiating(hca: &Arc<Hca>) -> Side {
     Side::new(hca, 4096, &Settings { kind: qp_type::XRC_SEND, ..Settings::default() })
 }
 
-fn connect(a: &Qp, b: &Qp) {
+/// An end of a connection to `peer`, to RTS; `answers`: it is the one that answers.
+fn ready(qp: &Qp, peer: u32, answers: bool) {
     let init = QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, ..QpAttr::default() };
-    let rtr = |peer: u32| QpAttr {
+    qp.modify(&init, m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS).unwrap();
+    let rtr = QpAttr {
         qp_state: qp_state::RTR,
         path_mtu: 5,
         dest_qp_num: peer,
@@ -64,11 +70,7 @@ fn connect(a: &Qp, b: &Qp) {
         ..QpAttr::default()
     };
     let path = m::STATE | m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
-    for qp in [a, b] {
-        qp.modify(&init, m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS).unwrap();
-    }
-    a.modify(&rtr(b.number()), path).unwrap();
-    b.modify(&rtr(a.number()), path | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER).unwrap();
+    qp.modify(&rtr, path | if answers { m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER } else { 0 }).unwrap();
     let rts = QpAttr {
         qp_state: qp_state::RTS,
         timeout: 14,
@@ -77,9 +79,13 @@ fn connect(a: &Qp, b: &Qp) {
         max_rd_atomic: 4,
         ..QpAttr::default()
     };
-    let timed = m::STATE | m::TIMEOUT | m::SQ_PSN;
-    a.modify(&rts, timed | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC).unwrap();
-    b.modify(&rts, timed).unwrap();
+    let counted = m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC;
+    qp.modify(&rts, m::STATE | m::TIMEOUT | m::SQ_PSN | if answers { 0 } else { counted }).unwrap();
+}
+
+fn connect(a: &Qp, b: &Qp) {
+    ready(a, b.number(), false);
+    ready(b, a.number(), true);
 }
 
 fn send(from: &Side, wr_id: u64, len: usize, remote_srqn: u32) {
@@ -213,4 +219,62 @@ fn the_ends_have_only_what_their_kind_has() {
     assert_eq!(b.qp.post_recv(&RecvWr { wr_id: 1, sge: &[] }), Err(Errno(libc::EINVAL)));
     assert_eq!(b.qp.post_send(&SendWr::empty()), Err(Errno(libc::EINVAL)));
     assert_eq!(a.recv_cq.destroy().and(a.send_cq.destroy()), Err(Errno(libc::EBUSY)));
+}
+
+/// What names the domain of the two processes of the next test.
+const SHARED: XrcdOpen = XrcdOpen { file: Some((7, 7)), create: true, exclusive: false };
+const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
+
+#[test]
+fn the_connection_may_end_in_another_process_than_the_queue() {
+    let folder = Folder::new("xrc-processes");
+    let hca = join(&folder.0);
+    let (mut a, b) = (initiating(&hca), Answering::new(&hca, SHARED));
+    let mut other = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "the_end_of_the_connection", "--nocapture"])
+        .env(FOLDER, &folder.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut to = other.stdin.take().unwrap();
+    let mut from = BufReader::new(other.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut word = |name: &str| loop {
+        let line = from.next().expect("the other process goes on");
+        if let Some((_, word)) = line.split_once(name) {
+            return word.trim().to_owned();
+        }
+    };
+    ready(&a.qp, word("number").parse().unwrap(), false);
+    // Longer than what travels in a completion: the sender waits for the other process to be ready, which may not copy
+    // from one process to another.
+    a.fill(0, 3000, 8);
+    send(&a, 1, 3000, b.srq.number());
+    b.recv(&b.srq, 2, 4096).unwrap();
+    writeln!(to, "{}", a.qp.number()).unwrap();
+    assert_eq!(word("connected"), "");
+    assert_eq!((wait(&a.send_cq).status, wait(&b.cq).wr_id), (0, 2));
+    assert!((0..3000).all(|i| b.byte(i) == 8_u8.wrapping_add(i as u8)));
+    for (turn, len) in [8, 200, 3000].into_iter().enumerate() {
+        b.recv(&b.srq, turn as u64, 4096).unwrap();
+        send(&a, 1, len, b.srq.number());
+        let got = wait(&b.cq);
+        assert_eq!((got.wr_id, got.byte_len, wait(&a.send_cq).status), (turn as u64, len as u32, 0));
+    }
+    drop(to);
+    assert!(other.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "started by the test above, as its second process"]
+fn the_end_of_the_connection() {
+    let folder = std::env::var_os(FOLDER).expect("started by another test");
+    let hca = join(std::path::Path::new(&folder));
+    let domain = hca.open_xrcd(SHARED).unwrap();
+    let qp = hca.create_xrc_recv(&domain, 0).unwrap();
+    println!("\nnumber {}", qp.number());
+    let mut lines = std::io::stdin().lines();
+    ready(&qp, lines.next().unwrap().unwrap().trim().parse().unwrap(), true);
+    println!("\nconnected");
+    assert!(lines.next().is_none(), "the end of the input");
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use softhca::fabric_folder::{make_private, run_folder};
+use softhca::fabric_folder::{make_private, named_folder, run_folder};
 
 /// A run whose program tells its fabric's folder and its own number, and then waits for its input to end.
 struct Run {
@@ -87,13 +87,16 @@ fn folders_of_runs_that_were_killed_go_with_the_next_run_and_those_of_live_ones_
     let mut ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
     let (abandoned, being_made) = (empty_folder(ended.id()), empty_folder(std::process::id()));
+    // A fabric that was given such a name is no run's.
+    let named = named_folder(&format!("run-{}-mine", ended.id()));
+    make_private(&named).unwrap();
     let exist = |folders: &[&Path]| folders.iter().map(|folder| folder.exists()).collect::<Vec<_>>();
 
     waiting.kill_command();
     joined.kill_command();
     look();
     assert_eq!(exist(&[&alive.folder, &waiting.folder, &joined.folder]), [true; 3], "their programs live");
-    assert_eq!(exist(&[&abandoned, &being_made]), [false, true]);
+    assert_eq!(exist(&[&abandoned, &being_made, &named]), [false, true, true]);
 
     waiting.kill_program();
     look();
@@ -103,7 +106,9 @@ fn folders_of_runs_that_were_killed_go_with_the_next_run_and_those_of_live_ones_
     look();
     assert!(!joined.folder.exists());
 
-    std::fs::remove_dir(&being_made).unwrap();
+    for empty in [&being_made, &named] {
+        std::fs::remove_dir(empty).unwrap();
+    }
     drop(alive.input.take());
     assert!(alive.command.wait().unwrap().success());
     assert!(!alive.folder.exists(), "a run that ends removes its folder itself");

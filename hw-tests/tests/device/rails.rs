@@ -64,12 +64,15 @@ fn goes_faster_than_one(site: &mut Site, configuration: &str) -> Result<()> {
         let alone = bandwidth(site, configuration, Some(device))?;
         ensure!(alone <= one_carries * 1.02, "{device} alone carries {alone} MB/s, and its link at most {one_carries}");
     }
-    let both = bandwidth(site, configuration, None)?;
-    ensure!(
-        both > one_carries * 1.25,
-        "both rails together carry {both} MB/s, and one alone up to {one_carries}: was one not used?"
-    );
-    Ok(())
+    // A busy machine makes a run slower, and none faster than the links.
+    let mut best: f64 = 0.0;
+    for _ in 0..5 {
+        best = best.max(bandwidth(site, configuration, None)?);
+        if best > one_carries * 1.25 {
+            return Ok(());
+        }
+    }
+    bail!("both rails together carry {best} MB/s, and one alone up to {one_carries}: was one not used?")
 }
 
 /// Of messages of 4 MiB, in MB/s.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What bad input gets: for each kind a message that says what to do, and a job that goes on another way or ends in time.
 //!
-//! What takes the device away, or changes its node for a moment, runs in the virtual machines only.
+//! What takes the device away, or changes its node for a moment, runs in the virtual machines only, or on emulated adapters
+//! that are described so.
 //!
 //! Setup grade; one test at a time.
 
@@ -95,6 +96,11 @@ fn permission(site: &mut Site) -> Result<()> {
 }
 
 fn mtu_above_the_port(site: &mut Site) -> Result<()> {
+    if site.is_emulated() {
+        let small = "[[device]]\n[[device.port]]\nmtu = 1024\n";
+        let launch = Launch::of_a_short_exchange().with("btl_ibex_mtu", "4096").limit(60).on_adapters(small);
+        return launch.is_refused_with(site, &["4096", "1024", "mtu"]).map(drop);
+    }
     if !site.is_disposable() {
         site.skip("an mtu that the port does not have", "the machine's own interface is left alone");
         return Ok(());
@@ -106,6 +112,12 @@ fn mtu_above_the_port(site: &mut Site) -> Result<()> {
 }
 
 fn port_down(site: &mut Site) -> Result<()> {
+    if site.is_emulated() {
+        let down = "[[device]]\n[[device.port]]\nstate = \"down\"\n";
+        let launch = Launch::of_a_short_exchange().limit(60).on_adapters(down);
+        launch.is_refused_with(site, &["softhca0:1", "down"])?;
+        return launch.with("btl", "self,vader,ibex").succeeds(site).map(drop);
+    }
     if !site.is_disposable() {
         site.skip("a port that is down", "the machine's own interface is left alone");
         return Ok(());

@@ -98,12 +98,9 @@ fn make_one(files: &Path, name: &str) -> io::Result<()> {
     }
     let draft = files.join(format!(".{name}.{}", std::process::id()));
     std::fs::write(&draft, text(0))?;
-    let made = match std::fs::hard_link(&draft, &path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        result => result,
-    };
-    std::fs::remove_file(&draft)?;
-    made
+    let made = std::fs::hard_link(&draft, &path);
+    let _another_thread_may_have = std::fs::remove_file(&draft);
+    if path.exists() { Ok(()) } else { made }
 }
 
 fn text(count: u64) -> String {

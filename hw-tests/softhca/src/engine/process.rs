@@ -39,16 +39,18 @@ fn token(index: u32, generation: u32) -> u32 {
     (index + 1) | (generation << 16)
 }
 
-/// When process `pid` began; `None` if there is none or it is a zombie.
+/// When process `pid` began; `None` if there is none or it has ended. One whose first thread has ended goes on with the
+/// others, although the kernel then calls it a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; after it come state (1st) and start time (20th).
+    // The name, in parentheses, may hold anything; after it come state (1st), threads (18th) and start time (20th).
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;
-    if state == "Z" || state == "X" {
+    let threads: u32 = fields.nth(16)?.parse().ok()?;
+    if (state == "Z" || state == "X") && threads <= 1 {
         return None;
     }
-    fields.nth(18)?.parse().ok()
+    fields.nth(1)?.parse().ok()
 }
 
 /// Takes a slot for this process; its token. Call while no other process joins.
@@ -114,5 +116,66 @@ pub(crate) fn bury_all(fabric: &Fabric) {
         if slot.pid.get() != 0 {
             bury(fabric, token(index, slot.generation.get()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        ffi::c_void,
+        io::{PipeWriter, pipe},
+        os::fd::AsRawFd,
+        ptr,
+    };
+
+    use super::*;
+
+    /// The second thread of the child: it ends the process when its descriptor's other end is closed.
+    extern "C" fn waits(descriptor: *mut c_void) -> *mut c_void {
+        let mut byte = 0_u8;
+        // SAFETY: one byte of ours is written; _exit ends the process as it is.
+        unsafe {
+            libc::read(descriptor as libc::c_int, (&raw mut byte).cast(), 1);
+            libc::_exit(0)
+        }
+    }
+
+    /// A process whose first thread ends at once; its second one goes on until what is given back is dropped.
+    fn without_first_thread() -> (u32, PipeWriter) {
+        let (reader, writer) = pipe().unwrap();
+        // SAFETY: between fork and the end of its thread the child makes system calls and a thread, and touches nothing
+        // that other threads of this process may have been changing.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    libc::close(writer.as_raw_fd());
+                    let mut thread = 0;
+                    let descriptor = reader.as_raw_fd() as usize as *mut c_void;
+                    libc::pthread_create(&raw mut thread, ptr::null(), waits, descriptor);
+                    libc::syscall(libc::SYS_exit, 0);
+                    unreachable!("the thread has ended")
+                }
+                pid => (pid as u32, writer),
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_lives_until_its_last_thread_has_ended() {
+        let (pid, goes_on) = without_first_thread();
+        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let wait_for = |what: &dyn Fn() -> bool| {
+            while !what() {
+                assert!(std::time::Instant::now() < until, "{}", stat());
+                std::thread::yield_now();
+            }
+        };
+        wait_for(&|| stat().contains(") Z "));
+        assert!(started(pid).is_some(), "its second thread goes on: {}", stat());
+        drop(goes_on);
+        wait_for(&|| started(pid).is_none());
+        // SAFETY: the child is this test's own; no memory is passed.
+        assert_eq!(unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) }, pid as i32);
     }
 }

@@ -221,6 +221,8 @@ fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u
 #[inline(never)]
 fn execute_xrc(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
     match xrc::find(fabric, m.to.srqn, peer.xrcd.get()) {
+        // Neither memory is this process's: the sender's own timer does it.
+        Some((queue, _held)) if m.memory.pid.is_some() && queue.owner.get() != fabric.token() => Outcome::Lost,
         Some((queue, _held)) => execute(fabric, qp, &Peer { qp: peer, xrc: Some(queue) }, m, ready_ns),
         None => rdma::deny(fabric, &Peer { qp: peer, xrc: None }, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR),
     }

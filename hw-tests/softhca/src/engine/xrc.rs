@@ -53,6 +53,8 @@ pub(crate) struct XrcQueue {
 // SAFETY: words only, repr(C), zero is a free place.
 unsafe impl Shared for XrcQueue {}
 
+const _: () = assert!(size_of::<XrcQueue>() == 64);
+
 /// Bits of a number that are the index of the entry; the rest, to 24, are the generation.
 const INDEX_BITS: u32 = MAX_XRC_QUEUES.trailing_zeros();
 

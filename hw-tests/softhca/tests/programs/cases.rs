@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cases: which program, how it is called, and what it must say.
+//!
+//! perftest is judged by its status and by the rows of its table, never by the figures in them: to turn cycles into time it
+//! measures the processor's clock, which fails on a busy machine. With `-F` that is a warning, and the run is done all the
+//! same; what it prints as a time is then without meaning.
 
 use std::time::Duration;
 
-use super::Case;
+use super::pyverbs::pyverbs;
+use super::{Case, Judge};
 
-const LIMIT: Duration = Duration::from_mins(2);
+/// Programs that poll wait for one another's turn where there are fewer processors than of them.
+const LIMIT: Duration = Duration::from_mins(5);
 
 fn case(name: &str, script: &str, expects: &[&str]) -> Case {
     Case {
         name: name.to_owned(),
         script: script.to_owned(),
-        expects: expects.iter().map(|&word| word.to_owned()).collect(),
+        judge: Judge::Says(expects.iter().map(|&word| word.to_owned()).collect()),
         config: None,
         limit: LIMIT,
     }
@@ -47,6 +53,9 @@ fn devices() -> Vec<Case> {
     ]
 }
 
+/// What a client of `ibv_xsrq_pingpong` prints at its end.
+const XSRQ: &[&str] = &["success"];
+
 fn pingpongs() -> Vec<Case> {
     let said = &["1000 iters"];
     vec![
@@ -60,35 +69,42 @@ fn pingpongs() -> Vec<Case> {
         pair("ibv_ud_pingpong_events_gid", 18608, "ibv_ud_pingpong -p 18608 -e -g 0", said),
         pair("ibv_srq_pingpong", 18609, "ibv_srq_pingpong -p 18609 -c", &["iters"]),
         pair("ibv_srq_pingpong_events", 18610, "ibv_srq_pingpong -p 18610 -e", &["iters"]),
+        pair("ibv_xsrq_pingpong", 18611, "ibv_xsrq_pingpong -p 18611", XSRQ),
+        pair("ibv_xsrq_pingpong_events", 18612, "ibv_xsrq_pingpong -p 18612 -e", XSRQ),
     ]
 }
+
+/// Sizes of perftest's `-a`: all powers of two from 2 bytes to 8 MiB, over datagrams to one packet of 4 KiB.
+const ALL_SIZES: usize = 23;
+const ALL_SIZES_OF_A_DATAGRAM: usize = 12;
 
 fn perftest() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut port = 18620;
-    let mut add = |name: &str, command: &str, expects: &[&str]| {
+    let mut add = |name: &str, command: &str, rows: usize| {
         port += 1;
-        cases.push(pair(name, port, &format!("{command} -d softhca0 -p {port}"), expects));
+        let mut case = pair(name, port, &format!("{command} -F -d softhca0 -p {port}"), &[]);
+        case.judge = Judge::Rows(rows);
+        cases.push(case);
     };
-    let latency = &["t_typical"][..];
-    let bandwidth = &["BW average"][..];
     for (tool, connections) in [("send", "RC UC UD"), ("write", "RC UC"), ("read", "RC")] {
         for connection in connections.split(' ') {
             let name = |what: &str| format!("ib_{tool}_{what}_{}", connection.to_lowercase());
-            add(&name("lat"), &format!("ib_{tool}_lat -c {connection} -a -n 200"), latency);
-            add(&name("bw"), &format!("ib_{tool}_bw -c {connection} -a -n 500"), bandwidth);
-            add(&name("bw_bidirectional"), &format!("ib_{tool}_bw -c {connection} -b -n 2000"), bandwidth);
+            let all = if connection == "UD" { ALL_SIZES_OF_A_DATAGRAM } else { ALL_SIZES };
+            add(&name("lat"), &format!("ib_{tool}_lat -c {connection} -a -n 50"), all);
+            add(&name("bw"), &format!("ib_{tool}_bw -c {connection} -a -n 500"), all);
+            add(&name("bw_bidirectional"), &format!("ib_{tool}_bw -c {connection} -b -n 2000"), 1);
         }
     }
     for (kind, name) in [("FETCH_AND_ADD", "add"), ("CMP_AND_SWAP", "swap")] {
-        add(&format!("ib_atomic_lat_{name}"), &format!("ib_atomic_lat -A {kind}"), latency);
-        add(&format!("ib_atomic_bw_{name}"), &format!("ib_atomic_bw -A {kind}"), bandwidth);
+        add(&format!("ib_atomic_lat_{name}"), &format!("ib_atomic_lat -A {kind}"), 1);
+        add(&format!("ib_atomic_bw_{name}"), &format!("ib_atomic_bw -A {kind}"), 1);
     }
-    add("ib_send_lat_events", "ib_send_lat -e -n 500", latency);
-    add("ib_send_bw_events", "ib_send_bw -e -n 500", bandwidth);
-    add("ib_send_bw_srq", "ib_send_bw -r 256 --use-srq -n 2000", bandwidth);
-    add("ib_write_bw_many_pairs", "ib_write_bw -q 8 -n 500", bandwidth);
-    add("ib_send_lat_gid", "ib_send_lat -x 0", latency);
+    add("ib_send_lat_events", "ib_send_lat -e -n 500", 1);
+    add("ib_send_bw_events", "ib_send_bw -e -n 500", 1);
+    add("ib_send_bw_srq", "ib_send_bw -r 256 --use-srq -n 2000", 1);
+    add("ib_write_bw_many_pairs", "ib_write_bw -q 8 -n 500", 1);
+    add("ib_send_lat_gid", "ib_send_lat -x 0", 1);
     cases
 }
 
@@ -144,16 +160,4 @@ fn openmpi() -> Vec<Case> {
         }
     }
     cases
-}
-
-/// rdma-core's own test suite, which Debian ships with its Python binding as documentation, packed. What it skips, it says:
-/// other vendors' features, XRC, device memory, memory windows, on-demand paging, raw packets, connection manager.
-fn pyverbs() -> Case {
-    case(
-        "pyverbs",
-        "suite=$(mktemp -d) && cp -r /usr/share/doc/rdma-core/tests $suite/ && cd $suite/tests && \
-         find . -name '*.gz' -exec gunzip {} + && /usr/bin/python3 run_tests.py -v --dev softhca0; \
-         status=$?; rm -rf $suite; exit $status",
-        &["test_rc_traffic", "OK (skipped="],
-    )
 }

@@ -1,25 +1,84 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that nobody here wrote, unmodified, on the emulated adapter: rdma-core's, perftest, UCX's, Open MPI's. Each
-//! case runs a shell script under `softhca run`, prints what the programs said, and fails if one of them fails, says
-//! nothing of what it should, is not installed, or does not end in time.
+//! case runs a shell script under `softhca run`, and fails if one of its programs fails, says nothing of what it should, is
+//! not installed, or does not end in time. What it printed follows, in short where it passed.
 //!
 //! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc), python3-pyverbs.
-//! `cargo test -p softhca --test programs` runs all; a word after `--` chooses cases by name;
+//! `cargo test -p softhca --test programs` runs all; words after `--` choose cases by name, `--nocapture` shows all they print;
 //! `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
 
 mod cases;
+mod pyverbs;
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// One case: its name, the script, and words that its output must contain.
+use pyverbs::Results;
+
+/// One case: its name, the script, and how its output is judged.
 struct Case {
     name: String,
     script: String,
-    expects: Vec<String>,
+    judge: Judge,
     /// Given to `softhca run --config`, where the default adapter is not enough.
     config: Option<String>,
     limit: Duration,
+}
+
+/// What the output of a case must have, besides a status of 0.
+enum Judge {
+    /// All of these words.
+    Says(Vec<String>),
+    /// So many rows in the client's table of perftest.
+    Rows(usize),
+    /// The results of rdma-core's test suite.
+    Suite,
+}
+
+impl Judge {
+    fn verdict(&self, said: &str) -> Result<(), String> {
+        match self {
+            Judge::Says(words) => match words.iter().find(|word| !said.contains(*word)) {
+                Some(word) => Err(format!("it did not say {word:?}")),
+                None => Ok(()),
+            },
+            Judge::Rows(rows) => match table(said).count() {
+                found if found == *rows => Ok(()),
+                found => Err(format!("its table has {found} rows, not {rows}")),
+            },
+            Judge::Suite => Results::read(said).verdict(),
+        }
+    }
+
+    /// What is worth showing of an output that is right.
+    fn in_short(&self, said: &str) -> Vec<String> {
+        let lines = || said.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned);
+        match self {
+            Judge::Says(words) => {
+                let client = lines().take_while(|line| !line.starts_with(SERVER));
+                client.filter(|line| words.iter().any(|word| line.contains(word))).take(4).collect()
+            }
+            Judge::Rows(_) => {
+                lines().filter(|line| line.contains("#bytes")).take(1).chain(table(said).last()).collect()
+            }
+            Judge::Suite => vec![Results::read(said).line()],
+        }
+    }
+}
+
+/// What the script prints between the client's output and the server's.
+const SERVER: &str = "--- the server:";
+
+/// The rows of the client's table of perftest: they begin with the size and the number of iterations.
+fn table(said: &str) -> impl Iterator<Item = String> {
+    let client = said.split(SERVER).next().unwrap_or_default();
+    client
+        .lines()
+        .filter(|line| {
+            let mut cells = line.split_whitespace().map(str::parse::<u64>);
+            line.starts_with(' ') && matches!((cells.next(), cells.next()), (Some(Ok(_)), Some(Ok(_))))
+        })
+        .map(str::to_owned)
 }
 
 /// Waits until somebody listens on a TCP port: the programs meet by TCP, and a client does not try twice.
@@ -70,14 +129,32 @@ fn run(case: &Case) -> Result<String, String> {
         Some(124 | 137) => return Err(format!("{said}\nnot finished after {seconds} s")),
         other => return Err(format!("{said}\nended with status {other:?}")),
     }
-    match case.expects.iter().find(|word| !said.contains(*word)) {
-        Some(word) => Err(format!("{said}\nit did not say {word:?}")),
-        None => Ok(said),
+    match case.judge.verdict(&said) {
+        Ok(()) => Ok(said),
+        Err(what) => Err(format!("{said}\n{what}")),
     }
 }
 
+/// Runs a case and prints what it did; the reasons of what it skipped, or nothing where it failed.
+fn report(case: &Case, all_output: bool) -> Option<Vec<String>> {
+    let start = Instant::now();
+    let result = run(case);
+    let said = match &result {
+        Ok(said) if !all_output => case.judge.in_short(said),
+        Ok(said) | Err(said) => said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect(),
+    };
+    println!("== {}: {}", case.name, case.script.lines().next().unwrap_or_default().trim());
+    for line in said {
+        println!("   {line}");
+    }
+    let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+    println!("   ({:.1} s)\ntest {} ... {verdict}", start.elapsed().as_secs_f64(), case.name);
+    let said = result.ok()?;
+    Some(if matches!(case.judge, Judge::Suite) { Results::read(&said).skips() } else { Vec::new() })
+}
+
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let (options, words): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word.starts_with('-'));
     let chosen: Vec<Case> = cases::all()
         .into_iter()
         .filter(|case| words.is_empty() || words.iter().any(|word| case.name.contains(word.as_str())))
@@ -86,34 +163,28 @@ fn main() -> ExitCode {
         eprintln!("no case is called {words:?}");
         return ExitCode::FAILURE;
     }
+    let all_output = options.iter().any(|option| option == "--nocapture");
+    let start = Instant::now();
+    let mut skips = Vec::new();
     let mut failed = Vec::new();
     for case in &chosen {
-        let start = Instant::now();
-        println!("== {}: {}", case.name, case.script.lines().next().unwrap_or_default().trim());
-        let mut result = run(case);
-        // perftest calibrates its clock before it measures, and gives up where other programs disturb that.
-        for _ in 0..4 {
-            match &result {
-                Err(said) if said.contains("Correlation coefficient") => {
-                    println!("   perftest could not calibrate its clock; once more");
-                    result = run(case);
-                }
-                _ => break,
-            }
-        }
-        let (verdict, said) = match &result {
-            Ok(said) => ("ok", said),
-            Err(said) => ("FAILED", said),
-        };
-        for line in said.lines().filter(|line| !line.trim().is_empty()) {
-            println!("   {line}");
-        }
-        println!("== {}: {verdict} ({:.1} s)\n", case.name, start.elapsed().as_secs_f64());
-        if result.is_err() {
-            failed.push(&case.name);
+        match report(case, all_output) {
+            Some(skipped) => skips.extend(skipped),
+            None => failed.push(&case.name),
         }
     }
-    println!("{} of {} cases passed", chosen.len() - failed.len(), chosen.len());
+    println!();
+    for skip in skips {
+        println!("{skip}");
+    }
+    println!(
+        "test result: {}. {} passed; {} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s",
+        if failed.is_empty() { "ok" } else { "FAILED" },
+        chosen.len() - failed.len(),
+        failed.len(),
+        cases::all().len() - chosen.len(),
+        start.elapsed().as_secs_f64()
+    );
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
