@@ -73,6 +73,9 @@ pub enum Event {
 #[derive(Debug, Default)]
 pub struct Batch {
     events: ArrayVec<Event, { Batch::CAPACITY }>,
+    /// The adapter's stamps of the events, where `stamped` has their bit.
+    stamps: [u64; Batch::CAPACITY],
+    stamped: u16,
 }
 
 impl Batch {
@@ -83,7 +86,7 @@ impl Batch {
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
-        Batch { events: ArrayVec::new_const() }
+        Batch { events: ArrayVec::new_const(), stamps: [0; Batch::CAPACITY], stamped: 0 }
     }
 
     /// The events, in the order in which they happened.
@@ -96,6 +99,25 @@ impl Batch {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.events.clear();
+        self.stamped = 0;
+    }
+
+    /// Gives the events from the `from`th on the adapter's raw stamp. Returns how many events there are.
+    pub(crate) fn stamp_from(&mut self, from: usize, raw: u64) -> usize {
+        for index in from..self.events.len() {
+            self.stamps[index] = raw;
+            self.stamped |= 1 << index;
+        }
+        self.events.len()
+    }
+
+    /// The adapter's raw stamp of one of this batch's events; `None` where it has none: it was not asked for, or the event did
+    /// not fit an earlier batch.
+    #[must_use]
+    pub fn stamp(&self, event: &Event) -> Option<u64> {
+        let away = std::ptr::from_ref(event).addr().checked_sub(self.events.as_ptr().addr())?;
+        let index = away / size_of::<Event>();
+        if index < self.events.len() && self.stamped >> index & 1 != 0 { Some(self.stamps[index]) } else { None }
     }
 
     #[inline]

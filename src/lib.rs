@@ -28,3 +28,4 @@ mod receive;
 pub mod select;
 pub mod send;
 pub mod tunables;
+mod watch;

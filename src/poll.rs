@@ -8,9 +8,11 @@
 use crate::counters::{Counters, add, subtract};
 use crate::endpoint::{Endpoint, State};
 use crate::event::{Batch, EndpointId, Event, Failed, Immediate, WrId};
+use crate::events;
 use crate::failure::{Cause, Failure};
 use crate::port::Port;
 use crate::posted::Posted;
+use crate::watch;
 use ibex_ffi::verbs::{Status, WorkCompletion};
 use std::collections::VecDeque;
 use std::io;
@@ -112,18 +114,43 @@ impl Port {
         self.overflow = events;
     }
 
+    /// Takes a batch of completions, with the adapter's stamps where a tool wants them.
     #[inline]
     fn take_completions(&mut self, batch: &mut Batch) {
+        if events::is_any_active() && self.take_stamped(batch) {
+            return;
+        }
+        self.take::<false>(batch);
+    }
+
+    /// True where completions were taken with stamps.
+    #[cold]
+    #[inline(never)]
+    fn take_stamped(&mut self, batch: &mut Batch) -> bool {
+        let stamped = self.source.is_some() && watch::wants_stamps();
+        if stamped {
+            self.take::<true>(batch);
+        }
+        stamped
+    }
+
+    #[inline]
+    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch) {
         let Port { cq, counters, receives, connector, rare, .. } = self;
         let counters: &Counters = counters;
         add(&counters.polls, 1);
-        let completions = match cq.poll() {
-            Ok([]) => return add(&counters.empty_polls, 1),
+        let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
+        let mut unstamped = batch.events().len();
+        let (completions, stamps) = match polled {
+            Ok(([], _)) => return add(&counters.empty_polls, 1),
             Ok(completions) => completions,
             Err(error) => return self.lose(&error, "polling the completion queue"),
         };
         add(&counters.completions, completions.len() as u64);
-        for completion in completions {
+        for (index, completion) in completions.iter().enumerate() {
+            if STAMPED && index > 0 {
+                unstamped = batch.stamp_from(unstamped, stamps[index - 1]);
+            }
             let id = WrId(completion.id());
             if !completion.succeeded() {
                 rare.push(Rare::Failed(*completion));
@@ -151,6 +178,9 @@ impl Port {
             if let Err(event) = batch.push(Event::Received { addr, len, slot, immediate, qp_num }) {
                 self.overflow.push_back(event);
             }
+        }
+        if STAMPED && let Some(last) = stamps.last() {
+            batch.stamp_from(unstamped, *last);
         }
         if !self.rare.is_empty() {
             self.rare_completions(batch);
@@ -253,6 +283,9 @@ impl Port {
             qp_num,
             cause,
         };
+        if !self.closing {
+            watch::failed(endpoint.name.rank, self.connector.me.port, &failure);
+        }
         endpoint.failure = Some(Box::new(failure));
         add(&self.counters.failed, 1);
         if !endpoint.forgotten && !self.closing {

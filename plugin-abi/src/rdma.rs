@@ -6,31 +6,44 @@
 //! Grade: hot (an empty stack grows: pending). Threads: inside the module's `Exclusive`. Sizes in bytes.
 
 use std::ffi::{c_int, c_void};
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
 
 use engine::event::{EndpointId, Token};
+use engine::events;
 use engine::port::Port;
 use engine::send::Refused;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
 
+use crate::exclusive::Entered;
 use crate::guard::fence;
 use crate::memory::read_handle;
 use crate::module::{Module, State, endpoint};
 use crate::send::OPERATION;
 use crate::stock::{Linked, Stock};
+use crate::watch::{self, Kind, Watched};
 
 /// What Open MPI is told when a put, a get or an atomic is done.
 #[repr(align(16))]
 pub(crate) struct Operation {
+    pub(crate) call: Call,
+    /// The next on the free stack, or on the chain of those to be freed.
+    pub(crate) next: *mut Operation,
+    /// Present where the call says so.
+    pub(crate) watched: MaybeUninit<Watched>,
+}
+
+/// What is written for every operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
     pub(crate) callback: sys::mca_btl_base_rdma_completion_fn_t,
     pub(crate) context: *mut c_void,
     pub(crate) data: *mut c_void,
     pub(crate) local_address: *mut c_void,
     pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    /// The next on the free stack, or on the chain of those to be freed.
-    pub(crate) next: *mut Operation,
+    /// Whether a tool listened when it was started.
+    pub(crate) is_watched: bool,
 }
 
 // SAFETY: `next` is for free stacks and for chains of what is about to be given back. A free record's other pointers are not
@@ -68,14 +81,15 @@ impl Operations {
 
     #[cold]
     fn grow(&mut self) -> NonNull<Operation> {
-        let unused = || Operation {
+        let call = Call {
             callback: None,
             context: null_mut(),
             data: null_mut(),
             local_address: null_mut(),
             local_handle: null_mut(),
-            next: null_mut(),
+            is_watched: false,
         };
+        let unused = || Operation { call, next: null_mut(), watched: MaybeUninit::uninit() };
         self.0.add((0..STEP).map(|_| unused()).collect(), |_| {});
         self.0.take().expect("records were added")
     }
@@ -114,6 +128,7 @@ impl Transfer {
     pub(crate) unsafe fn start(
         self,
         name: &'static str,
+        kind: Kind,
         unfit: c_int,
         fits: impl FnOnce(&Module) -> bool,
         post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
@@ -132,15 +147,22 @@ impl Transfer {
             let State { port, operations, .. } = &mut *state;
             let operation = operations.take();
             // SAFETY: just taken, ours alone.
-            unsafe { operation.as_ptr().write(self.record()) };
+            unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call()) };
             let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION);
-            if let Ok(()) = post(port, ends, token) {
-                sys::OPAL_SUCCESS
-            } else {
+            let (to, remote) = (ends.to, ends.remote.addr);
+            if post(port, ends, token).is_err() {
                 // SAFETY: refused, so nothing names it.
                 unsafe { operations.give_back(operation.as_ptr()) };
-                sys::OPAL_ERR_UNREACH
+                return sys::OPAL_ERR_UNREACH;
             }
+            if events::is_any_active() {
+                let (operation_name, local) = (token.0, self.local_address.addr() as u64);
+                let watched =
+                    Watched { kind, operation: operation_name, local, remote, bytes: self.size as u64, peer: 0 };
+                // SAFETY: the port is entered: nobody has heard that it is done.
+                unsafe { watch_it(state, operation, to, watched) };
+            }
+            sys::OPAL_SUCCESS
         })
     }
 
@@ -163,16 +185,33 @@ impl Transfer {
     }
 
     #[inline]
-    fn record(&self) -> Operation {
-        Operation {
+    fn call(&self) -> Call {
+        Call {
             callback: self.function,
             context: self.context,
             data: self.data,
             local_address: self.local_address,
             local_handle: self.local_handle,
-            next: null_mut(),
+            is_watched: false,
         }
     }
+}
+
+/// Notes what an operation is, and says that it was taken up, outside of the port.
+///
+/// # Safety
+/// The operation was taken in this `state`, and nobody else has it yet.
+#[cold]
+#[inline(never)]
+unsafe fn watch_it(state: Entered<'_, State>, operation: NonNull<Operation>, to: EndpointId, mut watched: Watched) {
+    watched.peer = state.port.peer_name(to).map_or(u32::MAX, |name| name.rank);
+    // SAFETY: this function's own rule.
+    unsafe {
+        (*operation.as_ptr()).watched.write(watched);
+        (*operation.as_ptr()).call.is_watched = true;
+    }
+    drop(state);
+    watch::started(&watched);
 }
 
 /// `btl_put`. Without a local handle the data goes inside the work request; Open MPI asks for that up to
@@ -216,7 +255,7 @@ pub(crate) unsafe extern "C" fn btl_put(
         port.put_inline(ends.to, bytes, ends.remote, token)
     };
     // SAFETY: M1, M3; the handles are for these bytes (btl.h).
-    unsafe { put.start("btl_put", sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
+    unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
 }
 
 /// # Safety
@@ -260,7 +299,7 @@ pub(crate) unsafe extern "C" fn btl_get(
     let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message();
     // SAFETY: M1, M3; the handles are for these bytes (btl.h).
     unsafe {
-        get.start("btl_get", sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
+        get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
             port.get(ends.to, ends.local, ends.remote, token)
         })
     }

@@ -39,7 +39,8 @@ pub use page::markdown;
 pub use port::{AskClock, PortClock};
 pub use record::{Record, WORDS, Words};
 pub use registry::{
-    Active, Freed, active, all, find, free, has_callback, is_active, register, set_active, set_callback, set_dropped,
+    Active, Freed, active, all, awakenings, find, free, has_callback, is_active, is_any_active, register, set_active,
+    set_callback, set_dropped,
 };
 pub use row::{Element, EventType, Kind, Safety, Stamp, TypeId, Value};
 pub use source::{

@@ -30,6 +30,9 @@ pub(super) static EDITIONS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; C
 
 const _: () = assert!(COUNT <= 64, "a bit for each type");
 
+/// How often somebody began to listen when nobody had.
+static AWAKENINGS: AtomicU64 = AtomicU64::new(0);
+
 /// The threads that may deliver.
 pub(super) static DELIVERING: LazyLock<Threads> = LazyLock::new(Threads::new);
 
@@ -44,6 +47,13 @@ impl Active {
     pub const fn has(self, kind: TypeId) -> bool {
         self.0 >> kind.index() & 1 != 0
     }
+
+    /// Whether somebody listens to events of any of these types, a bit each at its place in the table.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn has_any(self, types: u64) -> bool {
+        self.0 & types != 0
+    }
 }
 
 /// The types somebody listens to now. One load.
@@ -51,6 +61,20 @@ impl Active {
 #[inline]
 pub fn active() -> Active {
     Active(ACTIVE.load(Ordering::Relaxed))
+}
+
+/// Whether somebody listens to anything: all that a site of the shortest path does while nobody does. One comparison.
+#[must_use]
+#[inline]
+pub fn is_any_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed) != 0
+}
+
+/// Changes whenever somebody begins to listen when nobody had: who keeps something from one event to another forgets it then, as
+/// what happened in between was not seen.
+#[must_use]
+pub fn awakenings() -> u64 {
+    AWAKENINGS.load(Ordering::Relaxed)
 }
 
 /// Whether somebody listens to events of this type: all that a site does while nobody does.
@@ -123,6 +147,9 @@ impl Registry {
         if word == 0 {
             ACTIVE.fetch_and(!bit, Ordering::SeqCst);
         } else {
+            if ACTIVE.load(Ordering::Relaxed) == 0 {
+                AWAKENINGS.fetch_add(1, Ordering::Relaxed);
+            }
             ACTIVE.fetch_or(bit, Ordering::SeqCst);
         }
         old

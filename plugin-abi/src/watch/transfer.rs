@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which message a piece belongs to, and whether it is its first or its last: the transfers of this process under way.
+//!
+//! Fed with every header that is sent or has arrived (`watch`), says what of a transfer that is ([`Step`]). A message is known by its
+//! sender's request: that names it in its announcement and in its fragments. Pieces that the adapter reads or writes are told to
+//! the other side by ob1 with the fragment they were announced with, to both sides in the same words; so the reads of a message are
+//! pieces of it here. Every byte is counted in one step; of a message of one piece the last step has none.
+//!
+//! What happened while nobody listened is not known: with the first listener all is forgotten, and pieces of messages whose
+//! begin was not seen are not shown. Path: behind the branch of a site; no allocation below [`ROOM`] messages at a time, beyond
+//! [`MOST`] further ones are not followed. Threads: any; one lock, never held while a callback runs. Tests: below.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use engine::peer::PeerName;
+
+use super::ob1::{Envelope, Header};
+
+/// Messages under way for which there is room from the start.
+const ROOM: usize = 1024;
+
+/// The most that are followed.
+const MOST: usize = 1 << 20;
+
+/// A piece of a message, and what the message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) envelope: Envelope,
+    /// The request in this process; 0: not known.
+    pub(crate) request: u64,
+    /// The same number for all steps of a message.
+    pub(crate) message: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) total: u64,
+    pub(crate) peer: PeerName,
+    /// Whether it is the first.
+    pub(crate) first: bool,
+    /// Whether it is the last.
+    pub(crate) last: bool,
+    pub(crate) received: bool,
+}
+
+/// A message under way: its sender's request, and where that is another process its name.
+type Key = (Option<PeerName>, u64);
+
+/// A piece that is read or written: its name, and the process that has given it, where that is another.
+type PieceKey = (Option<PeerName>, u64);
+
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    envelope: Envelope,
+    number: u64,
+    total: u64,
+    done: u64,
+    request: u64,
+    peer: PeerName,
+    /// The piece it was announced with, to be forgotten with it.
+    piece: Option<PieceKey>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    of: Key,
+    /// Of a read: where the message is by what was read already.
+    offset: Option<u64>,
+}
+
+/// The messages under way.
+#[derive(Debug, Default)]
+struct Transfers {
+    messages: HashMap<Key, Message, BuildHasherDefault<Mix>>,
+    pieces: HashMap<PieceKey, Piece, BuildHasherDefault<Mix>>,
+    /// What the engine said when the first of them was seen ([`engine::events::awakenings`]).
+    since: u64,
+}
+
+/// The next message's number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+static TRANSFERS: OnceLock<Mutex<Transfers>> = OnceLock::new();
+
+/// What a header that is being sent (`received`: has arrived), with so many `bytes` behind it, is of a transfer; `None`: nothing.
+/// `awakenings` as the engine says now.
+pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, awakenings: u64) -> Option<Step> {
+    if let Header::Match(envelope) = header {
+        let message = NEXT.fetch_add(1, Ordering::Relaxed);
+        return Some(whole(Message { number: message, ..Message::new(envelope, bytes, 0, peer) }, received));
+    }
+    let transfers = TRANSFERS.get_or_init(|| Mutex::new(Transfers::with_room(ROOM)));
+    let mut transfers = transfers.lock().unwrap_or_else(PoisonError::into_inner);
+    if transfers.since != awakenings {
+        transfers.messages.clear();
+        transfers.pieces.clear();
+        transfers.since = awakenings;
+    }
+    transfers.step(header, bytes, peer, received)
+}
+
+/// The only step of a message.
+fn whole(message: Message, received: bool) -> Step {
+    Step { first: true, last: true, ..message.step(0, message.total, received) }
+}
+
+impl Message {
+    fn new(envelope: Envelope, total: u64, request: u64, peer: PeerName) -> Message {
+        Message { envelope, number: 0, total, done: 0, request, peer, piece: None }
+    }
+
+    fn step(&self, offset: u64, bytes: u64, received: bool) -> Step {
+        Step {
+            envelope: self.envelope,
+            request: self.request,
+            message: self.number,
+            offset,
+            bytes,
+            total: self.total,
+            peer: self.peer,
+            first: false,
+            last: false,
+            received,
+        }
+    }
+}
+
+impl Transfers {
+    fn with_room(room: usize) -> Transfers {
+        Transfers {
+            messages: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
+            pieces: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
+            since: 0,
+        }
+    }
+
+    fn step(&mut self, header: Header, bytes: u64, peer: PeerName, received: bool) -> Option<Step> {
+        // Whose header it is, and to whom; `None` is this process. A message is named by the request of its sender.
+        let (from, to) = if received { (Some(peer), None) } else { (None, Some(peer)) };
+        match header {
+            Header::Match(_) => None,
+            Header::Rendezvous { envelope, total, sender } => {
+                let request = if received { 0 } else { sender };
+                self.announced((from, sender), Message::new(envelope, total, request, peer), bytes)
+            }
+            Header::Get { envelope, total, sender, fragment } => {
+                let key = (from, sender);
+                let piece = (from, fragment);
+                let request = if received { 0 } else { sender };
+                let message = Message { piece: Some(piece), ..Message::new(envelope, total, request, peer) };
+                let step = self.announced(key, message, 0)?;
+                if !step.last {
+                    self.pieces.insert(piece, Piece { of: key, offset: None });
+                }
+                Some(step)
+            }
+            Header::Fragment { offset, sender, receiver } => {
+                let request = if received { receiver } else { sender };
+                self.moved((from, sender), Some(offset), bytes, Some(request))
+            }
+            // From the receiver of a message to its sender.
+            Header::Put { offset, sender, receiver, fragment, .. } => {
+                let key = (to, sender);
+                let message = self.messages.get_mut(&key)?;
+                if !received {
+                    message.request = receiver;
+                }
+                if self.pieces.len() < MOST {
+                    self.pieces.insert((from, fragment), Piece { of: key, offset: Some(offset) });
+                }
+                None
+            }
+            // From who read or wrote, with the name the other has given.
+            Header::Finished { fragment, bytes } => {
+                let bytes = u64::try_from(bytes).ok()?;
+                let name = (to, fragment);
+                let piece = *self.pieces.get(&name)?;
+                if piece.offset.is_some() {
+                    self.pieces.remove(&name);
+                }
+                self.moved(piece.of, piece.offset, bytes, None)
+            }
+        }
+    }
+
+    /// A message begins, with so many bytes.
+    fn announced(&mut self, key: Key, mut message: Message, bytes: u64) -> Option<Step> {
+        message.number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let received = key.0.is_some();
+        if bytes >= message.total {
+            self.messages.remove(&key);
+            return Some(whole(message, received));
+        }
+        if self.messages.len() >= MOST {
+            return None;
+        }
+        message.done = bytes;
+        let step = Step { first: true, ..message.step(0, bytes, received) };
+        if let Some(Message { piece: Some(old), .. }) = self.messages.insert(key, message) {
+            self.pieces.remove(&old);
+        }
+        Some(step)
+    }
+
+    /// So many bytes of a message have moved.
+    fn moved(&mut self, key: Key, offset: Option<u64>, bytes: u64, request: Option<u64>) -> Option<Step> {
+        let message = self.messages.get_mut(&key)?;
+        let done = message.done.checked_add(bytes).filter(|done| *done <= message.total)?;
+        if let Some(request) = request {
+            message.request = request;
+        }
+        let step = message.step(offset.unwrap_or(message.done), bytes, key.0.is_some());
+        message.done = done;
+        let last = done == message.total;
+        if last && let Some(Message { piece: Some(piece), .. }) = self.messages.remove(&key) {
+            self.pieces.remove(&piece);
+        }
+        Some(Step { last, ..step })
+    }
+}
+
+/// Mixes pointers and names: each word is multiplied into the state. Not for keys that an enemy may choose; what is counted here
+/// is bounded.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_ne_bytes(word));
+        }
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word.cast_unsigned() as u64);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: PeerName = PeerName { job: 1, rank: 3 };
+    const ENVELOPE: Envelope = Envelope { context: 4, source: 1, tag: 9, sequence: 77 };
+
+    /// Both ends of a message: what one sends arrives at the other.
+    struct Ends {
+        sender: Transfers,
+        receiver: Transfers,
+        steps: Vec<Step>,
+    }
+
+    impl Ends {
+        fn new() -> Ends {
+            Ends { sender: Transfers::with_room(4), receiver: Transfers::with_room(4), steps: Vec::new() }
+        }
+
+        fn from_sender(&mut self, header: Header, bytes: u64) {
+            self.steps.extend(self.sender.step(header, bytes, PEER, false));
+            self.steps.extend(self.receiver.step(header, bytes, PEER, true));
+        }
+
+        fn from_receiver(&mut self, header: Header) {
+            self.steps.extend(self.receiver.step(header, 0, PEER, false));
+            self.steps.extend(self.sender.step(header, 0, PEER, true));
+        }
+
+        /// Offset, bytes, first, last of the steps of each side; all are of one message.
+        fn seen(&self) -> [Vec<(u64, u64, bool, bool)>; 2] {
+            [false, true].map(|received| {
+                let side: Vec<_> = self.steps.iter().filter(|step| step.received == received).collect();
+                assert!(side.iter().all(|step| step.message == side[0].message && step.envelope == ENVELOPE));
+                assert_eq!(side.iter().map(|step| step.bytes).sum::<u64>(), side[0].total);
+                side.iter().map(|step| (step.offset, step.bytes, step.first, step.last)).collect()
+            })
+        }
+
+        fn nothing_is_left(&self) -> bool {
+            [&self.sender, &self.receiver].iter().all(|side| side.messages.is_empty() && side.pieces.is_empty())
+        }
+    }
+
+    #[test]
+    fn a_message_in_fragments_begins_goes_on_and_ends_once_on_each_side() {
+        let mut ends = Ends::new();
+        ends.from_sender(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
+        let fragment = |offset| Header::Fragment { offset, sender: 0x10, receiver: 0x20 };
+        // They may overtake each other, on several ports.
+        ends.from_sender(fragment(70), 30);
+        ends.from_sender(fragment(40), 30);
+        let expected = vec![(0, 40, true, false), (70, 30, false, false), (40, 30, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        let requests: Vec<u64> = ends.steps.iter().map(|step| step.request).collect();
+        assert_eq!(requests, [0x10, 0, 0x10, 0x20, 0x10, 0x20]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn the_reads_of_a_message_are_pieces_of_it_on_both_sides() {
+        let mut ends = Ends::new();
+        ends.from_sender(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+        for bytes in [60, 30, 10] {
+            ends.from_receiver(Header::Finished { fragment: 0x30, bytes });
+        }
+        let expected = vec![(0, 0, true, false), (0, 60, false, false), (60, 30, false, false), (90, 10, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn the_writes_of_a_message_are_pieces_of_it_on_both_sides() {
+        let mut ends = Ends::new();
+        ends.from_sender(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
+        for (offset, bytes, fragment) in [(40, 50, 0x30), (90, 10, 0x31)] {
+            ends.from_receiver(Header::Put { offset, bytes, sender: 0x10, receiver: 0x20, fragment });
+        }
+        for (fragment, bytes) in [(0x31, 10), (0x30, 50)] {
+            ends.from_sender(Header::Finished { fragment, bytes }, 0);
+        }
+        let expected = vec![(0, 40, true, false), (90, 10, false, false), (40, 50, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn a_message_that_was_to_be_read_may_come_in_fragments() {
+        let mut ends = Ends::new();
+        ends.from_sender(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+        ends.from_sender(Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 }, 100);
+        let expected = vec![(0, 0, true, false), (0, 100, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn a_message_in_one_piece_begins_and_ends_with_it() {
+        let mut ends = Ends::new();
+        ends.from_sender(Header::Rendezvous { envelope: ENVELOPE, total: 40, sender: 0x10 }, 40);
+        assert_eq!(ends.seen(), [vec![(0, 40, true, true)], vec![(0, 40, true, true)]]);
+        let matched = step(Header::Match(ENVELOPE), 0, PEER, true, 0).expect("it is a message");
+        assert!(matched.first && matched.last && matched.total == 0 && matched.received);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn pieces_of_what_was_not_seen_and_too_many_bytes_are_nothing() {
+        let mut transfers = Transfers::with_room(4);
+        let fragment = Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 };
+        assert_eq!(transfers.step(fragment, 10, PEER, true), None);
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 10 }, 0, PEER, true), None);
+        let announced = Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 };
+        assert!(transfers.step(announced, 0, PEER, true).is_some());
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: -5 }, 0, PEER, false), None);
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 101 }, 0, PEER, false), None);
+        assert_eq!(transfers.step(fragment, u64::MAX, PEER, true), None);
+        // Of another peer's message of that name.
+        let other = PeerName { rank: 4, ..PEER };
+        assert_eq!(transfers.step(fragment, 10, other, true), None);
+    }
+
+    #[test]
+    fn a_request_that_is_used_again_is_a_new_message() {
+        let mut transfers = Transfers::with_room(4);
+        let announced = |fragment| Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment };
+        let first = transfers.step(announced(0x30), 0, PEER, false).expect("it begins");
+        let second = transfers.step(announced(0x31), 0, PEER, false).expect("it begins");
+        assert_ne!(first.message, second.message);
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 50 }, 0, PEER, true), None);
+        let piece =
+            transfers.step(Header::Finished { fragment: 0x31, bytes: 50 }, 0, PEER, true).expect("of the second");
+        assert_eq!((piece.message, piece.received), (second.message, false));
+    }
+}
