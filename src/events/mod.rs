@@ -32,7 +32,7 @@ mod thread;
 mod unwrap;
 
 pub use clock::HostClock;
-pub use deliver::{deliver, progress};
+pub use deliver::{catch_up, deliver, progress};
 pub use fit::{Converted, Sample};
 pub use handle::{Callback, DroppedCallback, FreeCallback, Handle, HandleId, Options};
 pub use page::markdown;

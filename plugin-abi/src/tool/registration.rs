@@ -203,6 +203,8 @@ pub(crate) fn free(registration: Registration, user: *mut c_void, function: Opti
             unsafe { function(Registration::of(handle), level.index() as c_int, user.pointer()) };
         })
     });
+    // What happened before is still shown.
+    events::catch_up(Safety::MpiRestricted);
     // Called by the tool, from wherever it may call: nothing is asked of its callbacks that it does not know.
     events::free(&handle, Safety::None, on_free).map_err(|_| Code::InvalidHandle)?;
     users().remove(&handle.id.0);

@@ -53,6 +53,19 @@ fn listen_puts(options: Options, seen: &Seen) -> Arc<Handle> {
 }
 
 #[test]
+fn who_is_about_to_stop_listening_is_shown_what_is_held() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let handle = listen_puts(Options::default(), &seen);
+    let port = open_port(Adapter::new(48).clock("test_catch_up:1", 50_000, false)).expect("room");
+    put_complete(port, 1000, 7);
+    catch_up(Safety::ThreadSafe);
+    free(&handle, Safety::ThreadSafe, None).expect("live");
+    assert_eq!(seen.numbers(), [7]);
+    close_port(port, Safety::ThreadSafe);
+}
+
+#[test]
 fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     let _alone = alone();
     let seen = Seen::default();

@@ -115,6 +115,10 @@ impl Handle {
 
     /// Opens or closes its window.
     pub(super) fn set_active(self: &Arc<Self>, active: bool) {
+        if !active {
+            // What happened while it was active is still shown.
+            events::catch_up(Safety::MpiRestricted);
+        }
         if self.active.swap(active, Ordering::AcqRel) == active {
             return;
         }
