@@ -8,6 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use engine::event::{EndpointId, Token};
 use engine::events;
@@ -20,7 +21,7 @@ use crate::exclusive::Entered;
 use crate::guard::fence;
 use crate::memory::read_handle;
 use crate::module::{Module, State, endpoint};
-use crate::send::OPERATION;
+use crate::send::{OPERATION, TURN_SHIFT};
 use crate::stock::{Linked, Stock};
 use crate::watch::{self, Kind, Watched};
 
@@ -54,6 +55,9 @@ unsafe impl Linked for Operation {
 
 /// The records of one module.
 pub(crate) struct Operations(Stock<Operation>);
+
+/// Numbers watched operations, so that one that is complete is not soon followed by another of its name.
+static TURN: AtomicU16 = AtomicU16::new(1);
 
 /// Records made at a time.
 const STEP: usize = 64;
@@ -144,26 +148,60 @@ impl Transfer {
             let Some(mut state) = module.enter() else {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
             };
+            if events::is_any_active() {
+                return self.start_watched(kind, state, ends, post);
+            }
             let State { port, operations, .. } = &mut *state;
             let operation = operations.take();
             // SAFETY: just taken, ours alone.
             unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call()) };
             let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION);
-            let (to, remote) = (ends.to, ends.remote.addr);
-            if post(port, ends, token).is_err() {
+            if let Ok(()) = post(port, ends, token) {
+                sys::OPAL_SUCCESS
+            } else {
                 // SAFETY: refused, so nothing names it.
                 unsafe { operations.give_back(operation.as_ptr()) };
-                return sys::OPAL_ERR_UNREACH;
+                sys::OPAL_ERR_UNREACH
             }
-            if events::is_any_active() {
-                let (operation_name, local) = (token.0, self.local_address.addr() as u64);
-                let watched =
-                    Watched { kind, operation: operation_name, local, remote, bytes: self.size as u64, peer: 0 };
-                // SAFETY: the port is entered: nobody has heard that it is done.
-                unsafe { watch_it(state, operation, to, watched) };
-            }
-            sys::OPAL_SUCCESS
         })
+    }
+
+    /// The rest of [`Self::start`] while a tool listens: notes what the operation is, and says, outside of the port, that it
+    /// was taken up.
+    #[cold]
+    #[inline(never)]
+    fn start_watched(
+        self,
+        kind: Kind,
+        mut state: Entered<'_, State>,
+        ends: Ends,
+        post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
+    ) -> c_int {
+        let State { port, operations, .. } = &mut *state;
+        let operation = operations.take();
+        let turn = u64::from(TURN.fetch_add(1, Ordering::Relaxed));
+        let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION | turn << TURN_SHIFT);
+        let watched = Watched {
+            kind,
+            operation: token.0,
+            local: self.local_address.addr() as u64,
+            remote: ends.remote.addr,
+            bytes: self.size as u64,
+            peer: port.peer_name(ends.to).map_or(u32::MAX, |name| name.rank),
+        };
+        // SAFETY: just taken, ours alone.
+        unsafe {
+            (&raw mut (*operation.as_ptr()).call).write(Call { is_watched: true, ..self.call() });
+            (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
+        }
+        if post(port, ends, token).is_err() {
+            // SAFETY: refused, so nothing names it.
+            unsafe { operations.give_back(operation.as_ptr()) };
+            return sys::OPAL_ERR_UNREACH;
+        }
+        drop(state);
+        watch::started(&watched);
+        sys::OPAL_SUCCESS
     }
 
     /// # Safety
@@ -195,23 +233,6 @@ impl Transfer {
             is_watched: false,
         }
     }
-}
-
-/// Notes what an operation is, and says that it was taken up, outside of the port.
-///
-/// # Safety
-/// The operation was taken in this `state`, and nobody else has it yet.
-#[cold]
-#[inline(never)]
-unsafe fn watch_it(state: Entered<'_, State>, operation: NonNull<Operation>, to: EndpointId, mut watched: Watched) {
-    watched.peer = state.port.peer_name(to).map_or(u32::MAX, |name| name.rank);
-    // SAFETY: this function's own rule.
-    unsafe {
-        (*operation.as_ptr()).watched.write(watched);
-        (*operation.as_ptr()).call.is_watched = true;
-    }
-    drop(state);
-    watch::started(&watched);
 }
 
 /// `btl_put`. Without a local handle the data goes inside the work request; Open MPI asks for that up to

@@ -260,6 +260,13 @@ unsafe fn from_slot(
 /// The low bit of a token tells an RDMA operation from a descriptor; both are aligned further.
 pub(crate) const OPERATION: u64 = 1;
 
+/// The bits of a token that are an address: programs have the lower half of 48 bits. Above them a watched operation has a number, so that
+/// its name is not soon used again.
+const ADDRESS: u64 = (1 << TURN_SHIFT) - 1 & !OPERATION;
+
+/// See [`ADDRESS`].
+pub(crate) const TURN_SHIFT: u32 = 48;
+
 #[inline]
 fn token(descriptor: *mut Descriptor) -> Token {
     Token(descriptor.expose_provenance() as u64)
@@ -276,7 +283,7 @@ pub(crate) enum Record {
 /// Reads back a token of this module's; `None` for 0, which the engine never gives back.
 #[inline]
 pub(crate) fn record(token: Token) -> Option<Record> {
-    let address = (token.0 & !OPERATION) as usize;
+    let address = (token.0 & ADDRESS) as usize;
     if token.0 & OPERATION == 0 {
         NonNull::new(std::ptr::with_exposed_provenance_mut(address)).map(Record::Descriptor)
     } else {

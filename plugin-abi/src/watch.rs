@@ -232,7 +232,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watched {
     pub(crate) kind: Kind,
-    /// Its token: unique among those under way.
+    /// Its token: the name of no other among those of the last while.
     pub(crate) operation: u64,
     pub(crate) local: u64,
     pub(crate) remote: u64,
