@@ -3,9 +3,10 @@
 //!
 //! Which types make a pair is told by their names: `x_begin` and `x_end` or `x_established`, `x_started` and `x_complete`. Which
 //! events make one is told by elements that both have: the number of a message or operation where it is not 0, else all
-//! that say who and which. Of several with the same the oldest ends first. Grade: pending. Threads: the owner's. Tests: below.
+//! that say who and which. Of several with the same the oldest ends first. Where events have a direction, each has its own
+//! statistics. Grade: pending. Threads: the owner's. Tests: below.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::catalogue::{EventType, WORDS};
 
@@ -37,6 +38,8 @@ pub(crate) struct Statistics {
     pub(crate) total: i128,
     /// Endings without a beginning.
     pub(crate) unbegun: u64,
+    /// Beginnings without an ending.
+    pub(crate) open: u64,
 }
 
 impl Statistics {
@@ -62,10 +65,12 @@ pub(crate) struct Pair {
     numbers: Vec<(usize, usize)>,
     who: Vec<(usize, usize)>,
     which: Vec<(usize, usize)>,
+    /// The element by which statistics are kept apart.
+    apart: Option<(usize, usize)>,
     open: HashMap<Key, VecDeque<i64>>,
     waiting: usize,
-    /// What was found.
-    pub(crate) statistics: Statistics,
+    /// What was found, by the value of that element.
+    found: BTreeMap<Option<i128>, Statistics>,
 }
 
 /// All pairs among the types that are written down.
@@ -89,38 +94,49 @@ impl Pair {
             names.iter().filter_map(places).collect()
         };
         let (numbers, who, which) = (both(&NUMBERS), both(&WHO), both(&WHICH));
-        Pair { begin, end, numbers, who, which, open: HashMap::new(), waiting: 0, statistics: Statistics::default() }
+        let apart = both(&["direction"]).pop();
+        Pair { begin, end, numbers, who, which, apart, open: HashMap::new(), waiting: 0, found: BTreeMap::new() }
     }
 
-    /// The names of both types.
-    pub(crate) fn name(&self, types: &[EventType]) -> String {
-        format!("{} - {}", types[self.begin].short(), types[self.end].short())
-    }
-
-    /// Beginnings without an ending.
-    pub(crate) fn open(&self) -> usize {
-        self.waiting
+    /// What was found, each with a name; at least one.
+    pub(crate) fn found(&self, types: &[EventType]) -> Vec<(String, Statistics)> {
+        let name = format!("{} - {}", types[self.begin].short(), types[self.end].short());
+        if self.found.is_empty() {
+            return vec![(name, Statistics::default())];
+        }
+        let named = |(apart, statistics): (&Option<i128>, &Statistics)| match apart {
+            Some(value) => (format!("{name} direction={value}"), statistics.clone()),
+            None => (name.clone(), statistics.clone()),
+        };
+        self.found.iter().map(named).collect()
     }
 
     /// Sees an event of the type at `kind` at a time of the common clock.
     pub(crate) fn see(&mut self, types: &[EventType], kind: usize, data: &[u64; WORDS], time: i64) {
-        if kind == self.begin {
-            let key = self.key(types, data, true);
+        let is_begin = kind == self.begin;
+        if !is_begin && kind != self.end {
+            return;
+        }
+        let key = self.key(types, data, is_begin);
+        let apart = self.apart.map(|(begin, end)| types[kind].elements[if is_begin { begin } else { end }].value(data));
+        let found = self.found.entry(apart).or_default();
+        if is_begin {
+            found.open += 1;
             if self.waiting < OPEN {
+                self.waiting += 1;
                 self.open.entry(key).or_default().push_back(time);
             }
-            self.waiting += 1;
-        } else if kind == self.end {
-            let key = self.key(types, data, false);
-            let Some(begun) = self.open.get_mut(&key).and_then(VecDeque::pop_front) else {
-                self.statistics.unbegun += 1;
-                return;
-            };
-            self.waiting -= 1;
-            if self.open.get(&key).is_some_and(VecDeque::is_empty) {
-                self.open.remove(&key);
-            }
-            self.statistics.add(time - begun);
+            return;
+        }
+        let Some(begun) = self.open.get_mut(&key).and_then(VecDeque::pop_front) else {
+            found.unbegun += 1;
+            return;
+        };
+        found.open -= 1;
+        found.add(time - begun);
+        self.waiting -= 1;
+        if self.open.get(&key).is_some_and(VecDeque::is_empty) {
+            self.open.remove(&key);
         }
     }
 
@@ -156,7 +172,7 @@ mod tests {
     #[test]
     fn pairs_are_found_by_name() {
         let types = types();
-        let names: Vec<String> = among(&types).iter().map(|pair| pair.name(&types)).collect();
+        let names: Vec<String> = among(&types).iter().map(|pair| pair.found(&types)[0].0.clone()).collect();
         assert_eq!(names, ["x_begin - x_end", "y_started - y_complete"]);
     }
 
@@ -169,9 +185,10 @@ mod tests {
         {
             pair.see(&types, kind, &data(message, tag, 0), time);
         }
-        let wanted = Statistics { count: 2, min: 100, max: 600, total: 700, unbegun: 0 };
-        assert_eq!((&pair.statistics, pair.open(), pair.open.len()), (&wanted, 0, 0));
-        assert!((pair.statistics.mean() - 350.0).abs() < 1e-9);
+        let wanted = Statistics { count: 2, min: 100, max: 600, total: 700, unbegun: 0, open: 0 };
+        let (_, found) = &pair.found(&types)[0];
+        assert_eq!((found, pair.waiting, pair.open.len()), (&wanted, 0, 0));
+        assert!((found.mean() - 350.0).abs() < 1e-9);
     }
 
     #[test]
@@ -183,7 +200,23 @@ mod tests {
         {
             pair.see(&types, kind, &data(0, tag, peer), time);
         }
-        let wanted = Statistics { count: 2, min: 80, max: 100, total: 180, unbegun: 1 };
-        assert_eq!((&pair.statistics, pair.open()), (&wanted, 1));
+        let wanted = Statistics { count: 2, min: 80, max: 100, total: 180, unbegun: 1, open: 1 };
+        assert_eq!(pair.found(&types)[0].1, wanted);
+    }
+
+    #[test]
+    fn directions_are_kept_apart() {
+        let types = ["x_begin", "x_end"].map(|name| made(name, &[("message", 1, 8), ("direction", 1, 8)]));
+        let pair = &mut among(&types)[0];
+        for (kind, message, direction, time) in [(0, 1, 0, 0), (0, 1, 1, 5), (1, 1, 0, 100), (0, 2, 1, 200)] {
+            let mut data = [0; WORDS];
+            (data[0], data[1]) = (message, direction);
+            pair.see(&types, kind, &data, time);
+        }
+        let found: Vec<(String, u64, u64)> =
+            pair.found(&types).into_iter().map(|(name, found)| (name, found.count, found.open)).collect();
+        let wanted =
+            [("x_begin - x_end direction=0".to_owned(), 1, 0), ("x_begin - x_end direction=1".to_owned(), 0, 2)];
+        assert_eq!(found, wanted);
     }
 }

@@ -78,21 +78,18 @@ impl Writer {
             return;
         }
         output.say("# time from one event to the other, microseconds");
-        let heads = ["count", "min", "mean", "max", "total", "open"];
-        let [count, min, mean, max, total, open] = heads;
+        let [count, min, mean, max, total, open] = ["count", "min", "mean", "max", "total", "open"];
         output.say(&format!("# {:<46} {count:>10} {min:>12} {mean:>12} {max:>12} {total:>14} {open:>6}", "pair"));
         let micro = |nanoseconds: f64| nanoseconds / 1e3;
-        for pair in &self.pairs {
-            let found = &pair.statistics;
+        for (name, found) in self.pairs.iter().flat_map(|pair| pair.found(&self.types)) {
             output.say(&format!(
-                "# {:<46} {:>10} {:>12.3} {:>12.3} {:>12.3} {:>14.3} {:>6}",
-                pair.name(&self.types),
+                "# {name:<46} {:>10} {:>12.3} {:>12.3} {:>12.3} {:>14.3} {:>6}",
                 found.count,
                 micro(found.min as f64),
                 micro(found.mean()),
                 micro(found.max as f64),
                 micro(found.total as f64),
-                pair.open()
+                found.open
             ));
         }
         output.flush();

@@ -25,7 +25,8 @@ static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec
     char *name = NULL;
     PERUSE_Event_get(handle, &event);
     PERUSE_Query_event_name(event, &name);
-    if (spec->operation != PERUSE_RECV)
+    // Messages of collective calls have tags of their own.
+    if (spec->operation != PERUSE_RECV || spec->tag != 0)
         return MPI_SUCCESS;
     if (event == measure->begin) {
         while (slot < MESSAGES - 1 && measure->open[slot].since != 0)

@@ -100,6 +100,29 @@ fn counts_have_a_value_per_source_and_registrations_the_defaults_the_user_set() 
 }
 
 #[test]
+fn the_page_on_writing_a_tool_is_the_program_that_is_tested() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let page = read("docs/writing-a-tool.md");
+    let pieces = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+    assert!(pieces.collect::<String>() == read("hw-tests/tools/writing_a_tool.c"), "the page and the program differ");
+}
+
+#[test]
+fn the_tool_of_the_page_runs_without_a_device_as_well() {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-of-the-page");
+    let mut command = Command::new("mpicc");
+    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&built);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../hw-tests/tools/writing_a_tool.c"));
+    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
+    command.arg(format!("-L{}", library().display())).arg("-libex");
+    done(&command);
+    let output = done(program(&built).env("OMPI_MCA_btl", "self"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("rank 0, peer 0: 0 messages of 0 bytes sent"), "{said}");
+}
+
+#[test]
 fn the_header_is_cplusplus_too() {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-header.o");
     let mut command = Command::new("mpicxx");

@@ -118,7 +118,8 @@ fn compile(workspace: &Workspace, source: &Path, program: &Path) -> Result<()> {
 }
 
 fn is_tool(source: &str) -> bool {
-    ["#include <ibex_mpi_t.h>", "#include <peruse.h>"].iter().any(|include| source.contains(include))
+    let mut includes = source.lines().filter(|line| line.starts_with("#include"));
+    includes.any(|line| line.contains("ibex_mpi_t.h") || line.contains("peruse.h"))
 }
 
 fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
@@ -158,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_program_that_includes_a_header_of_ibex_is_a_tool() {
-        assert!(is_tool("#include <mpi.h>\n#include <peruse.h>\n") && is_tool("#include <ibex_mpi_t.h>\n"));
-        assert!(!is_tool("#include <mpi.h>\n"));
+        assert!(is_tool("#include <mpi.h>\n#include <peruse.h>\n") && is_tool("#include \"ibex_mpi_t.h\"\n"));
+        assert!(!is_tool("#include <mpi.h>\n// not peruse.h\n"));
     }
 
     #[test]
