@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the application comes by: `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`, and the end of the process.
+//! Where the application comes by: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, and the end of the process.
 //!
 //! Each stands before the MPI's own and goes on to the next of its name: another tool's, or the MPI's. The `PMPI_` names are
 //! there for Fortran, whose calls come by them. A process that never calls one is left alone. Grade: setup. Threads: the
 //! application's. Tests: with a job, hw-tests/tests/device/logger.rs.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::{mpi, session};
 
@@ -47,6 +47,8 @@ entries! {
     ) { session::begin, initialized }
     fn MPI_Finalize = c"MPI_Finalize" () { session::finalizing, ignore }
     fn PMPI_Finalize = c"PMPI_Finalize" () { session::finalizing, ignore }
+    fn MPI_Abort = c"MPI_Abort" (comm: *mut c_void, status: c_int) { session::end, ignore }
+    fn PMPI_Abort = c"PMPI_Abort" (comm: *mut c_void, status: c_int) { session::end, ignore }
 }
 
 fn initialized(code: c_int) {

@@ -6,7 +6,7 @@
 //! call. Threads: each function says its own. Tests: with a job, hw-tests/tests/device/logger.rs.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,6 +44,7 @@ struct Session {
     registrations: Mutex<Vec<Registration>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stop: (Mutex<bool>, Condvar),
+    finished: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,7 +87,7 @@ pub(crate) fn finalizing() {
     }
 }
 
-/// The process ends: writes the rest, then the statistics, or what there is.
+/// The process ends, or asks for the end of the job: writes the rest, then the statistics, or what there is.
 pub(crate) fn end() {
     if let Some(session) = session() {
         session.finish();
@@ -129,11 +130,15 @@ impl Session {
             registrations: Mutex::new(registrations),
             thread: Mutex::new(None),
             stop: (Mutex::new(false), Condvar::new()),
+            finished: AtomicBool::new(false),
         }
     }
 
     /// The rank's output. A list on standard error is rank 0's alone: it is the same for all.
     fn open(&self, rank: &str) {
+        if lock(&self.writer).is_open() {
+            return;
+        }
         let file = std::env::var("IBEX_LOG_FILE").ok();
         if self.wanted == Wanted::List && file.is_none() && rank != "0" {
             return;
@@ -170,6 +175,9 @@ impl Session {
     }
 
     fn finish(&self) {
+        if self.finished.swap(true, Ordering::Relaxed) {
+            return;
+        }
         // No callback runs after this; what waited in buffers has been delivered.
         lock(&self.registrations).drain(..).for_each(Registration::free);
         *lock(&self.stop.0) = true;

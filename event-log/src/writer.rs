@@ -30,6 +30,11 @@ impl Writer {
         Writer { types, clocks: Clocks::new(), output: None, pairs, counts, batch: Vec::new() }
     }
 
+    /// Whether lines have a place to go.
+    pub(crate) fn is_open(&self) -> bool {
+        self.output.is_some()
+    }
+
     /// Lines go there from now on; until then they wait.
     pub(crate) fn open(&mut self, output: Output) {
         self.output.get_or_insert(output);

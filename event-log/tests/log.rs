@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Runs a command that must succeed, within two minutes but for cargo.
 fn done(command: &mut Command) -> Output {
@@ -47,8 +48,20 @@ fn place() -> &'static Path {
 
 /// The application under the logger; its output and the log.
 fn logged(what: &str, events: Option<&str>) -> (String, String) {
-    let file = place().join(format!("{what}-{}.log", std::process::id()));
-    let _ = std::fs::remove_file(&file);
+    let (output, log) = run(what, events);
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{what}: {}\n{said}", output.status);
+    (said, log)
+}
+
+/// The same, however it ends.
+fn run(what: &str, events: Option<&str>) -> (Output, String) {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    // Only a number of its own for each run.
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let folder = place().join(format!("run-{}-{run}", std::process::id()));
+    std::fs::create_dir(&folder).expect("the target directory can be written to");
+    let file = folder.join("log");
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "120"]).arg(place().join("application")).arg(what);
     command.env("LD_PRELOAD", place().join("libibex-log.so"));
@@ -57,12 +70,13 @@ fn logged(what: &str, events: Option<&str>) -> (String, String) {
     if let Some(events) = events {
         command.env("IBEX_LOG_EVENTS", events);
     }
-    let output = done(&mut command);
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let named = place().join(format!("{what}-{}.log.0", std::process::id()));
-    let log = std::fs::read_to_string(&named).unwrap_or_default();
-    let _ = std::fs::remove_file(&named);
-    (said, log)
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let files: Vec<_> =
+        std::fs::read_dir(&folder).expect("it is there").flatten().map(|file| file.file_name()).collect();
+    assert!(files.iter().all(|file| file == "log.0"), "{what}: {files:?}");
+    let log = std::fs::read_to_string(folder.join("log.0")).unwrap_or_default();
+    let _ = std::fs::remove_dir_all(&folder);
+    (output, log)
 }
 
 /// Seconds, source, name and elements of each event in a log.
@@ -133,6 +147,15 @@ fn a_process_that_is_forked_off_writes_nothing() {
     let (_, log) = logged("fork", Some("get_started"));
     assert_eq!(events(&log).len(), 1, "{log}");
     assert_eq!(log.matches("# event").count(), 1, "{log}");
+}
+
+#[test]
+fn a_process_that_ends_without_finalizing_or_aborts_the_job_has_its_log() {
+    for what in ["exit", "abort"] {
+        let (output, log) = run(what, Some("get_started"));
+        assert_eq!(events(&log).len(), 1, "{what}: {}, {log}", output.status);
+        assert_eq!(log.matches("# event").count(), 1, "{what}: {log}");
+    }
 }
 
 #[test]

@@ -47,6 +47,12 @@ int main(int argc, char **argv)
             exit(0);
         int status;
         waitpid(child, &status, 0);
+    } else if (strcmp(what, "abort") == 0) {
+        mock_raise(0, 0, 1, 1);
+        MPI_Abort(MPI_COMM_WORLD, 0);
+    } else if (strcmp(what, "exit") == 0) {
+        mock_raise(0, 0, 1, 1);
+        exit(0);
     } else if (strcmp(what, "allocations") == 0) {
         mock_raise(0, 0, 1, 1);
         struct mallinfo2 before = mallinfo2();
