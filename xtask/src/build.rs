@@ -112,7 +112,9 @@ fn compile(workspace: &Workspace, source: &Path, program: &Path) -> Result<()> {
     if is_tool(&text) {
         let folder = workspace.library().parent().unwrap_or(Path::new("/")).display().to_string();
         command.arg(format!("-I{}", workspace.headers().display()));
-        command.args([format!("-L{folder}"), format!("-Wl,-rpath,{folder}"), "-libex".into()]);
+        // Whatever LD_LIBRARY_PATH says (cargo's has the folder of other builds): two in a process would be two transports.
+        let found = format!("-Wl,--disable-new-dtags,-rpath,{folder}");
+        command.args([format!("-L{folder}"), found, "-libex".into()]);
     }
     run(&mut command)
 }
