@@ -394,7 +394,7 @@ impl Port {
         }
         for request in pending.into_iter().filter(|request| request.token.0 != 0) {
             let outcome = Err(Failed { status: Status::FLUSHED });
-            self.overflow.push_back(Event::Completed { token: request.token, to, outcome });
+            self.overflow.push_back(Event::Completed { token: request.token, to, outcome }.into());
         }
     }
 }
