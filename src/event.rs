@@ -93,8 +93,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// How many events a batch holds at most.
-    pub const CAPACITY: usize = 16;
+    /// How many events a batch holds at most: more than a poll takes completions, as one may stand for many requests.
+    pub const CAPACITY: usize = 64;
 
     /// A batch without events.
     #[must_use]

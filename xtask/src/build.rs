@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds what is measured, tested and installed: the library in release, and the MPI programs in C.
+//! Builds what is measured, tested and installed: the library in release, and the programs in C.
 //!
 //! The library goes, with its component links, into a folder of its own (see [`crate::workspace`]); a folder that
 //! Open MPI searches must hold no link to nothing, so each step replaces a file that is complete.
@@ -32,22 +32,34 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Compiles the program of each C file in a folder of the checkout, where it is older than its sources, and returns
+/// Compiles the MPI program of each C file in a folder of the checkout, where it is older than its sources, and returns
 /// the programs.
 ///
 /// # Errors
 /// When the folder holds no program, or one does not compile without a warning.
 pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+    compiled(workspace, folder, "mpicc", "-lm")
+}
+
+/// The same of programs that use libibverbs, and no MPI.
+///
+/// # Errors
+/// Those of [`programs`].
+pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+    compiled(workspace, folder, "cc", "-libverbs")
+}
+
+fn compiled(workspace: &Workspace, folder: &str, compiler: &str, library: &str) -> Result<Vec<PathBuf>> {
     let sources = sources(&workspace.root().join(folder))?;
     let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
     fs::create_dir_all(workspace.programs())?;
-    step(&format!("Compiling the MPI programs of {folder}"));
+    step(&format!("Compiling the programs of {folder}"));
     sources
         .iter()
         .map(|source| {
             let program = workspace.programs().join(source.file_stem().unwrap_or_default());
             if modified(&program) <= headers.max(modified(source)) {
-                compile(source, &program)?;
+                compile(compiler, source, &program, library)?;
             }
             Ok(program)
         })
@@ -90,12 +102,12 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-fn compile(source: &Path, program: &Path) -> Result<()> {
-    run(Command::new("mpicc")
+fn compile(compiler: &str, source: &Path, program: &Path, library: &str) -> Result<()> {
+    run(Command::new(compiler)
         .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(program)
         .arg(source)
-        .arg("-lm"))
+        .arg(library))
 }
 
 fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
