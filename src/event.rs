@@ -84,12 +84,20 @@ impl From<Event> for Late {
 }
 
 /// The events of one poll.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Batch {
     events: ArrayVec<Event, { Batch::CAPACITY }>,
     /// The adapter's stamps of the events, where `stamped` has their bit.
     stamps: [u64; Batch::CAPACITY],
-    stamped: u16,
+    stamped: u64,
+}
+
+const _: () = assert!(Batch::CAPACITY <= 64, "a bit for each event");
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch::new()
+    }
 }
 
 impl Batch {

@@ -101,9 +101,7 @@ pub(super) fn deliver_counted(budget: usize, context: Safety) -> usize {
             let mut inside = Inside::new(thread);
             inside.run_staged();
             pump(&mut inside, context);
-            let count = empty(budget, context);
-            inside.run_staged();
-            count
+            empty(&mut inside, budget, context)
         };
         settle_in(thread, context);
         count
@@ -156,7 +154,7 @@ impl Drop for Emptying {
 }
 
 /// Empties buffers, up to so many events.
-fn empty(budget: usize, context: Safety) -> usize {
+fn empty(inside: &mut Inside<'_>, budget: usize, context: Safety) -> usize {
     let Some(_emptying) = Emptying::try_new() else { return 0 };
     if WORK.fetch_and(!RINGS, Ordering::SeqCst) & RINGS == 0 {
         return 0;
@@ -164,7 +162,7 @@ fn empty(budget: usize, context: Safety) -> usize {
     let all = registry::everything();
     let (mut left, first) = (budget, FIRST.fetch_add(1, Ordering::Relaxed));
     for index in 0..all.len() {
-        left -= drain(&all[(first + index) % all.len()], context, left);
+        left -= drain(inside, &all[(first + index) % all.len()], context, left);
     }
     budget - left
 }
@@ -179,7 +177,7 @@ impl Drop for Draining<'_> {
 }
 
 /// Delivers up to `budget` events from one buffer, and tells what was lost. Returns how many.
-fn drain(entry: &Entry, context: Safety, budget: usize) -> usize {
+fn drain(inside: &mut Inside<'_>, entry: &Entry, context: Safety, budget: usize) -> usize {
     let handle = &*entry.handle;
     if handle.ring.is_empty() && !handle.losing.load(Ordering::SeqCst) {
         return 0;
@@ -197,12 +195,15 @@ fn drain(entry: &Entry, context: Safety, budget: usize) -> usize {
             run.count(record.source);
             count += 1;
             callback(&record, handle, level);
+            // What the callback raised; for this registration it waits behind what is in the buffer.
+            inside.run_staged();
         }
     }
     drop(run);
     if let Some(dropped) = &entry.calls.dropped {
         let level = entry.calls.level(context);
         handle.untold(|source, lost| dropped(lost, source, handle, level));
+        inside.run_staged();
     }
     drop(draining);
     // Here no callback may be fit for it; elsewhere one may.
@@ -239,7 +240,7 @@ fn finish(thread: &Thread, mut leaving: Leaving, context: Safety) -> Option<Leav
     let handle = std::sync::Arc::clone(&leaving.entry.handle);
     {
         let mut inside = Inside::new(thread);
-        drain(&leaving.entry, context, usize::MAX);
+        drain(&mut inside, &leaving.entry, context, usize::MAX);
         if handle.draining.load(Ordering::SeqCst) {
             return Some(leaving);
         }
@@ -248,9 +249,8 @@ fn finish(thread: &Thread, mut leaving: Leaving, context: Safety) -> Option<Leav
             record.source.source().count_dropped_later(1);
             handle.lose(record.source, 1);
         }
-        drain(&leaving.entry, context, 0);
+        drain(&mut inside, &leaving.entry, context, 0);
         handle.set_freed();
-        inside.run_staged();
     }
     if let Some(on_free) = leaving.on_free.take() {
         on_free(&handle, leaving.entry.calls.level(context));

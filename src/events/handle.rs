@@ -183,15 +183,33 @@ impl std::fmt::Debug for Handle {
 /// What a registration calls.
 #[derive(Clone, Default)]
 pub(super) struct Calls {
-    pub(super) events: [Option<Callback>; 4],
+    events: [Option<Callback>; 4],
+    /// For each level that a place asks: the least level that is fit for it and has a callback.
+    least: [Option<Safety>; 4],
     pub(super) dropped: Option<DroppedCallback>,
 }
 
 impl Calls {
+    /// Sets the callback of a level; returns the former.
+    pub(super) fn set(&mut self, level: Safety, callback: Option<Callback>) -> Option<Callback> {
+        let old = std::mem::replace(&mut self.events[level.index()], callback);
+        for needed in Safety::ALL {
+            let mut fit = Safety::ALL.into_iter().filter(|level| *level >= needed);
+            self.least[needed.index()] = fit.find(|level| self.has(*level));
+        }
+        old
+    }
+
+    /// Whether there is one of exactly this level.
+    pub(super) fn has(&self, level: Safety) -> bool {
+        self.events[level.index()].is_some()
+    }
+
     /// The callback of the least level that is fit for a place that asks `needed`.
     #[inline]
     pub(super) fn fit(&self, needed: Safety) -> Option<(Safety, &Callback)> {
-        Safety::ALL[needed.index()..].iter().find_map(|level| Some((*level, self.events[level.index()].as_ref()?)))
+        let level = self.least[needed.index()]?;
+        Some((level, self.events[level.index()].as_ref()?))
     }
 
     /// The level under which something other than an event is told.

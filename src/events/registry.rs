@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use super::clock::HostClock;
 use super::deliver;
 use super::handle::{Callback, Calls, DroppedCallback, FreeCallback, Handle, HandleId, Options};
 use super::presence::{Grace, Threads};
@@ -174,6 +175,8 @@ fn change(handle: &Handle, change: impl FnOnce(&mut Calls)) -> Result<(), Freed>
 /// A new registration for events of a type; without callbacks it does nothing.
 #[must_use]
 pub fn register(kind: TypeId, options: Options) -> Arc<Handle> {
+    // The clock is chosen before the first event needs it.
+    let _ = HostClock::get();
     let id = HandleId(NEXT.fetch_add(1, Ordering::Relaxed));
     let handle = Arc::new(Handle::new(id, kind, options));
     let entry = Entry { handle: Arc::clone(&handle), calls: Arc::default(), active: true };
@@ -204,7 +207,7 @@ pub fn all() -> Vec<Arc<Handle>> {
 /// [`Freed`].
 pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) -> Result<(), Freed> {
     let mut old = None;
-    let changed = change(handle, |calls| old = std::mem::replace(&mut calls.events[level.index()], callback));
+    let changed = change(handle, |calls| old = calls.set(level, callback));
     drop(old);
     changed
 }
@@ -214,7 +217,7 @@ pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) 
 pub fn has_callback(handle: &Handle, level: Safety) -> bool {
     let registry = registry();
     let entry = registry.all.iter().find(|entry| entry.handle.id == handle.id);
-    entry.is_some_and(|entry| entry.calls.events[level.index()].is_some())
+    entry.is_some_and(|entry| entry.calls.has(level))
 }
 
 /// Sets, replaces or takes away what is called when events were lost.

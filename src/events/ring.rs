@@ -73,7 +73,8 @@ impl Ring {
     ///
     /// # Errors
     /// [`Full`] when no slot is free; one that is being read is not free yet.
-    #[inline]
+    // Inline, the caller would keep the record's words in its own frame, whether they are needed or not.
+    #[inline(never)]
     pub(super) fn push(&self, record: &Record, used: usize) -> Result<(), Full> {
         let mut position = self.tail.0.load(Ordering::Relaxed);
         let slot = loop {

@@ -208,7 +208,7 @@ impl Drop for Later {
     }
 }
 
-/// How many sources there are; only grows. There is always one.
+/// How many sources there are; only grows. There is always one, a thread's.
 #[must_use]
 pub fn count() -> usize {
     COUNT.load(Ordering::Acquire).max(1)
@@ -306,6 +306,10 @@ pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
             old.reopen(*port);
             return Some(SourceId(index as u16));
         }
+    }
+    // The first is a thread's, as tools may have been told before there was any.
+    if known == 0 {
+        add(Kind::Thread);
     }
     let ports = TABLE.iter().take(known).filter(|source| source.port().is_some()).count();
     if ports < SOURCES - THREADS - 1 { add(Kind::Port(port)) } else { None }

@@ -10,7 +10,7 @@
 //! thread, and the first after a change of registrations, take the registry's lock for a moment. Threads: each its own.
 //! Tests: `tests/raise.rs`, `tests/threads.rs`.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,7 +45,8 @@ pub(super) struct Thread {
     /// Whether it delivers now.
     busy: Cell<bool>,
     staged: RefCell<VecDeque<(Record, Safety)>>,
-    snapshots: [Cell<Option<Snapshot>>; COUNT],
+    /// The lists it saw last. Borrowed while one is gone through; a thread goes through one at a time (`busy`).
+    snapshots: [RefCell<Option<Snapshot>>; COUNT],
 }
 
 /// Runs with this thread's state. A thread that is just ending gets one for the moment.
@@ -72,7 +73,7 @@ impl Thread {
             last: Cell::new(floor),
             busy: Cell::new(false),
             staged: RefCell::new(VecDeque::with_capacity(STAGED)),
-            snapshots: [const { Cell::new(None) }; COUNT],
+            snapshots: [const { RefCell::new(None) }; COUNT],
         }
     }
 
@@ -143,17 +144,28 @@ impl Thread {
         Some(first)
     }
 
-    /// The list of a type as of now, kept in the thread from one event to the next.
+    /// The list of a type as of now, kept in the thread from one event to the next. `None` when nobody listens, or from within a
+    /// signal handler that came while this looked.
     #[inline]
-    fn snapshot(&self, kind: TypeId) -> Option<Snapshot> {
+    fn snapshot(&self, kind: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
         let edition = EDITIONS[kind.index()].load(Ordering::SeqCst);
-        if edition == 0 {
-            return None;
+        let known = self.snapshots[kind.index()].try_borrow().ok()?;
+        match &*known {
+            Some(snapshot) if snapshot.edition == edition => Some(known),
+            _ => {
+                drop(known);
+                self.renewed(kind)
+            }
         }
-        match self.snapshots[kind.index()].take() {
-            Some(known) if known.edition == edition => Some(known),
-            _ => registry::snapshot(kind),
-        }
+    }
+
+    #[cold]
+    fn renewed(&self, kind: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
+        let new = registry::snapshot(kind);
+        // What the old one held may be a tool's, and do anything when it is dropped: after the borrow.
+        let old = std::mem::replace(&mut *self.snapshots[kind.index()].try_borrow_mut().ok()?, new);
+        drop(old);
+        self.snapshots[kind.index()].try_borrow().ok()
     }
 }
 
@@ -184,7 +196,8 @@ impl<'a> Inside<'a> {
     #[inline]
     pub(super) fn dispatch(&mut self, record: &Record, context: Safety) {
         let thread = self.0;
-        let Some(snapshot) = thread.snapshot(record.kind) else { return };
+        let known = thread.snapshot(record.kind);
+        let Some(Some(snapshot)) = known.as_deref() else { return };
         let needed = if THREADED.load(Ordering::Relaxed) { context.max(Safety::ThreadSafe) } else { context };
         let source = record.source.source();
         for entry in snapshot.list.iter() {
@@ -206,7 +219,6 @@ impl<'a> Inside<'a> {
                 deliver::flag(deliver::RINGS);
             }
         }
-        thread.snapshots[record.kind.index()].set(Some(snapshot));
     }
 
     /// Delivers what waits in the thread.

@@ -59,7 +59,7 @@ fn compiled(workspace: &Workspace, folder: &str, compiler: &str, library: &str) 
         .map(|source| {
             let program = workspace.programs().join(source.file_stem().unwrap_or_default());
             if modified(&program) <= headers.max(modified(source)) {
-                compile(compiler, source, &program, library)?;
+                compile(workspace, compiler, source, &program, library)?;
             }
             Ok(program)
         })
@@ -102,13 +102,22 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-fn compile(compiler: &str, source: &Path, program: &Path, library: &str) -> Result<()> {
-    run(Command::new(compiler)
-        .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .arg(program)
-        .arg(source)
-        .arg(library))
+fn compile(workspace: &Workspace, compiler: &str, source: &Path, program: &Path, library: &str) -> Result<()> {
+    let mut compile = Command::new(compiler);
+    compile.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(program).arg(source);
+    let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
+    if TOOL_HEADERS.iter().any(|header| text.contains(header)) {
+        // A tool is linked with the library that the component is a link to, so that both are one.
+        let ibex = workspace.library();
+        let folder = ibex.parent().unwrap_or(Path::new("."));
+        compile.arg("-I").arg(workspace.headers()).arg("-L").arg(folder).arg("-libex");
+        compile.arg(format!("-Wl,-rpath,{}", folder.display()));
+    }
+    run(compile.arg(library))
 }
+
+/// What a program that calls ibex includes.
+const TOOL_HEADERS: [&str; 2] = ["\"ibex_mpi_t.h\"", "\"peruse.h\""];
 
 fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;

@@ -10,13 +10,9 @@
 
 #include "ompi/communicator/communicator.h"
 
-/* In communicator.rs: the number of the duplicate of a communicator, 0 for none; a communicator is gone. */
-uint64_t ibex_tool_comm_duplicated(uint64_t number);
-void ibex_tool_comm_freed(uint64_t number);
-
 int ibex_tool_comm_is_valid(void *comm);
 uint64_t ibex_tool_comm_number(void *comm);
-int ibex_tool_comm_set_number(void *comm, uint64_t number);
+int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t), void (*on_freed)(uint64_t));
 void *ibex_tool_comm_of_context(uint64_t context);
 int ibex_tool_comm_ranks(void *comm, int *of_world, int count);
 int ibex_tool_world_size(void);
@@ -25,9 +21,13 @@ void ibex_tool_abort(int code);
 
 static int keyval = MPI_KEYVAL_INVALID;
 
+/* Of communicator.rs: the number of the duplicate of a communicator, 0 for none; a communicator is gone. */
+static uint64_t (*duplicated)(uint64_t);
+static void (*freed)(uint64_t);
+
 static int copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag)
 {
-    uint64_t number = ibex_tool_comm_duplicated((uint64_t) (uintptr_t) value);
+    uint64_t number = duplicated((uint64_t) (uintptr_t) value);
     (void) comm, (void) key, (void) extra;
     *(void **) copy = (void *) (uintptr_t) number;
     *flag = number != 0;
@@ -37,7 +37,7 @@ static int copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, 
 static int deleted(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void) comm, (void) key, (void) extra;
-    ibex_tool_comm_freed((uint64_t) (uintptr_t) value);
+    freed((uint64_t) (uintptr_t) value);
     return MPI_SUCCESS;
 }
 
@@ -56,9 +56,11 @@ uint64_t ibex_tool_comm_number(void *comm)
     return (uint64_t) (uintptr_t) value;
 }
 
-/* Under the lock of communicator.rs. */
-int ibex_tool_comm_set_number(void *comm, uint64_t number)
+/* By one thread at a time. */
+int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t), void (*on_freed)(uint64_t))
 {
+    duplicated = on_duplicated;
+    freed = on_freed;
     if (keyval == MPI_KEYVAL_INVALID && PMPI_Comm_create_keyval(copied, deleted, &keyval, NULL) != MPI_SUCCESS)
         return 0;
     return PMPI_Comm_set_attr((MPI_Comm) comm, keyval, (void *) (uintptr_t) number) == MPI_SUCCESS;

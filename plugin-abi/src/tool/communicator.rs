@@ -30,7 +30,12 @@ pub(crate) struct Byte(#[allow(dead_code, reason = "C reads it")] *mut c_void);
 unsafe extern "C" {
     fn ibex_tool_comm_is_valid(comm: Comm) -> c_int;
     fn ibex_tool_comm_number(comm: Comm) -> u64;
-    fn ibex_tool_comm_set_number(comm: Comm, number: u64) -> c_int;
+    fn ibex_tool_comm_set_number(
+        comm: Comm,
+        number: u64,
+        on_duplicated: extern "C" fn(u64) -> u64,
+        on_freed: extern "C" fn(u64),
+    ) -> c_int;
     safe fn ibex_tool_comm_of_context(context: u64) -> Comm;
     fn ibex_tool_comm_ranks(comm: Comm, of_world: *mut c_int, count: c_int) -> c_int;
     safe fn ibex_tool_world_size() -> c_int;
@@ -57,6 +62,9 @@ impl Watched {
     }
 }
 
+/// Held while a communicator gets its number, so that two threads do not give it two.
+static WATCHING: Mutex<()> = Mutex::new(());
+
 static WATCHED: Mutex<BTreeMap<u64, Arc<Watched>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -78,6 +86,7 @@ pub(crate) unsafe fn is_valid(comm: Comm) -> bool {
 /// # Safety
 /// `comm` is a valid communicator, and MPI is initialised and not finalised.
 pub(crate) unsafe fn watch(comm: Comm) -> Option<Arc<Watched>> {
+    let _watching = WATCHING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: this function's rule.
     let known = watched().get(&unsafe { ibex_tool_comm_number(comm) }).cloned();
     if let Some(known) = &known
@@ -108,7 +117,7 @@ pub(crate) unsafe fn watch(comm: Comm) -> Option<Arc<Watched>> {
     let new = Arc::new(Watched { number, context, ranks: ranks.into(), ancestors: Vec::new() });
     watched().insert(number, Arc::clone(&new));
     // SAFETY: this function's rule.
-    if unsafe { ibex_tool_comm_set_number(comm, number) } == 0 {
+    if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
         watched().remove(&number);
         return None;
     }
@@ -142,8 +151,7 @@ pub(crate) fn abort(code: c_int) {
 }
 
 /// MPI duplicates a watched communicator.
-#[unsafe(no_mangle)]
-extern "C" fn ibex_tool_comm_duplicated(number: u64) -> u64 {
+extern "C" fn duplicated(number: u64) -> u64 {
     crate::guard::fence("watching a communicator", 0, || {
         let mut watched = watched();
         let Some(original) = watched.get(&number) else { return 0 };
@@ -156,8 +164,7 @@ extern "C" fn ibex_tool_comm_duplicated(number: u64) -> u64 {
 }
 
 /// MPI frees a watched communicator.
-#[unsafe(no_mangle)]
-extern "C" fn ibex_tool_comm_freed(number: u64) {
+extern "C" fn freed(number: u64) {
     crate::guard::fence("watching a communicator", (), || {
         drop(watched().remove(&number));
         super::peruse::communicator_freed(number);

@@ -108,6 +108,23 @@ fn an_event_raised_while_its_buffer_is_emptied_comes_after() {
     assert_eq!(seen.numbers(), [1, 2, 3, 9]);
 }
 
+#[test]
+fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let raises: Callback = Arc::new(|_: &Record, _: &Handle, _| {
+        for _ in 0..3 {
+            raise(Safety::MpiRestricted, PortAsync::default);
+        }
+    });
+    let raising = listen(buffered(256), raises);
+    let other = register(PortAsync::TYPE, Options::default());
+    set_callback(&other, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    (0..256).for_each(raise_number);
+    deliver_all();
+    assert_eq!((seen.lock().len(), other.lost(), raising.lost()), (768, 0, 0));
+}
+
 proptest! {
     /// Whatever is raised, delivered and resized to: what a registration was offered was delivered, waits, or was lost and told.
     #[test]

@@ -48,7 +48,7 @@ fn the_callback_of_the_least_level_that_is_fit_is_called() {
         let mut calls = Calls::default();
         for level in Safety::ALL {
             if set >> level.index() & 1 == 1 {
-                calls.events[level.index()] = Some(Arc::clone(&nothing));
+                calls.set(level, Some(Arc::clone(&nothing)));
             }
         }
         for needed in Safety::ALL {
