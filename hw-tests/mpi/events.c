@@ -219,7 +219,7 @@ static void judge_transfers(const struct message *planned, int messages, const u
 }
 
 // Started once, then complete once, with success.
-static void judge_operations(int started, int complete) {
+static int judge_operations(int started, int complete) {
     int under_way = 0, pairs = 0, events = atomic_load(&count);
     struct operation *open = check_alloc((size_t)events * sizeof *open);
     for (int i = 0; i < events; i++) {
@@ -241,8 +241,8 @@ static void judge_operations(int started, int complete) {
         }
     }
     check_int("operations that were not completed", 0, under_way);
-    check_true("some of them", started == PUT_STARTED || pairs > 0);
     free(open);
+    return pairs;
 }
 
 static void judge_choices(const struct message *planned, int messages) {
@@ -376,8 +376,8 @@ int main(int argc, char **argv) {
     judge_transfers(planned, messages, contexts);
     check_end_case();
     check_case("each put and get is started and completed once");
-    judge_operations(PUT_STARTED, PUT_COMPLETE);
-    judge_operations(GET_STARTED, GET_COMPLETE);
+    int pairs = judge_operations(PUT_STARTED, PUT_COMPLETE) + judge_operations(GET_STARTED, GET_COMPLETE);
+    check_true("some of them", pairs > 0);
     check_end_case();
     check_case("how each message goes is said");
     judge_choices(planned, messages);
