@@ -69,18 +69,40 @@ pub enum Event {
     },
 }
 
+/// An event that waits for a later batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Late {
+    pub(crate) event: Event,
+    /// The adapter's raw stamp, where it has one.
+    pub(crate) stamp: Option<u64>,
+}
+
+impl From<Event> for Late {
+    fn from(event: Event) -> Late {
+        Late { event, stamp: None }
+    }
+}
+
 /// The events of one poll.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Batch {
     events: ArrayVec<Event, { Batch::CAPACITY }>,
     /// The adapter's stamps of the events, where `stamped` has their bit.
     stamps: [u64; Batch::CAPACITY],
-    stamped: u16,
+    stamped: u64,
+}
+
+const _: () = assert!(Batch::CAPACITY <= 64, "a bit for each event");
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch::new()
+    }
 }
 
 impl Batch {
-    /// How many events a batch holds at most.
-    pub const CAPACITY: usize = 16;
+    /// How many events a batch holds at most: more than a poll takes completions, as one may stand for many requests.
+    pub const CAPACITY: usize = 64;
 
     /// A batch without events.
     #[must_use]
@@ -111,8 +133,22 @@ impl Batch {
         self.events.len()
     }
 
-    /// The adapter's raw stamp of one of this batch's events; `None` where it has none: it was not asked for, or the event did
-    /// not fit an earlier batch.
+    /// Takes an event that had to wait, with its stamp. There must be room.
+    pub(crate) fn push_late(&mut self, late: Late) {
+        let from = self.events.len();
+        if self.push(late.event).is_ok()
+            && let Some(raw) = late.stamp
+        {
+            self.stamp_from(from, raw);
+        }
+    }
+
+    /// The events, each with its stamp, to be taken up again later.
+    pub(crate) fn late(&self) -> impl Iterator<Item = Late> {
+        self.events.iter().map(|event| Late { event: *event, stamp: self.stamp(event) })
+    }
+
+    /// The adapter's raw stamp of one of this batch's events; `None` where it has none, as it was not asked for.
     #[must_use]
     pub fn stamp(&self, event: &Event) -> Option<u64> {
         let away = std::ptr::from_ref(event).addr().checked_sub(self.events.as_ptr().addr())?;

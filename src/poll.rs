@@ -7,7 +7,7 @@
 
 use crate::counters::{Counters, add, subtract};
 use crate::endpoint::{Endpoint, State};
-use crate::event::{Batch, EndpointId, Event, Failed, Immediate, WrId};
+use crate::event::{Batch, EndpointId, Event, Failed, Immediate, Late, WrId};
 use crate::events;
 use crate::failure::{Cause, Failure};
 use crate::port::Port;
@@ -105,7 +105,7 @@ impl Port {
         loop {
             batch.clear();
             self.take_completions(&mut batch);
-            events.extend(batch.events().iter().copied());
+            events.extend(batch.late());
             events.append(&mut self.overflow);
             if batch.events().is_empty() {
                 break;
@@ -140,7 +140,7 @@ impl Port {
         let counters: &Counters = counters;
         add(&counters.polls, 1);
         let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
-        let mut unstamped = batch.events().len();
+        let (mut unstamped, mut waiting) = (batch.events().len(), self.overflow.len());
         let (completions, stamps) = match polled {
             Ok(([], _)) => return add(&counters.empty_polls, 1),
             Ok(completions) => completions,
@@ -150,6 +150,7 @@ impl Port {
         for (index, completion) in completions.iter().enumerate() {
             if STAMPED && index > 0 {
                 unstamped = batch.stamp_from(unstamped, stamps[index - 1]);
+                waiting = stamp_waiting(&mut self.overflow, waiting, stamps[index - 1]);
             }
             let id = WrId(completion.id());
             if !completion.succeeded() {
@@ -176,11 +177,12 @@ impl Port {
                 rare.push(Rare::Early { immediate, qp_num });
             }
             if let Err(event) = batch.push(Event::Received { addr, len, slot, immediate, qp_num }) {
-                self.overflow.push_back(event);
+                self.overflow.push_back(event.into());
             }
         }
         if STAMPED && let Some(last) = stamps.last() {
             batch.stamp_from(unstamped, *last);
+            stamp_waiting(&mut self.overflow, waiting, *last);
         }
         if !self.rare.is_empty() {
             self.rare_completions(batch);
@@ -212,9 +214,8 @@ impl Port {
     #[cold]
     fn drain_overflow(&mut self, batch: &mut Batch) -> bool {
         while batch.room() > 0 {
-            let Some(event) = self.overflow.pop_front() else { break };
-            // There is room.
-            let _ = batch.push(event);
+            let Some(late) = self.overflow.pop_front() else { break };
+            batch.push_late(late);
         }
         batch.room() >= self.cq.batch()
     }
@@ -235,7 +236,7 @@ impl Port {
         self.freed = true;
         while let Some((sequence, token)) = self.posted.pop_through(&mut connection.list, id.low()) {
             let outcome = if sequence == id.low() { Err(Failed { status }) } else { Ok(()) };
-            self.overflow.push_back(Event::Completed { token, to, outcome });
+            self.overflow.push_back(Event::Completed { token, to, outcome }.into());
         }
         self.fail(to, Cause::Completion { status, vendor });
     }
@@ -289,7 +290,7 @@ impl Port {
         endpoint.failure = Some(Box::new(failure));
         add(&self.counters.failed, 1);
         if !endpoint.forgotten && !self.closing {
-            self.overflow.push_back(Event::PeerFailed { peer: to });
+            self.overflow.push_back(Event::PeerFailed { peer: to }.into());
         }
         self.fail_pending(to);
     }
@@ -313,6 +314,12 @@ impl Port {
     }
 }
 
+/// Gives the events that wait, from the `from`th on, the adapter's stamp. Returns how many wait.
+fn stamp_waiting(overflow: &mut VecDeque<Late>, from: usize, raw: u64) -> usize {
+    overflow.iter_mut().skip(from).for_each(|late| late.stamp = Some(raw));
+    overflow.len()
+}
+
 /// A send, and every request before it on its connection, is done: their tokens come back. Returns how many they are.
 #[inline(never)]
 fn retire(
@@ -320,7 +327,7 @@ fn retire(
     posted: &mut Posted,
     id: WrId,
     batch: &mut Batch,
-    overflow: &mut VecDeque<Event>,
+    overflow: &mut VecDeque<Late>,
 ) -> u32 {
     let to = id.endpoint();
     let endpoint = endpoints.get_mut(to.index() as usize);
@@ -328,7 +335,7 @@ fn retire(
     let Some(done) = connection.retire(id.low()) else { return 0 };
     while let Some((_, token)) = posted.pop_through(&mut connection.list, id.low()) {
         if let Err(event) = batch.push(Event::Completed { token, to, outcome: Ok(()) }) {
-            overflow.push_back(event);
+            overflow.push_back(event.into());
         }
     }
     done

@@ -15,7 +15,7 @@ use crate::connector::Connector;
 use crate::counters::{Counters, add, subtract};
 use crate::device::PortChoice;
 use crate::endpoint::{Connection, Endpoint, State};
-use crate::event::{Batch, EndpointId, Event};
+use crate::event::{Batch, EndpointId, Event, Late};
 use crate::events::SourceId;
 
 use crate::peer::PeerName;
@@ -123,7 +123,7 @@ pub struct Port {
 
     // Pending: what did not fit.
     /// Events that did not fit a batch.
-    pub(crate) overflow: VecDeque<Event>,
+    pub(crate) overflow: VecDeque<Late>,
     /// Peers with requests that wait.
     pub(crate) backlog: VecDeque<EndpointId>,
     pub(crate) rare: Vec<Rare>,
@@ -305,7 +305,7 @@ impl Port {
         drop(connection);
         while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {
             let outcome = Err(crate::event::Failed { status: ibex_ffi::verbs::Status::FLUSHED });
-            self.overflow.push_back(Event::Completed { token, to: peer, outcome });
+            self.overflow.push_back(Event::Completed { token, to: peer, outcome }.into());
         }
     }
 
@@ -318,7 +318,7 @@ impl Port {
         while waits(self) && Instant::now() < end {
             let mut batch = Batch::new();
             if self.poll(&mut batch) > 0 {
-                held.extend_from_slice(batch.events());
+                held.extend(batch.late());
             }
         }
         // What came meanwhile is still to be delivered.

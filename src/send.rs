@@ -89,10 +89,23 @@ impl Port {
         };
         add(count, 1);
         add(volume, bytes);
-        let first = spans.first().copied().unwrap_or(LocalSpan::EMPTY);
-        let second = spans.get(1).copied().unwrap_or(LocalSpan::EMPTY);
-        let count = spans.len().min(2) as u8;
-        self.submit(to, Request { token, operation: Operation::Send { tag, spans: [first, second], count, prompt } })
+        let signal = self.signal_of_send(prompt);
+        match self.attempt(to, signal, token, |c, wr| c.qp.send(wr, spans, c.immediate(tag))) {
+            Attempt::Posted => Ok(()),
+            Attempt::Wait => {
+                let first = spans.first().copied().unwrap_or(LocalSpan::EMPTY);
+                let second = spans.get(1).copied().unwrap_or(LocalSpan::EMPTY);
+                let count = spans.len().min(2) as u8;
+                let operation = Operation::Send { tag, spans: [first, second], count, prompt };
+                self.queue(to, Request { token, operation })
+            }
+            Attempt::Broken(error) => self.broken(to, error),
+        }
+    }
+
+    #[inline]
+    fn signal_of_send(&self, prompt: bool) -> Signal {
+        if prompt || self.prompt_copies { Signal::Always } else { Signal::Sometimes }
     }
 
     /// Writes `local` to the peer's memory. `token` comes back when it is there.
@@ -352,7 +365,7 @@ impl Port {
         let token = request.token;
         match &request.operation {
             Operation::Send { tag, spans, count, prompt } => {
-                let signal = if *prompt || self.prompt_copies { Signal::Always } else { Signal::Sometimes };
+                let signal = self.signal_of_send(*prompt);
                 let spans = &spans[..usize::from(*count)];
                 self.attempt(to, signal, token, |c, wr| c.qp.send(wr, spans, c.immediate(*tag)))
             }
@@ -394,7 +407,7 @@ impl Port {
         }
         for request in pending.into_iter().filter(|request| request.token.0 != 0) {
             let outcome = Err(Failed { status: Status::FLUSHED });
-            self.overflow.push_back(Event::Completed { token: request.token, to, outcome });
+            self.overflow.push_back(Event::Completed { token: request.token, to, outcome }.into());
         }
     }
 }

@@ -98,6 +98,12 @@ fn interface_under(sysfs: &Path, name: &str) -> anyhow::Result<Option<String>> {
     Ok(names_in(&device.join("device/net")).into_iter().next())
 }
 
+/// The RDMA devices of this machine, by name; none where it has no RDMA subsystem.
+#[must_use]
+pub fn local_names() -> Vec<String> {
+    names_in(Path::new(SYSFS))
+}
+
 fn names_in(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .into_iter()

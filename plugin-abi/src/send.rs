@@ -262,7 +262,7 @@ pub(crate) const OPERATION: u64 = 1;
 
 /// The bits of a token that are an address: programs have the lower half of 48 bits. Above them a watched operation has a number, so that
 /// its name is not soon used again.
-const ADDRESS: u64 = (1 << TURN_SHIFT) - 1 & !OPERATION;
+const ADDRESS: u64 = ((1 << TURN_SHIFT) - 1) & !OPERATION;
 
 /// See [`ADDRESS`].
 pub(crate) const TURN_SHIFT: u32 = 48;

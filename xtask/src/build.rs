@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds what is measured, tested and installed: the library in release, and the MPI programs in C.
+//! Builds what is measured, tested and installed: the library in release, and the programs in C.
 //!
 //! The library goes, with its component links, into a folder of its own (see [`crate::workspace`]); a folder that
 //! Open MPI searches must hold no link to nothing, so each step replaces a file that is complete.
@@ -42,22 +42,34 @@ pub(crate) fn logger(library: &Path) -> PathBuf {
     library.with_file_name("libibex-log.so")
 }
 
-/// Compiles the program of each C file in a folder of the checkout, where it is older than its sources, and returns
+/// Compiles the MPI program of each C file in a folder of the checkout, where it is older than its sources, and returns
 /// the programs.
 ///
 /// # Errors
 /// When the folder holds no program, or one does not compile without a warning.
 pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+    compiled(workspace, folder, "mpicc", "-lm")
+}
+
+/// The same of programs that use libibverbs, and no MPI.
+///
+/// # Errors
+/// Those of [`programs`].
+pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+    compiled(workspace, folder, "cc", "-libverbs")
+}
+
+fn compiled(workspace: &Workspace, folder: &str, compiler: &str, library: &str) -> Result<Vec<PathBuf>> {
     let sources = sources(&workspace.root().join(folder))?;
     let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
     fs::create_dir_all(workspace.programs())?;
-    step(&format!("Compiling the MPI programs of {folder}"));
+    step(&format!("Compiling the programs of {folder}"));
     sources
         .iter()
         .map(|source| {
             let program = workspace.programs().join(source.file_stem().unwrap_or_default());
             if modified(&program) <= headers.max(modified(source)) {
-                compile(workspace, source, &program)?;
+                compile(workspace, compiler, source, &program, library)?;
             }
             Ok(program)
         })
@@ -100,25 +112,22 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// Those that include a header of ibex's are tools, and linked with it.
-fn compile(workspace: &Workspace, source: &Path, program: &Path) -> Result<()> {
+fn compile(workspace: &Workspace, compiler: &str, source: &Path, program: &Path, library: &str) -> Result<()> {
+    let mut compile = Command::new(compiler);
+    compile.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(program).arg(source);
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
-    let mut command = Command::new("mpicc");
-    command
-        .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .arg(program)
-        .arg(source)
-        .arg("-lm");
     if is_tool(&text) {
-        let folder = workspace.library().parent().unwrap_or(Path::new("/")).display().to_string();
-        command.arg(format!("-I{}", workspace.headers().display()));
-        // Whatever LD_LIBRARY_PATH says (cargo's has the folder of other builds): two in a process would be two transports.
-        let found = format!("-Wl,--disable-new-dtags,-rpath,{folder}");
-        command.args([format!("-L{folder}"), found, "-libex".into()]);
+        // A tool is linked with the library that the component is a link to, so that both are one; and finds it whatever
+        // LD_LIBRARY_PATH says (cargo's has the folder of other builds).
+        let ibex = workspace.library();
+        let folder = ibex.parent().unwrap_or(Path::new("."));
+        compile.arg("-I").arg(workspace.headers()).arg("-L").arg(folder).arg("-libex");
+        compile.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display()));
     }
-    run(&mut command)
+    run(compile.arg(library))
 }
 
+/// Whether a program includes a header of ibex's.
 fn is_tool(source: &str) -> bool {
     let mut includes = source.lines().filter(|line| line.starts_with("#include"));
     includes.any(|line| line.contains("ibex_mpi_t.h") || line.contains("peruse.h"))

@@ -31,7 +31,7 @@ struct Arguments {
 enum Command {
     /// Install the Debian packages that building and running ibex needs
     Setup(setup::Arguments),
-    /// Measure MPI through ibex beside the raw adapter and beside TCP, on one device, in one boot
+    /// Measure MPI through ibex beside the raw adapter and beside other transports, on one device, in one run
     Bench(bench::Arguments),
     /// Run every test: formatting, clippy, unit, doc and compile-fail tests, then the tests on a device
     Test(test::Arguments),

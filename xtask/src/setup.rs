@@ -30,6 +30,8 @@ enum Need {
     Always,
     /// The virtual machine of soft-RoCE.
     VirtualMachine,
+    /// What ibex is measured beside, and with.
+    Bench,
 }
 
 struct Package {
@@ -44,6 +46,10 @@ const fn always(name: &'static str, why: &'static str) -> Package {
 
 const fn virtual_machine(name: &'static str, why: &'static str) -> Package {
     Package { name, why, need: Need::VirtualMachine }
+}
+
+const fn bench(name: &'static str, why: &'static str) -> Package {
+    Package { name, why, need: Need::Bench }
 }
 
 /// Every package a Debian 12 with nothing but Rust and a C compiler lacks. What one of these depends on is not listed.
@@ -67,6 +73,8 @@ static PACKAGES: &[Package] = &[
     always("ucx-utils", "ucx_perftest: another user of verbs, for the emulated adapter"),
     always("python3-pyverbs", "rdma-core's own test suite, for the emulated adapter"),
     always("iproute2", "sets up network interfaces"),
+    always("strace", "counts the system calls of a message, in a test"),
+    bench("valgrind", "counts the instructions of a message"),
     virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),
     virtual_machine("busybox-static", "its first program"),
     virtual_machine("kmod", "lists its kernel modules"),
@@ -74,7 +82,7 @@ static PACKAGES: &[Package] = &[
 
 /// `cargo xtask setup`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let missing = missing(Some(&arguments.device))?;
+    let missing = missing(Some(&arguments.device), true)?;
     if missing.is_empty() {
         println!("Every needed package is installed.");
     } else if arguments.dry_run {
@@ -90,12 +98,21 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
 /// # Errors
 /// When something is missing and cannot be installed; the message has the command to run.
 pub(crate) fn ensure(device: Option<&str>) -> Result<()> {
-    let missing = missing(device)?;
+    let missing = missing(device, false)?;
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-fn missing(device: Option<&str>) -> Result<Vec<&'static Package>> {
-    let needed = needed(device);
+/// The same, and what measuring needs on top.
+///
+/// # Errors
+/// Those of [`ensure`].
+pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
+    let missing = missing(Some(device), true)?;
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+fn missing(device: Option<&str>, bench: bool) -> Result<Vec<&'static Package>> {
+    let needed = needed(device, bench);
     if !is_in_path("dpkg-query") {
         let names = names(&needed).join(" ");
         bail!("this is not a Debian system, so nothing was checked; on Debian 12 these packages are needed: {names}");
@@ -104,9 +121,13 @@ fn missing(device: Option<&str>) -> Result<Vec<&'static Package>> {
     Ok(needed.into_iter().filter(|package| !installed.contains(package.name)).collect())
 }
 
-fn needed(device: Option<&str>) -> Vec<&'static Package> {
-    let machine = device == Some(SOFT_ROCE);
-    PACKAGES.iter().filter(|package| machine || package.need == Need::Always).collect()
+fn needed(device: Option<&str>, bench: bool) -> Vec<&'static Package> {
+    let is_needed = |package: &&Package| match package.need {
+        Need::Always => true,
+        Need::VirtualMachine => device == Some(SOFT_ROCE),
+        Need::Bench => bench,
+    };
+    PACKAGES.iter().filter(is_needed).collect()
 }
 
 fn names(packages: &[&Package]) -> Vec<&'static str> {
@@ -193,10 +214,10 @@ mod tests {
 
     #[test]
     fn an_adapter_of_the_machine_needs_no_virtual_machine() {
-        let for_adapter = names(&needed(Some("mlx5_0")));
+        let for_adapter = names(&needed(Some("mlx5_0"), false));
         assert!(for_adapter.contains(&"libibverbs-dev"));
         assert!(!for_adapter.contains(&"qemu-system-x86"));
-        assert!(names(&needed(Some(SOFT_ROCE))).contains(&"qemu-system-x86"));
+        assert!(names(&needed(Some(SOFT_ROCE), false)).contains(&"qemu-system-x86"));
     }
 
     #[test]

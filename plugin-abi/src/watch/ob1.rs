@@ -15,6 +15,7 @@ pub(crate) const LONGEST: usize = 56;
 const MATCH: u8 = sys::MCA_BTL_TAG_PML as u8 + 1;
 const RENDEZVOUS: u8 = MATCH + 1;
 const GET: u8 = MATCH + 2;
+const ACKNOWLEDGEMENT: u8 = MATCH + 3;
 const FRAGMENT: u8 = MATCH + 5;
 const PUT: u8 = MATCH + 7;
 const FINISHED: u8 = MATCH + 8;
@@ -43,6 +44,8 @@ pub(crate) enum Header {
     Rendezvous { envelope: Envelope, total: u64, sender: u64 },
     /// The announcement of a message that the receiver shall read; each read is told by [`Header::Finished`] of `fragment`.
     Get { envelope: Envelope, total: u64, sender: u64, fragment: u64 },
+    /// The receiver of a message has a request for it.
+    Acknowledgement { sender: u64, receiver: u64 },
     /// A further piece of a message; its bytes follow.
     Fragment { offset: u64, sender: u64, receiver: u64 },
     /// The receiver of a message asks its sender to write a piece of it; done is told by [`Header::Finished`] of `fragment`.
@@ -51,8 +54,8 @@ pub(crate) enum Header {
     Finished { fragment: u64, bytes: i64 },
 }
 
-/// The header at the start of a message with this tag, and its length; `None` for what moves no byte of a message, and for what
-/// is not ob1's.
+/// The header at the start of a message with this tag, and its length; `None` for what says nothing of a message's bytes, and for
+/// what is not ob1's.
 pub(crate) fn header(tag: u8, bytes: &[u8]) -> Option<(Header, usize)> {
     if bytes.len() < 2 || bytes[0] != tag || bytes[1] & NETWORK_ORDER != 0 {
         return None;
@@ -68,6 +71,12 @@ pub(crate) fn header(tag: u8, bytes: &[u8]) -> Option<(Header, usize)> {
             // The sender's address follows, which nobody needs here, but a shorter message is not ob1's.
             word(bytes, 40)?;
             (Header::Get { envelope: envelope(bytes)?, total, sender, fragment }, 48)
+        }
+        ACKNOWLEDGEMENT => {
+            let (sender, receiver) = (word(bytes, 8)?, word(bytes, 16)?);
+            // Where the rest begins and how much it is follow, which nobody needs here.
+            word(bytes, 32)?;
+            (Header::Acknowledgement { sender, receiver }, 40)
         }
         FRAGMENT => {
             let (offset, sender, receiver) = (word(bytes, 8)?, word(bytes, 16)?, word(bytes, 24)?);
@@ -146,6 +155,16 @@ mod tests {
 
     #[repr(C)]
     #[derive(Default)]
+    struct AckHdr {
+        common: Common,
+        src_req: u64,
+        dst_req: u64,
+        send_offset: u64,
+        send_size: u64,
+    }
+
+    #[repr(C)]
+    #[derive(Default)]
     struct RdmaHdr {
         common: Common,
         req: u64,
@@ -210,6 +229,12 @@ mod tests {
         let expected = Header::Fragment { offset: 4096, sender: 0x11, receiver: 0x22 };
         assert_eq!(header(FRAGMENT, bytes(&frag)), Some((expected, size_of::<FragHdr>())));
 
+        let mut ack: AckHdr = zeroed();
+        ack.common.kind = ACKNOWLEDGEMENT;
+        (ack.src_req, ack.dst_req) = (0x11, 0x22);
+        let expected = Header::Acknowledgement { sender: 0x11, receiver: 0x22 };
+        assert_eq!(header(ACKNOWLEDGEMENT, bytes(&ack)), Some((expected, size_of::<AckHdr>())));
+
         let mut put: RdmaHdr = zeroed();
         put.common.kind = PUT;
         (put.req, put.frag, put.recv_req) = (0x11, 0x44, 0x22);
@@ -228,7 +253,16 @@ mod tests {
     #[test]
     fn what_is_too_short_of_another_layer_or_in_network_order_is_not_read() {
         let mut full = [0; LONGEST];
-        for (kind, length) in [(MATCH, 14), (RENDEZVOUS, 32), (GET, 48), (FRAGMENT, 32), (PUT, 56), (FINISHED, 24)] {
+        let lengths = [
+            (MATCH, 14),
+            (RENDEZVOUS, 32),
+            (GET, 48),
+            (ACKNOWLEDGEMENT, 40),
+            (FRAGMENT, 32),
+            (PUT, 56),
+            (FINISHED, 24),
+        ];
+        for (kind, length) in lengths {
             full[0] = kind;
             assert!(header(kind, &full[..length]).is_some());
             assert_eq!(header(kind, &full[..length - 1]), None, "of type {kind:#x}, a byte short");
@@ -237,7 +271,7 @@ mod tests {
             assert_eq!(header(kind, &full), None);
             full[1] = 0;
         }
-        for control in [MATCH + 3, MATCH + 4, MATCH + 6, 0x20, 0] {
+        for control in [MATCH + 4, MATCH + 6, 0x20, 0] {
             full[0] = control;
             assert_eq!(header(control, &full), None);
         }

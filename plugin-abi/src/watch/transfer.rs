@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which message a piece belongs to, and whether it is its first or its last: the transfers of this process under way.
 //!
-//! Fed with every header that is sent or has arrived (`watch`), says what of a transfer that is ([`Step`]). A message is known by its
-//! sender's request: that names it in its announcement and in its fragments. Pieces that the adapter reads or writes are told to
+//! Fed with every header that is sent or has arrived (`watch`), says what of a transfer that is ([`Step`]). A message is known by
+//! requests: by the sender's in its announcement and what the sender does, by the receiver's as soon as that has one (the sender's may
+//! by then be another message's, whose announcement comes by another port). Pieces that the adapter reads or writes are told to
 //! the other side by ob1 with the fragment they were announced with, to both sides in the same words; so the reads of a message are
 //! pieces of it here. Every byte is counted in one step; of a message of one piece the last step has none.
 //!
@@ -44,8 +45,22 @@ pub(crate) struct Step {
     pub(crate) received: bool,
 }
 
-/// A message under way: its sender's request, and where that is another process its name.
-type Key = (Option<PeerName>, u64);
+/// A message under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    /// Sent: this process's request.
+    Sent(u64),
+    /// Announced by a peer: the peer's request.
+    Announced(PeerName, u64),
+    /// Received: this process's request.
+    Received(u64),
+}
+
+impl Key {
+    fn is_received(self) -> bool {
+        !matches!(self, Key::Sent(_))
+    }
+}
 
 /// A piece that is read or written: its name, and the process that has given it, where that is another.
 type PieceKey = (Option<PeerName>, u64);
@@ -136,16 +151,17 @@ impl Transfers {
     }
 
     fn step(&mut self, header: Header, bytes: u64, peer: PeerName, received: bool) -> Option<Step> {
-        // Whose header it is, and to whom; `None` is this process. A message is named by the request of its sender.
+        // Whose header it is, and to whom; `None` is this process.
         let (from, to) = if received { (Some(peer), None) } else { (None, Some(peer)) };
+        let announced = |sender| if received { Key::Announced(peer, sender) } else { Key::Sent(sender) };
         match header {
             Header::Match(_) => None,
             Header::Rendezvous { envelope, total, sender } => {
                 let request = if received { 0 } else { sender };
-                self.announced((from, sender), Message::new(envelope, total, request, peer), bytes)
+                self.announced(announced(sender), Message::new(envelope, total, request, peer), bytes)
             }
             Header::Get { envelope, total, sender, fragment } => {
-                let key = (from, sender);
+                let key = announced(sender);
                 let piece = (from, fragment);
                 let request = if received { 0 } else { sender };
                 let message = Message { piece: Some(piece), ..Message::new(envelope, total, request, peer) };
@@ -155,16 +171,22 @@ impl Transfers {
                 }
                 Some(step)
             }
+            // From the receiver of a message to its sender.
+            Header::Acknowledgement { sender, receiver } => {
+                if !received {
+                    self.accepted(peer, sender, receiver);
+                }
+                None
+            }
             Header::Fragment { offset, sender, receiver } => {
-                let request = if received { receiver } else { sender };
-                self.moved((from, sender), Some(offset), bytes, Some(request))
+                let key = if received { Key::Received(receiver) } else { Key::Sent(sender) };
+                self.moved(key, Some(offset), bytes)
             }
             // From the receiver of a message to its sender.
             Header::Put { offset, sender, receiver, fragment, .. } => {
-                let key = (to, sender);
-                let message = self.messages.get_mut(&key)?;
-                if !received {
-                    message.request = receiver;
+                let key = if received { Key::Sent(sender) } else { self.accepted(peer, sender, receiver) };
+                if !self.messages.contains_key(&key) {
+                    return None;
                 }
                 if self.pieces.len() < MOST {
                     self.pieces.insert((from, fragment), Piece { of: key, offset: Some(offset) });
@@ -179,15 +201,34 @@ impl Transfers {
                 if piece.offset.is_some() {
                     self.pieces.remove(&name);
                 }
-                self.moved(piece.of, piece.offset, bytes, None)
+                self.moved(piece.of, piece.offset, bytes)
             }
+        }
+    }
+
+    /// This process has a request for a message of a peer's: it is known by that from now on.
+    fn accepted(&mut self, peer: PeerName, sender: u64, receiver: u64) -> Key {
+        let key = Key::Received(receiver);
+        let Some(mut message) = self.messages.remove(&Key::Announced(peer, sender)) else { return key };
+        message.request = receiver;
+        if let Some(piece) = message.piece.and_then(|piece| self.pieces.get_mut(&piece)) {
+            piece.of = key;
+        }
+        self.replace(key, message);
+        key
+    }
+
+    /// Follows a message, in place of one of the same name of which nothing was heard any more.
+    fn replace(&mut self, key: Key, message: Message) {
+        if let Some(Message { piece: Some(old), .. }) = self.messages.insert(key, message) {
+            self.pieces.remove(&old);
         }
     }
 
     /// A message begins, with so many bytes.
     fn announced(&mut self, key: Key, mut message: Message, bytes: u64) -> Option<Step> {
         message.number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let received = key.0.is_some();
+        let received = key.is_received();
         if bytes >= message.total {
             self.messages.remove(&key);
             return Some(whole(message, received));
@@ -197,20 +238,15 @@ impl Transfers {
         }
         message.done = bytes;
         let step = Step { first: true, ..message.step(0, bytes, received) };
-        if let Some(Message { piece: Some(old), .. }) = self.messages.insert(key, message) {
-            self.pieces.remove(&old);
-        }
+        self.replace(key, message);
         Some(step)
     }
 
     /// So many bytes of a message have moved.
-    fn moved(&mut self, key: Key, offset: Option<u64>, bytes: u64, request: Option<u64>) -> Option<Step> {
+    fn moved(&mut self, key: Key, offset: Option<u64>, bytes: u64) -> Option<Step> {
         let message = self.messages.get_mut(&key)?;
         let done = message.done.checked_add(bytes).filter(|done| *done <= message.total)?;
-        if let Some(request) = request {
-            message.request = request;
-        }
-        let step = message.step(offset.unwrap_or(message.done), bytes, key.0.is_some());
+        let step = message.step(offset.unwrap_or(message.done), bytes, key.is_received());
         message.done = done;
         let last = done == message.total;
         if last && let Some(Message { piece: Some(piece), .. }) = self.messages.remove(&key) {
@@ -299,6 +335,7 @@ mod tests {
     fn a_message_in_fragments_begins_goes_on_and_ends_once_on_each_side() {
         let mut ends = Ends::new();
         ends.from_sender(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
+        ends.from_receiver(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
         let fragment = |offset| Header::Fragment { offset, sender: 0x10, receiver: 0x20 };
         // They may overtake each other, on several ports.
         ends.from_sender(fragment(70), 30);
@@ -341,6 +378,7 @@ mod tests {
     fn a_message_that_was_to_be_read_may_come_in_fragments() {
         let mut ends = Ends::new();
         ends.from_sender(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+        ends.from_receiver(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
         ends.from_sender(Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 }, 100);
         let expected = vec![(0, 0, true, false), (0, 100, false, true)];
         assert_eq!(ends.seen(), [expected.clone(), expected]);
@@ -367,10 +405,29 @@ mod tests {
         assert!(transfers.step(announced, 0, PEER, true).is_some());
         assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: -5 }, 0, PEER, false), None);
         assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 101 }, 0, PEER, false), None);
-        assert_eq!(transfers.step(fragment, u64::MAX, PEER, true), None);
         // Of another peer's message of that name.
         let other = PeerName { rank: 4, ..PEER };
-        assert_eq!(transfers.step(fragment, 10, other, true), None);
+        let acknowledged = Header::Acknowledgement { sender: 0x10, receiver: 0x20 };
+        assert_eq!(transfers.step(acknowledged, 0, other, false), None);
+        assert_eq!(transfers.step(fragment, 10, PEER, true), None);
+        assert_eq!(transfers.step(acknowledged, 0, PEER, false), None);
+        assert_eq!(transfers.step(fragment, u64::MAX, PEER, true), None);
+        assert!(transfers.step(fragment, 10, PEER, true).is_some());
+    }
+
+    #[test]
+    fn a_senders_request_that_is_used_again_before_all_has_arrived_is_told_apart() {
+        let mut transfers = Transfers::with_room(4);
+        let announced = Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 };
+        let fragment = |receiver| Header::Fragment { offset: 40, sender: 0x10, receiver };
+        let first = transfers.step(announced, 40, PEER, true).expect("it begins");
+        transfers.step(Header::Acknowledgement { sender: 0x10, receiver: 0x20 }, 0, PEER, false);
+        let second = transfers.step(announced, 40, PEER, true).expect("it begins");
+        transfers.step(Header::Acknowledgement { sender: 0x10, receiver: 0x21 }, 0, PEER, false);
+        for (receiver, message) in [(0x21, second.message), (0x20, first.message)] {
+            let end = transfers.step(fragment(receiver), 60, PEER, true).expect("it ends");
+            assert_eq!((end.message, end.request, end.last), (message, receiver, true));
+        }
     }
 
     #[test]

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The speeds ibex is held to, as ratios to the raw adapter measured in the same boot, and whether a report meets them.
+//! The speeds ibex is held to, as ratios of two things measured in the same run, and whether a report meets them.
+//!
+//! On adapters and soft-RoCE ibex is compared with the raw adapter; on emulated adapters with the other transports, as there
+//! an operation of the adapter takes no longer than the software above it, and the adapter with the memory of the host.
 //!
 //! Grade: setup. Read by [`super::table`] and [`super::html`]. Tests: at the end of this file.
 
-use super::report::{Report, Transport};
+use super::plan::Kind;
+use super::report::Report;
+use super::transport::Transport;
 
-/// One speed ibex is held to.
+/// One speed that is wanted.
 #[derive(Debug)]
 pub(crate) struct Bar {
     /// What is measured.
@@ -13,6 +18,8 @@ pub(crate) struct Bar {
     /// What it is compared with.
     pub(crate) against: &'static str,
     test: &'static str,
+    of: Transport,
+    to: Transport,
     /// Sizes it holds for, in bytes, inclusive.
     sizes: (u64, u64),
     bound: Bound,
@@ -22,6 +29,7 @@ pub(crate) struct Bar {
 enum Bound {
     AtMost(f64),
     AtLeast(f64),
+    Below(f64),
 }
 
 /// A bar and what a report says of it.
@@ -33,50 +41,89 @@ pub(crate) struct Verdict {
     pub(crate) worst: Option<(f64, u64)>,
 }
 
-static BARS: [Bar; 4] = [
-    Bar { what: "latency of 8 B", against: "ib_send_lat", test: "latency", sizes: (8, 8), bound: Bound::AtMost(1.15) },
+const EVERY_SIZE: (u64, u64) = (0, u64::MAX);
+
+static AGAINST_RAW: [Bar; 4] = [
+    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), Bound::AtMost(1.15)),
+    Bar::raw(
+        "bandwidth at 1 MiB and above",
+        "the better of ib_write_bw and ib_read_bw",
+        "bandwidth",
+        (1 << 20, u64::MAX),
+        Bound::AtLeast(0.95),
+    ),
+    Bar::raw(
+        "bandwidth at 64 KiB",
+        "the better of ib_write_bw and ib_read_bw",
+        "bandwidth",
+        (64 << 10, 64 << 10),
+        Bound::AtLeast(0.85),
+    ),
+    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), Bound::AtLeast(0.9)),
+];
+
+static EMULATED: [Bar; 6] = [
+    Bar::lower("ibex: latency at every size", "openib", "latency", Transport::Openib),
+    Bar::lower("ibex: latency at every size", "UCX", "latency", Transport::Ucx),
+    Bar::lower("ibex: instructions per message", "openib", "instructions", Transport::Openib),
+    Bar::lower("ibex: instructions per message", "UCX", "instructions", Transport::Ucx),
     Bar {
-        what: "bandwidth at 1 MiB and above",
-        against: "the better of ib_write_bw and ib_read_bw",
-        test: "bandwidth",
-        sizes: (1 << 20, u64::MAX),
-        bound: Bound::AtLeast(0.95),
+        what: "adapter: send and receive of 8 B",
+        against: "a flag in shared memory",
+        test: "host_latency",
+        of: Transport::Raw,
+        to: Transport::Memory,
+        sizes: EVERY_SIZE,
+        bound: Bound::AtMost(5.0),
     },
     Bar {
-        what: "bandwidth at 64 KiB",
-        against: "the better of ib_write_bw and ib_read_bw",
-        test: "bandwidth",
-        sizes: (64 << 10, 64 << 10),
-        bound: Bound::AtLeast(0.85),
-    },
-    Bar {
-        what: "message rate of 8 B, window 64",
-        against: "ib_send_bw -s 8",
-        test: "message_rate",
-        sizes: (8, 8),
-        bound: Bound::AtLeast(0.9),
+        what: "adapter: RDMA write of 1 MiB",
+        against: "process_vm_writev",
+        test: "host_bandwidth",
+        of: Transport::Raw,
+        to: Transport::Memory,
+        sizes: EVERY_SIZE,
+        bound: Bound::AtLeast(0.8),
     },
 ];
 
-/// What a report says of each bar.
-pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
-    BARS.iter().map(|bar| Verdict { bar, worst: bar.worst(report) }).collect()
+/// What a report says of each bar of such a device.
+pub(crate) fn verdicts(kind: Kind, report: &Report) -> Vec<Verdict> {
+    let bars: &'static [Bar] = if kind == Kind::SoftHca { &EMULATED } else { &AGAINST_RAW };
+    bars.iter().map(|bar| Verdict { bar, worst: bar.worst(report) }).collect()
 }
 
 impl Bar {
+    /// ibex beside the raw adapter.
+    const fn raw(
+        what: &'static str,
+        against: &'static str,
+        test: &'static str,
+        sizes: (u64, u64),
+        bound: Bound,
+    ) -> Self {
+        Self { what, against, test, of: Transport::Ibex, to: Transport::Raw, sizes, bound }
+    }
+
+    /// ibex takes less than another transport.
+    const fn lower(what: &'static str, against: &'static str, test: &'static str, to: Transport) -> Self {
+        Self { what, against, test, of: Transport::Ibex, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
+    }
+
     /// The bound in words: `at most 1.15 x`.
     pub(crate) fn bound(&self) -> String {
         match self.bound {
             Bound::AtMost(ratio) => format!("at most {ratio:.2} x"),
             Bound::AtLeast(ratio) => format!("at least {ratio:.2} x"),
+            Bound::Below(ratio) => format!("below {ratio:.2} x"),
         }
     }
 
     fn worst(&self, report: &Report) -> Option<(f64, u64)> {
         let sizes = report.sizes(self.test).into_iter().filter(|size| (self.sizes.0..=self.sizes.1).contains(size));
-        let ratios = sizes.filter_map(|size| Some((report.row(self.test, Transport::Ibex, size)?.ratio_to_raw?, size)));
+        let ratios = sizes.filter_map(|size| Some((report.ratio(self.test, self.of, self.to, size)?, size)));
         match self.bound {
-            Bound::AtMost(_) => ratios.max_by(|a, b| a.0.total_cmp(&b.0)),
+            Bound::AtMost(_) | Bound::Below(_) => ratios.max_by(|a, b| a.0.total_cmp(&b.0)),
             Bound::AtLeast(_) => ratios.min_by(|a, b| a.0.total_cmp(&b.0)),
         }
     }
@@ -89,6 +136,7 @@ impl Verdict {
         Some(match self.bar.bound {
             Bound::AtMost(bound) => ratio <= bound,
             Bound::AtLeast(bound) => ratio >= bound,
+            Bound::Below(bound) => ratio < bound,
         })
     }
 
@@ -104,7 +152,7 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan;
+    use super::super::catalogue;
     use super::super::report::{summarise, tests::measured};
     use super::*;
 
@@ -115,7 +163,8 @@ mod tests {
             measurements.push(measured("bandwidth", Transport::Ibex, bytes, 100.0 * ratio));
             measurements.push(measured("ib_write_bw", Transport::Raw, bytes, 100.0));
         }
-        let verdicts = verdicts(&summarise("rxe0", &[plan::test("bandwidth").unwrap()], &measurements));
+        let verdicts =
+            verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("bandwidth").unwrap()], &measurements));
         assert_eq!(verdicts[1].worst, Some((0.94, 4 << 20)));
         assert_eq!(
             verdicts.iter().map(Verdict::word).collect::<Vec<_>>(),
@@ -127,8 +176,26 @@ mod tests {
     fn a_latency_just_at_its_bound_meets_it() {
         let measurements =
             [measured("latency", Transport::Ibex, 8, 115.0), measured("ib_send_lat", Transport::Raw, 8, 100.0)];
-        let verdicts = verdicts(&summarise("rxe0", &[plan::test("latency").unwrap()], &measurements));
+        let verdicts =
+            verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements));
         assert_eq!(verdicts[0].met(), Some(true));
         assert_eq!(verdicts[0].bar.bound(), "at most 1.15 x");
+    }
+
+    #[test]
+    fn on_emulated_adapters_one_size_at_which_another_is_as_fast_misses_the_bar() {
+        let latency = |transport, eight, large| {
+            [measured("latency", transport, 8, eight), measured("latency", transport, 4096, large)]
+        };
+        let measurements = [
+            latency(Transport::Ibex, 1.0, 3.0),
+            latency(Transport::Openib, 2.0, 4.0),
+            latency(Transport::Ucx, 2.0, 3.0),
+        ];
+        let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
+        let verdicts = verdicts(Kind::SoftHca, &report);
+        assert_eq!((verdicts[0].worst, verdicts[0].word()), (Some((0.75, 4096)), "met"));
+        assert_eq!((verdicts[1].worst, verdicts[1].word()), (Some((1.0, 4096)), "not met"));
+        assert!(verdicts[2..].iter().all(|verdict| verdict.met().is_none()));
     }
 }

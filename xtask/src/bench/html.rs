@@ -5,31 +5,36 @@
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
 use super::bars::{self, Verdict};
-use super::plan::Test;
+use super::catalogue::Test;
+use super::plan::Kind;
 use super::plot;
-use super::report::{Report, Transport};
-use super::table::{ratio, size, with_spread};
+use super::report::{Part, Report};
+use super::table::{compared, note, part_lines, ratio, size, with_spread};
+use super::transport::{self, Transport};
 use anyhow::Result;
-
-const TRANSPORTS: [(Transport, &str); 3] = [
-    (Transport::Ibex, "MPI through ibex"),
-    (Transport::Raw, "raw adapter (perftest)"),
-    (Transport::Tcp, "MPI through TCP"),
-];
 
 /// The page. `environment` is shown as it is, name and value.
 ///
 /// # Errors
 /// When a plot cannot be drawn.
-pub(crate) fn page(report: &Report, tests: &[&'static Test], environment: &[(String, String)]) -> Result<String> {
-    let mut body =
-        format!("<header><h1>ibex</h1><p>MPI over RDMA, measured on <b>{}</b></p></header>\n", escaped(&report.device));
-    body += &bars_section(&bars::verdicts(report));
+pub(crate) fn page(
+    kind: Kind,
+    report: &Report,
+    tests: &[&'static Test],
+    environment: &[(String, String)],
+) -> Result<String> {
+    let mut body = format!(
+        "<header><h1>ibex</h1><p>MPI over RDMA, measured on <b>{}</b>. {}</p></header>\n",
+        escaped(&report.device),
+        escaped(kind.remark())
+    );
+    body += &bars_section(&bars::verdicts(kind, report));
     for test in tests {
         if !report.sizes(test.name).is_empty() {
             body += &test_section(report, test)?;
         }
     }
+    body += &parts_section(&report.instructions);
     body += &environment_section(environment);
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -43,8 +48,8 @@ pub(crate) fn page(report: &Report, tests: &[&'static Test], environment: &[(Str
 fn bars_section(verdicts: &[Verdict]) -> String {
     let lines: Vec<String> = verdicts.iter().map(bar_line).collect();
     format!(
-        "<section>\n<h2>Against the raw adapter</h2>\n<table class=\"bars\">\n\
-         <thead><tr><th>MPI through ibex</th><th>compared with</th><th class=\"n\">wanted</th>\
+        "<section>\n<h2>What is wanted</h2>\n<table class=\"bars\">\n\
+         <thead><tr><th>what</th><th>compared with</th><th class=\"n\">wanted</th>\
          <th class=\"n\">measured</th><th></th></tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</section>\n",
         lines.concat()
     )
@@ -69,48 +74,73 @@ fn bar_line(verdict: &Verdict) -> String {
 }
 
 fn test_section(report: &Report, test: &Test) -> Result<String> {
-    let measured =
-        |transport: Transport| report.rows.iter().any(|row| row.test == test.name && row.transport == transport.name());
-    let legend: Vec<String> = TRANSPORTS
+    let legend: Vec<String> = report
+        .transports(test.name)
         .iter()
-        .filter(|(transport, _)| measured(*transport))
-        .map(|(transport, words)| format!("<span class=\"{}\">{words}</span>", transport.name()))
+        .map(|transport| format!("<span class=\"{}\">{}</span>", transport.name(), transport.words()))
         .collect();
+    // One size is no line.
+    let plot = if report.sizes(test.name).len() > 1 {
+        format!("<p class=\"legend\">{}</p>\n{}\n", legend.concat(), plot::svg(report, test)?)
+    } else {
+        String::new()
+    };
     Ok(format!(
-        "<section>\n<h2>{}</h2>\n<p class=\"note\">{}</p>\n<p class=\"legend\">{}</p>\n{}\n{}</section>\n",
+        "<section>\n<h2>{}</h2>\n<p class=\"note\">{}</p>\n{plot}{}</section>\n",
         test.title,
-        escaped(test.note),
-        legend.concat(),
-        plot::svg(report, test)?,
+        escaped(&note(report, test)),
         test_table(report, test),
     ))
 }
 
 fn test_table(report: &Report, test: &Test) -> String {
+    let Some((first, rest)) = compared(report, test) else { return String::new() };
+    let unit = test.metric.unit().replace("us", "µs");
     // Which raw program was the better one is worth a column where there are several.
-    let several = test.raw.len() > 1;
+    let several = test.raw.len() > 1 && rest.contains(&Transport::Raw);
+    let all = || std::iter::once(&first).chain(&rest);
+    let mut header = vec![("", "size".to_owned())];
+    header.extend(all().map(|transport| ("n", format!("{}, {unit}", transport.name()))));
+    header.extend(rest.iter().map(|other| ("n", format!("{} / {}", first.name(), other.name()))));
+    header.extend(several.then(|| ("", "raw is".to_owned())));
     let lines = report.sizes(test.name).into_iter().map(|bytes| {
-        let row = |transport| report.row(test.name, transport, bytes);
-        let better = report.raw_program(test, bytes).unwrap_or("–");
-        format!(
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n strong\">{}</td><td class=\"n\">{}</td>{}</tr>\n",
-            size(bytes),
-            cell(&with_spread(row(Transport::Ibex))),
-            cell(&with_spread(row(Transport::Raw))),
-            cell(&with_spread(row(Transport::Tcp))),
-            cell(&ratio(row(Transport::Ibex))),
-            cell(&ratio(row(Transport::Tcp))),
-            if several { format!("<td>{better}</td>") } else { String::new() },
-        )
+        let value = |transport: &Transport| cell(&with_spread(report.row(test.name, *transport, bytes)));
+        let over = |other: &Transport| cell(&ratio(report.ratio(test.name, first, *other, bytes)));
+        let mut cells = vec![("", size(bytes))];
+        cells.extend(all().map(|transport| ("n", value(transport))));
+        cells.extend(rest.iter().map(|other| ("n strong", over(other))));
+        cells.extend(several.then(|| ("", report.raw_program(test, bytes).unwrap_or("–").to_owned())));
+        line("td", &cells)
     });
     format!(
-        "<table>\n<thead><tr><th>size</th><th class=\"n\">ibex, {unit}</th><th class=\"n\">raw, {unit}</th>\
-         <th class=\"n\">tcp, {unit}</th><th class=\"n\">ibex / raw</th><th class=\"n\">tcp / raw</th>{}</tr></thead>\n\
-         <tbody>\n{}</tbody>\n</table>\n",
-        if several { "<th>raw is</th>" } else { "" },
+        "<table>\n<thead>{}</thead>\n<tbody>\n{}</tbody>\n</table>\n",
+        line("th", &header),
         lines.collect::<Vec<_>>().concat(),
-        unit = test.metric.unit().replace("us", "µs"),
+    )
+}
+
+/// A line of a table, of cells with their classes.
+fn line(tag: &str, cells: &[(&str, String)]) -> String {
+    let cell = |(class, text): &(&str, String)| match *class {
+        "" => format!("<{tag}>{text}</{tag}>"),
+        class => format!("<{tag} class=\"{class}\">{text}</{tag}>"),
+    };
+    format!("<tr>{}</tr>\n", cells.iter().map(cell).collect::<Vec<_>>().concat())
+}
+
+fn parts_section(parts: &[Part]) -> String {
+    let mut lines = part_lines(parts).into_iter().map(|(name, cells)| {
+        let numbers = cells.iter().map(|text| ("n", cell(text)));
+        std::iter::once(("", escaped(&name))).chain(numbers).collect::<Vec<_>>()
+    });
+    let Some(header) = lines.next() else { return String::new() };
+    let body: Vec<String> = lines.map(|cells| line("td", &cells)).collect();
+    format!(
+        "<section>\n<h2>Where the instructions of a message go</h2>\n\
+         <p class=\"note\">By shared library, of one MPI_Send and one MPI_Recv of 8 bytes.</p>\n\
+         <table>\n<thead>{}</thead>\n<tbody>\n{}</tbody>\n</table>\n</section>\n",
+        line("th", &header),
+        body.concat()
     )
 }
 
@@ -134,12 +164,12 @@ fn environment_section(environment: &[(String, String)]) -> String {
 }
 
 fn colours() -> String {
-    let rule = |(transport, _): &(Transport, &str)| {
+    let rule = |transport: &Transport| {
         let plotters::style::RGBColor(red, green, blue) = plot::colour(*transport);
         let style = if *transport == Transport::Raw { "dashed" } else { "solid" };
         format!(".legend .{}::before{{border-top:3px {style} rgb({red},{green},{blue})}}", transport.name())
     };
-    TRANSPORTS.iter().map(rule).collect::<Vec<_>>().concat()
+    transport::ALL.iter().map(rule).collect::<Vec<_>>().concat()
 }
 
 fn escaped(text: &str) -> String {
@@ -149,7 +179,7 @@ fn escaped(text: &str) -> String {
 const STYLE: &str = "
 :root{color-scheme:light}
 body{margin:0;background:#f4f5f7;color:#1d2127;font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}
-main{max-width:860px;margin:0 auto;padding:32px 20px 64px}
+main{max-width:1080px;margin:0 auto;padding:32px 20px 64px}
 header h1{margin:0;font-size:30px;letter-spacing:-.02em}
 header p{margin:2px 0 24px;color:#555c66}
 section{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:20px 24px 22px;margin:0 0 20px;overflow-x:auto}
@@ -183,18 +213,19 @@ small{color:#7a828c;font-size:12px}
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan;
+    use super::super::catalogue;
     use super::super::report::{summarise, tests::measured};
     use super::*;
 
     fn example() -> String {
-        let tests = [plan::test("bandwidth").unwrap()];
+        let tests = [catalogue::test("bandwidth").unwrap()];
         let measurements = [
             measured("bandwidth", Transport::Ibex, 1 << 20, 97.0),
+            measured("bandwidth", Transport::Ibex, 8, 1.0),
             measured("ib_read_bw", Transport::Raw, 1 << 20, 100.0),
         ];
         let environment = [("Kernel".to_owned(), "Linux <6.12> & more".to_owned())];
-        page(&summarise("rxe0", &tests, &measurements), &tests, &environment).unwrap()
+        page(Kind::Adapter, &summarise("rxe0", &tests, &measurements), &tests, &environment).unwrap()
     }
 
     #[test]

@@ -1,48 +1,59 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench`: what MPI through ibex gives, beside the raw adapter and beside TCP on the same device.
+//! `cargo xtask bench`: what MPI through ibex gives, beside the raw adapter and beside other transports on the same device.
 //!
-//! [`plan`] says what is measured, [`run`] does it ([`mpi`] and [`perftest`] know the programs), [`report`] condenses it,
-//! [`table`], [`plot`] and [`html`] show it, [`bars`] judges it.
+//! [`catalogue`] says what can be measured and [`transport`] over what, [`plan`] what is in which order, [`run`] does it
+//! ([`mpi`], [`perftest`], [`ucx_perftest`], [`instructions`] with [`callgrind`], and [`host_memory`] know the programs),
+//! [`report`] condenses it, [`table`], [`plot`] and [`html`] show it, [`bars`] judges it.
 //!
 //! Grade: setup. Tests: in each file.
 
 mod bars;
+mod callgrind;
+mod catalogue;
+mod host_memory;
 mod html;
+mod instructions;
 mod mpi;
 mod perftest;
 mod plan;
 mod plot;
+mod processors;
+mod progress;
 mod report;
 mod run;
 mod table;
+mod transport;
+mod ucx_perftest;
 
 use crate::command::step;
 use crate::workspace::Workspace;
 use crate::{build, setup};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use catalogue::{By, Test};
 use clap::builder::PossibleValuesParser;
-use hw_tests::{Device, Fabric, Job};
-use plan::{Plan, Test};
-use report::{Report, Transport};
+use hw_tests::{Device, Fabric, Job, Options, device};
+use plan::{Kind, Plan};
+use report::Report;
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
+use transport::Transport;
 
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `soft-roce` (a software device in a virtual machine), `softhca` (emulated adapters), or an adapter of this machine
-    /// such as `mlx5_0`
-    #[arg(long, value_name = "NAME", default_value = hw_tests::device::SOFT_ROCE)]
-    device: String,
-    /// Fewer sizes and rounds: a first look in some minutes
+    /// `softhca` (emulated adapters; the default), `soft-roce` (a software device in a virtual machine), or an adapter of
+    /// this machine such as `mlx5_0`
+    #[arg(long, value_name = "NAME")]
+    device: Option<Device>,
+    /// Fewer sizes and rounds: a first look in a minute or two
     #[arg(long)]
     quick: bool,
     /// Only these tests
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(plan::test_names()))]
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(catalogue::test_names()))]
     tests: Vec<String>,
-    /// Only these transports
-    #[arg(long, value_delimiter = ',', default_values = ["ibex", "raw", "tcp"])]
+    /// Only these transports [default: all on softhca; elsewhere ibex,raw,tcp]
+    #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
 }
 
@@ -50,70 +61,110 @@ pub(crate) struct Arguments {
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
-    let device: Device = arguments.device.parse()?;
-    setup::ensure(Some(&arguments.device))?;
-    if arguments.transports.contains(&Transport::Ibex) {
-        build::library(&workspace)?;
-    }
-    let programs = build::programs(&workspace, "benches/mpi")?;
-    let program = programs.first().context("benches/mpi holds no program")?;
+    let device = arguments.device.clone().unwrap_or_else(default_device);
+    let kind = Kind::of(&device);
+    let tests = tests(kind, &arguments.tests)?;
+    let transports = if arguments.transports.is_empty() { kind.transports() } else { arguments.transports.clone() };
+    setup::ensure_for_bench(&device.to_string())?;
+    transport::ensure_available(&transports)?;
+    build(&workspace, &tests, &transports)?;
 
     step(&format!("Opening {device}"));
-    let fabric = Fabric::open(&device, 1)?;
-    let plan = Plan::new(arguments.quick, tests(&arguments.tests), arguments.transports.clone());
-    let components = workspace.components();
+    let mut options = Options::new(1);
+    options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
+    let fabric = Fabric::open_with(&device, &options)?;
+    let plan = Plan::new(kind, arguments.quick, tests, transports);
+    let (programs, components, reports) = (workspace.programs(), workspace.components(), workspace.reports());
+    fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
     let place = mpi::Place {
-        program,
+        programs: &programs,
         components: &components,
+        reports: &reports,
         device: fabric.device_name(),
         interface: fabric.interface(),
-        software: device == Device::SoftRoce,
+        kind,
+        processors: if kind == Kind::SoftHca { processors::pair() } else { None },
     };
-    step(&format!(
-        "Measuring on {}: {} values in each of {} rounds",
-        place.device,
-        plan.values_of_a_round(),
-        plan.rounds
-    ));
-    let measurements = run::run(&fabric, place, &plan)?;
-    let environment = environment(&fabric)?;
+    step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds));
+    let found = run::run(&fabric, place, &plan)?;
+    let environment = environment(&fabric, found.repeated)?;
     drop(fabric);
 
-    let report = report::summarise(&device_title(&device, &environment), &plan.tests, &measurements);
+    let mut report = report::summarise(&device_title(&device, &environment), &plan.tests, &found.measured);
+    report.instructions = report::parts(&found.instructions);
     println!("\n{}", table::tables(&report, &plan.tests));
-    print!("{}", table::bars(&bars::verdicts(&report)));
-    write(&workspace, &report, &plan, &environment)?;
+    print!("{}", table::bars(&bars::verdicts(kind, &report)));
+    println!("{}", kind.remark());
+    write(&workspace, kind, &report, &plan, &environment)?;
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
 
-fn tests(names: &[String]) -> Vec<&'static Test> {
-    let wanted = |name: &&str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    plan::test_names().filter(wanted).filter_map(plan::test).collect()
+/// Emulated adapters, which any machine can have; an adapter of this machine is measured when it is asked for.
+fn default_device() -> Device {
+    let here = device::local_names();
+    if let Some(first) = here.first() {
+        println!(
+            "This machine has an RDMA adapter ({}); it is measured with `cargo xtask bench --device {first}`, and emulated \
+             adapters without.",
+            here.join(", ")
+        );
+    }
+    Device::SoftHca
 }
 
-fn write(workspace: &Workspace, report: &Report, plan: &Plan, environment: &[(String, String)]) -> Result<()> {
-    let folder = workspace.reports();
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+/// The tests to run, in the order of the report.
+fn tests(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
+    let tests = catalogue::TESTS.iter();
+    if names.is_empty() {
+        return Ok(tests.filter(|test| kind.has(test)).collect());
+    }
+    let tests: Vec<_> = tests.filter(|test| wanted(test.name)).collect();
+    if let Some(test) = tests.iter().find(|test| !kind.has(test)) {
+        bail!("the test {} needs emulated adapters: --device {}", test.name, device::SOFTHCA);
+    }
+    Ok(tests)
+}
+
+fn build(workspace: &Workspace, tests: &[&Test], transports: &[Transport]) -> Result<()> {
+    if transports.contains(&Transport::Ibex) {
+        build::library(workspace)?;
+    }
+    build::programs(workspace, "benches/mpi")?;
+    if tests.iter().any(|test| test.by == By::HostMemory) {
+        build::verbs_programs(workspace, "benches/verbs")?;
+    }
+    Ok(())
+}
+
+fn write(
+    workspace: &Workspace,
+    kind: Kind,
+    report: &Report,
+    plan: &Plan,
+    environment: &[(String, String)],
+) -> Result<()> {
     let save = |name: &str, text: &str| -> Result<()> {
-        let path = folder.join(name);
+        let path = workspace.reports().join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         println!("Wrote {}", workspace.shown(&path).display());
         Ok(())
     };
     println!();
     save("report.json", &(serde_json::to_string_pretty(report)? + "\n"))?;
-    save("report.html", &html::page(report, &plan.tests, environment)?)
+    save("report.html", &html::page(kind, report, &plan.tests, environment)?)
 }
 
 /// What the numbers depend on, as name and value, from the node they were measured in.
-fn environment(fabric: &Fabric) -> Result<Vec<(String, String)>> {
+fn environment(fabric: &Fabric, repeated: usize) -> Result<Vec<(String, String)>> {
     let facts = [
         ("Kernel", "uname -sr"),
         ("Processors", "nproc"),
         ("Processor", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1"),
         ("Virtual machine", "grep -q hypervisor /proc/cpuinfo && echo yes || echo no"),
         ("Open MPI", "mpirun --version | head -n 1"),
+        ("UCX", "dpkg-query --show --showformat='${Version}' libucx0 2>/dev/null || echo unknown"),
         ("perftest", "dpkg-query --show --showformat='${Version}' perftest 2>/dev/null || echo unknown"),
     ];
     let mut found = vec![("ibex".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
@@ -122,6 +173,9 @@ fn environment(fabric: &Fabric) -> Result<Vec<(String, String)>> {
     for (name, script) in facts {
         let outcome = fabric.run(&Job::new(["sh", "-c", script]))?.checked()?;
         found.push((name.to_owned(), outcome.stdout.trim().to_owned()));
+    }
+    if repeated > 0 {
+        found.push(("Runs of perftest repeated, as the machine was busy".to_owned(), repeated.to_string()));
     }
     Ok(found)
 }

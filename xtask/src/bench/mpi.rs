@@ -5,8 +5,10 @@
 //!
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
-use super::plan::Test;
-use super::report::{Measurement, Transport};
+use super::catalogue::Test;
+use super::plan::Kind;
+use super::report::Measurement;
+use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::path::Path;
@@ -14,22 +16,26 @@ use std::path::Path;
 /// What a run over a transport needs to know of the place it runs in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// `ibex_mpi_bench`.
-    pub(crate) program: &'a Path,
+    /// The folder of the compiled programs.
+    pub(crate) programs: &'a Path,
     /// The folder of the component links.
     pub(crate) components: &'a Path,
+    /// The folder of what a run leaves.
+    pub(crate) reports: &'a Path,
     /// The RDMA device.
     pub(crate) device: &'a str,
     /// Its network interface, for the tcp BTL; empty where it has none.
     pub(crate) interface: &'a str,
-    /// Whether the device is software, whose work the kernel does on the processors the ranks wait on.
-    pub(crate) software: bool,
+    /// What sort of device it is.
+    pub(crate) kind: Kind,
+    /// Where both sides of a program that does not choose its processor itself are bound to.
+    pub(crate) processors: Option<[usize; 2]>,
 }
 
 /// The command that measures the tests over a transport.
 ///
 /// # Errors
-/// For TCP over a device without a network interface, and for the raw transport, which has no MPI.
+/// Those of [`mpirun`].
 pub(crate) fn command(
     place: Place,
     transport: Transport,
@@ -37,35 +43,8 @@ pub(crate) fn command(
     sizes: &[u64],
     seconds_per_row: f64,
 ) -> Result<Vec<String>> {
-    let mut words: Vec<String> = ["mpirun", "-n", "2"].map(str::to_owned).into();
-    let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
-    parameter("pml", "ob1");
-    if place.software {
-        // perftest's processes are not bound either. Two ranks that spin would leave the kernel no processor for the
-        // adapter's work; Open MPI sees for itself only that there are not too many ranks.
-        parameter("hwloc_base_binding_policy", "none");
-        parameter("mpi_yield_when_idle", "1");
-    }
-    match transport {
-        Transport::Ibex => {
-            parameter("btl", "self,ibex");
-            parameter("btl_ibex_if_include", place.device);
-            parameter("osc", "rdma");
-        }
-        Transport::Tcp => {
-            if place.interface.is_empty() {
-                bail!(
-                    "{} has no network interface, so there is no TCP to compare with; leave it out: --transports ibex,raw",
-                    place.device
-                );
-            }
-            parameter("btl", "self,tcp");
-            parameter("btl_tcp_if_include", place.interface);
-            parameter("osc", "pt2pt");
-        }
-        Transport::Raw => bail!("the raw transport has no MPI"),
-    }
-    words.push(place.program.display().to_string());
+    let mut words = mpirun(place, transport)?;
+    words.extend(["-n".to_owned(), "2".to_owned(), place.programs.join("ibex_mpi_bench").display().to_string()]);
     let list = |items: Vec<String>| items.join(",");
     words.extend(["--tests".to_owned(), list(tests.iter().map(|test| test.name.to_owned()).collect())]);
     words.extend(["--sizes".to_owned(), list(sizes.iter().map(u64::to_string).collect())]);
@@ -73,19 +52,88 @@ pub(crate) fn command(
     Ok(words)
 }
 
+/// `mpirun` and its parameters, without ranks: one way for a message, and no other.
+///
+/// # Errors
+/// For TCP over a device without a network interface, and for a transport that has no MPI.
+pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> {
+    let mut words = vec!["mpirun".to_owned()];
+    let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
+    if place.kind == Kind::SoftRoce {
+        // perftest's processes are not bound either. Two ranks that spin would leave the kernel no processor for the
+        // adapter's work; Open MPI sees for itself only that there are not too many ranks.
+        parameter("hwloc_base_binding_policy", "none");
+        parameter("mpi_yield_when_idle", "1");
+    }
+    match transport {
+        Transport::Ibex => {
+            parameter("pml", "ob1");
+            parameter("btl", "self,ibex");
+            parameter("btl_ibex_if_include", place.device);
+            parameter("osc", "rdma");
+        }
+        Transport::Openib => {
+            parameter("pml", "ob1");
+            parameter("btl", "self,openib");
+            parameter("btl_openib_if_include", place.device);
+            // Without this openib leaves InfiniBand to UCX; without the other it remarks that it does not know the device.
+            parameter("btl_openib_allow_ib", "1");
+            parameter("btl_openib_warn_no_device_params_found", "0");
+            parameter("osc", "rdma");
+        }
+        Transport::Ucx => {
+            parameter("pml", "ucx");
+            parameter("osc", "ucx");
+            // By default the component declines what it takes for no high-speed network.
+            parameter("pml_ucx_tls", "any");
+            parameter("pml_ucx_devices", "any");
+        }
+        Transport::Tcp => {
+            if place.interface.is_empty() {
+                bail!(
+                    "{} has no network interface, so there is no TCP to compare with; leave tcp out of --transports",
+                    place.device
+                );
+            }
+            parameter("pml", "ob1");
+            parameter("btl", "self,tcp");
+            parameter("btl_tcp_if_include", place.interface);
+            parameter("osc", "pt2pt");
+        }
+        Transport::Raw | Transport::UcxPerftest | Transport::Memory => {
+            bail!("there is no MPI over {}", transport.name())
+        }
+    }
+    Ok(words)
+}
+
 /// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
-/// would hide all other components, and over TCP it need not be.
-pub(crate) fn environment(transport: Transport, components: &Path) -> Vec<(String, String)> {
+/// would hide all other components, and over the other transports it need not be.
+pub(crate) fn environment(place: Place, transport: Transport) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let mut variables = vec![
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
         variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
     ];
-    if transport == Transport::Ibex {
-        let path = format!("{}:SYSTEM_DEFAULT", components.display());
-        variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+    match transport {
+        Transport::Ibex => {
+            let path = format!("{}:SYSTEM_DEFAULT", place.components.display());
+            variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+        }
+        Transport::Ucx => variables.extend(ucx_environment(place.device)),
+        _ => {}
     }
     variables
+}
+
+/// What leaves UCX one way: this device over reliable connections. It sets these up with datagrams (`ud_verbs`).
+pub(crate) fn ucx_environment(device: &str) -> Vec<(String, String)> {
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    vec![
+        variable("UCX_TLS", "rc_verbs,ud_verbs,self"),
+        variable("UCX_NET_DEVICES", &format!("{device}:1")),
+        variable("UCX_LOG_LEVEL", "error"),
+    ]
 }
 
 /// One line of `ibex_mpi_bench`; it has more fields than are read here.
@@ -114,69 +162,86 @@ pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> 
     if line.unit != test.metric.unit() {
         bail!("ibex_mpi_bench gives {} in {}, and {} was expected", line.test, line.unit, test.metric.unit());
     }
+    if line.value <= 0.0 || !line.value.is_finite() {
+        bail!("ibex_mpi_bench gives {} for {} of {} bytes", line.value, line.test, line.bytes);
+    }
     Ok(Some(Measurement { test: line.test, transport, bytes: line.bytes, value: line.value, spread: line.spread }))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::plan;
+pub(crate) mod tests {
+    use super::super::catalogue;
     use super::*;
 
-    fn place() -> Place<'static> {
+    pub(crate) fn place() -> Place<'static> {
         Place {
-            program: Path::new("/t/bench"),
+            programs: Path::new("/t/mpi"),
             components: Path::new("/t/lib/openmpi"),
+            reports: Path::new("/t/bench"),
             device: "rxe0",
             interface: "veth0",
-            software: false,
+            kind: Kind::Adapter,
+            processors: None,
         }
     }
 
+    fn line(place: Place, transport: Transport) -> String {
+        command(place, transport, &[catalogue::test("latency").unwrap()], &[0, 8], 0.5).unwrap().join(" ")
+    }
+
     #[test]
-    fn on_a_software_device_ranks_leave_the_kernel_the_processor() {
-        let words = |software| {
-            let place = Place { software, ..place() };
-            command(place, Transport::Ibex, &[plan::test("latency").unwrap()], &[8], 1.0).unwrap().join(" ")
-        };
-        assert!(words(true).contains("--mca mpi_yield_when_idle 1"));
-        assert!(!words(false).contains("mpi_yield_when_idle"));
+    fn on_soft_roce_ranks_leave_the_kernel_the_processor() {
+        let on = |kind| line(Place { kind, ..place() }, Transport::Ibex);
+        assert!(on(Kind::SoftRoce).contains("--mca mpi_yield_when_idle 1"));
+        assert!(!on(Kind::SoftHca).contains("mpi_yield_when_idle"));
+        assert!(!on(Kind::Adapter).contains("mpi_yield_when_idle"));
     }
 
     #[test]
     fn over_ibex_there_is_no_other_way_for_a_message() {
-        let line =
-            command(place(), Transport::Ibex, &[plan::test("latency").unwrap()], &[0, 8], 0.5).unwrap().join(" ");
         assert_eq!(
-            line,
-            "mpirun -n 2 --mca pml ob1 --mca btl self,ibex --mca btl_ibex_if_include rxe0 --mca osc rdma \
-             /t/bench --tests latency --sizes 0,8 --seconds-per-row 0.5"
+            line(place(), Transport::Ibex),
+            "mpirun --mca pml ob1 --mca btl self,ibex --mca btl_ibex_if_include rxe0 --mca osc rdma -n 2 \
+             /t/mpi/ibex_mpi_bench --tests latency --sizes 0,8 --seconds-per-row 0.5"
         );
+    }
+
+    #[test]
+    fn over_openib_and_ucx_messages_take_the_device_that_is_measured() {
+        let openib = line(place(), Transport::Openib);
+        assert!(openib.contains("--mca btl self,openib --mca btl_openib_if_include rxe0"), "{openib}");
+        let ucx = line(place(), Transport::Ucx);
+        assert!(ucx.contains("--mca pml ucx --mca osc ucx") && !ucx.contains("btl"), "{ucx}");
+        let variables = environment(place(), Transport::Ucx);
+        assert!(variables.contains(&("UCX_NET_DEVICES".to_owned(), "rxe0:1".to_owned())), "{variables:?}");
+    }
+
+    #[test]
+    fn only_over_ibex_is_its_folder_looked_at() {
+        let names = |transport| format!("{:?}", environment(place(), transport));
+        assert!(names(Transport::Ibex).contains("mca_base_component_path"));
+        for other in [Transport::Openib, Transport::Ucx, Transport::Tcp] {
+            assert!(!names(other).contains("mca_base_component_path"), "{}", other.name());
+        }
     }
 
     #[test]
     fn tcp_goes_over_the_interface_of_the_device_or_nowhere() {
-        let tests = [plan::test("latency").unwrap(), plan::test("bandwidth").unwrap()];
-        let line = command(place(), Transport::Tcp, &tests, &[8], 1.0).unwrap().join(" ");
-        assert!(line.contains("--mca btl self,tcp --mca btl_tcp_if_include veth0"), "{line}");
-        assert!(line.contains("--tests latency,bandwidth"), "{line}");
+        assert!(line(place(), Transport::Tcp).contains("--mca btl self,tcp --mca btl_tcp_if_include veth0"));
         let without = Place { interface: "", ..place() };
-        assert!(
-            command(without, Transport::Tcp, &tests, &[8], 1.0)
-                .unwrap_err()
-                .to_string()
-                .contains("--transports ibex,raw")
-        );
+        assert!(mpirun(without, Transport::Tcp).unwrap_err().to_string().contains("--transports"));
     }
 
     #[test]
     fn a_line_of_the_program_is_a_measurement_and_other_lines_are_not() {
-        let tests = [plan::test("latency").unwrap()];
+        let tests = [catalogue::test("latency").unwrap()];
         let line = r#"{"test":"latency","bytes":8,"metric":"half_round_trip","unit":"us","value":46.5,"spread":1.25,"samples":20,"iterations":5000,"window":1}"#;
         let measured = measurement(line, Transport::Tcp, &tests).unwrap().unwrap();
         assert_eq!((measured.bytes, measured.value, measured.spread), (8, 46.5, 1.25));
         assert_eq!(measurement("[host:1] a remark", Transport::Tcp, &tests).unwrap(), None);
         assert!(measurement("{half a line", Transport::Tcp, &tests).is_err());
         assert!(measurement(&line.replace("us", "ms"), Transport::Tcp, &tests).is_err());
-        assert!(measurement(line, Transport::Tcp, &[plan::test("bandwidth").unwrap()]).is_err());
+        assert!(measurement(&line.replace("46.5", "0.00"), Transport::Tcp, &tests).is_err());
+        assert!(measurement(line, Transport::Tcp, &[catalogue::test("bandwidth").unwrap()]).is_err());
     }
 }

@@ -5,8 +5,10 @@
 //!
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file, over outputs of perftest 4.5.
 
-use super::plan::{RawProgram, Reads};
+use super::catalogue::{RawProgram, Reads};
+use super::mpi::Place;
 use anyhow::{Context, Result, bail};
+use hw_tests::Outcome;
 
 /// What one run measured, in the unit of the report.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,22 +21,39 @@ pub(crate) struct Value {
 
 /// The command that runs server and client on one node and shows what the client prints, or, where the client failed,
 /// what both did. `port` is where they meet; a later run needs another, as the old one is not free at once.
-pub(crate) fn command(program: &RawProgram, device: &str, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
+pub(crate) fn command(program: &RawProgram, place: Place, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
     let options = program.options.join(" ");
-    let line = format!("{} -F -d {device} -s {bytes} -n {iterations} -p {port} {options}", program.program);
-    let script = format!(
+    let line = format!("{} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", program.program, place.device);
+    vec!["sh".into(), "-c".into(), both_sides(&line, place.processors, port, "")]
+}
+
+/// A script that starts the command line `line` as a server, waits until it listens at `port`, and runs the same line as
+/// its client; each on a processor of its own where two are given. `after` ends it. Where the server could not measure the
+/// processor's clock, that is shown, too: in a run both ways the client adds what the server says.
+pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, after: &str) -> String {
+    let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
+    let (client, server) = (on(0), on(1));
+    format!(
         "log=$(mktemp)\n\
-         {line} >$log 2>&1 & server=$!\n\
+         {server}{line} >$log 2>&1 & server=$!\n\
          until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
              kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
              sleep 0.02\n\
          done\n\
-         {line} 127.0.0.1; status=$?\n\
+         {client}{line} 127.0.0.1; status=$?\n\
          if [ $status != 0 ]; then kill $server; echo 'the server said:'; cat $log; fi\n\
-         wait $server; rm -f $log; exit $status\n"
-    );
-    vec!["sh".into(), "-c".into(), script]
+         wait $server; grep -F '{NO_CLOCK}' $log; rm -f $log; {after}\n\
+         exit $status\n"
+    )
 }
+
+/// Whether perftest failed to find out how fast the processor's clock runs, which it tries at the end of each run, for a
+/// fifth of a second, and cannot on a machine that is busy with something else. With `-F` it goes on, and prints nonsense.
+pub(crate) fn was_disturbed(outcome: &Outcome) -> bool {
+    [&outcome.stdout, &outcome.stderr].into_iter().any(|text| text.contains(NO_CLOCK))
+}
+
+const NO_CLOCK: &str = "Correlation coefficient r^2";
 
 /// Takes the value out of what the client printed.
 ///
@@ -54,19 +73,21 @@ pub(crate) fn parse(output: &str, reads: Reads, bytes: u64) -> Result<Value> {
             .with_context(|| format!("perftest's table has no {name}: {header}"))?;
         cells.get(at + COLUMNS_WITHOUT_UNIT).copied().with_context(|| format!("perftest's line is too short: {line}"))
     };
-    let no_spread = |value| Value { value, spread: 0.0 };
-    if reads == Reads::TypicalLatency {
-        return Ok(Value { value: column("t_typical")?, spread: column("t_stdev").unwrap_or(0.0) });
+    let value = if reads == Reads::TypicalLatency {
+        Value { value: column("t_typical")?, spread: column("t_stdev").unwrap_or(0.0) }
+    } else {
+        let per_microsecond = messages_per_microsecond(bytes, column("BW average")?, column("MsgRate")?);
+        let value = match reads {
+            Reads::Bandwidth => bytes as f64 * per_microsecond,
+            Reads::MessageRate => per_microsecond * 1e6,
+            Reads::TimePerMessage | Reads::TypicalLatency => 1.0 / per_microsecond,
+        };
+        Value { value, spread: 0.0 }
+    };
+    if !value.value.is_normal() || value.value < 0.0 {
+        bail!("perftest measured nothing, or its numbers are too small to print: {line}");
     }
-    let per_microsecond = messages_per_microsecond(bytes, column("BW average")?, column("MsgRate")?);
-    if per_microsecond <= 0.0 {
-        bail!("perftest measured nothing, its numbers are too small to print: {line}");
-    }
-    Ok(no_spread(match reads {
-        Reads::Bandwidth => bytes as f64 * per_microsecond,
-        Reads::MessageRate => per_microsecond * 1e6,
-        Reads::TimePerMessage | Reads::TypicalLatency => 1.0 / per_microsecond,
-    }))
+    Ok(value)
 }
 
 /// perftest prints the rate with six digits after the point and the average with two: of the two, the one that has
@@ -78,7 +99,8 @@ fn messages_per_microsecond(bytes: u64, average: f64, rate: f64) -> f64 {
 /// `#bytes` and `#iterations` come first and have no unit.
 const COLUMNS_WITHOUT_UNIT: usize = 2;
 
-const MEGABYTES_OF_PERFTEST: f64 = 1.048576;
+/// Of the tools that take it for 2^20 bytes.
+pub(crate) const MEGABYTES_OF_PERFTEST: f64 = 1.048576;
 
 /// The header of the table and its first line.
 fn table(output: &str) -> Result<(&str, &str)> {
@@ -91,6 +113,7 @@ fn table(output: &str) -> Result<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mpi::tests::place;
     use super::*;
 
     const SEND_LAT: &str = include_str!("perftest-4.5/ib_send_lat.txt");
@@ -134,10 +157,36 @@ mod tests {
     }
 
     #[test]
+    fn a_zero_and_an_infinity_are_no_measurements() {
+        let zero = WRITE_BW.replace("0.007955", "0.000000").replace("0.06", "0.00");
+        for (text, reads) in [(zero.as_str(), Reads::Bandwidth), (&zero, Reads::TimePerMessage)] {
+            assert!(parse(text, reads, 8).unwrap_err().to_string().contains("nothing"), "{text}");
+        }
+        let infinite = SEND_LAT.replace("76.31", "inf");
+        assert!(parse(&infinite, Reads::TypicalLatency, 8).unwrap_err().to_string().contains("nothing"), "{infinite}");
+    }
+
+    #[test]
+    fn a_failed_calibration_is_recognised_and_another_failure_is_not() {
+        let outcome = |stderr: &str| Outcome {
+            command: String::new(),
+            ending: hw_tests::Ending::Exited(0),
+            stdout: SEND_LAT.to_owned(),
+            stderr: stderr.to_owned(),
+            elapsed: std::time::Duration::ZERO,
+        };
+        assert!(was_disturbed(&outcome("Correlation coefficient r^2: 0.81 < 0.9\n")));
+        assert!(!was_disturbed(&outcome("Couldn't connect to 127.0.0.1:18600\n")));
+    }
+
+    #[test]
     fn both_sides_meet_at_the_same_port_and_get_the_same_options() {
         let program = RawProgram { name: "x", program: "ib_write_bw", options: &["-b"], reads: Reads::Bandwidth };
-        let script = command(&program, "rxe0", 64, 1000, 18600).pop().unwrap();
+        let script = command(&program, place(), 64, 1000, 18600).pop().unwrap();
         assert_eq!(script.matches("ib_write_bw -F -d rxe0 -s 64 -n 1000 -p 18600 -b").count(), 2, "{script}");
-        assert!(script.contains(":48A8 "), "{script}");
+        assert!(script.contains(":48A8 ") && !script.contains("taskset"), "{script}");
+        let bound = Place { processors: Some([0, 2]), ..place() };
+        let script = command(&program, bound, 64, 1000, 18600).pop().unwrap();
+        assert!(script.contains("taskset -c 2 ib_write_bw") && script.contains("taskset -c 0 ib_write_bw"), "{script}");
     }
 }

@@ -1,240 +1,134 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a bench measures, and in which order: the tests, the raw programs each is compared with, sizes and rounds.
+//! What a bench measures in which order: sizes, rounds, and what each round starts.
 //!
-//! A machine's speed drifts, so everything is measured in several rounds, and within a round MPI through ibex, the raw
-//! programs and MPI through TCP of one group of tests follow each other closely.
+//! A machine's speed drifts, so everything is measured in several rounds, and within a round all transports of one group of
+//! tests follow each other closely. Latencies, which are short and judged closely, may have more rounds than the rest.
 //!
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
-use super::report::Transport;
+use super::catalogue::{By, RAW, RawProgram, Test};
+use super::transport::Transport;
+use hw_tests::Device;
 
-/// One test of `ibex_mpi_bench`, and what it is compared with.
-#[derive(Debug)]
-pub(crate) struct Test {
-    /// Its name in the program and in the report.
-    pub(crate) name: &'static str,
-    /// Its name for a reader.
-    pub(crate) title: &'static str,
-    /// What exactly is compared.
-    pub(crate) note: &'static str,
-    /// What its value is.
-    pub(crate) metric: Metric,
-    /// The raw programs it is compared with: the better of them counts.
-    pub(crate) raw: &'static [&'static str],
-    /// The sizes it has, inclusive.
-    sizes: (u64, u64),
-}
-
-/// What a value is.
+/// What sort of device is measured: it decides what is worth measuring, and in which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Metric {
-    /// Half the time of a message there and one back.
-    HalfRoundTrip,
-    /// A put or a get, until it is complete.
-    Completion,
-    /// Bytes per time.
-    Bandwidth,
-    /// Messages per time.
-    MessageRate,
+pub(crate) enum Kind {
+    /// The kernel's software adapter in a virtual machine: slow.
+    SoftRoce,
+    /// Emulated adapters: as fast as memory, on any machine.
+    SoftHca,
+    /// An adapter.
+    Adapter,
 }
 
-impl Metric {
-    /// Its name in the report.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::HalfRoundTrip => "half_round_trip",
-            Self::Completion => "completion",
-            Self::Bandwidth => "bandwidth",
-            Self::MessageRate => "message_rate",
+impl Kind {
+    /// The kind of a device.
+    pub(crate) fn of(device: &Device) -> Self {
+        match device {
+            Device::SoftRoce => Self::SoftRoce,
+            Device::SoftHca => Self::SoftHca,
+            Device::Local(_) => Self::Adapter,
         }
     }
 
-    /// Its unit in the report.
-    pub(crate) fn unit(self) -> &'static str {
+    /// What the numbers of such a device mean.
+    pub(crate) fn remark(self) -> &'static str {
         match self {
-            Self::HalfRoundTrip | Self::Completion => "us",
-            Self::Bandwidth => "MB/s",
-            Self::MessageRate => "msg/s",
+            Self::SoftRoce => {
+                "A software adapter in a virtual machine: it shows that things work and how they compare, not how fast an \
+                 adapter is."
+            }
+            Self::SoftHca => {
+                "An emulated adapter, which moves data as fast as the processor can: what is left is the time of the software \
+                 above it. No wire, no bus, no adapter is in these numbers."
+            }
+            Self::Adapter => "Both ranks are on this machine.",
         }
     }
 
-    /// The best of some values, with what belongs to it.
-    pub(crate) fn better<T>(self, values: impl Iterator<Item = (T, f64)>) -> Option<(T, f64)> {
+    /// What is measured unless the arguments say otherwise.
+    pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
-            Self::Bandwidth | Self::MessageRate => values.max_by(|a, b| a.1.total_cmp(&b.1)),
-            Self::HalfRoundTrip | Self::Completion => values.min_by(|a, b| a.1.total_cmp(&b.1)),
+            Self::SoftHca => vec![
+                Transport::Ibex,
+                Transport::Raw,
+                Transport::Openib,
+                Transport::Ucx,
+                Transport::UcxPerftest,
+                Transport::Tcp,
+            ],
+            Self::SoftRoce | Self::Adapter => vec![Transport::Ibex, Transport::Raw, Transport::Tcp],
         }
+    }
+
+    /// Whether a test makes sense on such a device: instructions are only counted where a message arrives at once, and the
+    /// host's memory is what only emulated adapters are made of.
+    pub(crate) fn has(self, test: &Test) -> bool {
+        self == Self::SoftHca || matches!(test.by, By::Messages | By::OneSided)
     }
 }
 
-/// One way to run a program of perftest.
-#[derive(Debug)]
-pub(crate) struct RawProgram {
-    /// Its name in the report.
-    pub(crate) name: &'static str,
-    /// The program.
-    pub(crate) program: &'static str,
-    /// Its options beyond device, size and iterations.
-    pub(crate) options: &'static [&'static str],
-    /// What is taken from its table.
-    pub(crate) reads: Reads,
-}
-
-/// What is taken from a table of perftest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reads {
-    /// The typical latency: the median.
-    TypicalLatency,
-    /// The average bandwidth.
-    Bandwidth,
-    /// The message rate.
-    MessageRate,
-    /// The time of one message, with one at a time: the inverse of the message rate.
-    TimePerMessage,
-}
-
-const UP_TO_4_MIB: (u64, u64) = (1, 4 << 20);
-
-static TESTS: [Test; 8] = [
-    Test {
-        name: "latency",
-        title: "Latency",
-        note: "half a round trip of MPI_Send and MPI_Recv; raw: ib_send_lat, typical",
-        metric: Metric::HalfRoundTrip,
-        raw: &["ib_send_lat"],
-        sizes: (0, 4 << 20),
-    },
-    Test {
-        name: "bandwidth",
-        title: "Bandwidth",
-        note: "messages one way, 64 in flight; raw: the better of ib_write_bw and ib_read_bw",
-        metric: Metric::Bandwidth,
-        raw: &["ib_write_bw", "ib_read_bw"],
-        sizes: UP_TO_4_MIB,
-    },
-    Test {
-        name: "bidirectional_bandwidth",
-        title: "Bidirectional bandwidth",
-        note: "messages both ways at once, the sum; raw: the better of ib_write_bw -b and ib_read_bw -b",
-        metric: Metric::Bandwidth,
-        raw: &["ib_write_bw -b", "ib_read_bw -b"],
-        sizes: UP_TO_4_MIB,
-    },
-    Test {
-        name: "message_rate",
-        title: "Message rate",
-        note: "small messages one way, 64 in flight; raw: ib_send_bw, message rate",
-        metric: Metric::MessageRate,
-        raw: &["ib_send_bw"],
-        sizes: (0, 4096),
-    },
-    Test {
-        name: "put_latency",
-        title: "One-sided put, latency",
-        note: "one MPI_Put and MPI_Win_flush; raw: ib_write_bw with one write at a time",
-        metric: Metric::Completion,
-        raw: &["ib_write_bw -t 1"],
-        sizes: UP_TO_4_MIB,
-    },
-    Test {
-        name: "get_latency",
-        title: "One-sided get, latency",
-        note: "one MPI_Get and MPI_Win_flush; raw: ib_read_lat, typical",
-        metric: Metric::Completion,
-        raw: &["ib_read_lat"],
-        sizes: UP_TO_4_MIB,
-    },
-    Test {
-        name: "put_bandwidth",
-        title: "One-sided put, bandwidth",
-        note: "MPI_Put, 64 before a flush; raw: ib_write_bw",
-        metric: Metric::Bandwidth,
-        raw: &["ib_write_bw"],
-        sizes: UP_TO_4_MIB,
-    },
-    Test {
-        name: "get_bandwidth",
-        title: "One-sided get, bandwidth",
-        note: "MPI_Get, 64 before a flush; raw: ib_read_bw",
-        metric: Metric::Bandwidth,
-        raw: &["ib_read_bw"],
-        sizes: UP_TO_4_MIB,
-    },
-];
-
-static RAW: [RawProgram; 8] = [
-    RawProgram { name: "ib_send_lat", program: "ib_send_lat", options: &[], reads: Reads::TypicalLatency },
-    RawProgram { name: "ib_write_bw", program: "ib_write_bw", options: &[], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_read_bw", program: "ib_read_bw", options: &[], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_write_bw -b", program: "ib_write_bw", options: &["-b"], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_read_bw -b", program: "ib_read_bw", options: &["-b"], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_send_bw", program: "ib_send_bw", options: &[], reads: Reads::MessageRate },
-    RawProgram {
-        name: "ib_write_bw -t 1",
-        program: "ib_write_bw",
-        options: &["-t", "1"],
-        reads: Reads::TimePerMessage,
-    },
-    RawProgram { name: "ib_read_lat", program: "ib_read_lat", options: &[], reads: Reads::TypicalLatency },
-];
-
-/// Tests that one start of the MPI program measures, so that what they are compared with follows at once.
-static GROUPS: [&[&str]; 4] = [
+/// Tests that one start of a program measures, so that what they are compared with follows at once.
+static GROUPS: [&[&str]; 6] = [
     &["latency"],
     &["bandwidth", "bidirectional_bandwidth"],
     &["message_rate"],
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
+    &["instructions"],
+    &["host_latency", "host_bandwidth"],
 ];
-
-/// The test of that name.
-pub(crate) fn test(name: &str) -> Option<&'static Test> {
-    TESTS.iter().find(|test| test.name == name)
-}
-
-/// The names of all tests.
-pub(crate) fn test_names() -> impl Iterator<Item = &'static str> {
-    TESTS.iter().map(|test| test.name)
-}
-
-/// The raw programs the tests are compared with, each once.
-pub(crate) fn raw_programs(tests: &[&'static Test]) -> Vec<&'static str> {
-    let wanted = |raw: &&RawProgram| tests.iter().any(|test| test.raw.contains(&raw.name));
-    RAW.iter().filter(wanted).map(|raw| raw.name).collect()
-}
 
 /// What to measure, as the arguments say.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    kind: Kind,
     /// In the order of the report.
     pub(crate) tests: Vec<&'static Test>,
     /// What to measure them over.
     pub(crate) transports: Vec<Transport>,
     /// Message sizes, ascending.
     pub(crate) sizes: Vec<u64>,
-    /// How often all of it is measured.
+    /// How often latencies are measured; at least as often as the rest.
     pub(crate) rounds: usize,
-    /// How long the MPI program measures each size.
-    pub(crate) seconds_per_row: f64,
+    rounds_of_the_rest: usize,
+    /// How long the MPI program measures each latency, and each other value.
+    seconds_per_row: (f64, f64),
 }
+
+/// Instructions are counted twice: enough to see that the counts repeat.
+const ROUNDS_OF_INSTRUCTIONS: usize = 2;
+
+/// On emulated adapters: a start of perftest measures for some hundredths of a second, and takes up to one and a half.
+const ROUNDS_OF_RAW: usize = 2;
 
 /// One start of a program.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// The MPI program over a transport.
-    Mpi { transport: Transport, tests: Vec<&'static Test>, sizes: Vec<u64> },
+    Mpi { transport: Transport, tests: Vec<&'static Test>, sizes: Vec<u64>, seconds_per_row: f64 },
     /// A raw program with one size.
     Raw { program: &'static RawProgram, bytes: u64 },
+    /// `ucx_perftest`, each test with each of its sizes.
+    UcxPerftest { runs: Vec<(&'static Test, u64)> },
+    /// Counts instructions over a transport.
+    Instructions { transport: Transport },
+    /// The adapter beside the host's memory.
+    HostMemory,
 }
 
 impl Plan {
     /// The plan for a run with all sizes, or for a quick one.
-    pub(crate) fn new(quick: bool, tests: Vec<&'static Test>, transports: Vec<Transport>) -> Self {
-        let (sizes, rounds, seconds_per_row): (&[u64], _, _) = if quick {
-            (&[8, 4 << 10, 64 << 10, 1 << 20], 2, 0.2)
-        } else {
-            (&[0, 1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20], 3, 0.3)
+    pub(crate) fn new(kind: Kind, quick: bool, tests: Vec<&'static Test>, transports: Vec<Transport>) -> Self {
+        const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
+        const SOME: &[u64] = &[8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20];
+        const ALL: &[u64] = &[0, 1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+        let (sizes, rounds, rest, seconds_per_row) = match (kind, quick) {
+            (Kind::SoftHca, true) => (FEW, 3, 2, (0.1, 0.05)),
+            (Kind::SoftHca, false) => (SOME, 5, 3, (0.1, 0.05)),
+            (_, true) => (FEW, 2, 2, (0.2, 0.2)),
+            (_, false) => (ALL, 3, 3, (0.3, 0.3)),
         };
-        Self { tests, transports, sizes: sizes.to_vec(), rounds, seconds_per_row }
+        Self { kind, tests, transports, sizes: sizes.to_vec(), rounds, rounds_of_the_rest: rest, seconds_per_row }
     }
 
     /// The sizes a test is measured with.
@@ -242,35 +136,66 @@ impl Plan {
         self.sizes.iter().copied().filter(move |size| (test.sizes.0..=test.sizes.1).contains(size))
     }
 
-    /// Everything one round starts, in order.
-    pub(crate) fn round(&self) -> Vec<Step> {
-        GROUPS.iter().flat_map(|group| self.group(group)).collect()
+    /// Everything a round, from 1, starts, in order.
+    pub(crate) fn round(&self, round: usize) -> Vec<Step> {
+        GROUPS.iter().flat_map(|group| self.group(round, group)).collect()
     }
 
-    /// How many values one round yields.
-    pub(crate) fn values_of_a_round(&self) -> usize {
-        self.round().iter().map(|step| self.values_of(step)).sum()
+    /// How many values all rounds yield.
+    pub(crate) fn values(&self) -> usize {
+        (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| self.values_of(&step)).sum()
     }
 
-    fn values_of(&self, step: &Step) -> usize {
+    /// How many values a step yields.
+    pub(crate) fn values_of(&self, step: &Step) -> usize {
         match step {
-            Step::Raw { .. } => 1,
+            Step::Raw { .. } | Step::Instructions { .. } => 1,
             Step::Mpi { tests, .. } => tests.iter().map(|test| self.sizes_of(test).count()).sum(),
+            Step::UcxPerftest { runs } => runs.len(),
+            Step::HostMemory => 4,
         }
     }
 
-    fn group(&self, names: &[&str]) -> Vec<Step> {
+    fn group(&self, round: usize, names: &[&str]) -> Vec<Step> {
         let tests: Vec<&'static Test> = self.tests.iter().copied().filter(|test| names.contains(&test.name)).collect();
-        if tests.is_empty() {
+        let Some(first) = tests.first() else { return Vec::new() };
+        let (seconds_per_row, rounds) = match (first.name, first.by) {
+            ("latency", _) => (self.seconds_per_row.0, self.rounds),
+            (_, By::InstructionCounter) => (0.0, ROUNDS_OF_INSTRUCTIONS),
+            _ => (self.seconds_per_row.1, self.rounds_of_the_rest),
+        };
+        if round > rounds {
             return Vec::new();
         }
-        self.transports
-            .iter()
-            .flat_map(|&transport| match transport {
-                Transport::Raw => self.raw(&tests),
-                _ => vec![Step::Mpi { transport, tests: tests.clone(), sizes: self.sizes.clone() }],
+        if first.by == By::HostMemory {
+            return vec![Step::HostMemory];
+        }
+        let enough = |transport| {
+            transport == Transport::Raw
+                && self.kind == Kind::SoftHca
+                && first.name != "latency"
+                && round > ROUNDS_OF_RAW
+        };
+        let measured = |transport: &Transport| self.measures(*transport, first) && !enough(*transport);
+        let transports = self.transports.iter().copied().filter(measured);
+        transports
+            .flat_map(|transport| match (transport, first.by) {
+                (Transport::Raw, _) => self.raw(&tests),
+                (Transport::UcxPerftest, _) => self.ucx_perftest(&tests),
+                (_, By::InstructionCounter) => vec![Step::Instructions { transport }],
+                _ => vec![Step::Mpi { transport, tests: tests.clone(), sizes: self.sizes.clone(), seconds_per_row }],
             })
             .collect()
+    }
+
+    /// Whether a transport has a test. On emulated adapters TCP is there to show the scale, with messages alone.
+    fn measures(&self, transport: Transport, test: &Test) -> bool {
+        match test.by {
+            By::Messages => true,
+            By::OneSided => transport != Transport::Tcp || self.kind != Kind::SoftHca,
+            By::InstructionCounter => transport.is_mpi() && transport != Transport::Tcp,
+            By::HostMemory => false,
+        }
     }
 
     /// The raw programs of a group, each with each of its sizes; perftest has no messages of 0 bytes.
@@ -285,49 +210,82 @@ impl Plan {
         }
         steps
     }
+
+    fn ucx_perftest(&self, tests: &[&'static Test]) -> Vec<Step> {
+        let able = tests.iter().copied().filter(|test| test.ucx.is_some());
+        let runs: Vec<_> = able.flat_map(|test| self.sizes_of(test).map(move |bytes| (test, bytes))).collect();
+        if runs.is_empty() { Vec::new() } else { vec![Step::UcxPerftest { runs }] }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::catalogue::TESTS;
     use super::*;
 
-    fn plan() -> Plan {
-        Plan::new(false, TESTS.iter().collect(), vec![Transport::Ibex, Transport::Raw, Transport::Tcp])
+    fn plan(kind: Kind) -> Plan {
+        Plan::new(kind, false, TESTS.iter().filter(|test| kind.has(test)).collect(), kind.transports())
     }
 
     #[test]
-    fn each_test_is_in_one_group_and_each_raw_program_it_names_exists() {
+    fn each_test_is_in_one_group() {
         for test in &TESTS {
             assert_eq!(GROUPS.iter().filter(|group| group.contains(&test.name)).count(), 1, "{}", test.name);
-            for raw in test.raw {
-                assert_eq!(RAW.iter().filter(|program| program.name == *raw).count(), 1, "{raw}");
-            }
         }
     }
 
     #[test]
-    fn a_round_has_every_test_over_both_mpi_transports_and_every_raw_program() {
-        let round = plan().round();
+    fn an_adapters_round_has_every_test_over_both_mpi_transports_and_every_raw_program() {
+        let round = plan(Kind::Adapter).round(1);
         let mpi = |wanted| {
             round.iter().filter(|step| matches!(step, Step::Mpi { transport, .. } if *transport == wanted)).count()
         };
-        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp)), (GROUPS.len(), GROUPS.len()));
+        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (4, 4, 0));
         for raw in &RAW {
             let starts =
                 round.iter().filter(|step| matches!(step, Step::Raw { program, .. } if program.name == raw.name));
             assert!(starts.count() > 0, "{}", raw.name);
         }
+        assert!(!round.iter().any(|step| matches!(step, Step::Instructions { .. } | Step::HostMemory)));
+    }
+
+    #[test]
+    fn on_emulated_adapters_instructions_are_counted_twice_over_each_rdma_transport() {
+        let plan = plan(Kind::SoftHca);
+        let counted = |round| {
+            let steps = plan.round(round).into_iter();
+            steps
+                .filter_map(|step| match step {
+                    Step::Instructions { transport } => Some(transport.name()),
+                    _ => None,
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!([1, 2, 3].map(counted), [vec!["ibex", "openib", "ucx"], vec!["ibex", "openib", "ucx"], vec![]]);
+    }
+
+    #[test]
+    fn the_last_rounds_measure_latencies_alone() {
+        let plan = plan(Kind::SoftHca);
+        let all_latency = plan.round(plan.rounds).iter().all(|step| match step {
+            Step::Mpi { tests, .. } => tests.iter().all(|test| test.name == "latency"),
+            Step::Raw { program, .. } => program.name == "ib_send_lat",
+            Step::UcxPerftest { runs } => runs.iter().all(|run| run.0.name == "latency"),
+            Step::Instructions { .. } | Step::HostMemory => false,
+        });
+        assert!(all_latency && !plan.round(plan.rounds).is_empty());
     }
 
     #[test]
     fn no_raw_program_is_asked_for_a_message_of_0_bytes() {
-        assert!(!plan().round().iter().any(|step| matches!(step, Step::Raw { bytes: 0, .. })));
+        assert!(!plan(Kind::Adapter).round(1).iter().any(|step| matches!(step, Step::Raw { bytes: 0, .. })));
     }
 
     #[test]
-    fn the_sizes_the_speed_bars_need_are_in_both_plans() {
-        for quick in [false, true] {
-            let plan = Plan::new(quick, vec![], vec![]);
+    fn the_sizes_the_speed_bars_need_are_in_all_plans() {
+        for (kind, quick) in [Kind::SoftRoce, Kind::SoftHca].into_iter().flat_map(|kind| [(kind, false), (kind, true)])
+        {
+            let plan = Plan::new(kind, quick, vec![], vec![]);
             for size in [8, 64 << 10, 1 << 20] {
                 assert!(plan.sizes.contains(&size), "{size}");
             }

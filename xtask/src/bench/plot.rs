@@ -4,9 +4,10 @@
 //!
 //! Grade: setup. Called by [`super::html`]. Tests: at the end of this file.
 
-use super::plan::Test;
-use super::report::{Report, Row, Transport};
+use super::catalogue::Test;
+use super::report::{Report, Row};
 use super::table::{number, size};
+use super::transport::{self, Transport};
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -17,7 +18,11 @@ pub(crate) fn colour(transport: Transport) -> RGBColor {
     match transport {
         Transport::Ibex => RGBColor(0x0b, 0x5f, 0xa5),
         Transport::Raw => RGBColor(0x4a, 0x4f, 0x57),
+        Transport::Openib => RGBColor(0x2e, 0x8b, 0x57),
+        Transport::Ucx => RGBColor(0x8e, 0x3b, 0x9e),
+        Transport::UcxPerftest => RGBColor(0xc9, 0x8a, 0xd6),
         Transport::Tcp => RGBColor(0xc4, 0x6a, 0x12),
+        Transport::Memory => RGBColor(0xa8, 0x8f, 0x2c),
     }
 }
 
@@ -70,8 +75,14 @@ fn draw(area: &DrawingArea<SVGBackend, Shift>, test: &Test, rows: &[&Row]) -> Re
         .y_label_formatter(&|value| number_of_axis(*value))
         .draw()
         .map_err(drawing)?;
-    // The raw line last and dashed: where ibex is as fast, both are seen.
-    for transport in [Transport::Tcp, Transport::Ibex, Transport::Raw] {
+    // ibex on top of the others, and the raw line last and dashed: where ibex is as fast, both are seen.
+    let mut order = transport::ALL.to_vec();
+    order.sort_by_key(|transport| match transport {
+        Transport::Raw => 2,
+        Transport::Ibex => 1,
+        _ => 0,
+    });
+    for transport in order {
         let line: Vec<&&Row> = rows.iter().filter(|row| row.transport == transport.name()).collect();
         let colour = colour(transport);
         let points = line.iter().map(|row| (row.bytes as f64, row.value));
@@ -135,13 +146,13 @@ fn drawing<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Er
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan;
+    use super::super::catalogue;
     use super::super::report::{summarise, tests::measured};
     use super::*;
 
     #[test]
     fn a_plot_has_a_point_for_each_value_but_that_of_0_bytes() {
-        let test = plan::test("latency").unwrap();
+        let test = catalogue::test("latency").unwrap();
         let measurements = [0, 8, 64].map(|bytes| measured("latency", Transport::Ibex, bytes, 50.0 + bytes as f64));
         let svg = svg(&summarise("rxe0", &[test], &measurements), test).unwrap();
         assert_eq!(svg.matches("<circle").count(), 2, "{svg}");
@@ -151,7 +162,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_an_error_and_no_empty_plot() {
-        let test = plan::test("latency").unwrap();
+        let test = catalogue::test("latency").unwrap();
         assert!(svg(&summarise("rxe0", &[], &[]), test).unwrap_err().to_string().contains("latency"));
     }
 

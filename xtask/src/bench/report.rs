@@ -10,7 +10,9 @@
 //! Grade: setup. Called by the bench; read by [`super::table`], [`super::html`], [`super::bars`].
 //! Tests: at the end of this file.
 
-use super::plan::{self, Test};
+use super::catalogue::{self, Test};
+use super::instructions::OfObject;
+use super::transport::{self, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) device: String,
     /// In the order of the plan, sizes ascending.
     pub(crate) rows: Vec<Row>,
+    /// Where the instructions of a message go; empty where they were not counted.
+    pub(crate) instructions: Vec<Part>,
 }
 
 /// One value of `report.json`.
@@ -28,11 +32,11 @@ pub(crate) struct Report {
 pub(crate) struct Row {
     /// Name of the test, or of the raw program.
     pub(crate) test: String,
-    /// `ibex`, `raw` or `tcp`.
+    /// What carried it: `ibex`, `raw`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`.
     pub(crate) transport: String,
     /// Message size.
     pub(crate) bytes: u64,
-    /// `half_round_trip`, `completion`, `bandwidth` or `message_rate`.
+    /// `half_round_trip`, `completion`, `bandwidth`, `message_rate` or `instructions`.
     pub(crate) metric: String,
     /// Unit of value and spread.
     pub(crate) unit: String,
@@ -44,26 +48,17 @@ pub(crate) struct Row {
     pub(crate) ratio_to_raw: Option<f64>,
 }
 
-/// The transport of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Transport {
-    /// MPI through ibex.
-    Ibex,
-    /// The adapter without MPI: perftest.
-    Raw,
-    /// MPI through Open MPI's tcp BTL on the interface of the same device.
-    Tcp,
-}
-
-impl Transport {
-    /// Its name in `report.json`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ibex => "ibex",
-            Self::Raw => "raw",
-            Self::Tcp => "tcp",
-        }
-    }
+/// The instructions that one message takes in one object, sent and received.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// What carried the message.
+    pub(crate) transport: String,
+    /// A shared library, or the program.
+    pub(crate) object: String,
+    /// Whether that is the adapter.
+    pub(crate) adapter: bool,
+    /// Instructions per message.
+    pub(crate) instructions: f64,
 }
 
 /// One measured value.
@@ -87,8 +82,8 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
     let mut rows = Vec::new();
     for test in tests {
         for bytes in sizes(&medians, test) {
-            let raw = best_raw(&medians, test, bytes);
-            for transport in [Transport::Ibex, Transport::Raw, Transport::Tcp] {
+            let raw = raw(&medians, test, bytes);
+            for transport in transport::ALL {
                 let found = match transport {
                     Transport::Raw => raw,
                     _ => medians.get(&(test.name, transport, bytes)).copied(),
@@ -100,7 +95,23 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
         }
     }
     rows.extend(raw_rows(tests, &medians));
-    Report { device: device.to_owned(), rows }
+    Report { device: device.to_owned(), rows, instructions: Vec::new() }
+}
+
+/// Where the instructions go, over each transport, the largest part of a transport first.
+pub(crate) fn parts(counted: &BTreeMap<Transport, Vec<OfObject>>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (transport, objects) in counted {
+        let mut objects: Vec<&OfObject> = objects.iter().collect();
+        objects.sort_by(|a, b| b.per_message.total_cmp(&a.per_message));
+        parts.extend(objects.into_iter().map(|object| Part {
+            transport: transport.name().to_owned(),
+            object: object.object.clone(),
+            adapter: object.adapter,
+            instructions: rounded(object.per_message),
+        }));
+    }
+    parts
 }
 
 impl Report {
@@ -115,6 +126,19 @@ impl Report {
         sizes.sort_unstable();
         sizes.dedup();
         sizes
+    }
+
+    /// The transports a test has rows of, in the order of tables.
+    pub(crate) fn transports(&self, test: &str) -> Vec<Transport> {
+        let measured =
+            |transport: &Transport| self.rows.iter().any(|row| row.test == test && row.transport == transport.name());
+        transport::ALL.into_iter().filter(measured).collect()
+    }
+
+    /// What a test gives over a transport, over what it gives over another.
+    pub(crate) fn ratio(&self, test: &str, of: Transport, to: Transport, bytes: u64) -> Option<f64> {
+        let value = |transport| Some(self.row(test, transport, bytes)?.value).filter(|value| *value > 0.0);
+        Some(value(of)? / value(to)?)
     }
 
     /// Which raw program a test's raw row comes from.
@@ -167,7 +191,11 @@ fn sizes(medians: &Medians, test: &Test) -> Vec<u64> {
     sizes
 }
 
-fn best_raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Found> {
+/// The better of the raw programs; of a test that has none, its own raw value.
+fn raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Found> {
+    if test.raw.is_empty() {
+        return medians.get(&(test.name, Transport::Raw, bytes)).copied();
+    }
     let found = test.raw.iter().filter_map(|program| medians.get(&(*program, Transport::Raw, bytes)).copied());
     test.metric.better(found.map(|found| (found, found.value))).map(|(found, _)| found)
 }
@@ -187,7 +215,7 @@ fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Found, 
 
 fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
     let mut rows = Vec::new();
-    for program in plan::raw_programs(tests) {
+    for program in catalogue::raw_programs(tests) {
         let Some(test) = tests.iter().find(|test| test.raw.contains(&program)) else { continue };
         for ((name, transport, bytes), found) in medians {
             if *name == program && *transport == Transport::Raw {
@@ -215,7 +243,7 @@ pub(crate) mod tests {
     #[test]
     fn a_value_is_the_median_over_the_rounds_and_its_spread_their_interquartile_range() {
         let rounds = [10.0, 50.0, 20.0, 30.0, 40.0].map(|value| measured("latency", Transport::Ibex, 8, value));
-        let report = summarise("rxe0", &[plan::test("latency").unwrap()], &rounds);
+        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &rounds);
         assert_eq!(with_spread(report.rows.first()), "30.0 ±20.0");
         assert_eq!(report.rows[0].ratio_to_raw, None);
     }
@@ -223,7 +251,7 @@ pub(crate) mod tests {
     #[test]
     fn one_round_keeps_the_spread_it_was_measured_with() {
         let report =
-            summarise("rxe0", &[plan::test("latency").unwrap()], &[measured("latency", Transport::Tcp, 8, 1.0)]);
+            summarise("rxe0", &[catalogue::test("latency").unwrap()], &[measured("latency", Transport::Tcp, 8, 1.0)]);
         assert_eq!(with_spread(report.rows.first()), "1.00 ±0.50");
     }
 
@@ -234,10 +262,10 @@ pub(crate) mod tests {
             measured("ib_write_bw", Transport::Raw, 64, 80.0),
             measured("ib_read_bw", Transport::Raw, 64, 100.0),
         ];
-        let test = plan::test("bandwidth").unwrap();
+        let test = catalogue::test("bandwidth").unwrap();
         let report = summarise("rxe0", &[test], &measurements);
         assert_eq!(report.row("bandwidth", Transport::Ibex, 64).unwrap().ratio_to_raw, Some(0.9));
-        assert_eq!(with_spread(report.row("bandwidth", Transport::Raw, 64)), "100 ±0.50");
+        assert_eq!(with_spread(report.row("bandwidth", Transport::Raw, 64)), "100 ±1");
         assert_eq!(report.raw_program(test, 64), Some("ib_read_bw"));
         assert_eq!(report.row("ib_write_bw", Transport::Raw, 64).unwrap().ratio_to_raw, None);
     }
@@ -246,7 +274,7 @@ pub(crate) mod tests {
     fn a_latency_is_compared_with_the_smaller_raw_value() {
         let measurements =
             [measured("latency", Transport::Ibex, 8, 55.0), measured("ib_send_lat", Transport::Raw, 8, 50.0)];
-        let report = summarise("rxe0", &[plan::test("latency").unwrap()], &measurements);
+        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements);
         assert_eq!(report.row("latency", Transport::Ibex, 8).unwrap().ratio_to_raw, Some(1.1));
         assert_eq!(report.row("latency", Transport::Raw, 8).unwrap().ratio_to_raw, Some(1.0));
     }
@@ -254,10 +282,22 @@ pub(crate) mod tests {
     #[test]
     fn the_json_has_the_documented_fields_and_no_others() {
         let report =
-            summarise("rxe0", &[plan::test("latency").unwrap()], &[measured("latency", Transport::Ibex, 8, 2.0)]);
+            summarise("rxe0", &[catalogue::test("latency").unwrap()], &[measured("latency", Transport::Ibex, 8, 2.0)]);
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
-            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"half_round_trip","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}]}"#
+            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"half_round_trip","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}],"instructions":[]}"#
         );
+    }
+
+    #[test]
+    fn a_test_without_raw_programs_has_its_own_raw_value() {
+        let measurements = [
+            measured("host_bandwidth", Transport::Raw, 1 << 20, 90.0),
+            measured("host_bandwidth", Transport::Memory, 1 << 20, 100.0),
+        ];
+        let report = summarise("softhca0", &[catalogue::test("host_bandwidth").unwrap()], &measurements);
+        assert_eq!(report.transports("host_bandwidth"), [Transport::Raw, Transport::Memory]);
+        assert_eq!(report.ratio("host_bandwidth", Transport::Raw, Transport::Memory, 1 << 20), Some(0.9));
+        assert_eq!(report.ratio("host_bandwidth", Transport::Ibex, Transport::Memory, 1 << 20), None);
     }
 }

@@ -1,70 +1,114 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carries out a plan on a fabric, round by round, and shows how far it is.
+//! Carries out a plan on a fabric, round by round.
 //!
-//! On a terminal there is a progress bar; elsewhere each start of a program is a line.
-//!
-//! Grade: setup. Called by the bench. Single-threaded, but for the bar's own clock.
+//! Grade: setup. Called by the bench. Single-threaded, but for the progress bar's own clock.
 
-use super::mpi;
+use super::catalogue::{RawProgram, Reads, Test};
+use super::host_memory;
+use super::instructions::{self, OfObject};
+use super::mpi::{self, Place};
 use super::perftest;
-use super::plan::{Plan, Reads, Step, Test};
-use super::report::{Measurement, Transport};
+use super::plan::{Kind, Plan, Step};
+use super::progress::Progress;
+use super::report::Measurement;
 use super::table::size;
+use super::transport::Transport;
+use super::ucx_perftest;
 use anyhow::{Context, Result, bail};
-use hw_tests::{Fabric, Job, Stream};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use hw_tests::{Fabric, Job, Outcome, Stream};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+/// Everything a run found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// In the order it was measured.
+    pub(crate) measured: Vec<Measurement>,
+    /// Where the instructions go, of each transport's last count.
+    pub(crate) instructions: BTreeMap<Transport, Vec<OfObject>>,
+    /// How often a program of perftest was run again, as it could not find out how fast the processor's clock runs.
+    pub(crate) repeated: usize,
+}
 
 /// Runs the plan and returns everything that was measured.
 ///
 /// # Errors
 /// When a program fails or measures less than it was asked for; the message shows what it printed.
-pub(crate) fn run(fabric: &Fabric, place: mpi::Place, plan: &Plan) -> Result<Vec<Measurement>> {
-    let mut bench = Bench { fabric, place, port: FIRST_PORT, progress: Progress::new(plan), measured: Vec::new() };
+pub(crate) fn run(fabric: &Fabric, place: Place, plan: &Plan) -> Result<Found> {
+    let progress = Progress::new(plan.values(), plan.rounds);
+    let mut bench = Bench { fabric, place, port: FIRST_PORT, progress, found: Found::default() };
     for round in 1..=plan.rounds {
-        for step in plan.round() {
-            match step {
-                Step::Mpi { transport, tests, sizes } => bench.mpi(plan, round, transport, &tests, &sizes)?,
-                Step::Raw { program, bytes } => {
-                    bench.progress.says(round, plan.rounds, &format!("{}, {}", program.name, size(bytes)));
-                    bench.raw(program, bytes)?;
-                }
-            }
+        for step in plan.round(round) {
+            bench.step(plan, round, step)?;
         }
     }
-    bench.progress.bar.finish_and_clear();
-    Ok(bench.measured)
+    bench.progress.end();
+    Ok(bench.found)
 }
 
 /// Where the two sides of perftest meet. A port in use a moment ago may not be free, so each run takes the next one.
 const FIRST_PORT: u16 = 18515;
 const PORTS: u16 = 4000;
 
+/// How often a program of perftest is run in all for one value.
+const TRIES: usize = 6;
+
+/// How often instructions are counted in all in a round.
+const COUNTS: usize = 3;
+
 struct Bench<'a> {
     fabric: &'a Fabric,
-    place: mpi::Place<'a>,
+    place: Place<'a>,
     port: u16,
     progress: Progress,
-    measured: Vec<Measurement>,
+    found: Found,
 }
 
 impl Bench<'_> {
+    fn step(&mut self, plan: &Plan, round: usize, step: Step) -> Result<()> {
+        let values = plan.values_of(&step);
+        match step {
+            Step::Mpi { transport, tests, sizes, seconds_per_row } => {
+                let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
+                self.progress.says(round, &format!("MPI over {}: {}", transport.name(), names.join(", ")));
+                return self.mpi(transport, &tests, &sizes, seconds_per_row, values);
+            }
+            Step::Raw { program, bytes } => {
+                self.progress.says(round, &format!("{}, {}", program.name, size(bytes)));
+                self.raw(program, bytes)?;
+            }
+            Step::UcxPerftest { runs } => {
+                self.progress.says(round, &format!("ucx_perftest, {} runs", runs.len()));
+                self.ucx_perftest(&runs)?;
+            }
+            Step::Instructions { transport } => {
+                self.progress.says(round, &format!("instructions of MPI over {}", transport.name()));
+                self.instructions(transport)?;
+            }
+            Step::HostMemory => {
+                self.progress.says(round, "the emulated adapter beside the host's memory");
+                let outcome = self.fabric.run(&Job::new(host_memory::command(self.place)))?;
+                let outcome = outcome.checked().context("the comparison with the host's memory failed")?;
+                self.found.measured.extend(host_memory::parse(&outcome.stdout)?);
+            }
+        }
+        self.progress.advance(values);
+        Ok(())
+    }
+
     fn mpi(
         &mut self,
-        plan: &Plan,
-        round: usize,
         transport: Transport,
         tests: &[&'static Test],
         sizes: &[u64],
+        seconds_per_row: f64,
+        expected: usize,
     ) -> Result<()> {
-        let expected: usize = tests.iter().map(|test| plan.sizes_of(test).count()).sum();
-        let argv = mpi::command(self.place, transport, tests, sizes, plan.seconds_per_row)?;
+        let argv = mpi::command(self.place, transport, tests, sizes, seconds_per_row)?;
         let mut job =
-            Job::new(argv).limit(Duration::from_secs_f64(60.0 + expected as f64 * (10.0 + 4.0 * plan.seconds_per_row)));
-        job.env = mpi::environment(transport, self.place.components);
-        let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
-        self.progress.says(round, plan.rounds, &format!("MPI over {}: {}", transport.name(), names.join(", ")));
+            Job::new(argv).limit(Duration::from_secs_f64(60.0 + expected as f64 * (10.0 + 4.0 * seconds_per_row)));
+        job.env = mpi::environment(self.place, transport);
 
         let mut found = Vec::new();
         let mut wrong = None;
@@ -72,9 +116,7 @@ impl Bench<'_> {
             if stream == Stream::Stdout {
                 match mpi::measurement(line, transport, tests) {
                     Ok(Some(measurement)) => {
-                        let what = format!("{}: {}, {}", transport.name(), measurement.test, size(measurement.bytes));
-                        self.progress.bar.set_message(format!("round {round} of {}: MPI over {what}", plan.rounds));
-                        self.progress.bar.inc(1);
+                        self.progress.advance(1);
                         found.push(measurement);
                     }
                     Ok(None) => {}
@@ -93,20 +135,15 @@ impl Bench<'_> {
                 found.len()
             );
         }
-        self.measured.extend(found);
+        self.found.measured.extend(found);
         Ok(())
     }
 
-    fn raw(&mut self, program: &'static super::plan::RawProgram, bytes: u64) -> Result<()> {
-        self.port = FIRST_PORT + (self.port - FIRST_PORT + 1) % PORTS;
-        let iterations = iterations(program.reads, bytes, self.place.software);
-        let argv = perftest::command(program, self.place.device, bytes, iterations, self.port);
-        let outcome = self.fabric.run(&Job::new(argv))?;
+    fn raw(&mut self, program: &'static RawProgram, bytes: u64) -> Result<()> {
         let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
-        let outcome = outcome.checked().with_context(named)?;
+        let outcome = self.raw_undisturbed(program, bytes).with_context(named)?;
         let value = perftest::parse(&outcome.stdout, program.reads, bytes).with_context(named)?;
-        self.progress.bar.inc(1);
-        self.measured.push(Measurement {
+        self.found.measured.push(Measurement {
             test: program.name.to_owned(),
             transport: Transport::Raw,
             bytes,
@@ -115,50 +152,95 @@ impl Bench<'_> {
         });
         Ok(())
     }
+
+    /// Runs a program of perftest until it could find out how fast the processor's clock runs.
+    fn raw_undisturbed(&mut self, program: &'static RawProgram, bytes: u64) -> Result<Outcome> {
+        for _ in 0..TRIES {
+            let port = self.next_port();
+            let iterations = iterations(program.reads, bytes, self.place.kind);
+            let outcome =
+                self.fabric.run(&Job::new(perftest::command(program, self.place, bytes, iterations, port)))?;
+            if !perftest::was_disturbed(&outcome) {
+                return outcome.checked();
+            }
+            self.found.repeated += 1;
+            self.progress.remarks(&format!(
+                "{} could not measure the processor's clock, as the machine was busy; it is run again",
+                program.name
+            ));
+        }
+        bail!(
+            "it could not measure the processor's clock in {TRIES} runs: the machine is too busy to measure anything"
+        );
+    }
+
+    fn ucx_perftest(&mut self, runs: &[(&'static Test, u64)]) -> Result<()> {
+        let port = self.next_port();
+        let mut job = Job::new(ucx_perftest::command(runs, self.place, port));
+        job.env = mpi::ucx_environment(self.place.device);
+        let outcome = self.fabric.run(&job)?.checked().context("ucx_perftest failed")?;
+        self.found.measured.extend(ucx_perftest::parse(&outcome.stdout, runs)?);
+        Ok(())
+    }
+
+    /// Counts, and counts again where the number is not that of the round before: then something was waited for.
+    fn instructions(&mut self, transport: Transport) -> Result<()> {
+        let named = || format!("counting the instructions of MPI over {} failed", transport.name());
+        let before = self.found.instructions.get(&transport).map(|objects| instructions::without_adapter(objects));
+        let mut counts: Vec<f64> = before.into_iter().collect();
+        for _ in 0..COUNTS {
+            let objects = self.count(transport).with_context(named)?;
+            let count = instructions::without_adapter(&objects);
+            if before.is_none() || counts.iter().any(|other| instructions::repeats(count, *other)) {
+                self.found.measured.push(Measurement {
+                    test: "instructions".to_owned(),
+                    transport,
+                    bytes: instructions::BYTES,
+                    value: count,
+                    spread: 0.0,
+                });
+                self.found.instructions.insert(transport, objects);
+                return Ok(());
+            }
+            self.progress.remarks(&format!(
+                "{count:.0} instructions of MPI over {}, and {:.0} before: counted again",
+                transport.name(),
+                before.unwrap_or(count)
+            ));
+            counts.push(count);
+        }
+        bail!("the instructions of MPI over {} do not repeat: {counts:.0?}", transport.name());
+    }
+
+    fn count(&self, transport: Transport) -> Result<Vec<OfObject>> {
+        let (argv, file) = instructions::command(self.place, transport)?;
+        if file.exists() {
+            fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
+        let mut job = Job::new(argv);
+        job.env = mpi::environment(self.place, transport);
+        self.fabric.run(&job)?.checked()?;
+        instructions::read(&file)
+    }
+
+    fn next_port(&mut self) -> u16 {
+        self.port = FIRST_PORT + (self.port - FIRST_PORT + 1) % PORTS;
+        self.port
+    }
 }
 
-/// So many that a run takes some tenths of a second: of messages, or of bytes, whichever is less.
-fn iterations(reads: Reads, bytes: u64, software: bool) -> u32 {
-    let one_at_a_time = matches!(reads, Reads::TypicalLatency | Reads::TimePerMessage);
-    let (least, most, bytes_in_all): (u64, u64, u64) = match (software, one_at_a_time) {
-        (true, true) => (10, 1000, 12 << 20),
-        (true, false) => (20, 5000, 40 << 20),
-        (false, true) => (200, 10_000, 1 << 30),
-        (false, false) => (500, 200_000, 16 << 30),
+/// So many that a run takes some tenths of a second (on emulated adapters some hundredths): of messages, or of bytes,
+/// whichever is less.
+pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
+    let (least, most, bytes_in_all): (u64, u64, u64) = match (kind, reads.one_at_a_time()) {
+        (Kind::SoftRoce, true) => (10, 1000, 12 << 20),
+        (Kind::SoftRoce, false) => (20, 5000, 40 << 20),
+        (Kind::SoftHca, true) => (100, 50_000, 256 << 20),
+        (Kind::SoftHca, false) => (200, 100_000, 1 << 30),
+        (Kind::Adapter, true) => (200, 10_000, 1 << 30),
+        (Kind::Adapter, false) => (500, 200_000, 16 << 30),
     };
     (bytes_in_all / bytes.max(1)).clamp(least, most) as u32
-}
-
-struct Progress {
-    bar: ProgressBar,
-    started: Instant,
-    on_terminal: bool,
-}
-
-impl Progress {
-    fn new(plan: &Plan) -> Self {
-        let on_terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::new((plan.values_of_a_round() * plan.rounds) as u64);
-        let style = ProgressStyle::with_template("{elapsed_precise} [{bar:32}] {pos}/{len} {wide_msg}");
-        bar.set_style(style.expect("the template is a constant").progress_chars("=> "));
-        if on_terminal {
-            bar.enable_steady_tick(Duration::from_millis(250));
-        }
-        Self { bar, started: Instant::now(), on_terminal }
-    }
-
-    fn says(&self, round: usize, rounds: usize, what: &str) {
-        let text = format!("round {round} of {rounds}: {what}");
-        if self.on_terminal {
-            self.bar.set_message(text);
-        } else {
-            println!("[{:4.0} s, {:3}%] {text}", self.started.elapsed().as_secs_f64(), self.percent());
-        }
-    }
-
-    fn percent(&self) -> u64 {
-        self.bar.position() * 100 / self.bar.length().unwrap_or(1).max(1)
-    }
 }
 
 #[cfg(test)]
@@ -167,9 +249,9 @@ mod tests {
 
     #[test]
     fn small_messages_are_counted_and_large_ones_are_measured_by_their_bytes() {
-        assert_eq!(iterations(Reads::TypicalLatency, 8, true), 1000);
-        assert_eq!(iterations(Reads::Bandwidth, 1 << 20, true), 40);
-        assert_eq!(iterations(Reads::Bandwidth, 4 << 20, true), 20);
-        assert!(iterations(Reads::MessageRate, 8, false) > iterations(Reads::MessageRate, 8, true));
+        assert_eq!(iterations(Reads::TypicalLatency, 8, Kind::SoftRoce), 1000);
+        assert_eq!(iterations(Reads::Bandwidth, 1 << 20, Kind::SoftRoce), 40);
+        assert_eq!(iterations(Reads::Bandwidth, 4 << 20, Kind::SoftRoce), 20);
+        assert!(iterations(Reads::MessageRate, 8, Kind::Adapter) > iterations(Reads::MessageRate, 8, Kind::SoftRoce));
     }
 }

@@ -5,8 +5,9 @@
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
 use super::bars::Verdict;
-use super::plan::Test;
-use super::report::{Report, Row, Transport};
+use super::catalogue::Test;
+use super::report::{Part, Report, Row};
+use super::transport::{self, Transport};
 
 /// A size as a reader writes it: `8 B`, `64 KiB`, `4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
@@ -17,9 +18,10 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A number with three or four digits that matter: `1.53`, `46.2`, `812`, `21 345`.
+/// A number with three or four digits that matter: `0.451`, `1.53`, `46.2`, `812`, `21 345`.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
+        magnitude if magnitude < 1.0 => format!("{value:.3}"),
         magnitude if magnitude < 10.0 => format!("{value:.2}"),
         magnitude if magnitude < 100.0 => format!("{value:.1}"),
         _ => grouped(value.round() as i64),
@@ -38,31 +40,51 @@ fn grouped(value: i64) -> String {
     text
 }
 
-/// A value with its spread: `46.2 ±1.1`.
+/// A value with its spread, which has no more digits: `46.2 ±1.1`, `2.95 ±0.14 M`.
 pub(crate) fn with_spread(row: Option<&Row>) -> String {
-    row.map_or_else(|| "-".to_owned(), |row| format!("{} ±{}", number(row.value), number(row.spread)))
+    let Some(row) = row else { return "-".to_owned() };
+    let (scale, suffix) = match row.value {
+        value if value >= 1e6 => (1e6, " M"),
+        value if value >= 1e5 => (1e3, " k"),
+        _ => (1.0, ""),
+    };
+    let (value, spread) = (number(row.value / scale), row.spread / scale);
+    let spread = match value.split_once('.') {
+        Some((_, digits)) => format!("{spread:.*}", digits.len()),
+        None => grouped(spread.round() as i64),
+    };
+    format!("{value} ±{spread}{suffix}")
 }
 
 /// A ratio: `1.08`.
-pub(crate) fn ratio(row: Option<&Row>) -> String {
-    row.and_then(|row| row.ratio_to_raw).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+pub(crate) fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+}
+
+/// The transport that a test is about, and those it is compared with: the first and the rest of a table's columns.
+pub(crate) fn compared(report: &Report, test: &Test) -> Option<(Transport, Vec<Transport>)> {
+    let transports = report.transports(test.name);
+    transports.split_first().map(|(first, rest)| (*first, rest.to_vec()))
 }
 
 /// The tables of all tests.
 pub(crate) fn tables(report: &Report, tests: &[&'static Test]) -> String {
-    tests.iter().map(|test| table(report, test)).collect()
+    let tables: String = tests.iter().map(|test| table(report, test)).collect();
+    tables + &parts(&report.instructions)
 }
 
 /// The speed bars.
 pub(crate) fn bars(verdicts: &[Verdict]) -> String {
-    let lines: Vec<String> = verdicts.iter().map(bar).collect();
-    format!("Speed, as a ratio to the raw adapter in the same boot\n{}", lines.concat())
+    let widest = |text: fn(&Verdict) -> String| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
+    let widths = (widest(|one| one.bar.what.to_owned()), widest(|one| one.bar.bound()));
+    let lines: Vec<String> = verdicts.iter().map(|verdict| bar(verdict, widths)).collect();
+    format!("Speed, as ratios measured in this run; of several sizes the worst\n{}", lines.concat())
 }
 
-fn bar(verdict: &Verdict) -> String {
+fn bar(verdict: &Verdict, (what, bound): (usize, usize)) -> String {
     let shown = |(ratio, bytes)| format!("{ratio:.2} ({})", size(bytes));
     format!(
-        "  {:<12}  {:<32} {:>16} {}: measured {}\n",
+        "  {:<12}  {:<what$}  {:>bound$} {}: measured {}\n",
         verdict.word(),
         verdict.bar.what,
         verdict.bar.bound(),
@@ -71,67 +93,172 @@ fn bar(verdict: &Verdict) -> String {
     )
 }
 
+/// What a test measures, and what it is over those transports that were measured.
+pub(crate) fn note(report: &Report, test: &Test) -> String {
+    let measured = report.transports(test.name);
+    let compared = test.compared.iter().filter(|(transport, _)| measured.contains(transport));
+    let compared = compared.map(|(transport, what)| format!("; {}: {what}", transport.name()));
+    std::iter::once(test.note.to_owned()).chain(compared).collect()
+}
+
 fn table(report: &Report, test: &Test) -> String {
-    let sizes = report.sizes(test.name);
-    if sizes.is_empty() {
+    let Some((first, rest)) = compared(report, test) else { return String::new() };
+    let all = || std::iter::once(&first).chain(&rest);
+    let mut header = vec!["size".to_owned()];
+    header.extend(all().map(|transport| transport.name().to_owned()));
+    header.extend(rest.iter().map(|other| format!("/{}", other.name())));
+    let mut lines = vec![header];
+    for bytes in report.sizes(test.name) {
+        let mut line = vec![size(bytes)];
+        line.extend(all().map(|transport| with_spread(report.row(test.name, *transport, bytes))));
+        line.extend(rest.iter().map(|other| ratio(report.ratio(test.name, first, *other, bytes))));
+        lines.push(line);
+    }
+    let mut note = note(report, test);
+    if !rest.is_empty() {
+        note = format!("{note}; /name: {} over name", first.name());
+    }
+    format!("{}, {}\n({note})\n{}\n", test.title, test.metric.unit(), aligned(&lines))
+}
+
+/// Where the instructions go: a line for each object, a column for each transport.
+fn parts(parts: &[Part]) -> String {
+    let lines = part_lines(parts);
+    if lines.is_empty() {
         return String::new();
     }
-    let mut lines = vec![["size", "ibex", "raw", "tcp", "ibex/raw", "tcp/raw"].map(str::to_owned)];
-    for bytes in sizes {
-        let row = |transport| report.row(test.name, transport, bytes);
-        lines.push([
-            size(bytes),
-            with_spread(row(Transport::Ibex)),
-            with_spread(row(Transport::Raw)),
-            with_spread(row(Transport::Tcp)),
-            ratio(row(Transport::Ibex)),
-            ratio(row(Transport::Tcp)),
-        ]);
+    let lines: Vec<Vec<String>> = lines.into_iter().map(|(name, cells)| [vec![name], cells].concat()).collect();
+    format!("Where the instructions of a message go\n{}\n", aligned(&lines))
+}
+
+const FEW: f64 = 5.0;
+
+/// The table of the instructions: a header, the sum without the adapter, each object that matters, the adapter. Objects of
+/// a few instructions are in the sum alone.
+pub(crate) fn part_lines(parts: &[Part]) -> Vec<(String, Vec<String>)> {
+    let transports: Vec<Transport> =
+        transport::ALL.into_iter().filter(|one| parts.iter().any(|part| part.transport == one.name())).collect();
+    if transports.is_empty() {
+        return Vec::new();
     }
-    format!("{}, {}\n({})\n{}\n", test.title, test.metric.unit(), test.note, aligned(&lines))
+    let sum = |transport: &Transport, wanted: &dyn Fn(&Part) -> bool| -> f64 {
+        let of_transport = parts.iter().filter(|part| part.transport == transport.name());
+        of_transport.filter(|part| wanted(part)).map(|part| part.instructions).sum()
+    };
+    let line = |name: &str, wanted: &dyn Fn(&Part) -> bool| {
+        let shown = |value: f64| if value < FEW { "-".to_owned() } else { grouped(value.round() as i64) };
+        (name.to_owned(), transports.iter().map(|transport| shown(sum(transport, wanted))).collect::<Vec<_>>())
+    };
+    let mut objects: Vec<(&str, f64)> = Vec::new();
+    for part in parts.iter().filter(|part| !part.adapter && part.instructions >= FEW) {
+        match objects.iter_mut().find(|(name, _)| *name == part.object) {
+            Some(known) => known.1 = known.1.max(part.instructions),
+            None => objects.push((&part.object, part.instructions)),
+        }
+    }
+    objects.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut lines = vec![(String::new(), transports.iter().map(|transport| transport.name().to_owned()).collect())];
+    lines.push(line("without the adapter", &|part| !part.adapter));
+    lines.extend(objects.iter().map(|(name, _)| line(name, &|part| part.object == *name)));
+    lines.push(line("the adapter", &|part| part.adapter));
+    lines
 }
 
 /// Columns wide enough for what is in them, aligned to the right.
-fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let length = |line: &Vec<String>, column: usize| line.get(column).map_or(0, |cell| cell.chars().count());
+    let width = |column| lines.iter().map(|line| length(line, column)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     let cell = |(text, width): (&String, &usize)| format!("  {text:>width$}");
-    let line = |line: &[String; N]| line.iter().zip(&widths).map(cell).collect::<Vec<_>>().concat() + "\n";
+    let line = |line: &Vec<String>| line.iter().zip(&widths).map(cell).collect::<Vec<_>>().concat() + "\n";
     lines.iter().map(line).collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Kind;
     use super::super::report::{summarise, tests::measured};
-    use super::super::{bars, plan};
+    use super::super::{bars, catalogue};
     use super::*;
 
     #[test]
     fn sizes_and_numbers_are_short_and_exact_enough() {
         assert_eq!([0, 8, 1000, 4096, 1 << 20, 4 << 20].map(size), ["0 B", "8 B", "1000 B", "4 KiB", "1 MiB", "4 MiB"]);
         assert_eq!(
-            [0.0, 1.534, 46.25, 812.4, 21345.4, 1234567.0].map(number),
-            ["0.00", "1.53", "46.2", "812", "21 345", "1 234 567"]
+            [0.4512, 1.534, 46.25, 812.4, 21345.4, 1234567.0].map(number),
+            ["0.451", "1.53", "46.2", "812", "21 345", "1 234 567"]
         );
     }
 
     #[test]
-    fn a_table_has_a_line_per_size_and_a_dash_where_nothing_was_measured() {
+    fn a_spread_has_no_more_digits_than_its_value() {
+        let shown = |value, spread| {
+            let measurement =
+                super::super::report::Measurement { spread, ..measured("latency", Transport::Ibex, 8, value) };
+            let report = summarise("x", &[catalogue::test("latency").unwrap()], &[measurement]);
+            with_spread(report.rows.first())
+        };
+        assert_eq!(shown(0.451, 0.0123), "0.451 ±0.012");
+        assert_eq!(shown(46.25, 0.123), "46.2 ±0.1");
+        assert_eq!(shown(9644.0, 683.4), "9 644 ±683");
+        assert_eq!(shown(9644.0, 0.4), "9 644 ±0");
+        assert_eq!(shown(543_954.0, 224_066.0), "544 ±224 k");
+        assert_eq!(shown(2_948_320.0, 1_404_480.0), "2.95 ±1.40 M");
+    }
+
+    #[test]
+    fn a_table_has_a_column_for_each_transport_that_was_measured_and_a_dash_for_a_value_that_was_not() {
         let measurements = [
             measured("latency", Transport::Ibex, 8, 55.0),
             measured("ib_send_lat", Transport::Raw, 8, 50.0),
+            measured("latency", Transport::Ucx, 8, 44.0),
             measured("latency", Transport::Ibex, 0, 54.0),
         ];
-        let tests = [plan::test("latency").unwrap()];
+        let tests = [catalogue::test("latency").unwrap()];
         let text = tables(&summarise("rxe0", &tests, &measurements), &tests);
         let lines: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["0", "B", "54.0", "±0.50", "-", "-", "-", "-"]);
-        assert_eq!(lines[2], ["8", "B", "55.0", "±0.50", "50.0", "±0.50", "-", "1.10", "-"]);
+        assert_eq!(lines[0], ["size", "ibex", "raw", "ucx", "/raw", "/ucx"]);
+        assert_eq!(lines[1], ["0", "B", "54.0", "±0.5", "-", "-", "-", "-"]);
+        assert_eq!(lines[2], ["8", "B", "55.0", "±0.5", "50.0", "±0.5", "44.0", "±0.5", "1.10", "1.25"]);
+    }
+
+    #[test]
+    fn the_instructions_of_each_object_are_beside_each_other_and_the_adapters_apart() {
+        let part = |transport: &str, object: &str, instructions| Part {
+            transport: transport.to_owned(),
+            object: object.to_owned(),
+            adapter: object == "libsofthca",
+            instructions,
+        };
+        let counted = [
+            part("ibex", "libsofthca", 1745.0),
+            part("ibex", "libibex", 430.0),
+            part("ibex", "libc", 184.0),
+            part("ibex", "ld-linux", 2.0),
+            part("ucx", "libsofthca", 1735.0),
+            part("ucx", "libc", 500.0),
+        ];
+        let lines: Vec<String> =
+            part_lines(&counted).into_iter().map(|(name, cells)| format!("{name}: {}", cells.join(" "))).collect();
+        assert_eq!(
+            lines,
+            [
+                ": ibex ucx",
+                "without the adapter: 616 500",
+                "libc: 184 500",
+                "libibex: 430 -",
+                "the adapter: 1 745 1 735"
+            ]
+        );
+        assert!(part_lines(&[]).is_empty());
     }
 
     #[test]
     fn a_bar_that_was_not_measured_is_not_called_met() {
-        let text = bars(&bars::verdicts(&summarise("rxe0", &[], &[])));
-        assert_eq!(text.matches("not measured").count(), 4, "{text}");
+        for (kind, count) in [(Kind::Adapter, 4), (Kind::SoftHca, 6)] {
+            let text = bars(&bars::verdicts(kind, &summarise("rxe0", &[], &[])));
+            assert_eq!(text.matches("not measured").count(), count, "{text}");
+        }
     }
 }

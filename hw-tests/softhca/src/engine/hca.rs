@@ -80,6 +80,7 @@ impl Hca {
             events.expect(ABOUT_PORT, port as u32);
         }
         fabric.opened(device, events.id);
+        super::counters::map_all(fabric);
         Ok(Arc::new(Hca { fabric: Arc::clone(fabric), device, events }))
     }
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Small messages between two processes make no system call, and have no helper thread that makes them. Polling in vain offers the processor
+//! to others (by `sched_yield`, on a busy machine by a nap; see `src/engine/idle.rs`), which is not a message's. RDMA writes and reads
+//! of another process's memory are not messages here: each is one call, of any size.
+//!
+//! Compiles `benches/verbs/host_memory_ratios.c` and runs it under strace: the program says where the messages begin and end.
+//! Needs cc, libibverbs' headers, and strace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MESSAGES: u64 = 2000;
+
+/// Calls of other threads, for any number of messages.
+const FEW: usize = 16;
+
+/// All but what polling in vain calls.
+const TRACED: &str = "--trace=!sched_yield,clock_nanosleep";
+
+#[test]
+fn messages_of_up_to_256_bytes_make_no_system_call() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let trace = folder.join("system_calls.strace");
+    let _ = fs::remove_file(&trace);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_softhca"));
+    run.args(["run", "--", "timeout", "120", "strace", "--follow-forks", "--seccomp-bpf", TRACED]);
+    run.arg("--output").arg(&trace).arg(program(folder)).args(["--messages", &MESSAGES.to_string()]);
+    let output = run.output().expect("start `softhca run`");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{run:?}: {}; is strace installed? {said}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // Five sizes, inline and not, to and fro.
+    assert_eq!(said.trim(), format!("exchanged {} messages", 20 * MESSAGES));
+
+    let text = fs::read_to_string(&trace).expect("read what strace wrote");
+    let (own, of_others) = steady(&text);
+    assert!(own.is_empty(), "system calls of those who send and receive:\n{}", own.join("\n"));
+    // On a busy machine the threads that look after connections may come to their last work only now.
+    assert!(of_others.len() < FEW, "system calls of other threads:\n{}", of_others.join("\n"));
+}
+
+/// The lines of a trace between the first mark of a beginning and the last mark of an end: those of the two threads that
+/// set the marks, and those of others.
+///
+/// # Panics
+/// When the two processes did not mark both.
+fn steady(trace: &str) -> (Vec<&str>, Vec<&str>) {
+    let thread = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
+    let lines: Vec<&str> = trace.lines().collect();
+    let at = |mark: &str| -> Vec<usize> {
+        let marked = |at: &usize| lines[*at].contains("prctl(PR_SET_NAME") && lines[*at].contains(mark);
+        (0..lines.len()).filter(marked).collect()
+    };
+    let (begins, ends) = (at("\"steady-begin\""), at("\"steady-end\""));
+    assert_eq!((begins.len(), ends.len()), (2, 2), "two processes mark beginning and end:\n{trace}");
+    let marking = [thread(lines[begins[0]]), thread(lines[begins[1]])];
+    let between = lines[begins[0] + 1..ends[1]].iter();
+    between
+        .filter(|line| !line.contains("\"steady-") && !line.contains("<... prctl resumed>"))
+        .partition(|line| marking.contains(&thread(line)))
+}
+
+fn program(folder: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/verbs/host_memory_ratios.c");
+    let program = folder.join("host_memory_ratios");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source).arg("-libverbs");
+    let status = cc.status().expect("start cc");
+    assert!(status.success(), "{cc:?}: {status}");
+    program
+}
+
+#[test]
+fn a_call_between_the_marks_is_found_and_those_around_are_not() {
+    let trace = "10 read(3) = 0\n10 prctl(PR_SET_NAME, \"steady-begin\") = 0\n11 prctl(PR_SET_NAME, \"steady-begin\" <unfinished ...>\n\
+                 11 <... prctl resumed>) = 0\n12 futex(0x7f) = 0\n11 read(3) = 0\n10 prctl(PR_SET_NAME, \"steady-end\") = 0\n\
+                 11 prctl(PR_SET_NAME, \"steady-end\") = 0\n10 exit_group(0) = ?\n";
+    assert_eq!(steady(trace), (vec!["11 read(3) = 0"], vec!["12 futex(0x7f) = 0"]));
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What callgrind writes: the instructions of each object (a shared library, or the program itself).
+//!
+//! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost lines
+//! after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of what was
+//! called, which has lines of its own elsewhere, and is not counted here. A cost line is a position and counts.
+//!
+//! Grade: setup. Called by [`super::instructions`]. Tests: at the end of this file.
+
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+
+/// Instructions per object, by file name.
+///
+/// # Errors
+/// When the text is not what callgrind writes, or counts nothing.
+pub(crate) fn by_object(text: &str) -> Result<BTreeMap<String, u64>> {
+    let mut names: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut object = "";
+    let mut cost_of_call = false;
+    for line in text.lines() {
+        if let Some(named) = line.strip_prefix("ob=") {
+            object = name(named, &mut names)?;
+        } else if let Some(named) = line.strip_prefix("cob=") {
+            name(named, &mut names)?;
+        } else if line.starts_with("calls=") {
+            cost_of_call = true;
+        } else if let Some(count) = cost(line)
+            && !std::mem::take(&mut cost_of_call)
+        {
+            let file = object.rsplit('/').next().unwrap_or(object);
+            *counts.entry(file.to_owned()).or_default() += count;
+        }
+    }
+    counts.retain(|_, count| *count > 0);
+    if counts.is_empty() {
+        bail!("callgrind counted nothing");
+    }
+    Ok(counts)
+}
+
+/// The name that `(3) /lib/x.so` or, once it was given, `(3)` stands for.
+fn name<'a>(text: &'a str, names: &mut BTreeMap<&'a str, &'a str>) -> Result<&'a str> {
+    let (number, rest) =
+        text.split_once(')').with_context(|| format!("callgrind wrote a name without a number: {text}"))?;
+    if let Some(given) = rest.strip_prefix(' ') {
+        names.insert(number, given);
+    }
+    names.get(number).copied().with_context(|| format!("callgrind wrote the number of no name: {text}"))
+}
+
+/// The count of a cost line: `16 4`, `+3 2`, `* 1`; a count that is left out is 0.
+fn cost(line: &str) -> Option<u64> {
+    let (position, counts) = line.split_once(' ').unwrap_or((line, "0"));
+    let digits = position.strip_prefix(['+', '-']).unwrap_or(position);
+    let is_position = position == "*" || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    if is_position { counts.split(' ').next()?.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+version: 1
+positions: line
+events: Ir
+summary: 1000
+
+ob=(1) /usr/lib/liba.so.1
+fl=(1) a.c
+fn=(1) outer
+16 400
++3 2
+cob=(2) /opt/libb.so
+cfi=(2) b.c
+cfn=(2) inner
+calls=50 0
+* 600
+-1 1
+
+ob=(2)
+fn=(2)
+0 590
+*
++1 10
+totals: 1003
+";
+
+    #[test]
+    fn each_instruction_is_counted_once_for_the_object_it_is_in() {
+        let counts = by_object(TEXT).unwrap();
+        assert_eq!(counts, BTreeMap::from([("liba.so.1".to_owned(), 403), ("libb.so".to_owned(), 600)]));
+    }
+
+    #[test]
+    fn a_file_that_counts_nothing_or_names_nothing_is_an_error() {
+        assert!(by_object("events: Ir\n").unwrap_err().to_string().contains("nothing"));
+        assert!(by_object("ob=(9)\n1 2\n").unwrap_err().to_string().contains("no name"));
+    }
+}

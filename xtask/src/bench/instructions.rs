@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and tells the
+//! adapter's instructions from those of everything above it.
+//!
+//! The two ranks take turns, so that nothing is polled for in vain and the counts repeat; see the program.
+//!
+//! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
+
+use super::callgrind;
+use super::mpi::{self, Place};
+use super::transport::Transport;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// The size of each message.
+pub(crate) const BYTES: u64 = 8;
+
+/// Messages of which the instructions are counted: each sent and each received.
+const MESSAGES: u64 = 1000;
+
+const PROGRAM: &str = "ibex_mpi_instructions";
+
+/// The instructions of one object, for a message sent and received.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OfObject {
+    /// Its file name, without what follows `.so`.
+    pub(crate) object: String,
+    /// Whether it belongs to the adapter.
+    pub(crate) adapter: bool,
+    /// Instructions.
+    pub(crate) per_message: f64,
+}
+
+/// The command that counts over a transport, and the file that it leaves.
+///
+/// # Errors
+/// Those of [`mpi::mpirun`].
+pub(crate) fn command(place: Place, transport: Transport) -> Result<(Vec<String>, PathBuf)> {
+    let file = place.reports.join(format!("callgrind.{}", transport.name()));
+    let program = [place.programs.join(PROGRAM).display().to_string(), MESSAGES.to_string()];
+    let mut words = mpi::mpirun(place, transport)?;
+    let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
+    add(&["-n", "1", "valgrind", "--quiet", "--tool=callgrind"]);
+    add(&["--toggle-collect=counted_send", "--toggle-collect=counted_recv"]);
+    add(&[&format!("--callgrind-out-file={}", file.display()), &program[0], &program[1]]);
+    add(&[":", "-n", "1", &program[0], &program[1]]);
+    Ok((words, file))
+}
+
+/// What a file of callgrind says of each object.
+///
+/// # Errors
+/// When it cannot be read, or has no instruction of an adapter: something else was counted then.
+pub(crate) fn read(file: &Path) -> Result<Vec<OfObject>> {
+    let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
+    let counts = callgrind::by_object(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
+    let objects: Vec<OfObject> = counts.into_iter().map(|(object, count)| of_object(&object, count)).collect();
+    if !objects.iter().any(|object| object.adapter) {
+        bail!("no instruction of the emulated adapter is among those counted: {objects:?}");
+    }
+    Ok(objects)
+}
+
+/// Instructions per message, without the adapter's.
+pub(crate) fn without_adapter(objects: &[OfObject]) -> f64 {
+    objects.iter().filter(|object| !object.adapter).map(|object| object.per_message).sum()
+}
+
+/// Whether two counts of the same agree, to 1 %.
+pub(crate) fn repeats(count: f64, other: f64) -> bool {
+    (count - other).abs() <= 0.01 * other
+}
+
+fn of_object(file: &str, count: u64) -> OfObject {
+    let object = match file.split(".so").next() {
+        Some(PROGRAM) => "the program",
+        Some("???") | None => "unknown",
+        Some(name) => name,
+    };
+    let adapter = ["libsofthca", "libibverbs"].contains(&object);
+    OfObject { object: object.to_owned(), adapter, per_message: count as f64 / MESSAGES as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mpi::tests::place;
+    use super::*;
+
+    #[test]
+    fn one_rank_is_counted_and_the_other_is_not() {
+        let (words, file) = command(place(), Transport::Openib).unwrap();
+        let line = words.join(" ");
+        assert_eq!(line.matches("valgrind").count(), 1, "{line}");
+        assert!(line.ends_with(" : -n 1 /t/mpi/ibex_mpi_instructions 1000"), "{line}");
+        assert!(line.contains(&format!("--callgrind-out-file={} ", file.display())), "{line}");
+    }
+
+    #[test]
+    fn counts_repeat_within_one_percent() {
+        assert!(repeats(1606.0, 1604.0) && repeats(100.0, 101.0));
+        assert!(!repeats(100.0, 102.0) && !repeats(102.0, 100.0));
+    }
+
+    #[test]
+    fn the_adapters_instructions_are_told_from_the_rest() {
+        let objects =
+            [("libsofthca.so", 1_500_000), ("mca_pml_ob1.so", 600_000), (PROGRAM, 22_000), ("libc.so.6", 180_000)]
+                .map(|(file, count)| of_object(file, count));
+        assert!((without_adapter(&objects) - 802.0).abs() < 1e-9);
+        assert_eq!(objects.map(|object| object.object), ["libsofthca", "mca_pml_ob1", "the program", "libc"]);
+    }
+}

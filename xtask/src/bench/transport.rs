@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can carry a measurement: its names, its place in a table, and what of this machine it needs.
+//!
+//! Grade: setup. Used by all of the bench. Tests: at the end of this file.
+
+use crate::command::{is_in_path, output};
+use anyhow::{Result, bail};
+use std::process::Command;
+
+/// What carried a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Transport {
+    /// MPI through ibex.
+    Ibex,
+    /// The adapter without MPI: perftest.
+    Raw,
+    /// MPI through Open MPI's own openib BTL.
+    Openib,
+    /// MPI through Open MPI's UCX PML.
+    Ucx,
+    /// UCX without MPI: `ucx_perftest`.
+    #[value(name = "ucx_perftest")]
+    UcxPerftest,
+    /// MPI through Open MPI's tcp BTL on the interface of the same device.
+    Tcp,
+    /// The bare memory of the host.
+    #[value(skip)]
+    Memory,
+}
+
+/// All of them, in the order of tables.
+pub(crate) const ALL: [Transport; 7] = [
+    Transport::Ibex,
+    Transport::Raw,
+    Transport::Openib,
+    Transport::Ucx,
+    Transport::UcxPerftest,
+    Transport::Tcp,
+    Transport::Memory,
+];
+
+impl Transport {
+    /// Its name in `report.json`, in tables, and for `--transports`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ibex => "ibex",
+            Self::Raw => "raw",
+            Self::Openib => "openib",
+            Self::Ucx => "ucx",
+            Self::UcxPerftest => "ucx_perftest",
+            Self::Tcp => "tcp",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// What it is, for a legend.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Ibex => "MPI through ibex",
+            Self::Raw => "raw adapter, without MPI",
+            Self::Openib => "MPI through openib",
+            Self::Ucx => "MPI through UCX",
+            Self::UcxPerftest => "UCX without MPI (ucx_perftest)",
+            Self::Tcp => "MPI through TCP",
+            Self::Memory => "bare memory of the host",
+        }
+    }
+
+    /// Whether MPI runs over it.
+    pub(crate) fn is_mpi(self) -> bool {
+        matches!(self, Self::Ibex | Self::Openib | Self::Ucx | Self::Tcp)
+    }
+
+    /// The component of Open MPI it needs beyond ob1, as `ompi_info --parsable` begins its line, and the package of it.
+    fn component(self) -> Option<&'static str> {
+        match self {
+            Self::Openib => Some("mca:btl:openib:"),
+            Self::Ucx => Some("mca:pml:ucx:"),
+            Self::Tcp => Some("mca:btl:tcp:"),
+            Self::Ibex | Self::Raw | Self::UcxPerftest | Self::Memory => None,
+        }
+    }
+}
+
+/// Makes sure that this machine has what the transports need.
+///
+/// # Errors
+/// Something is missing; the message says what, and how to do without.
+pub(crate) fn ensure_available(transports: &[Transport]) -> Result<()> {
+    let without = |missing: Transport| {
+        let rest: Vec<&str> = transports.iter().filter(|other| **other != missing).map(|other| other.name()).collect();
+        format!("or leave it out: --transports {}", rest.join(","))
+    };
+    if transports.contains(&Transport::UcxPerftest) && !is_in_path("ucx_perftest") {
+        bail!(
+            "there is no ucx_perftest on this machine; install it (Debian: ucx-utils), {}",
+            without(Transport::UcxPerftest)
+        );
+    }
+    if transports.iter().any(|transport| transport.component().is_some()) {
+        let listing = output(Command::new("ompi_info").arg("--parsable"))?;
+        if let Some(missing) = missing_component(transports, &listing) {
+            bail!(
+                "this Open MPI has no component {} (ompi_info does not list it), so {} cannot be measured; use one that has it \
+                 (Debian: libopenmpi3), {}",
+                missing.component().unwrap_or_default().trim_end_matches(':'),
+                missing.name(),
+                without(missing)
+            );
+        }
+    }
+    Ok(())
+}
+
+fn missing_component(transports: &[Transport], listing: &str) -> Option<Transport> {
+    let listed = |component: &str| listing.lines().any(|line| line.starts_with(component));
+    transports.iter().copied().find(|transport| transport.component().is_some_and(|component| !listed(component)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn the_names_on_the_command_line_are_those_of_the_report() {
+        for transport in Transport::value_variants() {
+            assert_eq!(transport.to_possible_value().unwrap().get_name(), transport.name());
+        }
+    }
+
+    #[test]
+    fn an_open_mpi_without_ucx_is_noticed_and_one_with_it_is_not() {
+        let all = [Transport::Ibex, Transport::Openib, Transport::Ucx];
+        let listing = "mca:btl:openib:version:\"mca:2.1.0\"\nmca:pml:ob1:version\nmca:pml:ucx:version:\"mca:2.1.0\"\n";
+        assert_eq!(missing_component(&all, listing), None);
+        assert_eq!(missing_component(&all, &listing.replace("pml:ucx", "pml:cm")), Some(Transport::Ucx));
+        assert_eq!(missing_component(&[Transport::Ibex], ""), None);
+    }
+}
