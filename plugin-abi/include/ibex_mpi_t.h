@@ -10,7 +10,8 @@
  * - info keys: "ibex_buffered" ("true", "false"): events wait until progress delivers them; "ibex_buffer_events" (a number):
  *   how many may wait.
  * - MPI_INFO_NULL stands where an info object is returned while MPI is not initialised or has been finalised.
- * The enumeration of MPI_T_event_get_info has the names of the elements, in their order. Elements are MPI_INT, MPI_UNSIGNED or MPI_UNSIGNED_LONG; docs/events.md has them all.
+ * The enumeration of MPI_T_event_get_info has the names of the elements, in their order. Elements are MPI_INT, MPI_UNSIGNED or
+ * MPI_UNSIGNED_LONG; docs/events.md has them all.
  */
 #ifndef IBEX_MPI_T_H
 #define IBEX_MPI_T_H
