@@ -53,9 +53,9 @@ fn bind(out: &Path, includes: &[String]) {
 fn stand_in(out: &Path) {
     let header = std::fs::read_to_string(format!("{INCLUDE}/ibex_mpi_t.h")).expect("the header is there");
     let names = header.split("int NAME##").skip(1).filter_map(|rest| rest.split('(').next());
-    let code: String = names.map(|name| format!("int MPI_T_{name}(void) {{ return -1; }}\n")).collect();
+    let code: Vec<String> = names.map(|name| format!("int MPI_T_{name}(void) {{ return -1; }}\n")).collect();
     let source = out.join("stand_in.c");
-    std::fs::write(&source, code).expect("OUT_DIR can be written to");
+    std::fs::write(&source, code.concat()).expect("OUT_DIR can be written to");
     cc::Build::new().file(&source).cargo_metadata(false).compile("ibex-log-stand-in");
     let folder = out.join("stand-in");
     std::fs::create_dir_all(&folder).expect("OUT_DIR can be written to");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The public calls this tool makes, made safe: `MPI_T` as ibex_mpi_t.h and mpi.h declare it, and the rank.
+//! The public calls this tool makes, made safe: `MPI_T` as `ibex_mpi_t.h` and `mpi.h` declare it, and the rank.
 //!
 //! Bound from the headers by build.rs; what only a C compiler can read of them is in mpi.c. [`Instance`]'s functions are hot, the
 //! rest is setup. Threads: any, after [`initialize`]. Tests: by those who call it.

@@ -54,7 +54,9 @@ impl Writer {
             let kind = record.kind as usize;
             self.counts[kind] += 1;
             // In the order of delivery: an ending on another clock may seem to be a little before its beginning.
-            self.pairs.iter_mut().for_each(|pair| pair.see(&self.types, kind, &record.data, *time));
+            for pair in &mut self.pairs {
+                pair.see(&self.types, kind, &record.data, *time);
+            }
         }
         // Stable, so that a source's events keep their order.
         self.batch.sort_by_key(|(time, _)| *time);
@@ -103,7 +105,9 @@ impl Writer {
     /// Other lines, each with a `#` before it.
     pub(crate) fn remark(&mut self, lines: &[String]) {
         let Some(output) = &mut self.output else { return };
-        lines.iter().for_each(|line| output.say(&format!("# {line}")));
+        for line in lines {
+            output.say(&format!("# {line}"));
+        }
         output.flush();
     }
 }

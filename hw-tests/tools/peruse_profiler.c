@@ -112,6 +112,8 @@ int MPI_Init(int *argc, char ***argv) {
     int code = PMPI_Init(argc, argv);
     if (code != MPI_SUCCESS || PERUSE_Init() != PERUSE_SUCCESS)
         return MPI_ERR_INTERN;
+    // Open MPI's clock begins with its first call, and 0 stands for "not seen" here.
+    PMPI_Wtime();
     for (int i = 0; i < EVENTS; i++)
         PERUSE_Query_event(names[i], &events[i]);
     return watch(MPI_COMM_WORLD);

@@ -15,7 +15,8 @@ struct measure {
     double total, most;  // seconds
     struct {
         MPI_Aint id;
-        double since; // 0: free
+        bool used;
+        double since;
     } open[MESSAGES];
 };
 
@@ -29,20 +30,21 @@ static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec
     if (spec->operation != PERUSE_RECV || spec->tag != 0)
         return MPI_SUCCESS;
     if (event == measure->begin) {
-        while (slot < MESSAGES - 1 && measure->open[slot].since != 0)
+        while (slot < MESSAGES - 1 && measure->open[slot].used)
             slot++;
         measure->open[slot].id = id;
+        measure->open[slot].used = true;
         measure->open[slot].since = MPI_Wtime();
         measure->begun++;
     } else if (event == measure->end) {
-        while (slot < MESSAGES && (measure->open[slot].id != id || measure->open[slot].since == 0))
+        while (slot < MESSAGES && (measure->open[slot].id != id || !measure->open[slot].used))
             slot++;
         if (slot == MESSAGES) {
             check_fail("%s of %ld: expected a beginning, got none", name, (long)id);
             return MPI_SUCCESS;
         }
         double took = MPI_Wtime() - measure->open[slot].since;
-        measure->open[slot].since = 0;
+        measure->open[slot].used = false;
         measure->total += took;
         measure->most = took > measure->most ? took : measure->most;
         measure->finished++;
