@@ -135,7 +135,7 @@ table! {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
         offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in xfer_begin and none in xfer_end; the announcement of one that is read has none.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
         total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
@@ -150,7 +150,7 @@ table! {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
         offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in xfer_begin and none in xfer_end; the announcement of one that is read has none.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
         total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
@@ -165,7 +165,7 @@ table! {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
         offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in xfer_begin and none in xfer_end; the announcement of one that is read has none.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
         total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
