@@ -284,6 +284,24 @@ mod tests {
     }
 
     #[test]
+    fn an_event_keeps_its_stamp_also_when_it_has_to_wait_and_has_none_of_an_earlier_batch() {
+        let mut batch = Batch::new();
+        for peer in 0..3 {
+            batch.push(Event::PeerFailed { peer: EndpointId(peer) }).expect("there is room");
+        }
+        assert_eq!(batch.stamp_from(1, 77), 3);
+        let stamps = |batch: &Batch| batch.events().iter().map(|event| batch.stamp(event)).collect::<Vec<_>>();
+        assert_eq!(stamps(&batch), [None, Some(77), Some(77)]);
+        let elsewhere = batch.events()[1];
+        assert_eq!(batch.stamp(&elsewhere), None, "a copy is not of the batch");
+        let waiting: Vec<Late> = batch.late().collect();
+        batch.clear();
+        waiting.into_iter().skip(1).for_each(|late| batch.push_late(late));
+        batch.push_late(Event::PeerFailed { peer: EndpointId(9) }.into());
+        assert_eq!(stamps(&batch), [Some(77), Some(77), None]);
+    }
+
+    #[test]
     fn a_full_batch_gives_the_event_back() {
         let mut batch = Batch::new();
         for _ in 0..Batch::CAPACITY {

@@ -341,6 +341,20 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_a_watched_operation_does_not_change_which_record_it_is() {
+        let mut operations = Operations::new();
+        let record = operations.take();
+        let address = record.as_ptr().expose_provenance() as u64;
+        for turn in [0, 1, u64::from(u16::MAX)] {
+            let token = Token(address | OPERATION | turn << TURN_SHIFT);
+            match crate::send::record(token) {
+                Some(crate::send::Record::Operation(found)) => assert_eq!(found, record),
+                _ => panic!("{token:?} is an operation's"),
+            }
+        }
+    }
+
+    #[test]
     fn the_low_bit_of_a_record_is_free_for_its_kind() {
         assert!(align_of::<Operation>() > OPERATION as usize);
         assert!(align_of::<crate::descriptor::Descriptor>() > OPERATION as usize);

@@ -176,16 +176,15 @@ fn show(active: Active, step: &Step) -> Option<XferEnd> {
     None
 }
 
-/// A message came, of `length` bytes at `start`.
+/// A message came, and its callback has not been called yet.
 ///
 /// # Safety
-/// `start` may be read for `length` bytes, and no adapter writes there.
+/// The event is of a batch whose slots were not released: the bytes it names may be read, and no adapter writes there.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn arrived(module: &Module, event: &Event, stamp: Stamp) {
-    let Event::Received { addr, len, immediate, qp_num, .. } = *event else { return };
+    let Event::Received { addr, len, immediate, .. } = *event else { return };
     let Some(peer) = sender(module, event) else { return };
-    let _ = qp_num;
     let looked_at = (len as usize).min(LOOKED_AT);
     let mut start = [MaybeUninit::<u8>::uninit(); LOOKED_AT];
     let from: *const u8 = std::ptr::with_exposed_provenance(addr as usize);

@@ -130,47 +130,47 @@ macro_rules! table {
 table! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
     XferBegin = xfer_begin: stamp Host, bound "context", level 2,
-        "The first byte of a message is scheduled for sending, or the first fragment of one has arrived."
+        "The first byte of a message is scheduled for sending, or its first fragment or its announcement has arrived. Messages that were under way when the first listener came are not shown."
     {
-        request: U64 "The request, as the upper layer of this process names it; 0 where it has none (yet).";
-        message: U64 "Which message this is: the same number in all its events in this process; 0 where that cannot be told.";
-        offset: U64 "Where the fragment begins in the message, bytes.";
-        bytes: U64 "How many bytes of the message the fragment carries.";
-        total: U64 "How many bytes the whole message has; 0 where that is not known.";
+        request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
+        message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
+        offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
+        total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator.";
+        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
         direction: U32 "0: sent; 1: received.";
         peer: U32 "The other process: its rank in the job.";
     }
     XferContinue = xfer_continue: stamp Host, bound "context", level 3,
         "A further fragment of a message, neither its first nor its last, is scheduled or has arrived."
     {
-        request: U64 "The request, as the upper layer of this process names it; 0 where it has none (yet).";
-        message: U64 "Which message this is: the same number in all its events in this process; 0 where that cannot be told.";
-        offset: U64 "Where the fragment begins in the message, bytes.";
-        bytes: U64 "How many bytes of the message the fragment carries.";
-        total: U64 "How many bytes the whole message has; 0 where that is not known.";
+        request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
+        message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
+        offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
+        total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator.";
+        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
         direction: U32 "0: sent; 1: received.";
         peer: U32 "The other process: its rank in the job.";
     }
     XferEnd = xfer_end: stamp Adapter, bound "context", level 2,
-        "The last byte of a message is scheduled, or has arrived."
+        "The last byte of a message is scheduled, or has arrived; of one that the receiver reads, it has been read."
     {
-        request: U64 "The request, as the upper layer of this process names it; 0 where it has none (yet).";
-        message: U64 "Which message this is: the same number in all its events in this process; 0 where that cannot be told.";
-        offset: U64 "Where the fragment begins in the message, bytes.";
-        bytes: U64 "How many bytes of the message the fragment carries.";
-        total: U64 "How many bytes the whole message has; 0 where that is not known.";
+        request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
+        message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
+        offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
+        total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator.";
+        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
         direction: U32 "0: sent; 1: received.";
         peer: U32 "The other process: its rank in the job.";
     }
@@ -178,7 +178,7 @@ table! {
     // One-sided operations; operation is the same in started and complete.
     PutStarted = put_started: stamp Host, bound "", level 4, "An RDMA write is taken up."
     {
-        operation: U64 "Which operation of this process it is.";
+        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the bytes are in this process.";
         remote: U64 "Where they go in the peer's memory.";
         bytes: U64 "How many there are.";
@@ -186,7 +186,7 @@ table! {
     }
     PutComplete = put_complete: stamp Adapter, bound "", level 4, "An RDMA write is done, or has failed."
     {
-        operation: U64 "Which operation of this process it is.";
+        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the bytes are in this process.";
         remote: U64 "Where they went in the peer's memory.";
         bytes: U64 "How many there are.";
@@ -195,7 +195,7 @@ table! {
     }
     GetStarted = get_started: stamp Host, bound "", level 4, "An RDMA read is taken up."
     {
-        operation: U64 "Which operation of this process it is.";
+        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the bytes go in this process.";
         remote: U64 "Where they are in the peer's memory.";
         bytes: U64 "How many there are.";
@@ -203,7 +203,7 @@ table! {
     }
     GetComplete = get_complete: stamp Adapter, bound "", level 4, "An RDMA read is done, or has failed."
     {
-        operation: U64 "Which operation of this process it is.";
+        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the bytes went in this process.";
         remote: U64 "Where they are in the peer's memory.";
         bytes: U64 "How many there are.";
@@ -212,7 +212,7 @@ table! {
     }
     AtomicStarted = atomic_started: stamp Host, bound "", level 4, "An atomic operation on 8 bytes of a peer is taken up."
     {
-        operation: U64 "Which operation of this process it is.";
+        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the former value goes in this process.";
         remote: U64 "The bytes in the peer's memory.";
         kind: U32 "0: fetch and add; 1: compare and swap.";
@@ -220,7 +220,7 @@ table! {
     }
     AtomicComplete = atomic_complete: stamp Adapter, bound "", level 4, "An atomic operation is done, or has failed."
     {
-        operation: U64 "Which operation of this process it is.";
+        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the former value is in this process.";
         remote: U64 "The bytes in the peer's memory.";
         kind: U32 "0: fetch and add; 1: compare and swap.";
@@ -235,7 +235,7 @@ table! {
         bytes: U64 "The size of the message.";
         context: U32 "The communicator: its context number.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator.";
+        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
         peer: U32 "The receiver: its rank in the job.";
     }
     RendezvousChosen = rendezvous_chosen: stamp Host, bound "context", level 4,
@@ -244,7 +244,7 @@ table! {
         bytes: U64 "The size of the message.";
         context: U32 "The communicator: its context number.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator.";
+        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
         peer: U32 "The receiver: its rank in the job.";
     }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completions with the adapter's timestamps: the reading of an extended completion queue, one by one.
 //!
-//! The same queue is read plainly ([`super::CompletionQueue::poll`]) while nobody wants stamps. That is sound: a provider keeps nothing of
-//! one way of reading that the other uses, but the place in the queue, as `ibv_end_poll` and `ibv_poll_cq` leave it (in rdma-core
-//! mlx4, mlx5, efa, irdma and others have one consumer index and look completions up anew each time), and an
-//! extended queue is passed to `ibv_poll_cq` by the manual's own word (`ibv_cq_ex_to_cq`). The two are never mixed within one call.
+//! The same queue is read plainly ([`super::CompletionQueue::poll`]) while nobody wants stamps. That is sound: an extended queue may be
+//! passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`), and in rdma-core's mlx4, mlx5, irdma and efa both ways of reading take the queue's lock,
+//! look at the same consumer index and leave it right; what a cursor keeps beyond that is set anew by `ibv_start_poll`. The two are
+//! never mixed between a start and its end.
 //! Path: hot while a tool wants stamps. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
 use super::cq::WorkCompletion;

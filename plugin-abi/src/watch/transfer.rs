@@ -306,12 +306,12 @@ mod tests {
             Ends { sender: Transfers::with_room(4), receiver: Transfers::with_room(4), steps: Vec::new() }
         }
 
-        fn from_sender(&mut self, header: Header, bytes: u64) {
+        fn sender_says(&mut self, header: Header, bytes: u64) {
             self.steps.extend(self.sender.step(header, bytes, PEER, false));
             self.steps.extend(self.receiver.step(header, bytes, PEER, true));
         }
 
-        fn from_receiver(&mut self, header: Header) {
+        fn receiver_says(&mut self, header: Header) {
             self.steps.extend(self.receiver.step(header, 0, PEER, false));
             self.steps.extend(self.sender.step(header, 0, PEER, true));
         }
@@ -334,12 +334,12 @@ mod tests {
     #[test]
     fn a_message_in_fragments_begins_goes_on_and_ends_once_on_each_side() {
         let mut ends = Ends::new();
-        ends.from_sender(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
-        ends.from_receiver(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
+        ends.sender_says(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
+        ends.receiver_says(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
         let fragment = |offset| Header::Fragment { offset, sender: 0x10, receiver: 0x20 };
         // They may overtake each other, on several ports.
-        ends.from_sender(fragment(70), 30);
-        ends.from_sender(fragment(40), 30);
+        ends.sender_says(fragment(70), 30);
+        ends.sender_says(fragment(40), 30);
         let expected = vec![(0, 40, true, false), (70, 30, false, false), (40, 30, false, true)];
         assert_eq!(ends.seen(), [expected.clone(), expected]);
         let requests: Vec<u64> = ends.steps.iter().map(|step| step.request).collect();
@@ -350,9 +350,9 @@ mod tests {
     #[test]
     fn the_reads_of_a_message_are_pieces_of_it_on_both_sides() {
         let mut ends = Ends::new();
-        ends.from_sender(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+        ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
         for bytes in [60, 30, 10] {
-            ends.from_receiver(Header::Finished { fragment: 0x30, bytes });
+            ends.receiver_says(Header::Finished { fragment: 0x30, bytes });
         }
         let expected = vec![(0, 0, true, false), (0, 60, false, false), (60, 30, false, false), (90, 10, false, true)];
         assert_eq!(ends.seen(), [expected.clone(), expected]);
@@ -362,12 +362,12 @@ mod tests {
     #[test]
     fn the_writes_of_a_message_are_pieces_of_it_on_both_sides() {
         let mut ends = Ends::new();
-        ends.from_sender(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
+        ends.sender_says(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
         for (offset, bytes, fragment) in [(40, 50, 0x30), (90, 10, 0x31)] {
-            ends.from_receiver(Header::Put { offset, bytes, sender: 0x10, receiver: 0x20, fragment });
+            ends.receiver_says(Header::Put { offset, bytes, sender: 0x10, receiver: 0x20, fragment });
         }
         for (fragment, bytes) in [(0x31, 10), (0x30, 50)] {
-            ends.from_sender(Header::Finished { fragment, bytes }, 0);
+            ends.sender_says(Header::Finished { fragment, bytes }, 0);
         }
         let expected = vec![(0, 40, true, false), (90, 10, false, false), (40, 50, false, true)];
         assert_eq!(ends.seen(), [expected.clone(), expected]);
@@ -377,9 +377,9 @@ mod tests {
     #[test]
     fn a_message_that_was_to_be_read_may_come_in_fragments() {
         let mut ends = Ends::new();
-        ends.from_sender(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
-        ends.from_receiver(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
-        ends.from_sender(Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 }, 100);
+        ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+        ends.receiver_says(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
+        ends.sender_says(Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 }, 100);
         let expected = vec![(0, 0, true, false), (0, 100, false, true)];
         assert_eq!(ends.seen(), [expected.clone(), expected]);
         assert!(ends.nothing_is_left());
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn a_message_in_one_piece_begins_and_ends_with_it() {
         let mut ends = Ends::new();
-        ends.from_sender(Header::Rendezvous { envelope: ENVELOPE, total: 40, sender: 0x10 }, 40);
+        ends.sender_says(Header::Rendezvous { envelope: ENVELOPE, total: 40, sender: 0x10 }, 40);
         assert_eq!(ends.seen(), [vec![(0, 40, true, true)], vec![(0, 40, true, true)]]);
         let matched = step(Header::Match(ENVELOPE), 0, PEER, true, 0).expect("it is a message");
         assert!(matched.first && matched.last && matched.total == 0 && matched.received);

@@ -21,7 +21,7 @@ impl Cq {
     /// None today: an overrun queue gives what it held, then nothing.
     #[inline]
     pub fn poll(&self, out: &mut [Wc]) -> Result<usize> {
-        self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc)
+        Ok(self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc))
     }
 
     /// Takes up to `room` completions and gives each to `put`, with its place from 0 on, and without its time; how many they
@@ -30,17 +30,17 @@ impl Cq {
     /// As for `poll`.
     #[inline]
     pub fn poll_each(&self, room: usize, put: impl FnMut(usize, &Wc)) -> Result<usize> {
-        self.poll_with::<false>(room, put)
+        Ok(self.poll_with::<false>(room, put))
     }
 
     #[inline]
-    fn poll_with<const STAMPED: bool>(&self, room: usize, mut put: impl FnMut(usize, &Wc)) -> Result<usize> {
+    fn poll_with<const STAMPED: bool>(&self, room: usize, mut put: impl FnMut(usize, &Wc)) -> usize {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
         let head = cq.emptying.head.get();
         if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
             fabric.service.while_idle(fabric);
             fabric.idle.polled_in_vain();
-            return Ok(0);
+            return 0;
         }
         fabric.idle.polled();
         let polling = cq.emptying.poll_lock.lock(fabric);
@@ -64,7 +64,7 @@ impl Cq {
         cq.emptying.head.publish(head);
         drop(polling);
         fabric.settle();
-        Ok(count)
+        count
     }
 
     #[cold]
