@@ -57,16 +57,17 @@ impl Port {
             let why = format!("it published no address for its port {remote_port}; is ibex loaded there?");
             return self.fail(to, Cause::Connect(why));
         };
-        if self.new_connection(to, &remote) {
+        if self.new_connection(to, &remote, false) {
             self.connector.activate(to, remote);
             self.countdown = 1;
             self.on_timers();
         }
     }
 
-    /// Gives an endpoint a queue pair and a handshake. False where the adapter has no more queue pairs: the endpoint has
+    /// Gives an endpoint a queue pair and a handshake, because the peer `asked` or for a request. False where the adapter has no more queue pairs: the endpoint has
     /// failed then.
-    fn new_connection(&mut self, to: EndpointId, remote: &PortAddress) -> bool {
+    fn new_connection(&mut self, to: EndpointId, remote: &PortAddress, asked: bool) -> bool {
+        self.watch_begin(to, asked);
         let made =
             QueuePair::new(&self.domain, &self.cq, self.receives.srq(), self.connector.limits).and_then(|mut qp| {
                 qp.initialise(self.choice.port, self.tunables.pkey_index as u16, Access::all())?;
@@ -127,7 +128,7 @@ impl Port {
             None => self.peer(source.name, source.port),
         };
         if self.connection(to).is_none() {
-            if !self.new_connection(to, &source.address) {
+            if !self.new_connection(to, &source.address, true) {
                 return;
             }
             self.connector.activate(to, source.address);
@@ -236,6 +237,7 @@ impl Port {
         connection.state = State::Ready;
         connection.set_limit();
         self.count_connection();
+        self.watch_established(to);
         self.connector.settle(to);
         self.enlist(to);
         self.freed = true;
@@ -276,6 +278,7 @@ impl Port {
         const DEVICE_FATAL: u32 = 8;
         const SRQ_ERR: u32 = 14;
         while let Some(event) = self.domain.context().async_event() {
+            self.watch_async(event);
             if matches!(event.kind, CQ_ERR | DEVICE_FATAL | SRQ_ERR) {
                 let error = io::Error::other(format!("IBV_EVENT_{}", event_name(event.kind)));
                 self.lose(&error, "the device's work");

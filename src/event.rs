@@ -69,10 +69,35 @@ pub enum Event {
     },
 }
 
+/// An event that waits for a later batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Late {
+    pub(crate) event: Event,
+    /// The adapter's raw stamp, where it has one.
+    pub(crate) stamp: Option<u64>,
+}
+
+impl From<Event> for Late {
+    fn from(event: Event) -> Late {
+        Late { event, stamp: None }
+    }
+}
+
 /// The events of one poll.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Batch {
     events: ArrayVec<Event, { Batch::CAPACITY }>,
+    /// The adapter's stamps of the events, where `stamped` has their bit.
+    stamps: [u64; Batch::CAPACITY],
+    stamped: u64,
+}
+
+const _: () = assert!(Batch::CAPACITY <= 64, "a bit for each event");
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch::new()
+    }
 }
 
 impl Batch {
@@ -83,7 +108,7 @@ impl Batch {
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
-        Batch { events: ArrayVec::new_const() }
+        Batch { events: ArrayVec::new_const(), stamps: [0; Batch::CAPACITY], stamped: 0 }
     }
 
     /// The events, in the order in which they happened.
@@ -96,6 +121,39 @@ impl Batch {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.events.clear();
+        self.stamped = 0;
+    }
+
+    /// Gives the events from the `from`th on the adapter's raw stamp. Returns how many events there are.
+    pub(crate) fn stamp_from(&mut self, from: usize, raw: u64) -> usize {
+        for index in from..self.events.len() {
+            self.stamps[index] = raw;
+            self.stamped |= 1 << index;
+        }
+        self.events.len()
+    }
+
+    /// Takes an event that had to wait, with its stamp. There must be room.
+    pub(crate) fn push_late(&mut self, late: Late) {
+        let from = self.events.len();
+        if self.push(late.event).is_ok()
+            && let Some(raw) = late.stamp
+        {
+            self.stamp_from(from, raw);
+        }
+    }
+
+    /// The events, each with its stamp, to be taken up again later.
+    pub(crate) fn late(&self) -> impl Iterator<Item = Late> {
+        self.events.iter().map(|event| Late { event: *event, stamp: self.stamp(event) })
+    }
+
+    /// The adapter's raw stamp of one of this batch's events; `None` where it has none, as it was not asked for.
+    #[must_use]
+    pub fn stamp(&self, event: &Event) -> Option<u64> {
+        let away = std::ptr::from_ref(event).addr().checked_sub(self.events.as_ptr().addr())?;
+        let index = away / size_of::<Event>();
+        if index < self.events.len() && self.stamped >> index & 1 != 0 { Some(self.stamps[index]) } else { None }
     }
 
     #[inline]
@@ -223,6 +281,24 @@ mod tests {
     #[test]
     fn an_event_fills_half_a_cache_line() {
         assert_eq!(size_of::<Event>(), 32);
+    }
+
+    #[test]
+    fn an_event_keeps_its_stamp_also_when_it_has_to_wait_and_has_none_of_an_earlier_batch() {
+        let mut batch = Batch::new();
+        for peer in 0..3 {
+            batch.push(Event::PeerFailed { peer: EndpointId(peer) }).expect("there is room");
+        }
+        assert_eq!(batch.stamp_from(1, 77), 3);
+        let stamps = |batch: &Batch| batch.events().iter().map(|event| batch.stamp(event)).collect::<Vec<_>>();
+        assert_eq!(stamps(&batch), [None, Some(77), Some(77)]);
+        let elsewhere = batch.events()[1];
+        assert_eq!(batch.stamp(&elsewhere), None, "a copy is not of the batch");
+        let waiting: Vec<Late> = batch.late().collect();
+        batch.clear();
+        waiting.into_iter().skip(1).for_each(|late| batch.push_late(late));
+        batch.push_late(Event::PeerFailed { peer: EndpointId(9) }.into());
+        assert_eq!(stamps(&batch), [Some(77), Some(77), None]);
     }
 
     #[test]

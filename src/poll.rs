@@ -7,10 +7,12 @@
 
 use crate::counters::{Counters, add, subtract};
 use crate::endpoint::{Endpoint, State};
-use crate::event::{Batch, EndpointId, Event, Failed, Immediate, WrId};
+use crate::event::{Batch, EndpointId, Event, Failed, Immediate, Late, WrId};
+use crate::events;
 use crate::failure::{Cause, Failure};
 use crate::port::Port;
 use crate::posted::Posted;
+use crate::watch;
 use ibex_ffi::verbs::{Status, WorkCompletion};
 use std::collections::VecDeque;
 use std::io;
@@ -103,7 +105,7 @@ impl Port {
         loop {
             batch.clear();
             self.take_completions(&mut batch);
-            events.extend(batch.events().iter().copied());
+            events.extend(batch.late());
             events.append(&mut self.overflow);
             if batch.events().is_empty() {
                 break;
@@ -112,18 +114,44 @@ impl Port {
         self.overflow = events;
     }
 
+    /// Takes a batch of completions, with the adapter's stamps where a tool wants them.
     #[inline]
     fn take_completions(&mut self, batch: &mut Batch) {
+        if events::is_any_active() && self.take_stamped(batch) {
+            return;
+        }
+        self.take::<false>(batch);
+    }
+
+    /// True where completions were taken with stamps.
+    #[cold]
+    #[inline(never)]
+    fn take_stamped(&mut self, batch: &mut Batch) -> bool {
+        let stamped = self.source.is_some() && watch::wants_stamps();
+        if stamped {
+            self.take::<true>(batch);
+        }
+        stamped
+    }
+
+    #[inline]
+    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch) {
         let Port { cq, counters, receives, connector, rare, .. } = self;
         let counters: &Counters = counters;
         add(&counters.polls, 1);
-        let completions = match cq.poll() {
-            Ok([]) => return add(&counters.empty_polls, 1),
+        let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
+        let (mut unstamped, mut waiting) = (batch.events().len(), self.overflow.len());
+        let (completions, stamps) = match polled {
+            Ok(([], _)) => return add(&counters.empty_polls, 1),
             Ok(completions) => completions,
             Err(error) => return self.lose(&error, "polling the completion queue"),
         };
         add(&counters.completions, completions.len() as u64);
-        for completion in completions {
+        for (index, completion) in completions.iter().enumerate() {
+            if STAMPED && index > 0 {
+                unstamped = batch.stamp_from(unstamped, stamps[index - 1]);
+                waiting = stamp_waiting(&mut self.overflow, waiting, stamps[index - 1]);
+            }
             let id = WrId(completion.id());
             if !completion.succeeded() {
                 rare.push(Rare::Failed(*completion));
@@ -149,8 +177,12 @@ impl Port {
                 rare.push(Rare::Early { immediate, qp_num });
             }
             if let Err(event) = batch.push(Event::Received { addr, len, slot, immediate, qp_num }) {
-                self.overflow.push_back(event);
+                self.overflow.push_back(event.into());
             }
+        }
+        if STAMPED && let Some(last) = stamps.last() {
+            batch.stamp_from(unstamped, *last);
+            stamp_waiting(&mut self.overflow, waiting, *last);
         }
         if !self.rare.is_empty() {
             self.rare_completions(batch);
@@ -182,9 +214,8 @@ impl Port {
     #[cold]
     fn drain_overflow(&mut self, batch: &mut Batch) -> bool {
         while batch.room() > 0 {
-            let Some(event) = self.overflow.pop_front() else { break };
-            // There is room.
-            let _ = batch.push(event);
+            let Some(late) = self.overflow.pop_front() else { break };
+            batch.push_late(late);
         }
         batch.room() >= self.cq.batch()
     }
@@ -205,7 +236,7 @@ impl Port {
         self.freed = true;
         while let Some((sequence, token)) = self.posted.pop_through(&mut connection.list, id.low()) {
             let outcome = if sequence == id.low() { Err(Failed { status }) } else { Ok(()) };
-            self.overflow.push_back(Event::Completed { token, to, outcome });
+            self.overflow.push_back(Event::Completed { token, to, outcome }.into());
         }
         self.fail(to, Cause::Completion { status, vendor });
     }
@@ -253,10 +284,13 @@ impl Port {
             qp_num,
             cause,
         };
+        if !self.closing {
+            watch::failed(endpoint.name.rank, self.connector.me.port, &failure);
+        }
         endpoint.failure = Some(Box::new(failure));
         add(&self.counters.failed, 1);
         if !endpoint.forgotten && !self.closing {
-            self.overflow.push_back(Event::PeerFailed { peer: to });
+            self.overflow.push_back(Event::PeerFailed { peer: to }.into());
         }
         self.fail_pending(to);
     }
@@ -280,6 +314,12 @@ impl Port {
     }
 }
 
+/// Gives the events that wait, from the `from`th on, the adapter's stamp. Returns how many wait.
+fn stamp_waiting(overflow: &mut VecDeque<Late>, from: usize, raw: u64) -> usize {
+    overflow.iter_mut().skip(from).for_each(|late| late.stamp = Some(raw));
+    overflow.len()
+}
+
 /// A send, and every request before it on its connection, is done: their tokens come back. Returns how many they are.
 #[inline(never)]
 fn retire(
@@ -287,7 +327,7 @@ fn retire(
     posted: &mut Posted,
     id: WrId,
     batch: &mut Batch,
-    overflow: &mut VecDeque<Event>,
+    overflow: &mut VecDeque<Late>,
 ) -> u32 {
     let to = id.endpoint();
     let endpoint = endpoints.get_mut(to.index() as usize);
@@ -295,7 +335,7 @@ fn retire(
     let Some(done) = connection.retire(id.low()) else { return 0 };
     while let Some((_, token)) = posted.pop_through(&mut connection.list, id.low()) {
         if let Err(event) = batch.push(Event::Completed { token, to, outcome: Ok(()) }) {
-            overflow.push_back(event);
+            overflow.push_back(event.into());
         }
     }
     done

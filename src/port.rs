@@ -15,13 +15,15 @@ use crate::connector::Connector;
 use crate::counters::{Counters, add, subtract};
 use crate::device::PortChoice;
 use crate::endpoint::{Connection, Endpoint, State};
-use crate::event::{Batch, EndpointId, Event};
+use crate::event::{Batch, EndpointId, Event, Late};
+use crate::events::SourceId;
 
 use crate::peer::PeerName;
 use crate::poll::Rare;
 use crate::posted::Posted;
 use crate::receive::Receives;
 use crate::tunables::Tunables;
+use crate::watch;
 use ibex_ffi::verbs::{Arena, CompletionQueue, Context, LocalSpan, ProtectionDomain, QueuePair, QueuePairLimits};
 use std::collections::VecDeque;
 use std::io;
@@ -121,7 +123,7 @@ pub struct Port {
 
     // Pending: what did not fit.
     /// Events that did not fit a batch.
-    pub(crate) overflow: VecDeque<Event>,
+    pub(crate) overflow: VecDeque<Late>,
     /// Peers with requests that wait.
     pub(crate) backlog: VecDeque<EndpointId>,
     pub(crate) rare: Vec<Rare>,
@@ -132,6 +134,8 @@ pub struct Port {
     pub(crate) tunables: Tunables,
     pub(crate) choice: PortChoice,
     pub(crate) closing: bool,
+    /// The source of the adapter's events, where it stamps completions.
+    pub(crate) source: Option<SourceId>,
 }
 
 impl Port {
@@ -157,11 +161,15 @@ impl Port {
             return Err(failed("making a shared receive queue, which this adapter does not have,".into())(error));
         }
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(device.max_cqe);
-        let cq = CompletionQueue::new(&context, entries, (tunables.poll_batch as usize).min(Batch::CAPACITY))
+        let poll_batch = (tunables.poll_batch as usize).min(Batch::CAPACITY);
+        // Not every adapter stamps completions, and not every one that does lets this process ask it to.
+        let cq = CompletionQueue::stamping(&context, entries, poll_batch)
+            .or_else(|_| CompletionQueue::new(&context, entries, poll_batch))
             .map_err(failed(format!("making a completion queue of {entries} entries")))?;
         let doing = format!("making a shared receive queue of {receives} slots of {} bytes", setup.receive_size);
         let batch = (tunables.receive_batch as usize).min(receives as usize / 2).max(1);
-        let receives_side = Receives::new(&domain, setup.receive_size, receives, batch).map_err(failed(doing))?;
+        let receives_side =
+            Receives::new(&domain, setup.receive_size, receives, batch, setup.index).map_err(failed(doing))?;
 
         let limits = queue_pair_limits(tunables, &device);
         let probe = QueuePair::new(&domain, &cq, receives_side.srq(), limits)
@@ -181,6 +189,7 @@ impl Port {
             link_layer: choice.link_layer,
         };
         drop(probe);
+        let source = watch::open_source(&context, &cq, &place);
         let connector = Connector::open(&context, &domain, choice, tunables, &setup, &device)
             .map_err(failed("making the handshake's queue pair and listener".into()))?;
         let credits = cq.capacity().saturating_sub(receives).max(1);
@@ -207,6 +216,7 @@ impl Port {
             tunables: tunables.clone(),
             choice: choice.clone(),
             closing: false,
+            source,
         })
     }
 
@@ -220,6 +230,12 @@ impl Port {
     #[must_use]
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
+    }
+
+    /// The source of the adapter's events; `None` where it does not stamp completions.
+    #[must_use]
+    pub fn source(&self) -> Option<SourceId> {
+        self.source
     }
 
     /// Its protection domain, with which any thread may register memory.
@@ -289,7 +305,7 @@ impl Port {
         drop(connection);
         while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {
             let outcome = Err(crate::event::Failed { status: ibex_ffi::verbs::Status::FLUSHED });
-            self.overflow.push_back(Event::Completed { token, to: peer, outcome });
+            self.overflow.push_back(Event::Completed { token, to: peer, outcome }.into());
         }
     }
 
@@ -302,7 +318,7 @@ impl Port {
         while waits(self) && Instant::now() < end {
             let mut batch = Batch::new();
             if self.poll(&mut batch) > 0 {
-                held.extend_from_slice(batch.events());
+                held.extend(batch.late());
             }
         }
         // What came meanwhile is still to be delivered.

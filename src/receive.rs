@@ -6,6 +6,7 @@
 
 use crate::counters::{Counters, add};
 use crate::event::WrId;
+use crate::{events, watch};
 use ibex_ffi::verbs::{Arena, ProtectionDomain, SharedReceiveQueue};
 use std::io;
 use std::sync::Arc;
@@ -20,15 +21,23 @@ pub(crate) struct Receives {
     /// Receives the adapter has.
     level: u32,
     batch: usize,
+    /// Which of the process's ports it is of.
+    port: u8,
 }
 
 impl Receives {
     /// Registers `depth` slots of `size` bytes and posts them all.
-    pub(crate) fn new(domain: &Arc<ProtectionDomain>, size: u32, depth: u32, batch: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        domain: &Arc<ProtectionDomain>,
+        size: u32,
+        depth: u32,
+        batch: usize,
+        port: u8,
+    ) -> io::Result<Self> {
         let arena = Arena::new(domain, size as usize, depth as usize)?;
         let srq = SharedReceiveQueue::new(domain, depth, batch)?;
         let released = (0..depth).rev().collect();
-        let mut receives = Receives { srq, arena, released, level: 0, batch };
+        let mut receives = Receives { srq, arena, released, level: 0, batch, port };
         while !receives.released.is_empty() {
             receives.post_batch()?;
         }
@@ -45,6 +54,9 @@ impl Receives {
         self.level = self.level.wrapping_sub(1);
         if self.level == 0 {
             add(&counters.receives_used_up, 1);
+            if events::is_any_active() {
+                watch::receives_used_up(self.port, self.arena.count() as u32);
+            }
         }
         self.arena.address(slot as usize)
     }
@@ -82,7 +94,7 @@ impl Receives {
 
     #[inline(never)]
     fn post_batch(&mut self) -> io::Result<()> {
-        let Receives { srq, arena, released, level, batch } = self;
+        let Receives { srq, arena, released, level, batch, .. } = self;
         let from = released.len().saturating_sub(*batch);
         let posted = srq.post(arena, &released[from..], |slot| WrId::receive(slot).0)?;
         // The provider takes them from the front of the chain.

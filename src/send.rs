@@ -8,6 +8,7 @@
 use crate::counters::add;
 use crate::endpoint::{Connection, Operation, Request, State};
 use crate::event::{EndpointId, Event, Failed, Token, WrId};
+use crate::events;
 use crate::failure::Cause;
 use crate::port::Port;
 use ibex_ffi::verbs::{LocalSpan, PostError, RemoteSpan, Status, Wr};
@@ -272,8 +273,12 @@ impl Port {
         }
         self.check(to)?;
         let Some(connection) = self.connection_mut(to) else { return Err(Refused) };
+        let token = request.token;
         connection.pending.push_back(request);
         connection.set_limit();
+        if events::is_any_active() {
+            self.watch_queued(to, token);
+        }
         add(&self.counters.queued, 1);
         add(&self.counters.waiting, 1);
         self.enlist(to);
@@ -329,6 +334,7 @@ impl Port {
             let mut pending = std::mem::take(&mut connection.pending);
             connection.set_limit();
             let Some(request) = pending.pop_front() else { return false };
+            let (token, waiting) = (request.token, pending.len());
             let attempt = self.attempt_request(to, &request);
             let posted = matches!(attempt, Attempt::Posted);
             if !posted {
@@ -339,7 +345,12 @@ impl Port {
                 connection.set_limit();
             }
             match attempt {
-                Attempt::Posted => crate::counters::subtract(&self.counters.waiting, 1),
+                Attempt::Posted => {
+                    crate::counters::subtract(&self.counters.waiting, 1);
+                    if events::is_any_active() {
+                        self.watch_unqueued(to, token, waiting);
+                    }
+                }
                 Attempt::Wait => return true,
                 Attempt::Broken(error) => {
                     self.fail(to, Cause::Post { errno: error.0 });
@@ -389,9 +400,14 @@ impl Port {
         let pending = std::mem::take(&mut connection.pending);
         connection.set_limit();
         crate::counters::subtract(&self.counters.waiting, pending.len() as u64);
+        if events::is_any_active() {
+            for (index, request) in pending.iter().enumerate() {
+                self.watch_unqueued(to, request.token, pending.len() - 1 - index);
+            }
+        }
         for request in pending.into_iter().filter(|request| request.token.0 != 0) {
             let outcome = Err(Failed { status: Status::FLUSHED });
-            self.overflow.push_back(Event::Completed { token: request.token, to, outcome });
+            self.overflow.push_back(Event::Completed { token: request.token, to, outcome }.into());
         }
     }
 }

@@ -174,6 +174,14 @@ table! {
         "How many progress calls pass between two looks at the TCP listener while nothing is being connected.",
         "A look is a system call, so it is rare; fewer answers a peer that has only TCP sooner.";
 
+    // Events.
+    event_buffer: Count { default: 4096, min: 1, max: 1048576 }, "events", level 5,
+        "How many events may wait in a registration that is buffered and does not say how many (info key ibex_buffer_events).",
+        "More loses none between two looks of the program into MPI; each takes 128 bytes in every such registration.";
+    event_buffered: Flag { default: false }, "", level 5,
+        "Whether events wait until progress delivers them, in registrations that do not say so (info key ibex_buffered).",
+        "Buffered, an event takes less time where it happens and is shown later.";
+
     // Watching and testing.
     verbose: Count { default: 0, min: 0, max: 100 }, "level", level 1,
         "How much is told on standard error: 0 errors; 1 and above also each port and GID with the reason it was taken or refused, \

@@ -11,6 +11,7 @@ use ibex_ffi::openmpi::sys;
 
 use crate::module::Module;
 use crate::rdma::Transfer;
+use crate::watch::Kind;
 
 /// A handle as Open MPI carries it.
 type Opaque = sys::mca_btl_base_registration_handle_t;
@@ -62,7 +63,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
         |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
     // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
     unsafe {
-        add.start("btl_atomic_fop", sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
+        add.start("btl_atomic_fop", Kind::FetchAdd, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
             port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
         })
     }
@@ -100,7 +101,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
     // SAFETY: as in `btl_atomic_fop`.
     unsafe {
-        swap.start("btl_atomic_cswap", sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
+        swap.start("btl_atomic_cswap", Kind::CompareSwap, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
             port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
         })
     }

@@ -13,16 +13,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::address::PortAddress;
-use engine::device;
 use engine::port::{Port, Setup};
 use engine::tunables::Tunables;
+use engine::{device, events};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use crate::guard::{self, fence};
 use crate::module::{Module, template};
 use crate::variables::Limits;
-use crate::{messages, modex, progress, refusal, variables};
+use crate::{messages, modex, progress, refusal, variables, watch};
 
 /// A value that Open MPI keeps pointers into.
 #[repr(transparent)]
@@ -308,16 +308,18 @@ unsafe extern "C" fn component_progress() -> c_int {
         if guard::broken() {
             return defect();
         }
-        let mut events = 0;
+        let mut count = 0;
         // Acquire: what init wrote to a module before it published it.
         for place in &MODULES[..MODULE_COUNT.load(Ordering::Acquire)] {
             let module = place.load(Ordering::Acquire);
             if !module.is_null() {
                 // SAFETY: M1: in the table from init until its finalize.
-                events += progress::progress(unsafe { &*module });
+                count += progress::progress(unsafe { &*module });
             }
         }
-        events
+        // Of tools: what waited because a port was entered, what waits for its turn, and buffers.
+        events::progress(watch::CONTEXT);
+        count
     })
 }
 

@@ -4,7 +4,8 @@
 //! Open MPI's BTL interface (`opal/mca/btl/btl.h`, version 3.1.0) on one side, the engine (`engine`, which knows no MPI)
 //! on the other. The files carry Open MPI's nouns: `component` (once per process), `module` (one per port), `procs` and
 //! `modex` (who is there), `descriptor`, `send`, `rdma`, `atomic` (the data path), `stock` (their records), `memory` (registrations), `progress`
-//! (completions and what arrived), `variables` (parameters and counters), `refusal` (the reasons not to take part).
+//! (completions and what arrived), `tool` (what tools call), `watch` (what sites do while a tool
+//! listens), `variables` (parameters and counters), `refusal` (the reasons not to take part).
 //!
 //! Safety, for every unsafe block below: **M1** a module pointer that Open MPI hands in is one that `btl_init` returned and
 //! that `btl_finalize` has not yet been called for; **M2** a descriptor handed in came from that module's `btl_alloc` or
@@ -30,4 +31,6 @@ mod rdma;
 mod refusal;
 mod send;
 mod stock;
+mod tool;
 mod variables;
+mod watch;

@@ -14,6 +14,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use engine::counters::{Counters, add_shared};
+use engine::events;
 use engine::port::{Atomics, Port};
 use ibex_ffi::openmpi::cache::Cache;
 use ibex_ffi::openmpi::sys;
@@ -22,6 +23,7 @@ use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 use crate::guard::fence;
 use crate::messages;
 use crate::module::Module;
+use crate::watch;
 
 /// What peers need to reach registered memory, and what this process' work requests need. Travels in ob1's headers.
 #[repr(C)]
@@ -53,6 +55,8 @@ struct Registrar {
     atomics: bool,
     /// Device and port, for messages.
     place: String,
+    /// Which of the process' ports.
+    index: u8,
 }
 
 /// The registrations of one port.
@@ -85,12 +89,12 @@ impl Registered {
 }
 
 impl Memory {
-    /// A cache for one port; `None` where Open MPI has no `grdma`.
-    pub(crate) fn new(port: &Port) -> Option<Self> {
+    /// A cache for one port, the process' `index`th; `None` where Open MPI has no `grdma`.
+    pub(crate) fn new(port: &Port, index: u8) -> Option<Self> {
         let attributes = port.attributes();
         let (place, atomics) = (attributes.place(), attributes.atomics != Atomics::None);
         let name = CString::new(format!("ibex.{place}")).unwrap_or_default();
-        let registrar = Registrar { domain: port.domain(), counters: port.counters(), atomics, place };
+        let registrar = Registrar { domain: port.domain(), counters: port.counters(), atomics, place, index };
         let registrar = NonNull::from(Box::leak(Box::new(registrar)));
         // SAFETY: the callbacks write a `Registration` and no more; the registrar is freed after the cache (`drop`).
         let cache =
@@ -166,6 +170,9 @@ unsafe extern "C" fn register(
                 // SAFETY: as above. What stood there before is no region: `deregister` takes it out.
                 unsafe { (&raw mut (*registration).region).write(MaybeUninit::new(region)) };
                 add_shared(&registrar.counters.registrations, 1);
+                if events::is_any_active() {
+                    watch::registered(base.expose_provenance() as u64, size as u64, registrar.index);
+                }
                 sys::OPAL_SUCCESS
             }
             Err(error) => refusal(&error),
@@ -191,6 +198,11 @@ unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mc
         // SAFETY: written by `register`, and taken out once: the cache calls this once for each success.
         let region = unsafe { place.read().assume_init() };
         add_shared(&registrar.counters.deregistrations, 1);
+        if events::is_any_active() {
+            // SAFETY: Open MPI's part stays filled until this returns.
+            let (first, last) = unsafe { ((*registration).base.addr(), (*registration).bound.addr()) };
+            watch::evicted(first as u64, (last - first + 1) as u64, registrar.index);
+        }
         // On failure the registration is lost until the process ends; the cache may reuse its own record.
         let _ = region.deregister();
         sys::OPAL_SUCCESS

@@ -49,6 +49,14 @@ pub(crate) fn no_cache() {
     );
 }
 
+/// A tool's callback did not return success, which ends the job (PERUSE 2.0, section 5.1.2).
+pub(crate) fn callback_failed(event: &str, code: i32) {
+    channel::banner(&format!(
+        "ibex: a tool's PERUSE callback for {event} returned {code} instead of MPI_SUCCESS (0). That ends the job.\n\
+         Have the callback return MPI_SUCCESS where the job shall go on."
+    ));
+}
+
 /// The ports could not be made known to the other processes.
 pub(crate) fn not_published(code: i32) {
     let text = format!(

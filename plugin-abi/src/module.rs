@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::event::EndpointId;
+use engine::events::{self, SourceId};
 use engine::port::{Atomics, Port, PortError};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::sys;
@@ -21,7 +22,7 @@ use crate::guard::fence;
 use crate::memory::Memory;
 use crate::progress::Turns;
 use crate::rdma::Operations;
-use crate::{atomic, component, descriptor, memory, messages, procs, rdma, send};
+use crate::{atomic, component, descriptor, memory, messages, procs, rdma, send, watch};
 
 /// What one caller at a time may use.
 pub(crate) struct State {
@@ -48,6 +49,8 @@ pub(crate) struct Module {
     has_atomics: bool,
     /// Device and port, as `rxe0:1`.
     place: String,
+    /// The source of its adapter's events, where that stamps completions.
+    source: Option<SourceId>,
     /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
     error_callback: AtomicUsize,
 }
@@ -118,7 +121,8 @@ impl Module {
         threads: bool,
     ) -> Option<Box<Self>> {
         let attributes = port.attributes().clone();
-        let memory = Memory::new(&port)?;
+        let memory = Memory::new(&port, index)?;
+        let source = port.source();
         let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
         let mut base = *settings;
         base.btl_flags &= FLAGS;
@@ -161,6 +165,7 @@ impl Module {
             index,
             has_atomics: attributes.atomics != Atomics::None,
             place: attributes.place(),
+            source,
             error_callback: AtomicUsize::new(0),
         }))
     }
@@ -179,6 +184,9 @@ impl Module {
     pub(crate) fn end(mut self: Box<Self>) {
         if let Some(mut state) = self.enter() {
             state.port.close();
+        }
+        if let Some(source) = self.source {
+            events::close_port(source, watch::CONTEXT);
         }
         if let Some(memory) = self.memory.take() {
             memory.close();
@@ -263,6 +271,11 @@ impl Module {
     /// Device and port, as `rxe0:1`.
     pub(crate) fn place(&self) -> &str {
         &self.place
+    }
+
+    /// The source of its adapter's events; `None` where it does not stamp completions.
+    pub(crate) fn source(&self) -> Option<SourceId> {
+        self.source
     }
 
     /// Whom to tell that a peer is lost.

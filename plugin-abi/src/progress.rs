@@ -9,15 +9,16 @@
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 
-use engine::event::{Batch, EndpointId, Event};
+use engine::event::{Batch, EndpointId, Event, Failed};
+use engine::events;
 use engine::port::Port;
 use ibex_ffi::openmpi::sys;
 
 use crate::descriptor::{self, Descriptor};
 use crate::module::{Module, State, endpoint_pointer};
-use crate::rdma::Operation;
+use crate::rdma::{Call, Operation};
 use crate::send::{Record, record};
-use crate::{guard, messages, modex};
+use crate::{guard, messages, modex, watch};
 
 /// What one call of progress works with while the port is not entered.
 pub(crate) struct Turn {
@@ -93,40 +94,61 @@ pub(crate) fn progress(module: &Module) -> c_int {
     let Turn { batch, arrived, segment } = &mut *turn;
     for event in batch.events() {
         if let Event::Received { immediate, addr, len, .. } = *event {
+            if events::is_any_active() {
+                // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
+                unsafe { watch::arrived(module, event, stamp(module, batch, event)) };
+            }
             segment.seg_addr.lval = addr;
             segment.seg_len = u64::from(len);
             arrived.des_segments = segment;
             arrived.des_segment_count = 1;
             received(module, immediate.tag(), arrived);
         } else {
-            happened(module, event, &mut finished);
+            happened(module, batch, event, &mut finished);
         }
     }
     give_back(module, turn, &finished);
     count as c_int
 }
 
+/// What the adapter stamped an event of a batch with, while a tool listens.
+#[cold]
+#[inline(never)]
+fn stamp(module: &Module, batch: &Batch, event: &Event) -> watch::Stamp {
+    module.source().zip(batch.stamp(event))
+}
+
 /// Something other than a message.
 #[inline(never)]
-fn happened(module: &Module, event: &Event, finished: &mut Finished) {
+fn happened(module: &Module, batch: &Batch, event: &Event, finished: &mut Finished) {
     match *event {
         Event::Completed { token, to, outcome } => {
-            let status = if outcome.is_ok() { sys::OPAL_SUCCESS } else { sys::OPAL_ERROR };
-            match record(token) {
+            let mut complete = || match record(token) {
                 // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
                 Some(Record::Descriptor(descriptor)) => unsafe {
-                    sent(module, descriptor.as_ptr(), to, status, finished);
+                    sent(module, descriptor.as_ptr(), to, status(outcome), finished);
                 },
                 // SAFETY: as above, an operation.
                 Some(Record::Operation(operation)) => unsafe {
-                    done(module, operation.as_ptr(), to, status, finished);
+                    done(module, operation.as_ptr(), to, outcome, finished);
                 },
                 None => {}
+            };
+            if events::is_any_active() {
+                watch::with_stamp(stamp(module, batch, event), complete);
+            } else {
+                complete();
             }
         }
         Event::PeerFailed { peer } => peer_failed(module, peer),
         Event::Received { .. } => {}
     }
+}
+
+/// How a request ended, as Open MPI says it.
+#[inline]
+fn status(outcome: Result<(), Failed>) -> c_int {
+    if outcome.is_ok() { sys::OPAL_SUCCESS } else { sys::OPAL_ERROR }
 }
 
 /// A message came in: the upper layer's callback for its tag.
@@ -182,12 +204,23 @@ unsafe fn sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, sta
 /// # Safety
 /// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
-unsafe fn done(module: &Module, operation: *mut Operation, to: EndpointId, status: c_int, finished: &mut Finished) {
+unsafe fn done(
+    module: &Module,
+    operation: *mut Operation,
+    to: EndpointId,
+    outcome: Result<(), Failed>,
+    finished: &mut Finished,
+) {
     // SAFETY: this function's rule.
-    let &mut Operation { callback, context, data, local_address, local_handle, ref mut next } =
-        unsafe { &mut *operation };
+    let &mut Operation { call, ref mut next, watched } = unsafe { &mut *operation };
     *next = finished.operations;
     finished.operations = operation;
+    if call.is_watched {
+        // SAFETY: as the call says.
+        watch::done(unsafe { watched.assume_init_ref() }, outcome);
+    }
+    let Call { callback, context, data, local_address, local_handle, .. } = call;
+    let status = status(outcome);
     if let Some(function) = callback {
         let peer = endpoint_pointer(module.index(), to);
         // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).

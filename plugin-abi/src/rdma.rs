@@ -6,31 +6,45 @@
 //! Grade: hot (an empty stack grows: pending). Threads: inside the module's `Exclusive`. Sizes in bytes.
 
 use std::ffi::{c_int, c_void};
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use engine::event::{EndpointId, Token};
+use engine::events;
 use engine::port::Port;
 use engine::send::Refused;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
 
+use crate::exclusive::Entered;
 use crate::guard::fence;
 use crate::memory::read_handle;
 use crate::module::{Module, State, endpoint};
-use crate::send::OPERATION;
+use crate::send::{OPERATION, TURN_SHIFT};
 use crate::stock::{Linked, Stock};
+use crate::watch::{self, Kind, Watched};
 
 /// What Open MPI is told when a put, a get or an atomic is done.
 #[repr(align(16))]
 pub(crate) struct Operation {
+    pub(crate) call: Call,
+    /// The next on the free stack, or on the chain of those to be freed.
+    pub(crate) next: *mut Operation,
+    /// Present where the call says so.
+    pub(crate) watched: MaybeUninit<Watched>,
+}
+
+/// What is written for every operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
     pub(crate) callback: sys::mca_btl_base_rdma_completion_fn_t,
     pub(crate) context: *mut c_void,
     pub(crate) data: *mut c_void,
     pub(crate) local_address: *mut c_void,
     pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    /// The next on the free stack, or on the chain of those to be freed.
-    pub(crate) next: *mut Operation,
+    /// Whether a tool listened when it was started.
+    pub(crate) is_watched: bool,
 }
 
 // SAFETY: `next` is for free stacks and for chains of what is about to be given back. A free record's other pointers are not
@@ -41,6 +55,9 @@ unsafe impl Linked for Operation {
 
 /// The records of one module.
 pub(crate) struct Operations(Stock<Operation>);
+
+/// Numbers watched operations, so that one that is complete is not soon followed by another of its name.
+static TURN: AtomicU16 = AtomicU16::new(1);
 
 /// Records made at a time.
 const STEP: usize = 64;
@@ -68,14 +85,15 @@ impl Operations {
 
     #[cold]
     fn grow(&mut self) -> NonNull<Operation> {
-        let unused = || Operation {
+        let call = Call {
             callback: None,
             context: null_mut(),
             data: null_mut(),
             local_address: null_mut(),
             local_handle: null_mut(),
-            next: null_mut(),
+            is_watched: false,
         };
+        let unused = || Operation { call, next: null_mut(), watched: MaybeUninit::uninit() };
         self.0.add((0..STEP).map(|_| unused()).collect(), |_| {});
         self.0.take().expect("records were added")
     }
@@ -114,6 +132,7 @@ impl Transfer {
     pub(crate) unsafe fn start(
         self,
         name: &'static str,
+        kind: Kind,
         unfit: c_int,
         fits: impl FnOnce(&Module) -> bool,
         post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
@@ -129,10 +148,13 @@ impl Transfer {
             let Some(mut state) = module.enter() else {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
             };
+            if events::is_any_active() {
+                return self.start_watched(kind, state, ends, post);
+            }
             let State { port, operations, .. } = &mut *state;
             let operation = operations.take();
             // SAFETY: just taken, ours alone.
-            unsafe { operation.as_ptr().write(self.record()) };
+            unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call()) };
             let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION);
             if let Ok(()) = post(port, ends, token) {
                 sys::OPAL_SUCCESS
@@ -142,6 +164,44 @@ impl Transfer {
                 sys::OPAL_ERR_UNREACH
             }
         })
+    }
+
+    /// The rest of [`Self::start`] while a tool listens: notes what the operation is, and says, outside of the port, that it
+    /// was taken up.
+    #[cold]
+    #[inline(never)]
+    fn start_watched(
+        self,
+        kind: Kind,
+        mut state: Entered<'_, State>,
+        ends: Ends,
+        post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
+    ) -> c_int {
+        let State { port, operations, .. } = &mut *state;
+        let operation = operations.take();
+        let turn = u64::from(TURN.fetch_add(1, Ordering::Relaxed));
+        let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION | turn << TURN_SHIFT);
+        let watched = Watched {
+            kind,
+            operation: token.0,
+            local: self.local_address.addr() as u64,
+            remote: ends.remote.addr,
+            bytes: self.size as u64,
+            peer: port.peer_name(ends.to).map_or(u32::MAX, |name| name.rank),
+        };
+        // SAFETY: just taken, ours alone.
+        unsafe {
+            (&raw mut (*operation.as_ptr()).call).write(Call { is_watched: true, ..self.call() });
+            (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
+        }
+        if post(port, ends, token).is_err() {
+            // SAFETY: refused, so nothing names it.
+            unsafe { operations.give_back(operation.as_ptr()) };
+            return sys::OPAL_ERR_UNREACH;
+        }
+        drop(state);
+        watch::started(&watched);
+        sys::OPAL_SUCCESS
     }
 
     /// # Safety
@@ -163,14 +223,14 @@ impl Transfer {
     }
 
     #[inline]
-    fn record(&self) -> Operation {
-        Operation {
+    fn call(&self) -> Call {
+        Call {
             callback: self.function,
             context: self.context,
             data: self.data,
             local_address: self.local_address,
             local_handle: self.local_handle,
-            next: null_mut(),
+            is_watched: false,
         }
     }
 }
@@ -216,7 +276,7 @@ pub(crate) unsafe extern "C" fn btl_put(
         port.put_inline(ends.to, bytes, ends.remote, token)
     };
     // SAFETY: M1, M3; the handles are for these bytes (btl.h).
-    unsafe { put.start("btl_put", sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
+    unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
 }
 
 /// # Safety
@@ -260,7 +320,7 @@ pub(crate) unsafe extern "C" fn btl_get(
     let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message();
     // SAFETY: M1, M3; the handles are for these bytes (btl.h).
     unsafe {
-        get.start("btl_get", sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
+        get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
             port.get(ends.to, ends.local, ends.remote, token)
         })
     }
@@ -278,6 +338,20 @@ mod tests {
         unsafe { operations.give_back(first.as_ptr()) };
         assert_eq!(operations.take(), first);
         assert_eq!(operations.0.blocks(), 1);
+    }
+
+    #[test]
+    fn the_number_of_a_watched_operation_does_not_change_which_record_it_is() {
+        let mut operations = Operations::new();
+        let record = operations.take();
+        let address = record.as_ptr().expose_provenance() as u64;
+        for turn in [0, 1, u64::from(u16::MAX)] {
+            let token = Token(address | OPERATION | turn << TURN_SHIFT);
+            match crate::send::record(token) {
+                Some(crate::send::Record::Operation(found)) => assert_eq!(found, record),
+                _ => panic!("{token:?} is an operation's"),
+            }
+        }
     }
 
     #[test]

@@ -10,13 +10,16 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
 use engine::event::{EndpointId, Token};
+use engine::events;
 use engine::send::Inline;
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::LocalSpan;
 
 use crate::descriptor::{self, Descriptor};
 use crate::guard::fence;
 use crate::module::{Module, State, endpoint};
+use crate::watch::Outgoing;
 
 /// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
 pub(crate) const INLINE_MAX: usize = 1024;
@@ -43,14 +46,53 @@ pub(crate) unsafe extern "C" fn btl_send(
             && count == 1;
         // SAFETY: M2. Before the send: another thread may see it complete before this one goes on.
         unsafe { (*descriptor).callback_wanted = !silent };
-        let Some(mut state) = module.enter() else {
-            return sys::OPAL_ERR_OUT_OF_RESOURCE;
-        };
-        match state.port.send(endpoint(peer), tag, &spans[..count], token(descriptor), !silent) {
-            Ok(()) => c_int::from(silent),
-            Err(_) => sys::OPAL_ERR_UNREACH,
+        if events::is_any_active() {
+            // SAFETY: M2.
+            return unsafe { post_watched(module, endpoint(peer), tag, descriptor, silent) };
         }
+        post(module, endpoint(peer), tag, &spans[..count], descriptor, silent)
     })
+}
+
+/// Hands a descriptor to the port.
+#[inline]
+fn post(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    spans: &[LocalSpan],
+    descriptor: *mut Descriptor,
+    silent: bool,
+) -> c_int {
+    let Some(mut state) = module.enter() else {
+        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    };
+    match state.port.send(to, tag, spans, token(descriptor), !silent) {
+        Ok(()) => c_int::from(silent),
+        Err(_) => sys::OPAL_ERR_UNREACH,
+    }
+}
+
+/// [`post`] while a tool listens.
+///
+/// # Safety
+/// M2.
+#[cold]
+#[inline(never)]
+unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
+    // SAFETY: M2: Open MPI has filled the descriptor, and it is not posted yet.
+    let (spans, count) = unsafe { descriptor::spans(descriptor) };
+    let length = spans[..count].iter().map(|span| u64::from(span.len())).sum();
+    // SAFETY: as above: the slot holds as many bytes as its span says (R2).
+    let sent = unsafe {
+        let slot = descriptor::slot(NonNull::new_unchecked(descriptor));
+        Outgoing::new(module, to, tag, (slot, spans[0].len() as usize), length).begins()
+    };
+    let code = post(module, to, tag, &spans[..count], descriptor, silent);
+    if code >= 0 {
+        sent.ends();
+    }
+    code
 }
 
 /// `btl_sendi`: sends header and data at once, or not at all.
@@ -83,12 +125,32 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         let to = endpoint(peer);
         // SAFETY: M1, M3.
         match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
-            Ok(Inline::Posted) => sys::OPAL_SUCCESS,
-            // SAFETY: M1, M3.
-            Ok(Inline::Busy) => unsafe { from_slot(module, to, tag, header, data, payload_size) },
+            Ok(Inline::Posted) => {
+                if events::is_any_active() {
+                    sent(module, to, tag, header, payload_size);
+                }
+                sys::OPAL_SUCCESS
+            }
+            Ok(Inline::Busy) => {
+                // SAFETY: M1, M3.
+                let code = unsafe { from_slot(module, to, tag, header, data, payload_size) };
+                if events::is_any_active() && code == sys::OPAL_SUCCESS {
+                    sent(module, to, tag, header, payload_size);
+                }
+                code
+            }
             Err(code) => code,
         }
     })
+}
+
+/// A message was posted while a tool listens.
+#[cold]
+#[inline(never)]
+fn sent(module: &Module, to: EndpointId, tag: u8, header: &[u8], payload_size: usize) {
+    let length = (header.len() + payload_size) as u64;
+    // SAFETY: the header's own bytes.
+    unsafe { Outgoing::new(module, to, tag, (header.as_ptr(), header.len()), length) }.begins().ends();
 }
 
 /// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.
@@ -198,6 +260,13 @@ unsafe fn from_slot(
 /// The low bit of a token tells an RDMA operation from a descriptor; both are aligned further.
 pub(crate) const OPERATION: u64 = 1;
 
+/// The bits of a token that are an address: programs have the lower half of 48 bits. Above them a watched operation has a number, so that
+/// its name is not soon used again.
+const ADDRESS: u64 = ((1 << TURN_SHIFT) - 1) & !OPERATION;
+
+/// See [`ADDRESS`].
+pub(crate) const TURN_SHIFT: u32 = 48;
+
 #[inline]
 fn token(descriptor: *mut Descriptor) -> Token {
     Token(descriptor.expose_provenance() as u64)
@@ -214,7 +283,7 @@ pub(crate) enum Record {
 /// Reads back a token of this module's; `None` for 0, which the engine never gives back.
 #[inline]
 pub(crate) fn record(token: Token) -> Option<Record> {
-    let address = (token.0 & !OPERATION) as usize;
+    let address = (token.0 & ADDRESS) as usize;
     if token.0 & OPERATION == 0 {
         NonNull::new(std::ptr::with_exposed_provenance_mut(address)).map(Record::Descriptor)
     } else {

@@ -3,7 +3,7 @@
 //!
 //! Called by `component`: [`register`] in the registration of the component (which `ompi_info` and `MPI_T` run as well, so
 //! it touches no device and may run again), [`tunables`] when the component is opened. The rows come from the engine's two
-//! tables; nothing is named here. Grade: setup; a counter is read from any thread without a lock.
+//! tables; nothing is named here. The counts of events, which have a value per source, are in `variables/events.rs`. Grade: setup; a counter is read from any thread without a lock.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use engine::counters::{COUNTERS, Class, CounterRow, Counters};
 use engine::tunables::{Kind, OutOfBounds, Row, TABLE, Tunables, Value};
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::openmpi::variable::{self, Storage};
+use ibex_ffi::openmpi::variable::{self, Performance, Storage};
+
+pub(crate) mod events;
 
 /// More rows than the table has; a test holds it.
 const ROOM: usize = 96;
@@ -61,12 +63,21 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
         unsafe { register_parameter(component, index, row) }?;
     }
     for (index, row) in COUNTERS.iter().enumerate() {
-        let context = std::ptr::without_provenance_mut(index);
+        let counter = Performance {
+            name: row.name,
+            help: &counter_help(row),
+            level: 4,
+            class: class(row),
+            read: read_counter,
+            notify: None,
+            context: std::ptr::without_provenance_mut(index),
+        };
         // SAFETY: as above; `read_counter` is callable from any thread and takes the index back.
-        unsafe {
-            variable::performance(component, row.name, &counter_help(row), 4, class(row), read_counter, context)
-        }?;
+        unsafe { variable::performance(component, &counter) }?;
     }
+    // SAFETY: as above.
+    unsafe { events::register(component) }?;
+    events::set_defaults(&values());
     Ok(())
 }
 
@@ -119,7 +130,12 @@ fn class(row: &CounterRow) -> variable::Class {
 
 /// The parameters as the user set them.
 pub(crate) fn tunables() -> Result<Tunables, OutOfBounds> {
-    let values: Vec<Value> = TABLE
+    Tunables::from_values(&values())
+}
+
+/// The values of all rows, unchecked.
+fn values() -> Vec<Value> {
+    TABLE
         .iter()
         .enumerate()
         .map(|(index, row)| match row.kind {
@@ -129,8 +145,7 @@ pub(crate) fn tunables() -> Result<Tunables, OutOfBounds> {
             // SAFETY: as above; Open MPI writes 0 or 1 (mca_base_var_set_value, type bool).
             Kind::Flag { .. } => Value::Flag(unsafe { PLACES.flags[index].get().read() }),
         })
-        .collect();
-    Tunables::from_values(&values)
+        .collect()
 }
 
 fn text(index: usize) -> String {

@@ -118,6 +118,12 @@ enum State {
 }
 
 impl Handshake {
+    /// The number of the peer's queue pair; 0 while it has not said.
+    #[must_use]
+    pub fn remote_queue_pair(&self) -> u32 {
+        self.peer.map_or(0, |(qpn, ..)| qpn)
+    }
+
     /// Begins a connection with a queue pair that is made but not yet set to a peer's.
     ///
     /// `peer_instance` and `peer_port` are from the peer's modex or from the hello that made us begin. The first try is due at

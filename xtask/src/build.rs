@@ -15,21 +15,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Builds `libibex.so` in release and returns where it is; beside it is the folder with the component links.
+/// Builds `libibex.so` and `libibex-log.so` in release and returns where it is; beside it is the folder with the component links.
 ///
 /// # Errors
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
     step("Building libibex.so (release)");
-    run(cargo(workspace.root()).args(["build", "--release", "--package", "ibex-plugin-abi"]))?;
+    let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log"];
+    run(cargo(workspace.root()).args(["build", "--release"]).args(packages))?;
     let built = workspace.target().join("release/libibex.so");
     let bytes = fs::read(&built).with_context(|| format!("cargo built no {}", built.display()))?;
     let library = workspace.library();
     fs::create_dir_all(workspace.components())?;
     replace_file(&library, &bytes)?;
+    // Beside it, where it looks for it.
+    let built = workspace.target().join("release/libibex_log.so");
+    let bytes = fs::read(&built).with_context(|| format!("cargo built no {}", built.display()))?;
+    replace_file(&logger(&library), &bytes)?;
     let link = Link { path: workspace.components().join("mca_btl_ibex.so"), target: "../libibex.so".into() };
     replace_link(&link)?;
     Ok(library)
+}
+
+/// The logger that belongs to a library: beside it.
+pub(crate) fn logger(library: &Path) -> PathBuf {
+    library.with_file_name("libibex-log.so")
 }
 
 /// Compiles the MPI program of each C file in a folder of the checkout, where it is older than its sources, and returns
@@ -59,7 +69,7 @@ fn compiled(workspace: &Workspace, folder: &str, compiler: &str, library: &str) 
         .map(|source| {
             let program = workspace.programs().join(source.file_stem().unwrap_or_default());
             if modified(&program) <= headers.max(modified(source)) {
-                compile(compiler, source, &program, library)?;
+                compile(workspace, compiler, source, &program, library)?;
             }
             Ok(program)
         })
@@ -102,12 +112,25 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-fn compile(compiler: &str, source: &Path, program: &Path, library: &str) -> Result<()> {
-    run(Command::new(compiler)
-        .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .arg(program)
-        .arg(source)
-        .arg(library))
+fn compile(workspace: &Workspace, compiler: &str, source: &Path, program: &Path, library: &str) -> Result<()> {
+    let mut compile = Command::new(compiler);
+    compile.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(program).arg(source);
+    let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
+    if is_tool(&text) {
+        // A tool is linked with the library that the component is a link to, so that both are one; and finds it whatever
+        // LD_LIBRARY_PATH says (cargo's has the folder of other builds).
+        let ibex = workspace.library();
+        let folder = ibex.parent().unwrap_or(Path::new("."));
+        compile.arg("-I").arg(workspace.headers()).arg("-L").arg(folder).arg("-libex");
+        compile.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display()));
+    }
+    run(compile.arg(library))
+}
+
+/// Whether a program includes a header of ibex's.
+fn is_tool(source: &str) -> bool {
+    let mut includes = source.lines().filter(|line| line.starts_with("#include"));
+    includes.any(|line| line.contains("ibex_mpi_t.h") || line.contains("peruse.h"))
 }
 
 fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
@@ -143,6 +166,12 @@ mod tests {
         let error = sources(folder.path()).unwrap_err().to_string();
         assert!(error.contains("holds no C file"), "{error}");
         assert!(sources(&folder.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn a_program_that_includes_a_header_of_ibex_is_a_tool() {
+        assert!(is_tool("#include <mpi.h>\n#include <peruse.h>\n") && is_tool("#include \"ibex_mpi_t.h\"\n"));
+        assert!(!is_tool("#include <mpi.h>\n// not peruse.h\n"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Without `--prefix`, the library goes under `~/.local` and its component link into `~/.openmpi/components`, where a
 //! stock Open MPI looks by itself. With `--prefix DIR` everything goes under DIR, and Open MPI is told by a variable.
-//! The library is one file, each component a symlink to it: two copies would be two instances.
+//! The library is one file, each component a symlink to it: two copies would be two instances. Beside it lies the logger.
 //!
 //! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
 //! links removed before files. Each is renamed into place. The manifest is written before anything else.
@@ -140,7 +140,9 @@ fn take_away(place: &Place) -> Result<Vec<PathBuf>> {
 
 /// Each file to copy, and where to.
 fn copies(place: &Place, library: &Path, headers: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
-    let mut copies = vec![(library.to_path_buf(), place.library.join("libibex.so"))];
+    let logger = build::logger(library);
+    let mut copies =
+        vec![(library.to_path_buf(), place.library.join("libibex.so")), (logger, place.library.join("libibex-log.so"))];
     if headers.is_dir() {
         for entry in fs::read_dir(headers).with_context(|| format!("cannot read {}", headers.display()))? {
             let path = entry?.path();
@@ -218,7 +220,9 @@ fn how_to_run(place: &Place) -> String {
     });
     format!(
         "\n{found}Run a program over it:\n    mpirun -n 2 --mca pml ob1 --mca btl self,vader,ibex ./app\n\
-         See its parameters:\n    ompi_info --param btl ibex --level 9\n"
+         See its parameters:\n    ompi_info --param btl ibex --level 9\n\
+         See its events:\n    mpirun -n 2 -x LD_PRELOAD={} -x IBEX_LOG_EVENTS=all --mca pml ob1 --mca btl self,vader,ibex ./app\n",
+        place.library.join("libibex-log.so").display()
     )
 }
 

@@ -84,7 +84,7 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
 
 fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
     let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
-    let folders = ["hw-tests/mpi", "benches/mpi"];
+    let folders = ["hw-tests/mpi", "hw-tests/tools", "benches/mpi"];
     for folder in folders {
         if tally.done(&format!("C programs of {folder}"), build::programs(workspace, folder)).is_none() {
             return;

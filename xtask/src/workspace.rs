@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! target/ibex/lib/libibex.so               the one real file
+//! target/ibex/lib/libibex-log.so           the logger, which looks for libibex.so beside it
 //! target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in this folder
 //! target/ibex/mpi/                         the compiled MPI programs
 //! target/bench/                            report.json, report.html

@@ -79,26 +79,40 @@ pub enum Class {
 /// Called for the value of a performance variable: the variable, where to write an `unsigned long long`, the object.
 pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
 
-/// Registers a read-only, always running performance variable of type `unsigned long long`, bound to no object.
+/// Called when a handle of a performance variable is made, started, stopped, freed; when made, it answers how many values there are.
+pub type Notify =
+    unsafe extern "C" fn(*mut sys::mca_base_pvar_t, sys::mca_base_pvar_event_t, *mut c_void, *mut c_int) -> c_int;
+
+/// A read-only, always running performance variable of type `unsigned long long`, bound to no object.
+#[derive(Clone, Copy, Debug)]
+pub struct Performance<'a> {
+    /// Its name, without the component's.
+    pub name: &'a str,
+    /// What it counts, in words.
+    pub help: &'a str,
+    /// Who needs it, 1 to 9.
+    pub level: u8,
+    /// What it is.
+    pub class: Class,
+    /// Reads it.
+    pub read: Read,
+    /// How many values it has; `None`: one.
+    pub notify: Option<Notify>,
+    /// What `read` finds in the variable's `ctx`.
+    pub context: *mut c_void,
+}
+
+/// Registers a performance variable.
 ///
 /// # Errors
 /// The OPAL code of the refusal.
 ///
 /// # Safety
-/// `component` as for [`control`]; `read` is callable from any thread until the component is closed, with `context` in
-/// the variable's `ctx`.
-pub unsafe fn performance(
-    component: *const sys::mca_base_component_t,
-    name: &str,
-    help: &str,
-    level: u8,
-    class: Class,
-    read: Read,
-    context: *mut c_void,
-) -> Result<(), i32> {
-    let name = CString::new(name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-    let help = CString::new(help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-    let class = match class {
+/// `component` as for [`control`]; `read` and `notify` are callable from any thread until the component is closed.
+pub unsafe fn performance(component: *const sys::mca_base_component_t, variable: &Performance) -> Result<(), i32> {
+    let name = CString::new(variable.name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+    let help = CString::new(variable.help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+    let class = match variable.class {
         Class::Counter => sys::MCA_BASE_PVAR_CLASS_COUNTER,
         Class::Aggregate => sys::MCA_BASE_PVAR_CLASS_AGGREGATE,
         Class::Level => sys::MCA_BASE_PVAR_CLASS_LEVEL,
@@ -110,16 +124,16 @@ pub unsafe fn performance(
             component,
             name.as_ptr(),
             help.as_ptr(),
-            info_level(level),
+            info_level(variable.level),
             class as c_int,
             sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
             std::ptr::null_mut(),
             sys::MCA_BASE_VAR_BIND_NO_OBJECT as c_int,
             sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
-            Some(read),
+            Some(variable.read),
             None,
-            None,
-            context,
+            variable.notify,
+            variable.context,
         )
     };
     if code < 0 { Err(code) } else { Ok(()) }

@@ -5,7 +5,7 @@
 //! carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
 //! Tests: device tests in `hw-tests`.
 
-use super::errno;
+use super::{errno, extended};
 use ibverbs_sys as sys;
 use std::ffi::CStr;
 use std::io;
@@ -89,6 +89,15 @@ pub struct GidEntry {
     pub kind: u32,
     /// Interface index of the network device behind it; 0 where there is none.
     pub interface: u32,
+}
+
+/// The clock with which an adapter stamps completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// Its rate.
+    pub ticks_per_second: u64,
+    /// How many low bits of a stamp count.
+    pub bits: u32,
 }
 
 /// An asynchronous event of a device (`ibv_get_async_event(3)`).
@@ -184,6 +193,24 @@ impl Context {
             max_rd_atomic: (small(raw.max_qp_rd_atom), small(raw.max_qp_init_rd_atom)),
             atomic_cap: raw.atomic_cap,
         })
+    }
+
+    /// The clock with which the adapter stamps completions (`ibv_query_device_ex(3)`); `None` where it does not.
+    #[must_use]
+    pub fn clock(&self) -> Option<Clock> {
+        // SAFETY: R4.
+        let attributes = unsafe { extended::attributes(self.raw()) }?;
+        // The core clock is in kHz.
+        let ticks_per_second = attributes.hca_core_clock.checked_mul(1000)?;
+        let bits = attributes.completion_timestamp_mask.trailing_ones();
+        (ticks_per_second > 0 && bits > 0).then_some(Clock { ticks_per_second, bits })
+    }
+
+    /// What the adapter's clock shows, raw ticks; `None` where it cannot be asked. May be a system call.
+    #[must_use]
+    pub fn raw_clock(&self) -> Option<u64> {
+        // SAFETY: R4.
+        unsafe { extended::raw_clock(self.raw()) }.ok()
     }
 
     /// Asks for the attributes of port `port`, numbered from 1 (`ibv_query_port(3)`).

@@ -4,7 +4,8 @@
 //! Polled by the engine, hot: one indirect call into the provider, no system call, no allocation. The array polled into
 //! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
-use super::{Context, Status};
+use super::stamped::{self, Reader};
+use super::{Context, Status, extended};
 use ibverbs_sys as sys;
 use std::io;
 use std::mem;
@@ -19,6 +20,15 @@ pub struct CompletionQueue {
     handle: Arc<Handle>,
     poll: PollCq,
     completions: Box<[WorkCompletion]>,
+    /// Of a queue that gives the adapter's stamps.
+    stamped: Option<Stamped>,
+}
+
+/// What reading with stamps needs.
+#[derive(Debug)]
+struct Stamped {
+    reader: Reader,
+    stamps: Box<[u64]>,
 }
 
 /// The verbs object, shared with the queue pairs that complete into it.
@@ -64,6 +74,11 @@ impl WorkCompletion {
     #[inline]
     pub fn succeeded(&self) -> bool {
         self.0.is_valid()
+    }
+
+    /// What `struct ibv_wc` has beyond its first fields, as far as it is looked at.
+    pub(super) fn set(&mut self, imm_data: u32, qp_num: u32, flags: u32) {
+        (self.0.imm_data, self.0.qp_num, self.0.wc_flags) = (imm_data, qp_num, sys::ibv_wc_flags(flags));
     }
 
     /// The status, and the vendor's error code.
@@ -116,13 +131,34 @@ impl CompletionQueue {
         // SAFETY: the context is open (R4); no channel and no cookie are given.
         let raw = unsafe { sys::ibv_create_cq(context.raw(), entries as i32, ptr::null_mut(), ptr::null_mut(), 0) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        Self::over(context, raw, batch)
+    }
+
+    /// As [`Self::new`], of completions that can be read with the adapter's stamps too ([`Self::poll_stamped`]).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the adapter does not stamp completions; else as [`Self::new`].
+    pub fn stamping(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
+        // SAFETY: R4.
+        let raw = unsafe { extended::completion_queue(context.raw(), entries, stamped::FLAGS) }?;
+        let raw = NonNull::new(raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`). From here on it is destroyed where something fails.
+        let mut queue = Self::over(context, raw.cast(), batch)?;
+        // SAFETY: just made, with those flags.
+        let reader = unsafe { Reader::new(raw.as_ptr()) };
+        let reader = reader.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        queue.stamped = Some(Stamped { reader, stamps: vec![0; batch].into_boxed_slice() });
+        Ok(queue)
+    }
+
+    fn over(context: &Arc<Context>, raw: NonNull<sys::ibv_cq>, batch: usize) -> io::Result<Self> {
         let handle = Arc::new(Handle { raw, _context: Arc::clone(context) });
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let poll = unsafe { (*context.raw()).ops.poll_cq };
         let poll = poll.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         // SAFETY: every field of `ibv_wc` is an integer, for which zero is a value.
         let blank = WorkCompletion(unsafe { mem::zeroed() });
-        Ok(Self { handle, poll, completions: vec![blank; batch].into_boxed_slice() })
+        Ok(Self { handle, poll, completions: vec![blank; batch].into_boxed_slice(), stamped: None })
     }
 
     pub(super) fn handle(&self) -> &Arc<Handle> {
@@ -172,6 +208,25 @@ impl CompletionQueue {
         let taken = unsafe { (self.poll)(self.handle.raw(), room, self.completions.as_mut_ptr().cast()) };
         // Negative, or more than there was room for, is past the end.
         self.completions.get(..taken as usize).ok_or_else(broken)
+    }
+
+    /// As [`Self::poll`], and with each completion the adapter's raw stamp.
+    ///
+    /// # Errors
+    /// As [`Self::poll`]; `EOPNOTSUPP` where the queue has none ([`Self::can_stamp`]).
+    #[inline(never)]
+    pub fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
+        let stamped = self.stamped.as_mut().ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let queue = self.handle.raw().cast::<sys::ibv_cq_ex>();
+        // SAFETY: the queue is live (R4), the one the reader was made of, and `&mut self` keeps others away.
+        let taken = unsafe { stamped.reader.read(queue, &mut self.completions, &mut stamped.stamps) }?;
+        Ok((&self.completions[..taken], &stamped.stamps[..taken]))
+    }
+
+    /// Whether it can give the adapter's stamps.
+    #[must_use]
+    pub fn can_stamp(&self) -> bool {
+        self.stamped.is_some()
     }
 }
 

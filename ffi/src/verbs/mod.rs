@@ -23,13 +23,15 @@ mod arena;
 mod context;
 mod cq;
 mod domain;
+mod extended;
 mod qp;
 mod srq;
+mod stamped;
 mod status;
 mod ud;
 
 pub use arena::Arena;
-pub use context::{AsyncEvent, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
+pub use context::{AsyncEvent, Clock, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
 pub use cq::{CompletionQueue, WorkCompletion};
 pub use domain::{Access, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
 pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Transition, Wr};

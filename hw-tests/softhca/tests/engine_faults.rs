@@ -196,5 +196,5 @@ fn timestamps_are_ticks_of_the_adapters_clock() {
     let ticks = |from: u64, to: u64| to.wrapping_sub(from) & ((1 << 20) - 1);
     assert!(wc.ts_raw < 1 << 20);
     assert!(ticks(before, wc.ts_raw) <= ticks(before, after));
-    assert!(wc.ts_wall > 1_500_000_000_000_000_000);
+    assert_eq!(wc.ts_wall, 0, "the queue was not asked for the time of day");
 }

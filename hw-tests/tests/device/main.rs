@@ -7,7 +7,7 @@
 //! device that is missing is a failure.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`refusals`] bad input, [`rails`] and [`faults`] what only emulated adapters can be told to do; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! dies, [`refusals`] bad input, [`rails`] and [`faults`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
 //! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -21,6 +21,7 @@ mod programs;
 mod rails;
 mod refusals;
 mod site;
+mod tools;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
@@ -60,8 +61,16 @@ impl Test {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let files =
-        [engine::tests, programs::tests, endings::tests, refusals::tests, nodes::tests, rails::tests, faults::tests];
+    let files = [
+        engine::tests,
+        programs::tests,
+        endings::tests,
+        refusals::tests,
+        nodes::tests,
+        rails::tests,
+        faults::tests,
+        tools::tests,
+    ];
     let tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     let site = match Site::from_environment() {
         Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),

@@ -57,6 +57,10 @@ const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("bt
 /// Four of ten handshake packets are lost, and as many sent twice.
 const FAULTY_HANDSHAKE: &[(&str, &str)] = &[("btl_ibex_handshake_loss", "40"), ("btl_ibex_handshake_duplicate", "40")];
 
+/// The receiver tells the sender where to write, in pieces, as ob1 does where reads cannot be.
+const WRITTEN: &[(&str, &str)] =
+    &[("btl_ibex_flags", "send,put,inplace"), ("btl_ibex_min_rdma_pipeline_size", "65536")];
+
 /// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must count.
 const GROWING: &[&str] = &[
     "inline_sent=200",
@@ -175,6 +179,26 @@ static CASES: &[Case] = &[
     Case { sentence: "connections are made and taken down many times", program: "connect_cycles", ..PLAIN },
     Case { sentence: "a short message in steady state allocates nothing", program: "allocations", ..PLAIN },
     Case { sentence: "the performance variables count what was sent", program: "pvars", arguments: GROWING, ..PLAIN },
+    Case { sentence: "what events show is what was sent", program: "events", ranks: &[2, 4], ..PLAIN },
+    Case {
+        sentence: "what events show is what was sent when all queues are short",
+        program: "events",
+        parameters: STARVED,
+        scale: 0.3,
+        ..PLAIN
+    },
+    Case {
+        sentence: "what events show is what was sent when nothing is inline or zero-copy",
+        program: "events",
+        parameters: COPIED,
+        ..PLAIN
+    },
+    Case {
+        sentence: "what events show is what was sent when messages are written by their senders",
+        program: "events",
+        parameters: WRITTEN,
+        ..PLAIN
+    },
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
 ];
 

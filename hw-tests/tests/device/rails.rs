@@ -27,6 +27,10 @@ pub(crate) fn tests() -> Vec<Test> {
             }
             Ok(())
         }),
+        Test::on_emulated(
+            "what events show is what was sent, stamped by adapters with narrow clocks that drift",
+            stamped,
+        ),
         Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid),
         Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
         Test::on_emulated("both ports of one adapter are used", |site| {
@@ -85,6 +89,21 @@ fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result
     let outcome = launch.succeeds(site)?;
     let value = outcome.stdout.split("\"value\":").nth(1).and_then(|rest| rest.split(',').next());
     value.and_then(|text| text.parse().ok()).with_context(|| format!("the bench printed no bandwidth: {outcome}"))
+}
+
+/// A second of 30 bits at a gigahertz; the other wraps a moment after the start, counts slower, and drifts the other way.
+const NARROW_CLOCKS: [&str; 2] = [
+    "[device.clock]\nmask_bits = 30\ndrift_ppm = 80.0",
+    "[device.clock]\nfrequency_hz = 156250000\nmask_bits = 28\noffset = 0x0f000000\ndrift_ppm = -60.0",
+];
+
+fn stamped(site: &mut Site) -> Result<()> {
+    let both = adapters(NARROW_CLOCKS[0], NARROW_CLOCKS[1]);
+    for (seed, ranks) in [("1", 2), ("2", 2), ("3", 3), ("4", 4)] {
+        let arguments = ["--adapter", "softhca", "--seed", seed];
+        Launch::new("events", ranks).arguments(&arguments).on_adapters(&both).passes(site)?;
+    }
+    Ok(())
 }
 
 /// Who would address by GID met the first of the two.

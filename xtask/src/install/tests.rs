@@ -33,6 +33,7 @@ fn built(folder: &Folder) -> (PathBuf, PathBuf) {
     let library = folder.path().join("built.so");
     let headers = folder.path().join("headers");
     fs::write(&library, "the library").unwrap();
+    fs::write(folder.path().join("libibex-log.so"), "the logger").unwrap();
     fs::create_dir_all(&headers).unwrap();
     fs::write(headers.join("peruse.h"), "the header").unwrap();
     fs::write(headers.join("notes.txt"), "not a header").unwrap();
@@ -61,6 +62,7 @@ fn the_component_is_a_link_to_the_one_library() {
     let component = home.join(".openmpi/components/mca_btl_ibex.so");
     assert!(component.is_symlink());
     assert_eq!(fs::canonicalize(component).unwrap(), fs::canonicalize(home.join(".local/lib/libibex.so")).unwrap());
+    assert_eq!(fs::read(home.join(".local/lib/libibex-log.so")).unwrap(), b"the logger");
     assert_eq!(fs::read(home.join(".local/include/ibex/peruse.h")).unwrap(), b"the header");
     assert!(!home.join(".local/include/ibex/notes.txt").exists());
 }

@@ -227,7 +227,7 @@ pub struct Wc {
     pub dlid_path_bits: u8,
     /// Raw ticks of the adapter's clock; 0 unless the queue was created with [`CQ_TIMESTAMP_RAW`] or [`CQ_TIMESTAMP_WALL`].
     pub ts_raw: u64,
-    /// Nanoseconds of `CLOCK_REALTIME`; as above.
+    /// Nanoseconds of `CLOCK_REALTIME`; 0 unless it was created with [`CQ_TIMESTAMP_WALL`].
     pub ts_wall: u64,
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     super::{
-        Result, Wc, clock,
+        CQ_TIMESTAMP_WALL, Result, Wc, clock,
         codes::{qp_type, wc_flags, wc_status},
         copy,
         inbox::Stretch,
@@ -21,20 +21,26 @@ impl Cq {
     /// None today: an overrun queue gives what it held, then nothing.
     #[inline]
     pub fn poll(&self, out: &mut [Wc]) -> Result<usize> {
-        self.poll_each(out.len(), |index, wc| out[index] = *wc)
+        Ok(self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc))
     }
 
-    /// Takes up to `room` completions and gives each to `put`, with its place from 0 on; how many they were.
+    /// Takes up to `room` completions and gives each to `put`, with its place from 0 on, and without its time; how many they
+    /// were.
     /// # Errors
     /// As for `poll`.
     #[inline]
-    pub fn poll_each(&self, room: usize, mut put: impl FnMut(usize, &Wc)) -> Result<usize> {
+    pub fn poll_each(&self, room: usize, put: impl FnMut(usize, &Wc)) -> Result<usize> {
+        Ok(self.poll_with::<false>(room, put))
+    }
+
+    #[inline]
+    fn poll_with<const STAMPED: bool>(&self, room: usize, mut put: impl FnMut(usize, &Wc)) -> usize {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
         let head = cq.emptying.head.get();
         if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
             fabric.service.while_idle(fabric);
             fabric.idle.polled_in_vain();
-            return Ok(0);
+            return 0;
         }
         fabric.idle.polled();
         let polling = cq.emptying.poll_lock.lock(fabric);
@@ -47,6 +53,9 @@ impl Cq {
                 break;
             }
             if self.take(entry, head, &mut wc) {
+                if STAMPED {
+                    self.stamp(head, &mut wc);
+                }
                 put(count, &wc);
                 count += 1;
             }
@@ -55,7 +64,7 @@ impl Cq {
         cq.emptying.head.publish(head);
         drop(polling);
         fabric.settle();
-        Ok(count)
+        count
     }
 
     #[cold]
@@ -96,9 +105,6 @@ impl Cq {
             qp.sq.freed.publish(entry.wqe.get());
         } else {
             self.take_recv(qp, entry, index, word, wc);
-        }
-        if self.shared.flags.get() != 0 {
-            self.stamp(index, wc);
         }
         true
     }
@@ -157,10 +163,16 @@ impl Cq {
         }
     }
 
-    #[cold]
+    #[inline]
     fn stamp(&self, index: u32, wc: &mut Wc) {
+        let flags = self.shared.flags.get();
+        if flags == 0 {
+            return;
+        }
         let at = self.shared.extra(&self.hca.fabric, index).at_ns.get();
         wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
-        wc.ts_wall = at.wrapping_add(clock::wall_ahead());
+        if flags & CQ_TIMESTAMP_WALL != 0 {
+            wc.ts_wall = at.wrapping_add(clock::wall_ahead());
+        }
     }
 }

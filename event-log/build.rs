@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`.
+//!
+//! Cargo knows no order between two shared libraries, so what is linked with is a stand-in: a library of the same soname with the
+//! same functions, which answer nothing. At run time the real one is found beside libibex-log.so. The unit tests, which call none of
+//! them, get the stand-in as a static library (mpi.rs).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const INCLUDE: &str = "../plugin-abi/include";
+
+fn main() {
+    for file in ["build.rs", "src/mpi.c", INCLUDE] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    println!("cargo::rerun-if-env-changed=MPICC");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let includes = showme("-showme:incdirs");
+    bind(&out, &includes);
+    let mut shim = cc::Build::new();
+    shim.file("src/mpi.c").include(INCLUDE).includes(&includes).flag_if_supported("-Wno-unused-parameter");
+    shim.compile("ibex-log-mpi");
+    stand_in(&out);
+    for directory in showme("-showme:libdirs") {
+        println!("cargo::rustc-link-search=native={directory}");
+    }
+    println!("cargo::rustc-link-lib=dylib=mpi");
+    println!("cargo::rustc-link-search=native={}", out.display());
+    // Of all libibex.so the one beside it, whatever LD_LIBRARY_PATH says: a second one in a process would be a second transport.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--disable-new-dtags,-rpath,$ORIGIN");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex-log.so");
+    // Open MPI's libraries are there until the process ends, and so must be what it was told to call.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}
+
+fn bind(out: &Path, includes: &[String]) {
+    bindgen::Builder::default()
+        .header(format!("{INCLUDE}/ibex_mpi_t.h"))
+        .clang_args(includes.iter().map(|directory| format!("-I{directory}")))
+        .allowlist_function("MPI_T_.*")
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .generate()
+        .expect("bindgen reads ibex_mpi_t.h with the installed Open MPI's mpi.h")
+        .write_to_file(out.join("mpi.rs"))
+        .expect("OUT_DIR can be written to");
+}
+
+/// A library with every function of the header, static and, in a folder where nobody looks for libraries, shared.
+fn stand_in(out: &Path) {
+    let header = std::fs::read_to_string(format!("{INCLUDE}/ibex_mpi_t.h")).expect("the header is there");
+    let names = header.split("int NAME##").skip(1).filter_map(|rest| rest.split('(').next());
+    let code: Vec<String> = names.map(|name| format!("int MPI_T_{name}(void) {{ return -1; }}\n")).collect();
+    let source = out.join("stand_in.c");
+    std::fs::write(&source, code.concat()).expect("OUT_DIR can be written to");
+    cc::Build::new().file(&source).cargo_metadata(false).compile("ibex-log-stand-in");
+    let folder = out.join("stand-in");
+    std::fs::create_dir_all(&folder).expect("OUT_DIR can be written to");
+    let library = folder.join("libibex.so");
+    let mut command = cc::Build::new().get_compiler().to_command();
+    command.args(["-shared", "-fPIC", "-Wl,-soname,libibex.so", "-o"]).arg(&library).arg(&source);
+    assert!(command.status().is_ok_and(|status| status.success()), "{command:?} failed");
+    println!("cargo::rustc-cdylib-link-arg={}", library.display());
+}
+
+/// What the MPI compiler wrapper (`mpicc`, or the one `$MPICC` names) prints.
+fn showme(option: &str) -> Vec<String> {
+    let wrapper = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
+    let output = Command::new(&wrapper).arg(option).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What there is, as the interface describes it: types with their elements, and the values of elements in an event's data.
+//!
+//! Grade: setup; [`Element::value`] is pending (the writing thread). Threads: plain data. Tests: below.
+
+use crate::mpi::{self, RawElement};
+
+/// The most data an event may have, in words of 8 bytes.
+pub(crate) const WORDS: usize = 16;
+
+/// An event type.
+#[derive(Debug, Clone)]
+pub(crate) struct EventType {
+    /// Its number in the interface.
+    pub(crate) index: i32,
+    /// Its name.
+    pub(crate) name: String,
+    /// What it tells.
+    pub(crate) description: String,
+    /// Its elements.
+    pub(crate) elements: Vec<Element>,
+}
+
+/// An element of one.
+#[derive(Debug, Clone)]
+pub(crate) struct Element {
+    /// Its name; its number where it has none.
+    pub(crate) name: String,
+    kind: Kind,
+    /// Where it begins in the event's data, bytes.
+    pub(crate) at: usize,
+}
+
+/// What numbers an element can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    I32,
+    U32,
+    I64,
+    U64,
+    /// A datatype that this tool does not know.
+    Unknown,
+}
+
+/// All types there are.
+pub(crate) fn types() -> Vec<EventType> {
+    let read = |index| {
+        let raw = mpi::event_type(index).ok()?;
+        let elements = raw.elements.into_iter().map(Element::new).collect();
+        Some(EventType { index, name: raw.name, description: raw.description, elements })
+    };
+    (0..mpi::type_count()).filter_map(read).collect()
+}
+
+impl EventType {
+    /// Its name without the transport's prefix.
+    pub(crate) fn short(&self) -> &str {
+        self.name.strip_prefix("btl_ibex_").unwrap_or(&self.name)
+    }
+
+    /// Whether an event's data fit a record of this tool's.
+    pub(crate) fn fits(&self) -> bool {
+        self.elements.iter().all(|element| element.kind != Kind::Unknown && element.at + element.size() <= WORDS * 8)
+    }
+
+    /// The place of the element of this name.
+    pub(crate) fn element(&self, name: &str) -> Option<usize> {
+        self.elements.iter().position(|element| element.name == name)
+    }
+}
+
+impl Element {
+    fn new(raw: RawElement) -> Element {
+        let kind = match (raw.kind, raw.size) {
+            (0, 4) => Kind::I32,
+            (1, 4) => Kind::U32,
+            (0, 8) => Kind::I64,
+            (1, 8) => Kind::U64,
+            _ => Kind::Unknown,
+        };
+        Element { name: raw.name, kind, at: raw.at }
+    }
+
+    fn size(&self) -> usize {
+        match self.kind {
+            Kind::I32 | Kind::U32 => 4,
+            _ => 8,
+        }
+    }
+
+    /// C's word for what it is.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self.kind {
+            Kind::I32 => "int",
+            Kind::U32 => "unsigned",
+            Kind::I64 => "long",
+            Kind::U64 => "unsigned long",
+            Kind::Unknown => "?",
+        }
+    }
+
+    /// Its value in an event's data.
+    pub(crate) fn value(&self, data: &[u64; WORDS]) -> i128 {
+        let word = data[self.at / 8 % WORDS];
+        let half = (word >> (self.at % 8 * 8)) as u32;
+        match self.kind {
+            Kind::I32 => i128::from(half.cast_signed()),
+            Kind::U32 => i128::from(half),
+            Kind::I64 => i128::from(word.cast_signed()),
+            Kind::U64 | Kind::Unknown => i128::from(word),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A type with elements `name`, `kind` (0 signed, 1 unsigned), `size`, laid out as C does.
+    pub(crate) fn made(name: &str, elements: &[(&str, i32, usize)]) -> EventType {
+        let mut at = 0_usize;
+        let mut place = |size: usize| {
+            at = at.next_multiple_of(size) + size;
+            at - size
+        };
+        let element = |&(name, kind, size): &(&str, i32, usize)| {
+            Element::new(RawElement { name: name.to_owned(), kind, size, at: place(size) })
+        };
+        let elements = elements.iter().map(element).collect();
+        EventType { index: 0, name: name.to_owned(), description: String::new(), elements }
+    }
+
+    #[test]
+    fn a_value_is_read_where_its_element_is() {
+        let made = made("t", &[("a", 1, 4), ("b", 0, 4), ("c", 0, 8), ("d", 1, 8)]);
+        let mut data = [0; WORDS];
+        data[0] = 7 | u64::from((-5_i32).cast_unsigned()) << 32;
+        data[1] = u64::MAX;
+        data[2] = u64::MAX;
+        let values: Vec<i128> = made.elements.iter().map(|element| element.value(&data)).collect();
+        assert_eq!(values, [7, -5, -1, i128::from(u64::MAX)]);
+    }
+
+    #[test]
+    fn a_type_that_does_not_fit_a_record_is_known_as_such() {
+        assert!(made("t", &[("a", 1, 8); WORDS]).fits());
+        assert!(!made("t", &[("a", 1, 8); WORDS + 1]).fits());
+        assert!(!made("t", &[("a", -1, 4)]).fits());
+    }
+}

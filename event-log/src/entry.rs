@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the application comes by: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, and the end of the process.
+//!
+//! Each stands before the MPI's own and goes on to the next of its name: another tool's, or the MPI's. The `PMPI_` names are
+//! there for Fortran, whose calls come by them. A process that never calls one is left alone. Grade: setup. Threads: the
+//! application's. Tests: with a job, hw-tests/tests/device/logger.rs.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::{mpi, session};
+
+/// Exports functions that do something, go on, and do something.
+macro_rules! entries {
+    ($( fn $name:ident = $text:literal ($($argument:ident: $type:ty),*) { $before:path, $after:expr } )*) => { $(
+        /// The MPI's function of this name, with this tool around it.
+        ///
+        /// # Safety
+        /// As the MPI's.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "the MPI's name")]
+        pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            const NAME: &CStr = $text;
+            let next = mpi::next(NAME);
+            if next.is_null() {
+                mpi::complain(concat!("no MPI has ", stringify!($name), ": is it linked statically?"));
+                return 1;
+            }
+            $before();
+            // SAFETY: the function of this name, which has this signature by the standard.
+            let next: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
+            // SAFETY: the caller's arguments as they came.
+            let code = unsafe { next($($argument),*) };
+            $after(code);
+            code
+        }
+    )* };
+}
+
+entries! {
+    fn MPI_Init = c"MPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { session::begin, initialized }
+    fn PMPI_Init = c"PMPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { session::begin, initialized }
+    fn MPI_Init_thread = c"MPI_Init_thread" (
+        count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
+    ) { session::begin, initialized }
+    fn PMPI_Init_thread = c"PMPI_Init_thread" (
+        count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
+    ) { session::begin, initialized }
+    fn MPI_Finalize = c"MPI_Finalize" () { session::finalizing, ignore }
+    fn PMPI_Finalize = c"PMPI_Finalize" () { session::finalizing, ignore }
+    fn MPI_Abort = c"MPI_Abort" (comm: *mut c_void, status: c_int) { session::end, ignore }
+    fn PMPI_Abort = c"PMPI_Abort" (comm: *mut c_void, status: c_int) { session::end, ignore }
+}
+
+fn initialized(code: c_int) {
+    if mpi::succeeded(code) {
+        session::initialized();
+    }
+}
+
+fn ignore(_: c_int) {}
+
+/// Run by the loader when the process ends: after `main` and what it asked to be called then, before MPI's libraries end.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+extern "C" fn end() {
+    session::end();
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What there is to write down: every event type with its elements, and every source.
+//!
+//! Grade: setup. Threads: any. Tests: with a job, hw-tests/tests/device/logger.rs.
+
+use crate::catalogue;
+use crate::mpi;
+
+/// The list, a line each.
+pub(crate) fn lines() -> Vec<String> {
+    let mut lines = vec!["event types (IBEX_LOG_EVENTS takes their names):".to_owned()];
+    for kind in catalogue::types() {
+        lines.push(kind.name.clone());
+        lines.push(format!("    {}", kind.description));
+        for element in &kind.elements {
+            lines.push(format!("    {:>4} {:<14} {}", element.at, element.type_name(), element.name));
+        }
+    }
+    lines.push("sources:".to_owned());
+    for index in 0..mpi::source_count() {
+        let Ok(source) = mpi::source(index) else { continue };
+        let order = if source.ordered { "ordered" } else { "unordered" };
+        lines.push(format!("{}: {order}, {} ticks per second", source.name, source.ticks_per_second));
+        lines.push(format!("    {}", source.description));
+    }
+    lines
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What of MPI's public headers only a C compiler can read: names that are macros. See mpi.rs. */
+#include <ibex_mpi_t.h>
+
+int ibex_log_is_success(int code)
+{
+    return code == MPI_SUCCESS;
+}
+
+MPI_Info ibex_log_info_null(void)
+{
+    return MPI_INFO_NULL;
+}
+
+/* 0: a signed number, 1: an unsigned one, 2: bytes; -1: one that is not known here. The size goes to *size. */
+int ibex_log_kind(MPI_Datatype datatype, int *size)
+{
+    const struct {
+        MPI_Datatype datatype;
+        int size, kind;
+    } known[] = {
+        {MPI_INT, sizeof(int), 0},
+        {MPI_UNSIGNED, sizeof(unsigned), 1},
+        {MPI_LONG, sizeof(long), 0},
+        {MPI_UNSIGNED_LONG, sizeof(unsigned long), 1},
+        {MPI_UNSIGNED_LONG_LONG, sizeof(unsigned long long), 1},
+        {MPI_COUNT, sizeof(MPI_Count), 0},
+        {MPI_CHAR, 1, 2},
+    };
+    for (unsigned i = 0; i < sizeof known / sizeof *known; ++i) {
+        if (known[i].datatype == datatype) {
+            *size = known[i].size;
+            return known[i].kind;
+        }
+    }
+    *size = 0;
+    return -1;
+}
+
+/* This process's rank in MPI_COMM_WORLD; only while MPI is initialised. */
+int ibex_log_rank(void)
+{
+    int rank = -1;
+    return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
+}

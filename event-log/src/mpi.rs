@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The public calls this tool makes, made safe: `MPI_T` as `ibex_mpi_t.h` and `mpi.h` declare it, and the rank.
+//!
+//! Bound from the headers by build.rs; what only a C compiler can read of them is in mpi.c. [`Instance`]'s functions are hot, the
+//! rest is setup. Threads: any, after [`initialize`]. Tests: by those who call it.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+
+#[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, unused, unreachable_pub, missing_docs)]
+#[allow(clippy::all, clippy::pedantic, clippy::undocumented_unsafe_blocks, reason = "made by bindgen")]
+mod sys {
+    include!(concat!(env!("OUT_DIR"), "/mpi.rs"));
+}
+
+pub(crate) use sys::{MPI_Count as Count, MPI_T_cb_safety as Safety, MPI_T_event_instance, MPI_T_event_registration};
+
+/// What a callback is called with.
+pub(crate) type Callback = unsafe extern "C" fn(MPI_T_event_instance, MPI_T_event_registration, Safety, *mut c_void);
+/// What a handler of losses is called with.
+pub(crate) type Dropped = unsafe extern "C" fn(Count, MPI_T_event_registration, c_int, Safety, *mut c_void);
+
+unsafe extern "C" {
+    safe fn ibex_log_is_success(code: c_int) -> c_int;
+    safe fn ibex_log_info_null() -> sys::MPI_Info;
+    fn ibex_log_kind(datatype: sys::MPI_Datatype, size: *mut c_int) -> c_int;
+    safe fn ibex_log_rank() -> c_int;
+}
+
+#[cfg(test)]
+#[link(name = "ibex-log-stand-in", kind = "static")]
+unsafe extern "C" {}
+
+/// The most elements of a type that are looked at.
+const ELEMENTS: usize = 32;
+
+/// A call refused, with the code it answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refused(pub(crate) c_int);
+
+/// An element as `MPI_T` describes it: the kind of number is 0 signed, 1 unsigned, -1 unknown; size and displacement in bytes.
+pub(crate) struct RawElement {
+    pub(crate) name: String,
+    pub(crate) kind: c_int,
+    pub(crate) size: usize,
+    pub(crate) at: usize,
+}
+
+/// What `MPI_T_event_get_info` tells.
+pub(crate) struct RawType {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) elements: Vec<RawElement>,
+}
+
+/// What `MPI_T_source_get_info` tells.
+pub(crate) struct RawSource {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) ordered: bool,
+    pub(crate) ticks_per_second: i64,
+}
+
+fn check(code: c_int) -> Result<(), Refused> {
+    if succeeded(code) { Ok(()) } else { Err(Refused(code)) }
+}
+
+/// Text that a call wrote to a buffer, up to its end.
+fn text(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().map(|&byte| byte.cast_unsigned()).collect();
+    CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// `MPI_T_init_thread`. There is no finalize: the interface is wanted as long as the process lives.
+pub(crate) fn initialize() -> Result<(), Refused> {
+    let mut provided = 0;
+    // MPI_THREAD_MULTIPLE is 3 in every MPI; sources are asked for by the writing thread.
+    // SAFETY: the pointer is to a local.
+    check(unsafe { sys::MPI_T_init_thread(3, &raw mut provided) })
+}
+
+/// Whether a call of the MPI's answered success.
+pub(crate) fn succeeded(code: c_int) -> bool {
+    ibex_log_is_success(code) != 0
+}
+
+/// The rank in `MPI_COMM_WORLD`, while MPI is initialised.
+pub(crate) fn rank() -> Option<u32> {
+    u32::try_from(ibex_log_rank()).ok()
+}
+
+/// How many event types there are.
+pub(crate) fn type_count() -> c_int {
+    let mut count = 0;
+    // SAFETY: the pointer is to a local.
+    let code = unsafe { sys::MPI_T_event_get_num(&raw mut count) };
+    if check(code).is_ok() { count } else { 0 }
+}
+
+/// What type `index` is.
+pub(crate) fn event_type(index: c_int) -> Result<RawType, Refused> {
+    let (mut name, mut description) = ([0; 128], [0; 1024]);
+    let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
+    let mut datatypes = [std::ptr::null_mut(); ELEMENTS];
+    let mut displacements = [0; ELEMENTS];
+    let (mut count, mut level, mut bind) = (ELEMENTS as c_int, 0, 0);
+    let (mut items, mut info) = (std::ptr::null_mut(), ibex_log_info_null());
+    // SAFETY: the arrays have the room that is said; the other pointers are to locals.
+    check(unsafe {
+        sys::MPI_T_event_get_info(
+            index,
+            name.as_mut_ptr(),
+            &raw mut name_len,
+            &raw mut level,
+            datatypes.as_mut_ptr(),
+            displacements.as_mut_ptr(),
+            &raw mut count,
+            &raw mut items,
+            &raw mut info,
+            description.as_mut_ptr(),
+            &raw mut description_len,
+            &raw mut bind,
+        )
+    })?;
+    let elements = (0..usize::try_from(count).unwrap_or(0).min(ELEMENTS))
+        .map(|element| {
+            let mut size = 0;
+            // SAFETY: a handle the call just gave; the pointer is to a local.
+            let kind = unsafe { ibex_log_kind(datatypes[element], &raw mut size) };
+            let name = item(items, element as c_int).unwrap_or_else(|| format!("{element}"));
+            RawElement { name, kind, size: size.unsigned_abs() as usize, at: displacements[element].unsigned_abs() }
+        })
+        .collect();
+    Ok(RawType { name: text(&name), description: text(&description), elements })
+}
+
+/// The name of an item of an enumeration: of an element of an event type. `None` where the type has no enumeration.
+fn item(items: sys::MPI_T_enum, index: c_int) -> Option<String> {
+    if items.is_null() {
+        return None;
+    }
+    let (mut name, mut value) = ([0; 64], 0);
+    let mut name_len = name.len() as c_int;
+    // SAFETY: an enumeration that MPI_T_event_get_info gave; room as said; pointers to locals.
+    check(unsafe { sys::MPI_T_enum_get_item(items, index, &raw mut value, name.as_mut_ptr(), &raw mut name_len) })
+        .ok()?;
+    Some(text(&name))
+}
+
+/// How many sources there are now.
+pub(crate) fn source_count() -> c_int {
+    let mut count = 0;
+    // SAFETY: the pointer is to a local.
+    let code = unsafe { sys::MPI_T_source_get_num(&raw mut count) };
+    if check(code).is_ok() { count } else { 0 }
+}
+
+/// What source `index` is.
+pub(crate) fn source(index: c_int) -> Result<RawSource, Refused> {
+    let (mut name, mut description) = ([0; 128], [0; 512]);
+    let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
+    let (mut order, mut ticks_per_second, mut most) = (sys::MPI_T_SOURCE_ORDERED, 0, 0);
+    let mut info = ibex_log_info_null();
+    // SAFETY: the arrays have the room that is said; the other pointers are to locals.
+    check(unsafe {
+        sys::MPI_T_source_get_info(
+            index,
+            name.as_mut_ptr(),
+            &raw mut name_len,
+            description.as_mut_ptr(),
+            &raw mut description_len,
+            &raw mut order,
+            &raw mut ticks_per_second,
+            &raw mut most,
+            &raw mut info,
+        )
+    })?;
+    let ordered = order == sys::MPI_T_SOURCE_ORDERED;
+    Ok(RawSource { name: text(&name), description: text(&description), ordered, ticks_per_second })
+}
+
+/// What a source's clock shows now, in its ticks; `None` where it cannot be asked.
+pub(crate) fn source_now(index: c_int) -> Option<i64> {
+    let mut ticks = 0;
+    // SAFETY: the pointer is to a local.
+    check(unsafe { sys::MPI_T_source_get_timestamp(index, &raw mut ticks) }).ok()?;
+    Some(ticks)
+}
+
+/// A registration for the events of a type, of all communicators. Freed by nobody but [`Registration::free`].
+#[derive(Clone, Copy)]
+pub(crate) struct Registration(MPI_T_event_registration);
+
+// SAFETY: a handle of the interface, which any thread may use.
+unsafe impl Send for Registration {}
+
+impl Registration {
+    /// `MPI_T_event_handle_alloc`, and callbacks for events and for losses that may run anywhere.
+    ///
+    /// # Safety
+    /// The callbacks may be called with `user` at any time, in any thread, until the process ends.
+    pub(crate) unsafe fn new(
+        event_type: c_int,
+        callback: Callback,
+        dropped: Dropped,
+        user: *mut c_void,
+    ) -> Result<Registration, Refused> {
+        let mut handle = std::ptr::null_mut();
+        let (none, info) = (std::ptr::null_mut(), ibex_log_info_null());
+        // SAFETY: no object, no info; the pointer is to a local.
+        check(unsafe { sys::MPI_T_event_handle_alloc(event_type, none, info, &raw mut handle) })?;
+        let level = sys::MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE;
+        // SAFETY: the handle just made; functions and data are this function's rule.
+        check(unsafe { sys::MPI_T_event_set_dropped_handler(handle, Some(dropped)) })?;
+        // SAFETY: as above.
+        check(unsafe { sys::MPI_T_event_register_callback(handle, level, info, user, Some(callback)) })?;
+        Ok(Registration(handle))
+    }
+
+    /// `MPI_T_event_handle_free`: what still waits somewhere is delivered first.
+    pub(crate) fn free(self) {
+        // SAFETY: a handle of `new`. A second time it is refused.
+        unsafe { sys::MPI_T_event_handle_free(self.0, std::ptr::null_mut(), None) };
+    }
+}
+
+/// An event, within its callback.
+pub(crate) struct Instance(MPI_T_event_instance);
+
+impl Instance {
+    /// # Safety
+    /// The instance is what the callback was given that is running (L2).
+    #[inline]
+    pub(crate) unsafe fn new(instance: MPI_T_event_instance) -> Instance {
+        Instance(instance)
+    }
+
+    /// Source and timestamp.
+    #[inline]
+    pub(crate) fn stamp(&self) -> (c_int, i64) {
+        let (mut source, mut ticks) = (0, 0);
+        // SAFETY: the instance of a running callback; the pointers are to locals. On failure they keep 0.
+        unsafe { sys::MPI_T_event_get_source(self.0, &raw mut source) };
+        // SAFETY: as above.
+        unsafe { sys::MPI_T_event_get_timestamp(self.0, &raw mut ticks) };
+        (source, ticks)
+    }
+
+    /// All elements, at their displacements.
+    ///
+    /// # Safety
+    /// The type's elements end within `data`.
+    #[inline]
+    pub(crate) unsafe fn copy(&self, data: &mut [u64]) {
+        // SAFETY: this function's rule.
+        unsafe { sys::MPI_T_event_copy(self.0, data.as_mut_ptr().cast()) };
+    }
+}
+
+/// The function of this name in what was loaded after this library: the MPI's own, or another tool's.
+pub(crate) fn next(name: &CStr) -> *mut c_void {
+    // SAFETY: a name that ends in 0.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+/// A line on standard error, without a lock or a buffer in between.
+pub(crate) fn complain(line: &str) {
+    let text = CString::new(format!("libibex-log: {line}\n")).unwrap_or_default();
+    // SAFETY: so many bytes of a string that lives.
+    let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.as_bytes().len()) };
+}
+
+/// Lets no signal come to this thread, and to those it starts. Returns what came before.
+pub(crate) fn block_signals() -> libc::sigset_t {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the calls fill what they are given.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+/// Takes that back.
+pub(crate) fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: a set that `block_signals` got.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+}

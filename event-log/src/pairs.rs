@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long things took: pairs of events, one that begins and one that ends, and their statistics.
+//!
+//! Which types make a pair is told by their names: `x_begin` and `x_end` or `x_established`, `x_started` and `x_complete`. Which
+//! events make one is told by elements that both have: the number of a message or operation where it is not 0, else all
+//! that say who and which. Of several with the same the oldest ends first. Where events have a direction, each has its own
+//! statistics. Grade: pending. Threads: the owner's. Tests: below.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::catalogue::{EventType, WORDS};
+
+/// What ends what.
+const ENDINGS: [(&str, &str); 3] = [("_begin", "_end"), ("_begin", "_established"), ("_started", "_complete")];
+
+/// Elements that number what an event is about; 0 says nothing.
+const NUMBERS: [&str; 2] = ["message", "operation"];
+
+/// Elements that say who and which, beside the number.
+const WHO: [&str; 4] = ["direction", "peer", "port", "kind"];
+
+/// Elements that say so where there is no number.
+const WHICH: [&str; 6] = ["context", "source", "tag", "sequence", "local", "remote"];
+
+/// Beginnings that may be open at once in one pair; more are counted and not followed.
+const OPEN: usize = 1 << 20;
+
+/// How long the pairs of one kind took, nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Statistics {
+    /// Pairs.
+    pub(crate) count: u64,
+    /// The shortest.
+    pub(crate) min: i64,
+    /// The longest.
+    pub(crate) max: i64,
+    /// All together.
+    pub(crate) total: i128,
+    /// Endings without a beginning.
+    pub(crate) unbegun: u64,
+    /// Beginnings without an ending.
+    pub(crate) open: u64,
+}
+
+impl Statistics {
+    fn add(&mut self, took: i64) {
+        (self.min, self.max) = if self.count == 0 { (took, took) } else { (self.min.min(took), self.max.max(took)) };
+        self.count += 1;
+        self.total += i128::from(took);
+    }
+
+    /// The mean, nanoseconds.
+    pub(crate) fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.total as f64 / self.count as f64 }
+    }
+}
+
+type Key = Vec<i128>;
+
+/// One kind of pair.
+pub(crate) struct Pair {
+    begin: usize,
+    end: usize,
+    /// Places of the same elements in both types.
+    numbers: Vec<(usize, usize)>,
+    who: Vec<(usize, usize)>,
+    which: Vec<(usize, usize)>,
+    /// The element by which statistics are kept apart.
+    apart: Option<(usize, usize)>,
+    open: HashMap<Key, VecDeque<i64>>,
+    waiting: usize,
+    /// What was found, by the value of that element.
+    found: BTreeMap<Option<i128>, Statistics>,
+}
+
+/// All pairs among the types that are written down.
+pub(crate) fn among(types: &[EventType]) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for (begin, from) in types.iter().enumerate() {
+        for (prefix, suffix) in ENDINGS {
+            let end = from.name.strip_suffix(prefix).map(|stem| format!("{stem}{suffix}"));
+            if let Some(end) = end.and_then(|name| types.iter().position(|to| to.name == name)) {
+                pairs.push(Pair::new(types, begin, end));
+            }
+        }
+    }
+    pairs
+}
+
+impl Pair {
+    fn new(types: &[EventType], begin: usize, end: usize) -> Pair {
+        let both = |names: &[&str]| -> Vec<(usize, usize)> {
+            let places = |name: &&str| Some((types[begin].element(name)?, types[end].element(name)?));
+            names.iter().filter_map(places).collect()
+        };
+        let (numbers, who, which) = (both(&NUMBERS), both(&WHO), both(&WHICH));
+        let apart = both(&["direction"]).pop();
+        Pair { begin, end, numbers, who, which, apart, open: HashMap::new(), waiting: 0, found: BTreeMap::new() }
+    }
+
+    /// What was found, each with a name; at least one.
+    pub(crate) fn found(&self, types: &[EventType]) -> Vec<(String, Statistics)> {
+        let name = format!("{} - {}", types[self.begin].short(), types[self.end].short());
+        if self.found.is_empty() {
+            return vec![(name, Statistics::default())];
+        }
+        let named = |(apart, statistics): (&Option<i128>, &Statistics)| match apart {
+            Some(value) => (format!("{name} direction={value}"), statistics.clone()),
+            None => (name.clone(), statistics.clone()),
+        };
+        self.found.iter().map(named).collect()
+    }
+
+    /// Sees an event of the type at `kind` at a time of the common clock.
+    pub(crate) fn see(&mut self, types: &[EventType], kind: usize, data: &[u64; WORDS], time: i64) {
+        let is_begin = kind == self.begin;
+        if !is_begin && kind != self.end {
+            return;
+        }
+        let key = self.key(types, data, is_begin);
+        let apart = self.apart.map(|(begin, end)| types[kind].elements[if is_begin { begin } else { end }].value(data));
+        let found = self.found.entry(apart).or_default();
+        if is_begin {
+            found.open += 1;
+            if self.waiting < OPEN {
+                self.waiting += 1;
+                self.open.entry(key).or_default().push_back(time);
+            }
+            return;
+        }
+        let Some(begun) = self.open.get_mut(&key).and_then(VecDeque::pop_front) else {
+            found.unbegun += 1;
+            return;
+        };
+        found.open -= 1;
+        found.add(time - begun);
+        self.waiting -= 1;
+        if self.open.get(&key).is_some_and(VecDeque::is_empty) {
+            self.open.remove(&key);
+        }
+    }
+
+    fn key(&self, types: &[EventType], data: &[u64; WORDS], is_begin: bool) -> Key {
+        let elements = &types[if is_begin { self.begin } else { self.end }].elements;
+        let value = |&(begin, end): &(usize, usize)| elements[if is_begin { begin } else { end }].value(data);
+        let mut key: Key = self.numbers.iter().map(value).collect();
+        key.extend(self.who.iter().map(value));
+        if key.iter().take(self.numbers.len()).all(|&number| number == 0) {
+            key.extend(self.which.iter().map(value));
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::tests::made;
+
+    fn types() -> Vec<EventType> {
+        let elements = [("message", 1, 8), ("tag", 0, 4), ("peer", 1, 4)];
+        ["x_begin", "x_end", "y_started", "y_complete", "x_continue", "z_end"].map(|name| made(name, &elements)).into()
+    }
+
+    fn data(message: u64, tag: u32, peer: u32) -> [u64; WORDS] {
+        let mut data = [0; WORDS];
+        data[0] = message;
+        data[1] = u64::from(tag) | u64::from(peer) << 32;
+        data
+    }
+
+    #[test]
+    fn pairs_are_found_by_name() {
+        let types = types();
+        let names: Vec<String> = among(&types).iter().map(|pair| pair.found(&types)[0].0.clone()).collect();
+        assert_eq!(names, ["x_begin - x_end", "y_started - y_complete"]);
+    }
+
+    #[test]
+    fn the_number_of_a_message_joins_what_began_with_what_ends() {
+        let types = types();
+        let pair = &mut among(&types)[0];
+        for (kind, message, tag, time) in
+            [(0, 1, 5, 100), (0, 2, 5, 200), (4, 1, 5, 250), (1, 2, 6, 300), (1, 1, 5, 700)]
+        {
+            pair.see(&types, kind, &data(message, tag, 0), time);
+        }
+        let wanted = Statistics { count: 2, min: 100, max: 600, total: 700, unbegun: 0, open: 0 };
+        let (_, found) = &pair.found(&types)[0];
+        assert_eq!((found, pair.waiting, pair.open.len()), (&wanted, 0, 0));
+        assert!((found.mean() - 350.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_a_number_tag_and_peer_do_and_the_oldest_ends_first() {
+        let types = types();
+        let pair = &mut among(&types)[0];
+        for (kind, tag, peer, time) in
+            [(0, 5, 1, 0), (0, 5, 1, 10), (0, 5, 2, 20), (1, 5, 1, 100), (1, 6, 1, 100), (1, 5, 2, 100)]
+        {
+            pair.see(&types, kind, &data(0, tag, peer), time);
+        }
+        let wanted = Statistics { count: 2, min: 80, max: 100, total: 180, unbegun: 1, open: 1 };
+        assert_eq!(pair.found(&types)[0].1, wanted);
+    }
+
+    #[test]
+    fn directions_are_kept_apart() {
+        let types = ["x_begin", "x_end"].map(|name| made(name, &[("message", 1, 8), ("direction", 1, 8)]));
+        let pair = &mut among(&types)[0];
+        for (kind, message, direction, time) in [(0, 1, 0, 0), (0, 1, 1, 5), (1, 1, 0, 100), (0, 2, 1, 200)] {
+            let mut data = [0; WORDS];
+            (data[0], data[1]) = (message, direction);
+            pair.see(&types, kind, &data, time);
+        }
+        let found: Vec<(String, u64, u64)> =
+            pair.found(&types).into_iter().map(|(name, found)| (name, found.count, found.open)).collect();
+        let wanted =
+            [("x_begin - x_end direction=0".to_owned(), 1, 0), ("x_begin - x_end direction=1".to_owned(), 0, 2)];
+        assert_eq!(found, wanted);
+    }
+}

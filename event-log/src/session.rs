@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What lives from `MPI_Init` to the end of the process: registrations, the ring, the writing thread.
+//!
+//! Called by `entry.rs`. `MPI_T` is initialised and not finalised: events come until the process ends, and Open MPI 4.1 has no
+//! safe way to do so after `MPI_Finalize`. Grade: setup, but for [`on_event`], which is hot: no lock, no allocation, no system
+//! call. Threads: each function says its own. Tests: with a job, hw-tests/tests/device/logger.rs.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::catalogue::{self, EventType, WORDS};
+use crate::listing;
+use crate::mpi::{self, Instance, Registration};
+use crate::output::Output;
+use crate::ring::{Record, Ring};
+use crate::settings::{self, Wanted};
+use crate::writer::Writer;
+
+/// How many records may wait for the writing thread: some 10 MB.
+const ROOM: usize = 1 << 16;
+
+/// How long the writing thread sleeps between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+static SESSION: OnceLock<Option<Session>> = OnceLock::new();
+
+/// What the callbacks of a type are given (L1).
+struct Target {
+    kind: u32,
+    words: usize,
+    ring: &'static Ring,
+    lost: AtomicU64,
+}
+
+struct Session {
+    process: u32,
+    wanted: Wanted,
+    targets: Vec<&'static Target>,
+    ring: &'static Ring,
+    writer: Mutex<Writer>,
+    registrations: Mutex<Vec<Registration>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    stop: (Mutex<bool>, Condvar),
+    finished: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn session() -> Option<&'static Session> {
+    // A process that was forked off has the memory of its parent, but not its log.
+    SESSION.get()?.as_ref().filter(|session| session.process == std::process::id())
+}
+
+/// Before MPI is initialised: registers for what is wanted. A second time it does nothing.
+pub(crate) fn begin() {
+    SESSION.get_or_init(|| {
+        let wanted = Wanted::from(std::env::var("IBEX_LOG_EVENTS").ok().as_deref());
+        match mpi::initialize() {
+            Ok(()) => Some(Session::new(wanted)),
+            Err(refused) => {
+                mpi::complain(&format!("MPI_T_init_thread answers {}: nothing is logged", refused.0));
+                None
+            }
+        }
+    });
+}
+
+/// After MPI is initialised: the rank is known, lines can be written.
+pub(crate) fn initialized() {
+    if let Some(session) = session() {
+        let rank = mpi::rank().map_or_else(|| "?".to_owned(), |rank| rank.to_string());
+        session.open(&rank);
+        lock(&session.writer).clocks.sample();
+        session.start();
+    }
+}
+
+/// Before MPI is finalised: clocks of adapters can be asked for the last time.
+pub(crate) fn finalizing() {
+    if let Some(session) = session() {
+        lock(&session.writer).clocks.sample();
+    }
+}
+
+/// The process ends, or asks for the end of the job: writes the rest, then the statistics, or what there is.
+pub(crate) fn end() {
+    if let Some(session) = session() {
+        session.finish();
+    }
+}
+
+impl Session {
+    fn new(wanted: Wanted) -> Session {
+        let types = catalogue::types();
+        let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
+        let (chosen, unknown) = wanted.choose(&names);
+        for name in unknown {
+            mpi::complain(&format!(
+                "IBEX_LOG_EVENTS: there is no event {name}; without IBEX_LOG_EVENTS all are listed"
+            ));
+        }
+        let types: Vec<EventType> =
+            chosen.into_iter().map(|index| types[index].clone()).filter(EventType::fits).collect();
+        let ring: &'static Ring = Box::leak(Box::new(Ring::new(if types.is_empty() { 1 } else { ROOM })));
+        let target = |(kind, of): (usize, &EventType)| {
+            let words = of.elements.iter().map(|element| element.at / 8 + 1).max().unwrap_or(0);
+            &*Box::leak(Box::new(Target { kind: kind as u32, words, ring, lost: AtomicU64::new(0) }))
+        };
+        let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
+        let mut registrations = Vec::new();
+        for (kind, target) in types.iter().zip(&targets) {
+            let user = std::ptr::from_ref::<Target>(target).cast_mut().cast();
+            // SAFETY: the target is never freed, and shared (L1).
+            match unsafe { Registration::new(kind.index, on_event, on_dropped, user) } {
+                Ok(registration) => registrations.push(registration),
+                Err(refused) => mpi::complain(&format!("{}: registering answers {}", kind.name, refused.0)),
+            }
+        }
+        Session {
+            process: std::process::id(),
+            wanted,
+            targets,
+            ring,
+            writer: Mutex::new(Writer::new(types)),
+            registrations: Mutex::new(registrations),
+            thread: Mutex::new(None),
+            stop: (Mutex::new(false), Condvar::new()),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// The rank's output. A list on standard error is rank 0's alone: it is the same for all.
+    fn open(&self, rank: &str) {
+        if lock(&self.writer).is_open() {
+            return;
+        }
+        let file = std::env::var("IBEX_LOG_FILE").ok();
+        if self.wanted == Wanted::List && file.is_none() && rank != "0" {
+            return;
+        }
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = settings::file(file.as_deref(), rank, host.trim(), self.process);
+        lock(&self.writer).open(Output::open(name.as_deref(), rank));
+    }
+
+    /// Starts the writing thread, which takes no signal.
+    fn start(&'static self) {
+        let mut thread = lock(&self.thread);
+        if self.targets.is_empty() || thread.is_some() {
+            return;
+        }
+        let before = mpi::block_signals();
+        *thread = std::thread::Builder::new().name("ibex-log".into()).spawn(|| self.write()).ok();
+        mpi::restore_signals(&before);
+        if thread.is_none() {
+            mpi::complain("cannot start a thread: events are written at the end, as far as there is room");
+        }
+    }
+
+    /// The writing thread.
+    fn write(&self) {
+        let (stop, told) = &self.stop;
+        let mut stopped = lock(stop);
+        while !*stopped {
+            stopped = told.wait_timeout(stopped, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+            drop(stopped);
+            lock(&self.writer).pass(self.ring);
+            stopped = lock(stop);
+        }
+    }
+
+    fn finish(&self) {
+        if self.finished.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // No callback runs after this; what waited in buffers has been delivered.
+        lock(&self.registrations).drain(..).for_each(Registration::free);
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+        // A process that ends without having initialised MPI, though it tried.
+        self.open("?");
+        let mut writer = lock(&self.writer);
+        writer.pass(self.ring);
+        let lost: Vec<u64> = self.targets.iter().map(|target| target.lost.load(Ordering::Relaxed)).collect();
+        match self.wanted {
+            Wanted::List => writer.remark(&listing::lines()),
+            Wanted::Events(_) => writer.summary(&lost),
+        }
+    }
+}
+
+/// Hot; safe in a signal handler.
+unsafe extern "C" fn on_event(
+    instance: mpi::MPI_T_event_instance,
+    _: mpi::MPI_T_event_registration,
+    _: mpi::Safety,
+    user: *mut c_void,
+) {
+    // SAFETY: a target that is never freed (L1).
+    let target = unsafe { &*user.cast::<Target>() };
+    // SAFETY: the instance of this callback (L2).
+    let event = unsafe { Instance::new(instance) };
+    let (source, ticks) = event.stamp();
+    let mut record = Record { kind: target.kind, source: source.cast_unsigned(), ticks, data: [0; WORDS] };
+    // SAFETY: only types whose data fit are registered for.
+    unsafe { event.copy(&mut record.data) };
+    if !target.ring.put(&record, target.words) {
+        target.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Events that ibex had no room for.
+unsafe extern "C" fn on_dropped(
+    count: mpi::Count,
+    _: mpi::MPI_T_event_registration,
+    _source: c_int,
+    _: mpi::Safety,
+    user: *mut c_void,
+) {
+    // SAFETY: a target that is never freed (L1).
+    let target = unsafe { &*user.cast::<Target>() };
+    target.lost.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* An application under the logger's tests, on the mock of ibex: what it does is named by its first word. */
+#include <malloc.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void mock_raise(int type, int source, unsigned long operation, int value);
+void mock_lose(int type, MPI_Count count);
+void mock_keep(int count);
+
+static void *raise_many(void *first)
+{
+    for (int i = 0; i < 5000; ++i)
+        mock_raise(0, 0, (unsigned long) first + i, -1);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "no-mpi") == 0)
+        return 0;
+    MPI_Init(&argc, &argv);
+    if (strcmp(what, "pairs") == 0) {
+        for (int i = 1; i <= 10; ++i)
+            mock_raise(0, 0, i, -i);
+        usleep(30000);
+        for (int i = 1; i <= 10; ++i)
+            mock_raise(1, 1, i, i);
+        mock_lose(1, 7);
+        mock_keep(3);
+    } else if (strcmp(what, "threads") == 0) {
+        pthread_t threads[4];
+        for (long t = 0; t < 4; ++t)
+            pthread_create(&threads[t], NULL, raise_many, (void *) (t * 10000));
+        for (int t = 0; t < 4; ++t)
+            pthread_join(threads[t], NULL);
+    } else if (strcmp(what, "fork") == 0) {
+        mock_raise(0, 0, 1, 1);
+        pid_t child = fork();
+        if (child == 0)
+            exit(0);
+        int status;
+        waitpid(child, &status, 0);
+    } else if (strcmp(what, "abort") == 0) {
+        mock_raise(0, 0, 1, 1);
+        MPI_Abort(MPI_COMM_WORLD, 0);
+    } else if (strcmp(what, "exit") == 0) {
+        mock_raise(0, 0, 1, 1);
+        exit(0);
+    } else if (strcmp(what, "allocations") == 0) {
+        mock_raise(0, 0, 1, 1);
+        struct mallinfo2 before = mallinfo2();
+        for (int i = 0; i < 1000; ++i)
+            mock_raise(0, 0, i, i);
+        struct mallinfo2 after = mallinfo2();
+        printf("allocated %ld\n", (long) after.uordblks - (long) before.uordblks);
+    }
+    MPI_Finalize();
+    mock_raise(2, 0, 0, 99);
+    return 0;
+}

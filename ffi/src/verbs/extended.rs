@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What libibverbs offers only as inline functions over `struct verbs_context`: extended attributes, queues and values.
+//!
+//! That structure lies before every context and grows at its front, so its end is laid out here once for all; a library that is
+//! older has a smaller `sz`, and one older still says nothing (`infiniband/verbs.h`, `verbs_get_ctx_op`). Called by `context.rs` and
+//! `cq.rs`. Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: the device tests in `hw-tests`.
+
+use super::errno;
+use ibverbs_sys as sys;
+use std::io;
+use std::mem::{offset_of, size_of};
+
+type QueryValues = unsafe extern "C" fn(*mut sys::ibv_context, *mut sys::ibv_values_ex) -> i32;
+type CreateCq = unsafe extern "C" fn(*mut sys::ibv_context, *mut sys::ibv_cq_init_attr_ex) -> *mut sys::ibv_cq_ex;
+type QueryDevice = unsafe extern "C" fn(
+    *mut sys::ibv_context,
+    *const sys::ibv_query_device_ex_input,
+    *mut sys::ibv_device_attr_ex,
+    usize,
+) -> i32;
+
+/// The end of `struct verbs_context`.
+#[repr(C)]
+struct VerbsContext {
+    query_rt_values: Option<QueryValues>,
+    create_cq_ex: Option<CreateCq>,
+    private: usize,
+    query_device_ex: Option<QueryDevice>,
+    /// `ibv_destroy_flow`, `ABI_placeholder2`, `ibv_create_flow`, `ABI_placeholder1`, `open_qp`, `create_qp_ex`, `get_srq_num`,
+    /// `create_srq_ex`, `open_xrcd`, `close_xrcd`, `_ABI_placeholder3`.
+    others: [u64; 11],
+    sz: usize,
+    context: sys::ibv_context,
+}
+
+/// The operation at `offset` of the structure before `context`; `None` where this library, or the provider, has none.
+///
+/// # Safety
+/// The context is open, and `T` is the type of the field there.
+unsafe fn operation<T: Copy>(context: *mut sys::ibv_context, offset: usize) -> Option<T> {
+    // SAFETY: the context is open; the field is set when it is opened.
+    let extended = unsafe { (*context).abi_compat };
+    // `__VERBS_ABI_IS_EXTENDED`
+    if extended.addr() != usize::MAX {
+        return None;
+    }
+    let start = context.wrapping_byte_sub(offset_of!(VerbsContext, context)).cast::<VerbsContext>();
+    // SAFETY: an extended context is the last field of a `verbs_context`, which has `sz` before it.
+    let size = unsafe { (&raw const (*start).sz).read() };
+    if size < size_of::<VerbsContext>() - offset {
+        return None;
+    }
+    // SAFETY: it is so large that it has the field.
+    unsafe { start.byte_add(offset).cast::<Option<T>>().read() }
+}
+
+/// The device's extended attributes (`ibv_query_device_ex(3)`); `None` where there are none.
+///
+/// # Safety
+/// The context is open (R4).
+pub(super) unsafe fn attributes(context: *mut sys::ibv_context) -> Option<sys::ibv_device_attr_ex> {
+    // SAFETY: this function's rule.
+    let query: QueryDevice = unsafe { operation(context, offset_of!(VerbsContext, query_device_ex)) }?;
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut attributes: sys::ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+    let size = size_of::<sys::ibv_device_attr_ex>();
+    // SAFETY: the context is open, no input is given, and `size` bytes may be written: a library writes no more.
+    let code = unsafe { query(context, std::ptr::null(), &raw mut attributes, size) };
+    (code == 0).then_some(attributes)
+}
+
+/// An extended completion queue (`ibv_create_cq_ex(3)`) for `entries` completions, which can be asked for `flags`
+/// (`IBV_WC_EX_WITH_*`).
+///
+/// # Errors
+/// `EOPNOTSUPP`: not with this library, provider or device; else as of `ibv_create_cq(3)`.
+///
+/// # Safety
+/// The context is open (R4).
+pub(super) unsafe fn completion_queue(
+    context: *mut sys::ibv_context,
+    entries: u32,
+    flags: u64,
+) -> io::Result<*mut sys::ibv_cq_ex> {
+    // SAFETY: this function's rule.
+    let create: Option<CreateCq> = unsafe { operation(context, offset_of!(VerbsContext, create_cq_ex)) };
+    let create = create.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+    // SAFETY: integers and pointers, for which zero is a value.
+    let mut wanted: sys::ibv_cq_init_attr_ex = unsafe { std::mem::zeroed() };
+    (wanted.cqe, wanted.wc_flags) = (entries, flags);
+    // SAFETY: the context is open; no channel, no cookie, no parent domain are given.
+    let queue = unsafe { create(context, &raw mut wanted) };
+    if queue.is_null() { Err(io::Error::last_os_error()) } else { Ok(queue) }
+}
+
+/// What the adapter's core clock shows, raw ticks (`ibv_query_rt_values_ex(3)`, whose providers put them into `tv_nsec`).
+///
+/// # Errors
+/// `EOPNOTSUPP`, or what the provider says.
+///
+/// # Safety
+/// The context is open (R4).
+pub(super) unsafe fn raw_clock(context: *mut sys::ibv_context) -> io::Result<u64> {
+    let unsupported = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+    // SAFETY: this function's rule.
+    let query: Option<QueryValues> = unsafe { operation(context, offset_of!(VerbsContext, query_rt_values)) };
+    let mut values = sys::ibv_values_ex { comp_mask: sys::IBV_VALUES_MASK_RAW_CLOCK, ..Default::default() };
+    // SAFETY: the context is open, and `values` may be written.
+    errno(unsafe { query.ok_or_else(unsupported)?(context, &raw mut values) })?;
+    if values.comp_mask & sys::IBV_VALUES_MASK_RAW_CLOCK == 0 {
+        return Err(unsupported());
+    }
+    Ok(values.raw_clock.tv_nsec.cast_unsigned())
+}

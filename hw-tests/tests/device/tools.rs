@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tools on a device: the programs of hw-tests/tools, which are linked with ibex, and the logger around a program.
+//!
+//! The tools that check themselves say how many cases passed, as the programs of hw-tests/mpi do. The tool of
+//! docs/writing-a-tool.md prints what it counted, and is judged here; so is the log.
+//!
+//! Setup grade; any thread.
+
+use crate::Test;
+use crate::launch::Launch;
+use crate::site::Site;
+use anyhow::{Context, Result, bail, ensure};
+use hw_tests::Job;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const CHECKED: [(&str, &str); 5] = [
+    ("PERUSE says what it supports", "peruse_queries"),
+    ("PERUSE measures what lies between two events", "peruse_unexpected"),
+    ("PERUSE refuses events of queues that the transport has not", "peruse_queues"),
+    ("PERUSE counts what each peer sends", "peruse_receives"),
+    ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler"),
+];
+
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests = vec![
+        Test::new("every tool in the folder is run by a test", |_| every_tool_is_listed()),
+        Test::new("the tool of the page counts what was sent", counts),
+        Test::new("the logger writes down what a job did", logs),
+        Test::new("the logger lists what there is", lists),
+    ];
+    for (sentence, program) in CHECKED {
+        tests.push(Test::new(sentence, move |site| Launch::new(program, 2).passes(site)));
+    }
+    tests
+}
+
+fn every_tool_is_listed() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
+    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let listed = name == "writing_a_tool" || CHECKED.iter().any(|(_, program)| *program == name);
+        ensure!(listed, "{} is run by no test: add it to hw-tests/tests/device/tools.rs", path.display());
+    }
+    Ok(())
+}
+
+/// 90 messages of 8 bytes and 10 of 1 MiB each way, in fragments that add up.
+fn counts(site: &mut Site) -> Result<()> {
+    let outcome = Launch::new("writing_a_tool", 2).succeeds(site)?;
+    for (rank, peer) in [(0, 1), (1, 0)] {
+        let bytes = 90 * 8 + 10 * (1 << 20);
+        let wanted = format!(
+            "rank {rank}, peer {peer}: 100 messages of {bytes} bytes sent, 100 messages of {bytes} bytes received"
+        );
+        ensure!(outcome.stdout.lines().any(|line| line == wanted), "{wanted:?} is not there: {outcome}");
+    }
+    Ok(())
+}
+
+/// Runs the tool of the page, which is an application too, under the logger; returns the log of each rank.
+fn logged(site: &mut Site, events: Option<&str>) -> Result<[String; 2]> {
+    let library = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
+    ensure!(library.is_file(), "{} is not there; `cargo xtask test` builds it", library.display());
+    let folder = Path::new("/tmp").join(format!("ibex-log-{}", std::process::id()));
+    let file = folder.join("log");
+    site.fabric(1)?.run(&Job::new(["mkdir", "-p", &folder.display().to_string()]))?.checked()?;
+    let mut launch = Launch::new("writing_a_tool", 2)
+        .environment("LD_PRELOAD", &library.display().to_string())
+        .environment("IBEX_LOG_FILE", &file.display().to_string());
+    if let Some(events) = events {
+        launch = launch.environment("IBEX_LOG_EVENTS", events);
+    }
+    let ran = launch.succeeds(site);
+    let read = |site: &mut Site, rank: u32| -> Result<String> {
+        Ok(site.fabric(1)?.run(&Job::new(["cat", &format!("{}.{rank}", file.display())]))?.checked()?.stdout)
+    };
+    let logs = ran.and_then(|_| Ok([read(site, 0)?, read(site, 1)?]));
+    site.fabric(1)?.run(&Job::new(["rm", "-rf", &folder.display().to_string()]))?.checked()?;
+    logs
+}
+
+/// The elements of a line of a log.
+fn elements(line: &str) -> BTreeMap<&str, i64> {
+    line.split(' ')
+        .filter_map(|word| word.split_once('='))
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect()
+}
+
+fn logs(site: &mut Site) -> Result<()> {
+    let logs =
+        logged(site, Some("xfer_begin,xfer_continue:btl_ibex_xfer_end connection_begin;connection_established"))?;
+    for log in &logs {
+        let (mut last, mut ends) = (BTreeMap::new(), [0, 0]);
+        for line in log.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.split(' ');
+            let (time, source) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let time: f64 = time.parse().with_context(|| format!("no time: {line}"))?;
+            let before = last.insert(source.to_owned(), time).unwrap_or(time);
+            ensure!(before <= time, "{source} goes back: {line}");
+            let elements = elements(line);
+            if words.next() == Some("btl_ibex_xfer_end") && elements.get("tag") == Some(&42) {
+                ends[usize::from(elements.get("direction") == Some(&1))] += 1;
+            }
+        }
+        ensure!(ends == [100, 100], "{ends:?} messages of 100 each way: {log}");
+        for pair in [
+            "xfer_begin - xfer_end direction=0",
+            "xfer_begin - xfer_end direction=1",
+            "connection_begin - connection_established",
+        ] {
+            let line =
+                log.lines().find(|line| line.contains(pair)).with_context(|| format!("no statistics of {pair}"))?;
+            let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let [count, min, mean, max, total, open] = numbers[..] else { bail!("{line}") };
+            ensure!(count >= 1.0 && min <= mean && mean <= max && open == 0.0, "{line}");
+            ensure!((total - count * mean).abs() <= 0.001 * count + 0.001, "{line}");
+        }
+    }
+    Ok(())
+}
+
+fn lists(site: &mut Site) -> Result<()> {
+    for log in logged(site, None)? {
+        for part in ["# btl_ibex_xfer_begin", "unsigned long  request", "# btl_ibex_port_async", "# host:0: ordered"] {
+            ensure!(log.contains(part), "{part} is missing: {log}");
+        }
+        ensure!(log.lines().all(|line| line.starts_with('#')), "nothing was to be written down: {log}");
+    }
+    Ok(())
+}

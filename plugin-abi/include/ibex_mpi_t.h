@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The events of the MPI tool information interface (MPI 4.1, section 15.3.8) for an MPI that has none, as ibex offers them.
+ *
+ * Include it instead of, or after, mpi.h, and link with -libex. Where the MPI has these calls itself (MPI 4), this header
+ * declares nothing and ibex gives way to the MPI's. Every call has a PMPI_T_ name beside the MPI_T_ name.
+ *
+ * Beyond the standard:
+ * - obj_handle of MPI_T_event_handle_alloc may be NULL for a type bound to communicators: the events of all of them.
+ * - info keys: "ibex_buffered" ("true", "false"): events wait until progress delivers them; "ibex_buffer_events" (a number):
+ *   how many may wait.
+ * - MPI_INFO_NULL stands where an info object is returned while MPI is not initialised or has been finalised.
+ * The enumeration of MPI_T_event_get_info has the names of the elements, in their order. Elements are MPI_INT, MPI_UNSIGNED or
+ * MPI_UNSIGNED_LONG; docs/events.md has them all.
+ */
+#ifndef IBEX_MPI_T_H
+#define IBEX_MPI_T_H
+
+#include <mpi.h>
+
+#if MPI_VERSION < 4
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef MPI_T_ERR_NOT_ACCESSIBLE
+#define MPI_T_ERR_NOT_ACCESSIBLE 81
+#endif
+#ifndef MPI_T_ERR_NOT_SUPPORTED
+#define MPI_T_ERR_NOT_SUPPORTED 82
+#endif
+
+/* What a callback must be fit for; each includes those before it. */
+typedef enum {
+    MPI_T_CB_REQUIRE_NONE,
+    MPI_T_CB_REQUIRE_MPI_RESTRICTED,
+    MPI_T_CB_REQUIRE_THREAD_SAFE,
+    MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE
+} MPI_T_cb_safety;
+
+typedef enum { MPI_T_SOURCE_ORDERED, MPI_T_SOURCE_UNORDERED } MPI_T_source_order;
+
+typedef struct ibex_event_instance *MPI_T_event_instance;
+typedef struct ibex_event_registration *MPI_T_event_registration;
+
+#define MPI_T_EVENT_REGISTRATION_NULL ((MPI_T_event_registration) 0)
+
+typedef void (*MPI_T_event_cb_function)(MPI_T_event_instance event_instance, MPI_T_event_registration event_registration,
+                                        MPI_T_cb_safety cb_safety, void *user_data);
+typedef void (*MPI_T_event_free_cb_function)(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
+                                             void *user_data);
+typedef void (*MPI_T_event_dropped_cb_function)(MPI_Count count, MPI_T_event_registration event_registration,
+                                                int source_index, MPI_T_cb_safety cb_safety, void *user_data);
+
+#define IBEX_MPI_T_CALLS(NAME)                                                                                             \
+    int NAME##event_get_num(int *num_events);                                                                              \
+    int NAME##event_get_info(int event_index, char *name, int *name_len, int *verbosity,                                   \
+                             MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements,      \
+                             MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind);                  \
+    int NAME##event_get_index(const char *name, int *event_index);                                                         \
+    int NAME##event_handle_alloc(int event_index, void *obj_handle, MPI_Info info,                                         \
+                                 MPI_T_event_registration *event_registration);                                            \
+    int NAME##event_handle_set_info(MPI_T_event_registration event_registration, MPI_Info info);                           \
+    int NAME##event_handle_get_info(MPI_T_event_registration event_registration, MPI_Info *info_used);                     \
+    int NAME##event_register_callback(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,              \
+                                      MPI_Info info, void *user_data, MPI_T_event_cb_function event_cb_function);          \
+    int NAME##event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,              \
+                                      MPI_Info info);                                                                      \
+    int NAME##event_callback_get_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,              \
+                                      MPI_Info *info_used);                                                                \
+    int NAME##event_handle_free(MPI_T_event_registration event_registration, void *user_data,                              \
+                                MPI_T_event_free_cb_function free_cb_function);                                            \
+    int NAME##event_set_dropped_handler(MPI_T_event_registration event_registration,                                       \
+                                        MPI_T_event_dropped_cb_function dropped_cb_function);                              \
+    int NAME##event_read(MPI_T_event_instance event_instance, int element_index, void *buffer);                            \
+    int NAME##event_copy(MPI_T_event_instance event_instance, void *buffer);                                               \
+    int NAME##event_get_timestamp(MPI_T_event_instance event_instance, MPI_Count *event_timestamp);                        \
+    int NAME##event_get_source(MPI_T_event_instance event_instance, int *source_index);                                    \
+    int NAME##source_get_num(int *num_sources);                                                                            \
+    int NAME##source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len,                      \
+                              MPI_T_source_order *ordering, MPI_Count *ticks_per_second, MPI_Count *max_ticks,             \
+                              MPI_Info *info);                                                                             \
+    int NAME##source_get_timestamp(int source_index, MPI_Count *timestamp);                                                \
+    int NAME##category_get_num_events(int cat_index, int *num_events);                                                     \
+    int NAME##category_get_events(int cat_index, int len, int indices[]);
+
+IBEX_MPI_T_CALLS(MPI_T_)
+IBEX_MPI_T_CALLS(PMPI_T_)
+
+#undef IBEX_MPI_T_CALLS
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MPI_VERSION < 4 */
+#endif /* IBEX_MPI_T_H */

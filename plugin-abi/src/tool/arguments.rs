@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How results go back to a C caller: single values, and strings by the convention of MPI 4.1, section 15.3.3.
+//!
+//! Grade: setup, but for [`give`]. Threads: any. Tests: at the end of the file, and `tests/tool.rs`.
+
+use std::ffi::{c_char, c_int};
+
+use super::host::Code;
+
+/// Writes a value where the caller wants it; nowhere for a null pointer.
+///
+/// # Safety
+/// `to` is null or has room for one value.
+#[inline]
+pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller's rule.
+        unsafe { to.write(value) };
+    }
+}
+
+/// Writes a value where the caller must want it.
+///
+/// # Safety
+/// As [`give`].
+#[inline]
+pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Code {
+    if to.is_null() {
+        return Code::Invalid;
+    }
+    // SAFETY: the caller's rule.
+    unsafe { to.write(value) };
+    Code::Success
+}
+
+/// Writes up to one less than `*length` of the bytes of `text` and a 0, and to `*length` how many bytes the whole takes with its 0. With
+/// no buffer or a length of 0 only that; without `length` nothing.
+///
+/// # Safety
+/// `length` is null or can be read and written; `buffer` is null or has room for `*length` bytes.
+pub(crate) unsafe fn give_text(buffer: *mut c_char, length: *mut c_int, text: &str) {
+    if length.is_null() {
+        return;
+    }
+    // SAFETY: the caller's rule.
+    let room = usize::try_from(unsafe { length.read() }).unwrap_or(0);
+    if !buffer.is_null() && room > 0 {
+        let count = text.len().min(room - 1);
+        // SAFETY: `count` bytes and the 0 are at most `room`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), buffer, count);
+            buffer.add(count).write(0);
+        }
+    }
+    // SAFETY: the caller's rule.
+    unsafe { length.write(text.len() as c_int + 1) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(room: c_int) -> (Vec<u8>, c_int) {
+        let (mut buffer, mut length) = ([b'#' as c_char; 8], room);
+        // SAFETY: the buffer has more room than any test says.
+        unsafe { give_text(buffer.as_mut_ptr(), &raw mut length, "abcd") };
+        (buffer.iter().map(|&byte| byte as u8).collect(), length)
+    }
+
+    #[test]
+    fn a_string_is_cut_to_the_room_and_its_whole_length_told() {
+        assert_eq!(written(8), (b"abcd\0###".to_vec(), 5));
+        assert_eq!(written(5), (b"abcd\0###".to_vec(), 5));
+        assert_eq!(written(3), (b"ab\0#####".to_vec(), 5));
+        assert_eq!(written(1), (b"\0#######".to_vec(), 5));
+        assert_eq!(written(0), (b"########".to_vec(), 5));
+        assert_eq!(written(-1), (b"########".to_vec(), 5));
+    }
+
+    #[test]
+    fn without_a_buffer_the_length_alone_is_told_and_without_a_length_nothing() {
+        let mut length = 8;
+        // SAFETY: null pointers are permitted.
+        unsafe { give_text(std::ptr::null_mut(), &raw mut length, "abcd") };
+        assert_eq!(length, 5);
+        let mut buffer = [b'#' as c_char; 8];
+        // SAFETY: as above.
+        unsafe { give_text(buffer.as_mut_ptr(), std::ptr::null_mut(), "abcd") };
+        assert_eq!(buffer, [b'#' as c_char; 8]);
+    }
+}

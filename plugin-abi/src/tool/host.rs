@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the tool interface asks of the MPI it serves: `host.c`, made safe.
+//!
+//! Called by the other files of this folder. Grade: setup; the MPI's own locks are taken for a moment, so none of it is used where
+//! an event is delivered. Threads: any. Tests: `tests/tool.rs`.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use engine::events::Kind;
+
+/// An `MPI_Info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Info(*mut c_void);
+
+/// An `MPI_Datatype`.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct Datatype(#[allow(dead_code, reason = "C reads it")] *mut c_void);
+
+/// An `MPI_T_enum`.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct Enum(#[allow(dead_code, reason = "C reads it")] *mut c_void);
+
+// SAFETY: an object of the MPI's that is not written to any more, and never freed.
+unsafe impl Send for Enum {}
+// SAFETY: as above.
+unsafe impl Sync for Enum {}
+
+unsafe extern "C" {
+    safe fn ibex_tool_mpi_t_is_initialized() -> c_int;
+    safe fn ibex_tool_mpi_is_usable() -> c_int;
+    safe fn ibex_tool_datatype(kind: c_int) -> Datatype;
+    fn ibex_tool_context(obj_handle: *const c_void, is_null: *mut c_int) -> u64;
+    fn ibex_tool_category(index: c_int, name: *mut c_char, room: c_int) -> c_int;
+    fn ibex_tool_info_get(info: Info, key: *const c_char, value: *mut c_char, room: c_int) -> c_int;
+    fn ibex_tool_info_new(info: *mut Info) -> c_int;
+    fn ibex_tool_info_set(info: Info, key: *const c_char, value: *const c_char) -> c_int;
+    safe fn ibex_tool_info_null() -> Info;
+    fn ibex_tool_enum_new(name: *const c_char, items: *const *const c_char, count: c_int) -> Enum;
+    safe fn ibex_tool_code(code: c_int) -> c_int;
+    safe fn ibex_tool_verbosity(level: c_int) -> c_int;
+    safe fn ibex_tool_bind(communicator: c_int) -> c_int;
+}
+
+/// What a call of the interface answers (MPI 4.1, table 15.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    Success,
+    /// `MPI_T_ERR_INVALID`
+    Invalid,
+    /// `MPI_T_ERR_NOT_INITIALIZED`
+    NotInitialized,
+    /// `MPI_T_ERR_INVALID_INDEX`
+    InvalidIndex,
+    /// `MPI_T_ERR_INVALID_NAME`
+    InvalidName,
+    /// `MPI_T_ERR_INVALID_HANDLE`
+    InvalidHandle,
+    /// `MPI_T_ERR_NOT_SUPPORTED`
+    NotSupported,
+}
+
+impl Code {
+    /// The MPI's number for it.
+    pub(crate) fn number(self) -> c_int {
+        ibex_tool_code(self as c_int)
+    }
+}
+
+/// Whether `MPI_T_init_thread` was called more often than `MPI_T_finalize`.
+pub(crate) fn is_initialized() -> bool {
+    ibex_tool_mpi_t_is_initialized() != 0
+}
+
+/// Whether MPI is initialised and not finalised.
+pub(crate) fn mpi_is_usable() -> bool {
+    ibex_tool_mpi_is_usable() != 0
+}
+
+pub(crate) fn datatype(kind: Kind) -> Datatype {
+    ibex_tool_datatype(match kind {
+        Kind::I32 => 0,
+        Kind::U32 => 1,
+        Kind::U64 => 2,
+    })
+}
+
+/// An enumeration whose items have these names, at most 16; it is never freed.
+pub(crate) fn enumeration(name: &str, items: impl Iterator<Item = &'static str>) -> Enum {
+    let text = |text: &str| CString::new(text).unwrap_or_default();
+    let (name, items): (_, Vec<CString>) = (text(name), items.map(text).collect());
+    let pointers: Vec<*const c_char> = items.iter().map(|item| item.as_ptr()).collect();
+    // SAFETY: so many strings as are said, which are copied.
+    unsafe { ibex_tool_enum_new(name.as_ptr(), pointers.as_ptr(), pointers.len() as c_int) }
+}
+
+pub(crate) fn verbosity(level: u8) -> c_int {
+    ibex_tool_verbosity(c_int::from(level))
+}
+
+pub(crate) fn bind(communicator: bool) -> c_int {
+    ibex_tool_bind(c_int::from(communicator))
+}
+
+/// The number of a communicator; `None` for `MPI_COMM_NULL`.
+///
+/// # Safety
+/// `handle` points to an `MPI_Comm` that is valid, or null, or `MPI_COMM_NULL`.
+pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
+    let mut is_null = 0;
+    // SAFETY: the caller's rule; the other pointer is to a local.
+    let number = unsafe { ibex_tool_context(handle, &raw mut is_null) };
+    (is_null == 0).then_some(number)
+}
+
+/// The name of a category of the MPI's.
+///
+/// # Errors
+/// The MPI's code, that of a wrong index for one.
+pub(crate) fn category(index: c_int) -> Result<String, c_int> {
+    let mut name = [0; 256];
+    // SAFETY: the MPI writes at most so many bytes, the last of them 0.
+    let code = unsafe { ibex_tool_category(index, name.as_mut_ptr(), name.len() as c_int) };
+    if code != Code::Success.number() {
+        return Err(code);
+    }
+    // SAFETY: the array ends in 0: it was all 0, and its last byte is not written but with 0.
+    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+impl Info {
+    /// `MPI_INFO_NULL`.
+    pub(crate) fn null() -> Info {
+        ibex_tool_info_null()
+    }
+
+    /// The value of a key; `None` where there is none, or no info.
+    ///
+    /// # Safety
+    /// It is a valid info object, or `MPI_INFO_NULL`.
+    pub(crate) unsafe fn value(self, key: &CStr) -> Option<String> {
+        if self.0.is_null() || self == Info::null() || !mpi_is_usable() {
+            return None;
+        }
+        let mut value = [0; 64];
+        // SAFETY: the caller's rule; at most so many bytes are written.
+        let there = unsafe { ibex_tool_info_get(self, key.as_ptr(), value.as_mut_ptr(), value.len() as c_int) };
+        // SAFETY: as in `category`.
+        (there != 0).then(|| unsafe { CStr::from_ptr(value.as_ptr()) }.to_string_lossy().into_owned())
+    }
+
+    /// A new info object with these keys and values; `MPI_INFO_NULL` while MPI cannot make one.
+    pub(crate) fn with(pairs: &[(&CStr, &str)]) -> Info {
+        let mut info = Info::null();
+        // SAFETY: MPI is initialised and not finalised, and writes one handle.
+        if !mpi_is_usable() || unsafe { ibex_tool_info_new(&raw mut info) } != Code::Success.number() {
+            return Info::null();
+        }
+        for (key, value) in pairs {
+            let value = CString::new(*value).unwrap_or_default();
+            // SAFETY: the object just made, and two strings that MPI copies. One that it does not take is left out.
+            unsafe { ibex_tool_info_set(info, key.as_ptr(), value.as_ptr()) };
+        }
+        info
+    }
+}

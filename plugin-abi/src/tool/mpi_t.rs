@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name.
+//!
+//! Thin: checks the arguments, calls the engine, answers a code. The names are made by [`calls`]; a tool that defines an `MPI_T_`
+//! name of its own gets the call first and goes on by the `PMPI_T_` name, as the dynamic linker finds the tool's before ibex's.
+//! Where the MPI of the process has the call itself, ibex's hands it on (`seam.rs`).
+//! `include/ibex_mpi_t.h` declares them.
+//!
+//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use engine::events::{self, SourceId, TABLE, TypeId, Value};
+
+use super::arguments::{answer, give, give_text};
+use super::host::{self, Code, Datatype, Enum, Info};
+use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, Instance, Registration};
+use super::seam;
+use crate::guard::fence;
+
+/// What ibex's names begin with.
+const PREFIX: &str = "btl_ibex_";
+
+/// Exports each call under both names, and hands it on where the MPI has it.
+macro_rules! calls {
+    ($( $(#[$doc:meta])* fn $name:ident, $profiled:ident = $text:literal ($($argument:ident: $type:ty),*) $body:block )*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the standard has it: pointers are null, or valid for what the call reads and writes; handles were given by it.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "the standard's name")]
+        pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
+            static NEXT: seam::Next = seam::Next::new($text);
+            if let Some(next) = NEXT.address() {
+                // SAFETY: the MPI's own function of this name, which has this signature by the standard.
+                let next: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
+                // SAFETY: the caller's arguments as they came.
+                return unsafe { next($($argument),*) };
+            }
+            // A panic is a defect of ibex, not of the tool; the standard has no code for it.
+            let code: Result<(), Answer> = fence(stringify!($name), Err(Answer::Code(Code::Invalid)), || $body);
+            match code {
+                Ok(()) => Code::Success.number(),
+                Err(Answer::Code(code)) => code.number(),
+                Err(Answer::Mpi(number)) => number,
+            }
+        }
+
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As its `PMPI_T_` name.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "the standard's name")]
+        pub(super) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            // SAFETY: the caller's arguments as they came.
+            unsafe { $profiled($($argument),*) }
+        }
+    )* };
+}
+
+/// What a call answers that is not success.
+enum Answer {
+    Code(Code),
+    /// The MPI's own number.
+    Mpi(c_int),
+}
+
+impl From<Code> for Answer {
+    fn from(code: Code) -> Answer {
+        Answer::Code(code)
+    }
+}
+
+fn ok(code: Code) -> Result<(), Answer> {
+    if code == Code::Success { Ok(()) } else { Err(Answer::Code(code)) }
+}
+
+fn initialized() -> Result<(), Code> {
+    if host::is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
+}
+
+/// A pointer that must not be null.
+fn required<T>(pointer: *const T) -> Result<(), Code> {
+    if pointer.is_null() { Err(Code::Invalid) } else { Ok(()) }
+}
+
+fn event_type(index: c_int) -> Result<TypeId, Code> {
+    usize::try_from(index).ok().and_then(TypeId::from_index).ok_or(Code::InvalidIndex)
+}
+
+fn source(index: c_int) -> Result<SourceId, Code> {
+    usize::try_from(index).ok().and_then(SourceId::from_index).ok_or(Code::InvalidIndex)
+}
+
+/// The names of a type's elements, as the standard has them: items of an enumeration. The MPI makes and reads it.
+fn elements(kind: TypeId) -> Enum {
+    static MADE: [OnceLock<Enum>; TABLE.len()] = [const { OnceLock::new() }; TABLE.len()];
+    let row = kind.row();
+    *MADE[kind.index()].get_or_init(|| {
+        host::enumeration(&format!("{PREFIX}{}", row.name), row.elements.iter().map(|element| element.name))
+    })
+}
+
+/// How many of all events are in a category: all in that of the transport, which the MPI made for its variables.
+fn events_in(category: c_int) -> Result<usize, Answer> {
+    let name = host::category(category).map_err(Answer::Mpi)?;
+    Ok(if name.ends_with("btl_ibex") { TABLE.len() } else { 0 })
+}
+
+calls! {
+    /// How many event types there are.
+    fn MPI_T_event_get_num, PMPI_T_event_get_num = c"PMPI_T_event_get_num" (num_events: *mut c_int) {
+        initialized()?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(num_events, TABLE.len() as c_int) })
+    }
+
+    /// What an event type is. Arrays take as many elements as `*num_elements` says, which then says how many there are.
+    fn MPI_T_event_get_info, PMPI_T_event_get_info = c"PMPI_T_event_get_info" (
+        event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatypes: *mut Datatype,
+        displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut Enum, info: *mut Info, desc: *mut c_char,
+        desc_len: *mut c_int, bind: *mut c_int
+    ) {
+        initialized()?;
+        let kind = event_type(event_index)?;
+        let row = kind.row();
+        // SAFETY: the caller's rule, for this and all that follow.
+        let room = if num_elements.is_null() { 0 } else { usize::try_from(unsafe { num_elements.read() }).unwrap_or(0) };
+        for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
+            if !datatypes.is_null() {
+                // SAFETY: as above; `index` is less than `room`.
+                unsafe { datatypes.add(index).write(host::datatype(element.kind)) };
+            }
+            if !displacements.is_null() {
+                // SAFETY: as above.
+                unsafe { displacements.add(index).write(at as isize) };
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            give_text(name, name_len, &format!("{PREFIX}{}", row.name));
+            give_text(desc, desc_len, row.description);
+            give(verbosity, host::verbosity(row.level));
+            give(num_elements, row.elements.len() as c_int);
+            give(enumtype, elements(kind));
+            give(info, Info::null());
+            give(bind, host::bind(row.bound.is_some()));
+        }
+        Ok(())
+    }
+
+    /// The event type of this name.
+    fn MPI_T_event_get_index, PMPI_T_event_get_index = c"PMPI_T_event_get_index" (
+        name: *const c_char, event_index: *mut c_int
+    ) {
+        initialized()?;
+        required(name)?;
+        required(event_index)?;
+        // SAFETY: the caller's rule.
+        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::InvalidName)?;
+        let found = name.strip_prefix(PREFIX).and_then(events::type_named).ok_or(Code::InvalidName)?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(event_index, found.index() as c_int) })
+    }
+
+    /// A registration for an event type; it gets callbacks by `MPI_T_event_register_callback`.
+    fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc = c"PMPI_T_event_handle_alloc" (
+        event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: *mut Registration
+    ) {
+        initialized()?;
+        required(event_registration)?;
+        let kind = event_type(event_index)?;
+        // SAFETY: the caller's rule.
+        let registration = unsafe { registration::alloc(kind, obj_handle, info) }?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(event_registration, registration) })
+    }
+
+    /// Changes a registration by info keys.
+    fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info = c"PMPI_T_event_handle_set_info" (
+        event_registration: Registration, info: Info
+    ) {
+        initialized()?;
+        // SAFETY: the caller's rule.
+        Ok(unsafe { registration::set_info(event_registration, info) }?)
+    }
+
+    /// The info keys of a registration, as a new object.
+    fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info = c"PMPI_T_event_handle_get_info" (
+        event_registration: Registration, info_used: *mut Info
+    ) {
+        initialized()?;
+        required(info_used)?;
+        let info = registration::info(event_registration)?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(info_used, info) })
+    }
+
+    /// Sets, replaces or (null) takes away the callback of a registration for one level of safety.
+    fn MPI_T_event_register_callback, PMPI_T_event_register_callback = c"PMPI_T_event_register_callback" (
+        event_registration: Registration, cb_safety: c_int, info: Info, user_data: *mut c_void,
+        event_cb_function: Option<EventFunction>
+    ) {
+        initialized()?;
+        let _ = info;
+        let level = registration::level(cb_safety)?;
+        Ok(registration::register(event_registration, level, user_data, event_cb_function)?)
+    }
+
+    /// Changes a callback by info keys, of which there are none.
+    fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info = c"PMPI_T_event_callback_set_info" (
+        event_registration: Registration, cb_safety: c_int, info: Info
+    ) {
+        initialized()?;
+        let _ = info;
+        Ok(registration::check_callback(event_registration, registration::level(cb_safety)?)?)
+    }
+
+    /// The info keys of a callback, as a new object: none.
+    fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info = c"PMPI_T_event_callback_get_info" (
+        event_registration: Registration, cb_safety: c_int, info_used: *mut Info
+    ) {
+        initialized()?;
+        required(info_used)?;
+        registration::check_callback(event_registration, registration::level(cb_safety)?)?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(info_used, Info::with(&[])) })
+    }
+
+    /// Frees a registration; `free_cb_function` is called once nothing of it is called any more.
+    fn MPI_T_event_handle_free, PMPI_T_event_handle_free = c"PMPI_T_event_handle_free" (
+        event_registration: Registration, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
+    ) {
+        initialized()?;
+        Ok(registration::free(event_registration, user_data, free_cb_function)?)
+    }
+
+    /// Sets, replaces or (null) takes away what is called when events of a registration were lost.
+    fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler = c"PMPI_T_event_set_dropped_handler" (
+        event_registration: Registration, dropped_cb_function: Option<DroppedFunction>
+    ) {
+        initialized()?;
+        Ok(registration::set_dropped(event_registration, dropped_cb_function)?)
+    }
+
+    /// One element of an event, within its callback. Hot.
+    fn MPI_T_event_read, PMPI_T_event_read = c"PMPI_T_event_read" (
+        event_instance: Instance, element_index: c_int, buffer: *mut c_void
+    ) {
+        // SAFETY: the caller's rule, for this and all that follow.
+        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        required(buffer)?;
+        let value = usize::try_from(element_index).ok().and_then(|index| record.value(index)).ok_or(Code::InvalidIndex)?;
+        // SAFETY: as above.
+        unsafe {
+            match value {
+                Value::I32(value) => buffer.cast::<i32>().write_unaligned(value),
+                Value::U32(value) => buffer.cast::<u32>().write_unaligned(value),
+                Value::U64(value) => buffer.cast::<u64>().write_unaligned(value),
+            }
+        }
+        Ok(())
+    }
+
+    /// All elements of an event at their displacements, within its callback. Hot.
+    fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: Instance, buffer: *mut c_void) {
+        // SAFETY: the caller's rule.
+        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        required(buffer)?;
+        let mut bytes = [0; events::WORDS * 8];
+        let extent = record.kind.row().extent;
+        let _ = record.copy_to(&mut bytes);
+        // SAFETY: the caller has room for the type's extent.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), extent) };
+        Ok(())
+    }
+
+    /// When an event happened, in ticks of its source. Hot.
+    fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp = c"PMPI_T_event_get_timestamp" (
+        event_instance: Instance, event_timestamp: *mut i64
+    ) {
+        // SAFETY: the caller's rule.
+        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(event_timestamp, record.timestamp as i64) })
+    }
+
+    /// Whose event it is. Hot.
+    fn MPI_T_event_get_source, PMPI_T_event_get_source = c"PMPI_T_event_get_source" (
+        event_instance: Instance, source_index: *mut c_int
+    ) {
+        // SAFETY: the caller's rule.
+        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(source_index, record.source.index() as c_int) })
+    }
+
+    /// How many sources there are; more may come.
+    fn MPI_T_source_get_num, PMPI_T_source_get_num = c"PMPI_T_source_get_num" (num_sources: *mut c_int) {
+        initialized()?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(num_sources, events::source_count() as c_int) })
+    }
+
+    /// What a source is.
+    fn MPI_T_source_get_info, PMPI_T_source_get_info = c"PMPI_T_source_get_info" (
+        source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
+        ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info
+    ) {
+        initialized()?;
+        let about = events::source_info(source(source_index)?);
+        // SAFETY: the caller's rule.
+        unsafe {
+            give_text(name, name_len, &about.name);
+            give_text(desc, desc_len, &about.description);
+            give(ordering, c_int::from(!about.ordered));
+            give(ticks_per_second, about.ticks_per_second as i64);
+            give(max_ticks, about.max_ticks as i64);
+            give(info, Info::null());
+        }
+        Ok(())
+    }
+
+    /// What a source's clock shows now.
+    fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp = c"PMPI_T_source_get_timestamp" (
+        source_index: c_int, timestamp: *mut i64
+    ) {
+        initialized()?;
+        required(timestamp)?;
+        let now = events::timestamp(source(source_index)?).ok_or(Code::NotSupported)?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(timestamp, now as i64) })
+    }
+
+    /// How many events a category has.
+    fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events = c"PMPI_T_category_get_num_events" (
+        cat_index: c_int, num_events: *mut c_int
+    ) {
+        initialized()?;
+        required(num_events)?;
+        let count = events_in(cat_index)?;
+        // SAFETY: the caller's rule.
+        ok(unsafe { answer(num_events, count as c_int) })
+    }
+
+    /// The first `len` events of a category.
+    fn MPI_T_category_get_events, PMPI_T_category_get_events = c"PMPI_T_category_get_events" (
+        cat_index: c_int, len: c_int, indices: *mut c_int
+    ) {
+        initialized()?;
+        let room = usize::try_from(len).map_err(|_| Code::Invalid)?;
+        if room > 0 {
+            required(indices)?;
+        }
+        for index in 0..events_in(cat_index)?.min(room) {
+            // SAFETY: the caller's rule: room for `len`.
+            unsafe { indices.add(index).write(index as c_int) };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The events of PERUSE that ibex has: their numbers and names (`include/peruse.h`), and what each is in the engine.
+//!
+//! Called by the other files of this folder. Grade: setup. Threads: plain data. Tests: at the end of the file.
+
+use std::ffi::{CStr, c_int};
+
+use engine::events::{
+    GetComplete, GetStarted, Payload, PutComplete, PutStarted, TypeId, XferBegin, XferContinue, XferEnd,
+};
+
+/// `PERUSE_EVENT_INVALID`
+pub(super) const INVALID: c_int = 0;
+
+/// `PERUSE_FIRST_CUSTOM_EVENT`
+const CUSTOM: c_int = 17;
+
+/// An event that is supported.
+pub(super) struct Descriptor {
+    pub(super) number: c_int,
+    pub(super) name: &'static CStr,
+    pub(super) kind: TypeId,
+    /// `PERUSE_PUT`, `PERUSE_GET`; of a message its direction says.
+    pub(super) operation: Option<c_int>,
+}
+
+const PUT: Option<c_int> = Some(2);
+const GET: Option<c_int> = Some(3);
+
+/// All of them: what is not fired is not here.
+pub(super) static SUPPORTED: [Descriptor; 7] = [
+    Descriptor { number: 5, name: c"PERUSE_COMM_REQ_XFER_BEGIN", kind: XferBegin::TYPE, operation: None },
+    Descriptor { number: 6, name: c"PERUSE_COMM_REQ_XFER_END", kind: XferEnd::TYPE, operation: None },
+    Descriptor { number: CUSTOM, name: c"PERUSE_COMM_REQ_XFER_CONTINUE", kind: XferContinue::TYPE, operation: None },
+    Descriptor { number: CUSTOM + 1, name: c"PERUSE_IBEX_PUT_STARTED", kind: PutStarted::TYPE, operation: PUT },
+    Descriptor { number: CUSTOM + 2, name: c"PERUSE_IBEX_PUT_COMPLETE", kind: PutComplete::TYPE, operation: PUT },
+    Descriptor { number: CUSTOM + 3, name: c"PERUSE_IBEX_GET_STARTED", kind: GetStarted::TYPE, operation: GET },
+    Descriptor { number: CUSTOM + 4, name: c"PERUSE_IBEX_GET_COMPLETE", kind: GetComplete::TYPE, operation: GET },
+];
+
+pub(super) fn numbered(number: c_int) -> Option<&'static Descriptor> {
+    SUPPORTED.iter().find(|event| event.number == number)
+}
+
+pub(super) fn named(name: &CStr) -> Option<&'static Descriptor> {
+    SUPPORTED.iter().find(|event| event.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_those_of_the_header() {
+        let header = include_str!("../../../include/peruse.h");
+        let (_, events) = header.split_once("    PERUSE_EVENT_INVALID,").expect("the enumeration");
+        let (events, _) = events.split_once("};").expect("its end");
+        let mut next = 1;
+        let mut found = 0;
+        for word in events.split(',').map(str::trim) {
+            let (name, alias) = word.split_once(" = ").map_or((word, false), |(name, _)| (name, true));
+            // A name that is given the value of the one before.
+            let number = if alias { next - 1 } else { next };
+            if !alias {
+                next += 1;
+            }
+            if let Some(event) = SUPPORTED.iter().find(|event| event.name.to_str() == Ok(name)) {
+                assert_eq!(event.number, number, "{name}");
+                found += 1;
+            }
+        }
+        assert_eq!(found, SUPPORTED.len());
+        assert!(numbered(INVALID).is_none() && named(c"PERUSE_COMM_REQ_ACTIVATE").is_none());
+    }
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them.
+//!
+//! `descriptor` (which events there are), `handle` (event handles), `lock` (the tool's lock); communicators are in
+//! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the communicator, then
+//! the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire), `tests/tool/peruse.c`, and each file's own.
+
+mod descriptor;
+mod handle;
+mod lock;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::communicator::{self, Comm};
+use super::host;
+use crate::guard::fence;
+use descriptor::{INVALID, SUPPORTED};
+use handle::{Callback, Function, Handle};
+
+pub(super) use handle::communicator_freed;
+
+/// The return values (`include/peruse.h`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+enum Code {
+    Init = 1,
+    Generic = 2,
+    Event = 4,
+    EventHandle = 5,
+    Parameter = 6,
+    MpiInit = 7,
+    Comm = 8,
+    MpiObject = 9,
+    Lock = 10,
+    LockNotGrantable = 12,
+}
+
+static INITIALIZED: AtomicBool = AtomicBool::new(false);
+
+/// What a function answers.
+fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int {
+    match fence(name, Err(Code::Generic), body) {
+        Ok(()) => 0,
+        Err(code) => code as c_int,
+    }
+}
+
+/// A pointer that must not be null.
+fn required<T>(pointer: *const T) -> Result<(), Code> {
+    if pointer.is_null() { Err(Code::Parameter) } else { Ok(()) }
+}
+
+/// A valid handle of a communicator that has not been freed.
+fn usable(event_h: i64) -> Result<Arc<Handle>, Code> {
+    let handle = handle::find(event_h).ok_or(Code::EventHandle)?;
+    if communicator::is_alive(handle.watched.number) { Ok(handle) } else { Err(Code::MpiObject) }
+}
+
+/// The same, whose window is closed.
+fn inactive(event_h: i64) -> Result<Arc<Handle>, Code> {
+    let handle = usable(event_h)?;
+    if handle.is_active() { Err(Code::EventHandle) } else { Ok(handle) }
+}
+
+/// A tool's callback returned other than success: the job ends (5.1.2).
+#[cold]
+fn callback_failed(event: &CStr, code: c_int) {
+    crate::messages::callback_failed(&event.to_string_lossy(), code);
+    communicator::abort(code);
+}
+
+/// Arrays that last as long as the process, for C.
+struct Lasting<T>(Box<[T]>);
+
+// SAFETY: pointers to strings that are never freed nor written.
+unsafe impl<T> Send for Lasting<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Lasting<T> {}
+
+impl<T> Lasting<T> {
+    /// For C, which may not write to it (5.2.2).
+    fn pointer(&self) -> *mut T {
+        if self.0.is_empty() { null_mut() } else { self.0.as_ptr().cast_mut() }
+    }
+}
+
+/// The environment that affects the library: what Open MPI reads as parameters.
+fn environment() -> &'static Lasting<*mut c_char> {
+    static ENVIRONMENT: OnceLock<Lasting<*mut c_char>> = OnceLock::new();
+    ENVIRONMENT.get_or_init(|| {
+        let ours = std::env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_") || name.starts_with("IBEX_"));
+        let text = ours.filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok());
+        Lasting(text.map(CString::into_raw).collect())
+    })
+}
+
+/// `PERUSE_Init` (5.2.1).
+#[unsafe(no_mangle)]
+extern "C" fn PERUSE_Init() -> c_int {
+    answer("PERUSE_Init", || {
+        if !host::mpi_is_usable() {
+            return Err(Code::MpiInit);
+        }
+        environment();
+        INITIALIZED.store(true, Ordering::Release);
+        Ok(())
+    })
+}
+
+/// `PERUSE_Query_supported_events` (5.2.2).
+///
+/// # Safety
+/// Each pointer is null or has room for its answer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Query_supported_events(
+    num_supported: *mut c_int,
+    event_names: *mut *mut *mut c_char,
+    events: *mut *mut c_int,
+) -> c_int {
+    static NAMES: OnceLock<Lasting<*mut c_char>> = OnceLock::new();
+    static NUMBERS: OnceLock<Lasting<c_int>> = OnceLock::new();
+    answer("PERUSE_Query_supported_events", || {
+        required(num_supported)?;
+        required(event_names)?;
+        required(events)?;
+        let names =
+            NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.name.as_ptr().cast_mut()).collect()));
+        let numbers = NUMBERS.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.number).collect()));
+        // SAFETY: the caller's rule.
+        unsafe {
+            num_supported.write(SUPPORTED.len() as c_int);
+            event_names.write(names.pointer());
+            events.write(numbers.pointer());
+        }
+        Ok(())
+    })
+}
+
+/// `PERUSE_Query_event` (5.2.3).
+///
+/// # Safety
+/// `event_name` is null or a string; `event` is null or has room for one number.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: *mut c_int) -> c_int {
+    answer("PERUSE_Query_event", || {
+        required(event)?;
+        required(event_name)?;
+        // SAFETY: the caller's rule.
+        let found = descriptor::named(unsafe { CStr::from_ptr(event_name) });
+        // SAFETY: the caller's rule.
+        unsafe { event.write(found.map_or(INVALID, |found| found.number)) };
+        found.map(|_| ()).ok_or(Code::Event)
+    })
+}
+
+/// `PERUSE_Query_event_name` (5.2.4).
+///
+/// # Safety
+/// `event_name` is null or has room for one pointer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Query_event_name(event: c_int, event_name: *mut *mut c_char) -> c_int {
+    answer("PERUSE_Query_event_name", || {
+        required(event_name)?;
+        let found = descriptor::numbered(event).ok_or(Code::Event)?;
+        // SAFETY: the caller's rule.
+        unsafe { event_name.write(found.name.as_ptr().cast_mut()) };
+        Ok(())
+    })
+}
+
+/// `PERUSE_Query_environment` (5.2.5).
+///
+/// # Safety
+/// Each pointer is null or has room for its answer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Query_environment(env_size: *mut c_int, env: *mut *mut *mut c_char) -> c_int {
+    answer("PERUSE_Query_environment", || {
+        required(env_size)?;
+        required(env)?;
+        let all = environment();
+        // SAFETY: the caller's rule.
+        unsafe {
+            env_size.write(all.0.len() as c_int);
+            env.write(all.pointer());
+        }
+        Ok(())
+    })
+}
+
+/// `PERUSE_Query_queue_event_scope` (5.2.6): ob1, above ibex, has queues for each communicator.
+///
+/// # Safety
+/// `scope` is null or has room for one number.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Query_queue_event_scope(scope: *mut c_int) -> c_int {
+    const PER_COMM: c_int = 0;
+    answer("PERUSE_Query_queue_event_scope", || {
+        required(scope)?;
+        // SAFETY: the caller's rule.
+        unsafe { scope.write(PER_COMM) };
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_comm_register` (5.2.7).
+///
+/// # Safety
+/// `comm` is or was a communicator, or is null; `event_h` is null or has room for one handle.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Event_comm_register(
+    event: c_int,
+    comm: Comm,
+    callback_fn: Option<Function>,
+    param: *mut c_void,
+    event_h: *mut i64,
+) -> c_int {
+    answer("PERUSE_Event_comm_register", || {
+        if !INITIALIZED.load(Ordering::Acquire) || !host::mpi_is_usable() {
+            return Err(Code::Init);
+        }
+        let descriptor = descriptor::numbered(event).ok_or(Code::Event)?;
+        // SAFETY: the caller's rule.
+        if !unsafe { communicator::is_valid(comm) } {
+            return Err(Code::Comm);
+        }
+        let function = callback_fn.ok_or(Code::Parameter)?;
+        required(event_h)?;
+        // SAFETY: it has just been judged, and MPI is usable.
+        let watched = unsafe { communicator::watch(comm) }.ok_or(Code::Generic)?;
+        let number = handle::new(descriptor, comm, watched, Callback { function, param });
+        // SAFETY: the caller's rule.
+        unsafe { event_h.write(number) };
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_activate` (5.2.8).
+#[unsafe(no_mangle)]
+extern "C" fn PERUSE_Event_activate(event_h: i64) -> c_int {
+    answer("PERUSE_Event_activate", || {
+        usable(event_h)?.set_active(true);
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_deactivate` (5.2.9).
+#[unsafe(no_mangle)]
+extern "C" fn PERUSE_Event_deactivate(event_h: i64) -> c_int {
+    answer("PERUSE_Event_deactivate", || {
+        usable(event_h)?.set_active(false);
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_release` (5.2.10).
+///
+/// # Safety
+/// `event_h` is null or points to a handle.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
+    answer("PERUSE_Event_release", || {
+        required(event_h)?;
+        // SAFETY: the caller's rule.
+        let handle = usable(unsafe { event_h.read() })?;
+        handle::release(handle.number);
+        // SAFETY: the caller's rule.
+        unsafe { event_h.write(0) };
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_get` (5.2.11).
+///
+/// # Safety
+/// `event` is null or has room for one number.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Event_get(event_h: i64, event: *mut c_int) -> c_int {
+    answer("PERUSE_Event_get", || {
+        let handle = usable(event_h)?;
+        required(event)?;
+        // SAFETY: the caller's rule.
+        unsafe { event.write(handle.descriptor.number) };
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_object_get` (5.2.12).
+///
+/// # Safety
+/// `mpi_object` is null or has room for one pointer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Event_object_get(event_h: i64, mpi_object: *mut *mut c_void) -> c_int {
+    answer("PERUSE_Event_object_get", || {
+        let handle = usable(event_h)?;
+        required(mpi_object)?;
+        // SAFETY: the caller's rule.
+        unsafe { mpi_object.write(handle.comm.0) };
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_comm_callback_set` (5.2.13).
+#[unsafe(no_mangle)]
+extern "C" fn PERUSE_Event_comm_callback_set(event_h: i64, callback_fn: Option<Function>, param: *mut c_void) -> c_int {
+    answer("PERUSE_Event_comm_callback_set", || {
+        let handle = inactive(event_h)?;
+        let function = callback_fn.ok_or(Code::Parameter)?;
+        handle.set_callback(Callback { function, param });
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_comm_callback_get` (5.2.14).
+///
+/// # Safety
+/// Each pointer is null or has room for its answer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PERUSE_Event_comm_callback_get(
+    event_h: i64,
+    callback_fn: *mut Option<Function>,
+    param: *mut *mut c_void,
+) -> c_int {
+    answer("PERUSE_Event_comm_callback_get", || {
+        let callback = inactive(event_h)?.callback();
+        required(callback_fn)?;
+        required(param)?;
+        // SAFETY: the caller's rule.
+        unsafe {
+            callback_fn.write(Some(callback.function));
+            param.write(callback.param);
+        }
+        Ok(())
+    })
+}
+
+/// `PERUSE_Event_propagate` (5.2.15).
+#[unsafe(no_mangle)]
+extern "C" fn PERUSE_Event_propagate(event_h: i64, mode: c_int) -> c_int {
+    answer("PERUSE_Event_propagate", || {
+        inactive(event_h)?.set_propagate(mode != 0);
+        Ok(())
+    })
+}
+
+/// `PERUSE_Lock` (5.2.16).
+#[unsafe(no_mangle)]
+extern "C" fn PERUSE_Lock() -> c_int {
+    answer("PERUSE_Lock", || lock::lock().map_err(code_of))
+}
+
+/// `PERUSE_Unlock` (5.2.17).
+#[unsafe(no_mangle)]
+extern "C" fn PERUSE_Unlock() -> c_int {
+    answer("PERUSE_Unlock", || lock::unlock().map_err(code_of))
+}
+
+fn code_of(refused: lock::Refused) -> Code {
+    match refused {
+        // Both calls name this code for what a thread does wrong.
+        lock::Refused::Mine | lock::Refused::NotMine => Code::Lock,
+        lock::Refused::NotGrantable => Code::LockNotGrantable,
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The seam to an MPI that has events of its own: ibex must not stand in front of its calls.
+//!
+//! ibex is built for one Open MPI and declines to be a component of another, but a tool that was linked with -libex may meet
+//! one that has these calls. The dynamic linker then finds ibex's where it comes first, so each call looks once whether another
+//! library after it has the `PMPI_T_` name, and hands itself on. (A tool that intercepts defines `MPI_T_` names alone.) Where the
+//! MPI has an event engine, ibex's events are to be registered with that one, each port as a source of its own whose clock
+//! returns the stamp of the event under delivery, as that engine reads the source's clock when an event is raised.
+//!
+//! Grade: setup at the first call, then one load. Threads: any. Tests: `tests/tool.rs`.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+/// The MPI's own function of a name, if it has one.
+pub(crate) struct Next {
+    name: &'static CStr,
+    address: OnceLock<Option<usize>>,
+}
+
+impl Next {
+    pub(crate) const fn new(name: &'static CStr) -> Next {
+        Next { name, address: OnceLock::new() }
+    }
+
+    /// Its address.
+    #[inline]
+    pub(crate) fn address(&self) -> Option<NonNull<c_void>> {
+        let address = *self.address.get_or_init(|| {
+            // SAFETY: a name that ends in 0; the pseudo-handle for the libraries after the one this code is in.
+            let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            NonNull::new(found).map(|found| found.as_ptr().expose_provenance())
+        });
+        address.and_then(|address| NonNull::new(std::ptr::with_exposed_provenance_mut(address)))
+    }
+}

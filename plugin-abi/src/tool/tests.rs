@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a tool's C functions see when events fire, with events that the tests raise themselves.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engine::events::{self, PortAsync, Safety, XferEnd};
+
+use super::host::{Code, Info};
+use super::mpi_t::{
+    MPI_T_event_copy, MPI_T_event_get_index, MPI_T_event_get_source, MPI_T_event_get_timestamp,
+    MPI_T_event_handle_alloc, MPI_T_event_handle_free, MPI_T_event_read, MPI_T_event_register_callback,
+    MPI_T_event_set_dropped_handler, PMPI_T_event_read,
+};
+use super::registration::{Instance, Registration};
+
+unsafe extern "C" {
+    fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int;
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// One test at a time, with the interface initialised.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !super::host::is_initialized() {
+        let mut provided = 0;
+        // SAFETY: the MPI's function with room for its answer; 0 is MPI_THREAD_SINGLE.
+        assert_eq!(unsafe { PMPI_T_init_thread(0, &raw mut provided) }, 0);
+    }
+    guard
+}
+
+/// What the callbacks saw, in order.
+#[derive(Debug, Default)]
+struct Seen {
+    events: Vec<(i32, u64, Vec<u8>, c_int)>,
+    dropped: Vec<(i64, c_int)>,
+    freed: usize,
+}
+
+fn seen<'a>(user: *mut c_void) -> &'a Mutex<Seen> {
+    // SAFETY: the tests register with a pointer to one that outlives the registration.
+    unsafe { &*user.cast::<Mutex<Seen>>() }
+}
+
+unsafe extern "C" fn on_xfer_end(instance: Instance, _: Registration, level: c_int, user: *mut c_void) {
+    let (mut tag, mut bytes, mut whole, mut time, mut source) = (0_i32, 0_u64, vec![0xee_u8; 72], 0_i64, -1);
+    let row = engine::events::type_named("xfer_end").expect("it exists").row();
+    let place = |name| row.elements.iter().position(|element| element.name == name).expect("an element") as c_int;
+    // SAFETY: the instance is the one of this callback, and each buffer has room.
+    unsafe {
+        assert_eq!(MPI_T_event_read(instance, place("tag"), (&raw mut tag).cast()), 0);
+        assert_eq!(PMPI_T_event_read(instance, place("bytes"), (&raw mut bytes).cast()), 0);
+        assert_eq!(MPI_T_event_copy(instance, whole.as_mut_ptr().cast()), 0);
+        assert_eq!(MPI_T_event_get_timestamp(instance, &raw mut time), 0);
+        assert_eq!(MPI_T_event_get_source(instance, &raw mut source), 0);
+        let index = Code::InvalidIndex.number();
+        assert_eq!(MPI_T_event_read(instance, -1, (&raw mut bytes).cast()), index);
+        assert_eq!(MPI_T_event_read(instance, 11, (&raw mut bytes).cast()), index);
+        let invalid = Code::Invalid.number();
+        assert_eq!(MPI_T_event_read(instance, 0, null_mut()), invalid);
+        assert_eq!(MPI_T_event_copy(instance, null_mut()), invalid);
+        assert_eq!(MPI_T_event_get_timestamp(instance, null_mut()), invalid);
+        assert_eq!(MPI_T_event_get_source(instance, null_mut()), invalid);
+    }
+    assert!(time > 0 && source >= 0);
+    assert_eq!(whole[row.extent..], [0xee; 8], "nothing beyond the extent");
+    seen(user).lock().expect("no panic").events.push((tag, bytes, whole, level));
+}
+
+unsafe extern "C" fn on_dropped(count: i64, _: Registration, source: c_int, level: c_int, user: *mut c_void) {
+    assert!(source >= 0);
+    seen(user).lock().expect("no panic").dropped.push((count, level));
+}
+
+unsafe extern "C" fn on_free(_: Registration, _: c_int, user: *mut c_void) {
+    seen(user).lock().expect("no panic").freed += 1;
+}
+
+unsafe extern "C" fn frees_itself(_: Instance, own: Registration, _: c_int, user: *mut c_void) {
+    // SAFETY: a registration of this process.
+    assert_eq!(unsafe { MPI_T_event_handle_free(own, user, Some(on_free)) }, 0);
+    assert_eq!(seen(user).lock().expect("no panic").freed, 0, "not while its callback runs");
+    seen(user).lock().expect("no panic").events.push((0, 0, Vec::new(), 0));
+}
+
+/// A registration for events of this name.
+fn alloc(name: &std::ffi::CStr) -> Registration {
+    let (mut index, mut registration) = (-1, MaybeUninit::uninit());
+    // SAFETY: room for the answers.
+    unsafe {
+        assert_eq!(MPI_T_event_get_index(name.as_ptr(), &raw mut index), 0);
+        assert_eq!(MPI_T_event_handle_alloc(index, null_mut(), Info::null(), registration.as_mut_ptr()), 0);
+        registration.assume_init()
+    }
+}
+
+fn user(seen: &Mutex<Seen>) -> *mut c_void {
+    std::ptr::from_ref(seen).cast_mut().cast()
+}
+
+#[test]
+fn a_callback_reads_what_was_raised_and_is_told_its_level() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let registration = alloc(c"btl_ibex_xfer_end");
+    // SAFETY: the registration is valid; `seen` outlives it.
+    unsafe {
+        assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user(&seen), Some(on_xfer_end)), 0);
+    }
+    events::raise(Safety::MpiRestricted, || XferEnd { tag: -5, bytes: 1 << 40, request: 7, ..XferEnd::default() });
+    // SAFETY: as above.
+    unsafe { assert_eq!(MPI_T_event_handle_free(registration, user(&seen), Some(on_free)), 0) };
+    events::raise(Safety::MpiRestricted, XferEnd::default);
+    let seen = seen.into_inner().expect("no panic");
+    let [(tag, bytes, whole, level)] = &seen.events[..] else { panic!("{seen:?}") };
+    assert_eq!((*tag, *bytes, *level, seen.freed), (-5, 1 << 40, 3, 1));
+    assert_eq!(whole[..8], 7_u64.to_ne_bytes());
+}
+
+#[test]
+fn a_callback_may_free_its_own_registration() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let registration = alloc(c"btl_ibex_port_async");
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user(&seen), Some(frees_itself)), 0);
+    }
+    events::raise(Safety::MpiRestricted, PortAsync::default);
+    events::raise(Safety::MpiRestricted, PortAsync::default);
+    let seen = seen.into_inner().expect("no panic");
+    assert_eq!((seen.events.len(), seen.freed), (1, 1));
+}
+
+#[test]
+fn what_a_buffer_has_no_room_for_is_told_with_the_data_of_the_callback_of_that_level() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let registration = alloc(c"btl_ibex_xfer_end");
+    let handle = events::all().pop().expect("just made");
+    handle.set_buffered(true);
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user(&seen), Some(on_xfer_end)), 0);
+        assert_eq!(MPI_T_event_set_dropped_handler(registration, Some(on_dropped)), 0);
+    }
+    let room = handle.room();
+    for _ in 0..room + 5 {
+        events::raise(Safety::MpiRestricted, XferEnd::default);
+    }
+    events::deliver(usize::MAX, Safety::MpiRestricted);
+    // SAFETY: as above.
+    unsafe { assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0) };
+    let seen = seen.into_inner().expect("no panic");
+    assert_eq!((seen.events.len(), &seen.dropped[..]), (room, &[(5, 2)][..]));
+}
+
+#[test]
+fn a_name_that_is_not_text_is_unknown() {
+    let _alone = alone();
+    let mut index = 0;
+    // SAFETY: a string that ends in 0, and null.
+    unsafe {
+        let name = c"btl_ibex_\xff";
+        assert_eq!(MPI_T_event_get_index(name.as_ptr(), &raw mut index), Code::InvalidName.number());
+        assert_eq!(MPI_T_event_get_index(null(), &raw mut index), Code::Invalid.number());
+    }
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which message a piece belongs to, and whether it is its first or its last: the transfers of this process under way.
+//!
+//! Fed with every header that is sent or has arrived (`watch`), says what of a transfer that is ([`Step`]). A message is known by
+//! requests: by the sender's in its announcement and what the sender does, by the receiver's as soon as that has one (the sender's may
+//! by then be another message's, whose announcement comes by another port). Pieces that the adapter reads or writes are told to
+//! the other side by ob1 with the fragment they were announced with, to both sides in the same words; so the reads of a message are
+//! pieces of it here. Every byte is counted in one step; of a message of one piece the last step has none.
+//!
+//! What happened while nobody listened is not known: with the first listener all is forgotten, and pieces of messages whose
+//! begin was not seen are not shown. Path: behind the branch of a site; no allocation below [`ROOM`] messages at a time, beyond
+//! [`MOST`] further ones are not followed. Threads: any; one lock, never held while a callback runs. Tests: below.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use engine::peer::PeerName;
+
+use super::ob1::{Envelope, Header};
+
+/// Messages under way for which there is room from the start.
+const ROOM: usize = 1024;
+
+/// The most that are followed.
+const MOST: usize = 1 << 20;
+
+/// A piece of a message, and what the message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) envelope: Envelope,
+    /// The request in this process; 0: not known.
+    pub(crate) request: u64,
+    /// The same number for all steps of a message.
+    pub(crate) message: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) total: u64,
+    pub(crate) peer: PeerName,
+    /// Whether it is the first.
+    pub(crate) first: bool,
+    /// Whether it is the last.
+    pub(crate) last: bool,
+    pub(crate) received: bool,
+}
+
+/// A message under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    /// Sent: this process's request.
+    Sent(u64),
+    /// Announced by a peer: the peer's request.
+    Announced(PeerName, u64),
+    /// Received: this process's request.
+    Received(u64),
+}
+
+impl Key {
+    fn is_received(self) -> bool {
+        !matches!(self, Key::Sent(_))
+    }
+}
+
+/// A piece that is read or written: its name, and the process that has given it, where that is another.
+type PieceKey = (Option<PeerName>, u64);
+
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    envelope: Envelope,
+    number: u64,
+    total: u64,
+    done: u64,
+    request: u64,
+    peer: PeerName,
+    /// The piece it was announced with, to be forgotten with it.
+    piece: Option<PieceKey>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    of: Key,
+    /// Of a read: where the message is by what was read already.
+    offset: Option<u64>,
+}
+
+/// The messages under way.
+#[derive(Debug, Default)]
+struct Transfers {
+    messages: HashMap<Key, Message, BuildHasherDefault<Mix>>,
+    pieces: HashMap<PieceKey, Piece, BuildHasherDefault<Mix>>,
+    /// What the engine said when the first of them was seen ([`engine::events::awakenings`]).
+    since: u64,
+}
+
+/// The next message's number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+static TRANSFERS: OnceLock<Mutex<Transfers>> = OnceLock::new();
+
+/// What a header that is being sent (`received`: has arrived), with so many `bytes` behind it, is of a transfer; `None`: nothing.
+/// `awakenings` as the engine says now.
+pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, awakenings: u64) -> Option<Step> {
+    if let Header::Match(envelope) = header {
+        let message = NEXT.fetch_add(1, Ordering::Relaxed);
+        return Some(whole(Message { number: message, ..Message::new(envelope, bytes, 0, peer) }, received));
+    }
+    let transfers = TRANSFERS.get_or_init(|| Mutex::new(Transfers::with_room(ROOM)));
+    let mut transfers = transfers.lock().unwrap_or_else(PoisonError::into_inner);
+    if transfers.since != awakenings {
+        transfers.messages.clear();
+        transfers.pieces.clear();
+        transfers.since = awakenings;
+    }
+    transfers.step(header, bytes, peer, received)
+}
+
+/// The only step of a message.
+fn whole(message: Message, received: bool) -> Step {
+    Step { first: true, last: true, ..message.step(0, message.total, received) }
+}
+
+impl Message {
+    fn new(envelope: Envelope, total: u64, request: u64, peer: PeerName) -> Message {
+        Message { envelope, number: 0, total, done: 0, request, peer, piece: None }
+    }
+
+    fn step(&self, offset: u64, bytes: u64, received: bool) -> Step {
+        Step {
+            envelope: self.envelope,
+            request: self.request,
+            message: self.number,
+            offset,
+            bytes,
+            total: self.total,
+            peer: self.peer,
+            first: false,
+            last: false,
+            received,
+        }
+    }
+}
+
+impl Transfers {
+    fn with_room(room: usize) -> Transfers {
+        Transfers {
+            messages: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
+            pieces: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
+            since: 0,
+        }
+    }
+
+    fn step(&mut self, header: Header, bytes: u64, peer: PeerName, received: bool) -> Option<Step> {
+        // Whose header it is, and to whom; `None` is this process.
+        let (from, to) = if received { (Some(peer), None) } else { (None, Some(peer)) };
+        let announced = |sender| if received { Key::Announced(peer, sender) } else { Key::Sent(sender) };
+        match header {
+            Header::Match(_) => None,
+            Header::Rendezvous { envelope, total, sender } => {
+                let request = if received { 0 } else { sender };
+                self.announced(announced(sender), Message::new(envelope, total, request, peer), bytes)
+            }
+            Header::Get { envelope, total, sender, fragment } => {
+                let key = announced(sender);
+                let piece = (from, fragment);
+                let request = if received { 0 } else { sender };
+                let message = Message { piece: Some(piece), ..Message::new(envelope, total, request, peer) };
+                let step = self.announced(key, message, 0)?;
+                if !step.last {
+                    self.pieces.insert(piece, Piece { of: key, offset: None });
+                }
+                Some(step)
+            }
+            // From the receiver of a message to its sender.
+            Header::Acknowledgement { sender, receiver } => {
+                if !received {
+                    self.accepted(peer, sender, receiver);
+                }
+                None
+            }
+            Header::Fragment { offset, sender, receiver } => {
+                let key = if received { Key::Received(receiver) } else { Key::Sent(sender) };
+                self.moved(key, Some(offset), bytes)
+            }
+            // From the receiver of a message to its sender.
+            Header::Put { offset, sender, receiver, fragment, .. } => {
+                let key = if received { Key::Sent(sender) } else { self.accepted(peer, sender, receiver) };
+                if !self.messages.contains_key(&key) {
+                    return None;
+                }
+                if self.pieces.len() < MOST {
+                    self.pieces.insert((from, fragment), Piece { of: key, offset: Some(offset) });
+                }
+                None
+            }
+            // From who read or wrote, with the name the other has given.
+            Header::Finished { fragment, bytes } => {
+                let bytes = u64::try_from(bytes).ok()?;
+                let name = (to, fragment);
+                let piece = *self.pieces.get(&name)?;
+                if piece.offset.is_some() {
+                    self.pieces.remove(&name);
+                }
+                self.moved(piece.of, piece.offset, bytes)
+            }
+        }
+    }
+
+    /// This process has a request for a message of a peer's: it is known by that from now on.
+    fn accepted(&mut self, peer: PeerName, sender: u64, receiver: u64) -> Key {
+        let key = Key::Received(receiver);
+        let Some(mut message) = self.messages.remove(&Key::Announced(peer, sender)) else { return key };
+        message.request = receiver;
+        if let Some(piece) = message.piece.and_then(|piece| self.pieces.get_mut(&piece)) {
+            piece.of = key;
+        }
+        self.replace(key, message);
+        key
+    }
+
+    /// Follows a message, in place of one of the same name of which nothing was heard any more.
+    fn replace(&mut self, key: Key, message: Message) {
+        if let Some(Message { piece: Some(old), .. }) = self.messages.insert(key, message) {
+            self.pieces.remove(&old);
+        }
+    }
+
+    /// A message begins, with so many bytes.
+    fn announced(&mut self, key: Key, mut message: Message, bytes: u64) -> Option<Step> {
+        message.number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let received = key.is_received();
+        if bytes >= message.total {
+            self.messages.remove(&key);
+            return Some(whole(message, received));
+        }
+        if self.messages.len() >= MOST {
+            return None;
+        }
+        message.done = bytes;
+        let step = Step { first: true, ..message.step(0, bytes, received) };
+        self.replace(key, message);
+        Some(step)
+    }
+
+    /// So many bytes of a message have moved.
+    fn moved(&mut self, key: Key, offset: Option<u64>, bytes: u64) -> Option<Step> {
+        let message = self.messages.get_mut(&key)?;
+        let done = message.done.checked_add(bytes).filter(|done| *done <= message.total)?;
+        let step = message.step(offset.unwrap_or(message.done), bytes, key.is_received());
+        message.done = done;
+        let last = done == message.total;
+        if last && let Some(Message { piece: Some(piece), .. }) = self.messages.remove(&key) {
+            self.pieces.remove(&piece);
+        }
+        Some(Step { last, ..step })
+    }
+}
+
+/// Mixes pointers and names: each word is multiplied into the state. Not for keys that an enemy may choose; what is counted here
+/// is bounded.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_ne_bytes(word));
+        }
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word.cast_unsigned() as u64);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: PeerName = PeerName { job: 1, rank: 3 };
+    const ENVELOPE: Envelope = Envelope { context: 4, source: 1, tag: 9, sequence: 77 };
+
+    /// Both ends of a message: what one sends arrives at the other.
+    struct Ends {
+        sender: Transfers,
+        receiver: Transfers,
+        steps: Vec<Step>,
+    }
+
+    impl Ends {
+        fn new() -> Ends {
+            Ends { sender: Transfers::with_room(4), receiver: Transfers::with_room(4), steps: Vec::new() }
+        }
+
+        fn sender_says(&mut self, header: Header, bytes: u64) {
+            self.steps.extend(self.sender.step(header, bytes, PEER, false));
+            self.steps.extend(self.receiver.step(header, bytes, PEER, true));
+        }
+
+        fn receiver_says(&mut self, header: Header) {
+            self.steps.extend(self.receiver.step(header, 0, PEER, false));
+            self.steps.extend(self.sender.step(header, 0, PEER, true));
+        }
+
+        /// Offset, bytes, first, last of the steps of each side; all are of one message.
+        fn seen(&self) -> [Vec<(u64, u64, bool, bool)>; 2] {
+            [false, true].map(|received| {
+                let side: Vec<_> = self.steps.iter().filter(|step| step.received == received).collect();
+                assert!(side.iter().all(|step| step.message == side[0].message && step.envelope == ENVELOPE));
+                assert_eq!(side.iter().map(|step| step.bytes).sum::<u64>(), side[0].total);
+                side.iter().map(|step| (step.offset, step.bytes, step.first, step.last)).collect()
+            })
+        }
+
+        fn nothing_is_left(&self) -> bool {
+            [&self.sender, &self.receiver].iter().all(|side| side.messages.is_empty() && side.pieces.is_empty())
+        }
+    }
+
+    #[test]
+    fn a_message_in_fragments_begins_goes_on_and_ends_once_on_each_side() {
+        let mut ends = Ends::new();
+        ends.sender_says(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
+        ends.receiver_says(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
+        let fragment = |offset| Header::Fragment { offset, sender: 0x10, receiver: 0x20 };
+        // They may overtake each other, on several ports.
+        ends.sender_says(fragment(70), 30);
+        ends.sender_says(fragment(40), 30);
+        let expected = vec![(0, 40, true, false), (70, 30, false, false), (40, 30, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        let requests: Vec<u64> = ends.steps.iter().map(|step| step.request).collect();
+        assert_eq!(requests, [0x10, 0, 0x10, 0x20, 0x10, 0x20]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn the_reads_of_a_message_are_pieces_of_it_on_both_sides() {
+        let mut ends = Ends::new();
+        ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+        for bytes in [60, 30, 10] {
+            ends.receiver_says(Header::Finished { fragment: 0x30, bytes });
+        }
+        let expected = vec![(0, 0, true, false), (0, 60, false, false), (60, 30, false, false), (90, 10, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn the_writes_of_a_message_are_pieces_of_it_on_both_sides() {
+        let mut ends = Ends::new();
+        ends.sender_says(Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 }, 40);
+        for (offset, bytes, fragment) in [(40, 50, 0x30), (90, 10, 0x31)] {
+            ends.receiver_says(Header::Put { offset, bytes, sender: 0x10, receiver: 0x20, fragment });
+        }
+        for (fragment, bytes) in [(0x31, 10), (0x30, 50)] {
+            ends.sender_says(Header::Finished { fragment, bytes }, 0);
+        }
+        let expected = vec![(0, 40, true, false), (90, 10, false, false), (40, 50, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn a_message_that_was_to_be_read_may_come_in_fragments() {
+        let mut ends = Ends::new();
+        ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+        ends.receiver_says(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
+        ends.sender_says(Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 }, 100);
+        let expected = vec![(0, 0, true, false), (0, 100, false, true)];
+        assert_eq!(ends.seen(), [expected.clone(), expected]);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn a_message_in_one_piece_begins_and_ends_with_it() {
+        let mut ends = Ends::new();
+        ends.sender_says(Header::Rendezvous { envelope: ENVELOPE, total: 40, sender: 0x10 }, 40);
+        assert_eq!(ends.seen(), [vec![(0, 40, true, true)], vec![(0, 40, true, true)]]);
+        let matched = step(Header::Match(ENVELOPE), 0, PEER, true, 0).expect("it is a message");
+        assert!(matched.first && matched.last && matched.total == 0 && matched.received);
+        assert!(ends.nothing_is_left());
+    }
+
+    #[test]
+    fn pieces_of_what_was_not_seen_and_too_many_bytes_are_nothing() {
+        let mut transfers = Transfers::with_room(4);
+        let fragment = Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 };
+        assert_eq!(transfers.step(fragment, 10, PEER, true), None);
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 10 }, 0, PEER, true), None);
+        let announced = Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 };
+        assert!(transfers.step(announced, 0, PEER, true).is_some());
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: -5 }, 0, PEER, false), None);
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 101 }, 0, PEER, false), None);
+        // Of another peer's message of that name.
+        let other = PeerName { rank: 4, ..PEER };
+        let acknowledged = Header::Acknowledgement { sender: 0x10, receiver: 0x20 };
+        assert_eq!(transfers.step(acknowledged, 0, other, false), None);
+        assert_eq!(transfers.step(fragment, 10, PEER, true), None);
+        assert_eq!(transfers.step(acknowledged, 0, PEER, false), None);
+        assert_eq!(transfers.step(fragment, u64::MAX, PEER, true), None);
+        assert!(transfers.step(fragment, 10, PEER, true).is_some());
+    }
+
+    #[test]
+    fn a_senders_request_that_is_used_again_before_all_has_arrived_is_told_apart() {
+        let mut transfers = Transfers::with_room(4);
+        let announced = Header::Rendezvous { envelope: ENVELOPE, total: 100, sender: 0x10 };
+        let fragment = |receiver| Header::Fragment { offset: 40, sender: 0x10, receiver };
+        let first = transfers.step(announced, 40, PEER, true).expect("it begins");
+        transfers.step(Header::Acknowledgement { sender: 0x10, receiver: 0x20 }, 0, PEER, false);
+        let second = transfers.step(announced, 40, PEER, true).expect("it begins");
+        transfers.step(Header::Acknowledgement { sender: 0x10, receiver: 0x21 }, 0, PEER, false);
+        for (receiver, message) in [(0x21, second.message), (0x20, first.message)] {
+            let end = transfers.step(fragment(receiver), 60, PEER, true).expect("it ends");
+            assert_eq!((end.message, end.request, end.last), (message, receiver, true));
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_used_again_is_a_new_message() {
+        let mut transfers = Transfers::with_room(4);
+        let announced = |fragment| Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment };
+        let first = transfers.step(announced(0x30), 0, PEER, false).expect("it begins");
+        let second = transfers.step(announced(0x31), 0, PEER, false).expect("it begins");
+        assert_ne!(first.message, second.message);
+        assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 50 }, 0, PEER, true), None);
+        let piece =
+            transfers.step(Header::Finished { fragment: 0x31, bytes: 50 }, 0, PEER, true).expect("of the second");
+        assert_eq!((piece.message, piece.received), (second.message, false));
+    }
+}

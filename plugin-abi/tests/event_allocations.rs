@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An event allocates nothing, however it is delivered. One test, as the count is of the whole process.
+//!
+//! Here and not with the engine, because an allocator that counts is unsafe code.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::events::{
+    Callback, Handle, Options, Payload, PortClock, PutComplete, Record, Safety, XferBegin, close_port, deliver, free,
+    open_port, progress, raise, register, set_callback, stage, stage_stamped,
+};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's allocator, counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: this function's own rule.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: this function's own rule.
+        unsafe { System.dealloc(pointer, layout) };
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// How many allocations `run` makes.
+fn allocations(run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    run();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&seen);
+    let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let options = [Options::default(), Options { buffered: true, room: 4096, ..Options::default() }];
+    let handles: Vec<_> = [XferBegin::TYPE, PutComplete::TYPE]
+        .into_iter()
+        .flat_map(|kind| options.map(|options| register(kind, options)))
+        .inspect(|handle| {
+            set_callback(handle, Safety::AsyncSignalSafe, Some(Arc::clone(&callback))).expect("it is not freed");
+        })
+        .collect();
+    let clock = PortClock {
+        name: "test:1".into(),
+        ticks_per_second: 1_000_000_000,
+        bits: 32,
+        window: 1000,
+        room: 256,
+        ask: Some(Box::new(|| Some(7))),
+    };
+    let port = open_port(clock).expect("room for a source");
+    let mut raw = 0;
+    let mut round = || {
+        raise(Safety::MpiRestricted, XferBegin::default);
+        stage(Safety::MpiRestricted, XferBegin::default);
+        raw += 500;
+        stage_stamped(port, raw, Some(1), PutComplete::default);
+        progress(Safety::MpiRestricted);
+    };
+    // The thread's state and its lists are made at its first events.
+    round();
+    deliver(usize::MAX, Safety::MpiRestricted);
+    assert!(allocations(|| drop(Box::new(7))) >= 1, "the count counts");
+    let before = seen.load(Ordering::Relaxed);
+    let made = allocations(|| {
+        (0..1000).for_each(|_| round());
+        deliver(usize::MAX, Safety::MpiRestricted);
+    });
+    assert_eq!(made, 0, "allocations for {} deliveries", seen.load(Ordering::Relaxed) - before);
+    assert!(seen.load(Ordering::Relaxed) - before >= 4000);
+    close_port(port, Safety::MpiRestricted);
+    for handle in handles {
+        free(&handle, Safety::None, None).expect("it is not freed");
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tool interface as a C program sees it: header, library, every call and every code, the profiling names, the seam.
+//!
+//! The programs are in `tests/tool/`; what happens when events fire is tested in `src/tool/tests.rs`, and on a device by hw-tests.
+//! Needs what building the crate needs (Open MPI with its headers and commands) and no device.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The directory with the library, built now: cargo builds a cdylib for no test of its own accord.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let target =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's directory lies in the target directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "ibex-plugin-abi", "--lib", "--target-dir"]).arg(target);
+        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        if profile == "release" {
+            cargo.arg("--release");
+        }
+        done(&cargo);
+        target.join(profile)
+    })
+}
+
+/// Runs a command that must succeed.
+fn done(command: &Command) -> Output {
+    let mut limited = Command::new("timeout");
+    limited.args(["-k", "5", "1200"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            limited.env(name, value);
+        }
+    }
+    let output = limited.output().unwrap_or_else(|error| panic!("{limited:?}: {error}"));
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    output
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool").join(name)
+}
+
+/// Compiles a program against the header and the library, for one test.
+fn compiled(name: &str, test: &str, options: &[&str]) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-{name}-{test}"));
+    let mut command = Command::new("mpicc");
+    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source(&format!("{name}.c")));
+    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
+    command.arg(format!("-L{}", library().display())).arg("-libex").args(options);
+    done(&command);
+    program
+}
+
+fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    command.env("LD_LIBRARY_PATH", library());
+    for (name, value) in [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")] {
+        command.env(name, value);
+    }
+    command
+}
+
+#[test]
+fn every_call_answers_the_standards_code_in_every_phase_of_mpi() {
+    done(&program(&compiled("calls", "codes", &[])));
+}
+
+#[test]
+fn every_function_of_peruse_answers_the_specifications_code() {
+    done(&program(&compiled("peruse", "codes", &[])));
+}
+
+/// Runs a program that finds the component, which finds no port.
+fn done_with_component(test: &str, command: &mut Command) {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-components-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("the target directory can be written to");
+    let link = place.join("mca_btl_ibex.so");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(library().join("libibex.so"), &link).expect("a new link");
+    command.env("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", place.display()));
+    command.env("OMPI_MCA_btl_ibex_if_include", "none:1");
+    done(command);
+    let _ = std::fs::remove_dir_all(&place);
+}
+
+#[test]
+fn the_events_are_in_the_category_of_the_transport_where_it_is_loaded() {
+    done_with_component("category", program(&compiled("calls", "category", &[])).arg("component"));
+}
+
+#[test]
+fn counts_have_a_value_per_source_and_registrations_the_defaults_the_user_set() {
+    let mut command = program(&compiled("variables", "variables", &[]));
+    command.env("OMPI_MCA_btl_ibex_event_buffered", "1").env("OMPI_MCA_btl_ibex_event_buffer", "1000");
+    done_with_component("variables", &mut command);
+}
+
+#[test]
+fn the_page_on_writing_a_tool_is_the_program_that_is_tested() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let page = read("docs/writing-a-tool.md");
+    let pieces = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+    assert!(pieces.collect::<String>() == read("hw-tests/tools/writing_a_tool.c"), "the page and the program differ");
+}
+
+#[test]
+fn the_tool_of_the_page_runs_without_a_device_as_well() {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-of-the-page");
+    let mut command = Command::new("mpicc");
+    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&built);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../hw-tests/tools/writing_a_tool.c"));
+    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
+    command.arg(format!("-L{}", library().display())).arg("-libex");
+    done(&command);
+    let output = done(program(&built).env("OMPI_MCA_btl", "self"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("rank 0, peer 0: 0 messages of 0 bytes sent"), "{said}");
+}
+
+#[test]
+fn the_header_is_cplusplus_too() {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-header.o");
+    let mut command = Command::new("mpicxx");
+    command.args(["-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX", "-x", "c++", "-c", "-o"]).arg(program);
+    command.arg(source("given_way.c")).arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
+    done(&command);
+}
+
+#[test]
+fn a_tool_may_intercept_a_call_by_its_name_and_go_on_by_the_profiling_name() {
+    done(&program(&compiled("profiled", "names", &[])));
+}
+
+#[test]
+fn where_the_mpi_has_a_call_itself_it_answers() {
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libtool_host.so");
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source("host_with_events.c"));
+    done(&command);
+    let path = library.to_str().expect("the target directory's name is text");
+    done(&program(&compiled("given_way", "seam", &["-Wl,--no-as-needed", path])));
+}

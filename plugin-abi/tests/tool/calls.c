@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Every call of the events of MPI_T with every code it can answer: before and after MPI_T_init_thread, before MPI_Init, between
+ * it and MPI_Finalize, and after that. Prints one line per wrong answer; exits with how many. */
+#include <ibex_mpi_t.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int wrong;
+
+#define EXPECT(code, call)                                                                            \
+    do {                                                                                              \
+        int got = (call);                                                                             \
+        if (got != (code)) {                                                                          \
+            printf("%s:%d: %s: %d, not %s\n", __FILE__, __LINE__, #call, got, #code);                 \
+            ++wrong;                                                                                  \
+        }                                                                                             \
+    } while (0)
+
+#define HOLDS(condition)                                                                              \
+    do {                                                                                              \
+        if (!(condition)) {                                                                           \
+            printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                    \
+            ++wrong;                                                                                  \
+        }                                                                                             \
+    } while (0)
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
+{
+    (void) instance, (void) registration, (void) safety, (void) user;
+}
+
+static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user)
+{
+    (void) count, (void) registration, (void) source, (void) safety, (void) user;
+}
+
+static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
+{
+    (void) registration, (void) safety;
+    ++*(int *) user;
+}
+
+/* While the interface is not initialised. */
+static void not_initialized(void)
+{
+    int number = -7;
+    MPI_Count count = -7;
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
+    const int code = MPI_T_ERR_NOT_INITIALIZED;
+    EXPECT(code, MPI_T_event_get_num(&number));
+    EXPECT(code, MPI_T_event_get_info(0, NULL, NULL, &number, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    EXPECT(code, MPI_T_event_get_index("btl_ibex_xfer_begin", &number));
+    EXPECT(code, MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &registration));
+    EXPECT(code, MPI_T_event_handle_set_info(registration, MPI_INFO_NULL));
+    EXPECT(code, MPI_T_event_handle_get_info(registration, &info));
+    EXPECT(code, MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, on_event));
+    EXPECT(code, MPI_T_event_callback_set_info(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
+    EXPECT(code, MPI_T_event_callback_get_info(registration, MPI_T_CB_REQUIRE_NONE, &info));
+    EXPECT(code, MPI_T_event_handle_free(registration, NULL, NULL));
+    EXPECT(code, MPI_T_event_set_dropped_handler(registration, on_dropped));
+    EXPECT(code, MPI_T_source_get_num(&number));
+    EXPECT(code, MPI_T_source_get_info(0, NULL, NULL, NULL, NULL, NULL, &count, NULL, NULL));
+    EXPECT(code, MPI_T_source_get_timestamp(0, &count));
+    EXPECT(code, MPI_T_category_get_num_events(0, &number));
+    EXPECT(code, MPI_T_category_get_events(0, 1, &number));
+    HOLDS(number == -7 && count == -7 && registration == MPI_T_EVENT_REGISTRATION_NULL && info == MPI_INFO_NULL);
+}
+
+static void types(void)
+{
+    int count = 0, index = -1;
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_num(NULL));
+    EXPECT(MPI_SUCCESS, MPI_T_event_get_num(&count));
+    HOLDS(count > 10);
+    for (int i = 0; i < count; ++i) {
+        char name[64] = "", desc[256] = "";
+        int name_len = sizeof name, desc_len = sizeof desc, verbosity = -1, bind = -1, elements = 16;
+        MPI_Datatype datatypes[16];
+        MPI_Aint displacements[16];
+        MPI_T_enum enumtype;
+        MPI_Info info = (MPI_Info) 1;
+        EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, name, &name_len, &verbosity, datatypes, displacements, &elements, &enumtype,
+                                                 &info, desc, &desc_len, &bind));
+        HOLDS(strncmp(name, "btl_ibex_", 9) == 0 && name_len == (int) strlen(name) + 1 && desc_len > 1);
+        HOLDS(verbosity >= MPI_T_VERBOSITY_USER_BASIC && verbosity <= MPI_T_VERBOSITY_MPIDEV_ALL);
+        HOLDS(info == MPI_INFO_NULL && elements > 0 && elements <= 16);
+        /* The items of the enumeration are the names of the elements. */
+        int items = -1;
+        EXPECT(MPI_SUCCESS, MPI_T_enum_get_info(enumtype, &items, NULL, NULL));
+        HOLDS(items == elements);
+        for (int e = 0; e < items; ++e) {
+            char item[64] = "";
+            int item_len = sizeof item, value = -1;
+            EXPECT(MPI_SUCCESS, MPI_T_enum_get_item(enumtype, e, &value, item, &item_len));
+            HOLDS(value == e && item[0] >= 'a' && item[0] <= 'z');
+        }
+        HOLDS(bind == MPI_T_BIND_NO_OBJECT || bind == MPI_T_BIND_MPI_COMM);
+        MPI_Aint end = 0;
+        for (int e = 0; e < elements; ++e) {
+            int size = datatypes[e] == MPI_UNSIGNED_LONG ? 8 : 4;
+            HOLDS(datatypes[e] == MPI_UNSIGNED_LONG || datatypes[e] == MPI_UNSIGNED || datatypes[e] == MPI_INT);
+            HOLDS(displacements[e] >= end && displacements[e] % size == 0);
+            end = displacements[e] + size;
+        }
+        EXPECT(MPI_SUCCESS, MPI_T_event_get_index(name, &index));
+        HOLDS(index == i);
+        /* Fewer elements than there are, and none of anything. */
+        int one = 1;
+        MPI_Aint two[2] = {-1, -1};
+        EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, NULL, NULL, NULL, NULL, two, &one, NULL, NULL, NULL, NULL, NULL));
+        HOLDS(one == elements && two[0] == 0 && two[1] == -1);
+        EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+        char cut[5];
+        int room = sizeof cut;
+        EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, cut, &room, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+        HOLDS(strcmp(cut, "btl_") == 0 && room == name_len);
+    }
+    EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(-1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    index = -7;
+    EXPECT(MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("xfer_begin", &index));
+    EXPECT(MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("btl_ibex_", &index));
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_index(NULL, &index));
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_index("btl_ibex_xfer_begin", NULL));
+    HOLDS(index == -7);
+}
+
+static void registrations(int mpi_is_usable)
+{
+    int count, index, freed = 0;
+    MPI_Info info = MPI_INFO_NULL, used = (MPI_Info) 1;
+    MPI_T_event_registration one = MPI_T_EVENT_REGISTRATION_NULL, two;
+    EXPECT(MPI_SUCCESS, MPI_T_event_get_num(&count));
+    EXPECT(MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_xfer_begin", &index));
+    EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(-1, NULL, MPI_INFO_NULL, &one));
+    EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(count, NULL, MPI_INFO_NULL, &one));
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, NULL));
+    MPI_Comm null = MPI_COMM_NULL;
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &null, MPI_INFO_NULL, &one));
+    HOLDS(one == MPI_T_EVENT_REGISTRATION_NULL);
+
+    if (mpi_is_usable) {
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "ibex_buffered", "true");
+        MPI_Info_set(info, "ibex_buffer_events", "100");
+        MPI_Info_set(info, "another", "key");
+    }
+    MPI_Comm world = MPI_COMM_WORLD;
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(index, mpi_is_usable ? &world : NULL, info, &one));
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &two));
+    HOLDS(one != MPI_T_EVENT_REGISTRATION_NULL && one != two);
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_get_info(one, &used));
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_get_info(one, NULL));
+    if (mpi_is_usable) {
+        char value[16];
+        int there;
+        MPI_Info_get(used, "ibex_buffered", sizeof value - 1, value, &there);
+        HOLDS(there && strcmp(value, "true") == 0);
+        MPI_Info_get(used, "ibex_buffer_events", sizeof value - 1, value, &there);
+        HOLDS(there && strcmp(value, "128") == 0);
+        MPI_Info_free(&used);
+        MPI_Info_set(info, "ibex_buffered", "false");
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(one, info));
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_get_info(one, &used));
+        MPI_Info_get(used, "ibex_buffered", sizeof value - 1, value, &there);
+        HOLDS(there && strcmp(value, "false") == 0);
+        MPI_Info_free(&used);
+        MPI_Info_free(&info);
+    } else {
+        HOLDS(used == MPI_INFO_NULL);
+    }
+
+    for (int safety = MPI_T_CB_REQUIRE_NONE; safety <= MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE; ++safety) {
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(one, safety, MPI_INFO_NULL));
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(one, safety, &used));
+        EXPECT(MPI_SUCCESS, MPI_T_event_register_callback(one, safety, MPI_INFO_NULL, NULL, on_event));
+        EXPECT(MPI_SUCCESS, MPI_T_event_callback_set_info(one, safety, MPI_INFO_NULL));
+        EXPECT(MPI_SUCCESS, MPI_T_event_callback_get_info(one, safety, &used));
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(one, safety, NULL));
+        if (used != MPI_INFO_NULL)
+            MPI_Info_free(&used);
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(two, safety, &used));
+    }
+    EXPECT(MPI_SUCCESS, MPI_T_event_register_callback(one, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, NULL));
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(one, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
+    for (int safety = -1; safety <= 4; safety += 5) {
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_register_callback(one, safety, MPI_INFO_NULL, NULL, on_event));
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(one, safety, MPI_INFO_NULL));
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(one, safety, &used));
+    }
+    EXPECT(MPI_SUCCESS, MPI_T_event_set_dropped_handler(one, on_dropped));
+    EXPECT(MPI_SUCCESS, MPI_T_event_set_dropped_handler(one, NULL));
+
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(one, &freed, on_free));
+    HOLDS(freed == 1);
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(two, NULL, NULL));
+    MPI_T_event_registration bad[] = {one, two, MPI_T_EVENT_REGISTRATION_NULL, (MPI_T_event_registration) &freed};
+    for (int i = 0; i < 4; ++i) {
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info(bad[i], MPI_INFO_NULL));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_get_info(bad[i], &used));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(bad[i], 0, MPI_INFO_NULL, NULL, on_event));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(bad[i], 0, MPI_INFO_NULL));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info(bad[i], 0, &used));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_set_dropped_handler(bad[i], on_dropped));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(bad[i], &freed, on_free));
+    }
+    HOLDS(freed == 1);
+}
+
+static void instances(void)
+{
+    long buffer[16];
+    int source;
+    MPI_Count timestamp;
+    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read(NULL, 0, buffer));
+    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy(NULL, buffer));
+    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_timestamp(NULL, &timestamp));
+    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_source(NULL, &source));
+}
+
+static void sources(void)
+{
+    int count = 0;
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_num(NULL));
+    EXPECT(MPI_SUCCESS, MPI_T_source_get_num(&count));
+    HOLDS(count >= 1);
+    for (int i = 0; i < count; ++i) {
+        char name[64], desc[256];
+        int name_len = sizeof name, desc_len = sizeof desc;
+        MPI_T_source_order ordering = 9;
+        MPI_Count ticks = 0, most = 0, before = 0, after = 0;
+        MPI_Info info = (MPI_Info) 1;
+        EXPECT(MPI_SUCCESS, MPI_T_source_get_info(i, name, &name_len, desc, &desc_len, &ordering, &ticks, &most, &info));
+        HOLDS(name_len == (int) strlen(name) + 1 && desc_len > 1 && info == MPI_INFO_NULL);
+        HOLDS(ordering == MPI_T_SOURCE_ORDERED || ordering == MPI_T_SOURCE_UNORDERED);
+        HOLDS(ticks > 0 && most > ticks);
+        EXPECT(MPI_SUCCESS, MPI_T_source_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+        EXPECT(MPI_SUCCESS, MPI_T_source_get_timestamp(i, &before));
+        EXPECT(MPI_SUCCESS, MPI_T_source_get_timestamp(i, &after));
+        HOLDS(before <= after && after <= most);
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_timestamp(i, NULL));
+    }
+    MPI_Count timestamp = -7;
+    for (int i = -1; i <= 10000; i += 10001) {
+        EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+        EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_timestamp(i, &timestamp));
+    }
+    HOLDS(timestamp == -7);
+}
+
+/* With `wanted` categories that have events; any number if negative: the component may have been unloaded. */
+static void categories(int wanted)
+{
+    int count, events, types, with = 0;
+    MPI_T_category_get_num(&count);
+    EXPECT(MPI_SUCCESS, MPI_T_event_get_num(&types));
+    int *indices = malloc((types + 1) * sizeof *indices);
+    for (int i = 0; i < count; ++i) {
+        /* The MPI keeps the numbers of components that it has unloaded, and calls them invalid. */
+        int code = MPI_T_category_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+        EXPECT(code, MPI_T_category_get_num_events(i, &events));
+        if (code != MPI_SUCCESS)
+            continue;
+        HOLDS(events == 0 || events == types);
+        indices[events] = -7;
+        EXPECT(MPI_SUCCESS, MPI_T_category_get_events(i, types + 1, indices));
+        for (int e = 0; e < events; ++e)
+            HOLDS(indices[e] == e);
+        HOLDS(indices[events] == -7);
+        EXPECT(MPI_SUCCESS, MPI_T_category_get_events(i, 0, NULL));
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_category_get_events(i, -1, indices));
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_category_get_events(i, 1, NULL));
+        with += events > 0;
+    }
+    free(indices);
+    HOLDS(with == wanted || wanted < 0);
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_category_get_num_events(0, NULL));
+    EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_num_events(-1, &events));
+    EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_num_events(count, &events));
+    EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_events(count, 1, &events));
+}
+
+int main(int argc, char **argv)
+{
+    int provided, component = argc > 1;
+    not_initialized();
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    types();
+    registrations(0);
+    instances();
+    sources();
+    categories(component);
+
+    MPI_Init(&argc, &argv);
+    registrations(1);
+    sources();
+    categories(component ? -1 : 0);
+    MPI_Finalize();
+
+    types();
+    registrations(0);
+    instances();
+    sources();
+    printf("%d wrong\n", wrong);
+    return wrong != 0;
+}

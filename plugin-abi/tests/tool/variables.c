@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The variables of the events, through the calls any MPI has: counts per source, defaults of registrations, their category.
+ * Run with OMPI_MCA_btl_ibex_event_buffered=1 and OMPI_MCA_btl_ibex_event_buffer=1000. Prints one line per wrong answer. */
+#include <ibex_mpi_t.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int wrong;
+
+#define HOLDS(condition)                                                                              \
+    do {                                                                                              \
+        if (!(condition)) {                                                                           \
+            printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                    \
+            ++wrong;                                                                                  \
+        }                                                                                             \
+    } while (0)
+
+/* A handle on a count has a value for every source there is or may come. */
+static void counts(void)
+{
+    const char *const names[] = {"events_raised", "events_delivered", "events_buffered", "events_dropped", "events_late"};
+    MPI_T_pvar_session session;
+    int sources;
+    MPI_T_source_get_num(&sources);
+    MPI_T_pvar_session_create(&session);
+    for (unsigned i = 0; i < sizeof names / sizeof *names; ++i) {
+        char name[64];
+        int index, values = 0;
+        MPI_T_pvar_handle handle;
+        snprintf(name, sizeof name, "btl_ibex_%s", names[i]);
+        HOLDS(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS);
+        HOLDS(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &values) == MPI_SUCCESS);
+        HOLDS(values >= sources && values >= 64);
+        unsigned long long *value = malloc((values + 1) * sizeof *value);
+        memset(value, 0xee, (values + 1) * sizeof *value);
+        HOLDS(MPI_T_pvar_read(session, handle, value) == MPI_SUCCESS);
+        for (int s = 0; s < values; ++s)
+            HOLDS(value[s] == 0);
+        HOLDS(value[values] == 0xeeeeeeeeeeeeeeeeULL);
+        free(value);
+        MPI_T_pvar_handle_free(session, &handle);
+    }
+    MPI_T_pvar_session_free(&session);
+}
+
+/* What the user set is how a registration is made that does not say so itself. */
+static void defaults(void)
+{
+    int there;
+    char value[16];
+    MPI_T_event_registration registration;
+    MPI_Info used;
+    HOLDS(MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &registration) == MPI_SUCCESS);
+    HOLDS(MPI_T_event_handle_get_info(registration, &used) == MPI_SUCCESS);
+    MPI_Info_get(used, "ibex_buffered", sizeof value - 1, value, &there);
+    HOLDS(there && strcmp(value, "true") == 0);
+    MPI_Info_get(used, "ibex_buffer_events", sizeof value - 1, value, &there);
+    HOLDS(there && strcmp(value, "1024") == 0);
+    MPI_Info_free(&used);
+    MPI_T_event_handle_free(registration, NULL, NULL);
+}
+
+/* One category has the transport's control variables, performance variables and events. */
+static void category(void)
+{
+    int count, all, found = 0;
+    MPI_T_category_get_num(&count);
+    MPI_T_event_get_num(&all);
+    for (int i = 0; i < count; ++i) {
+        int events = 0, cvars, pvars, name_len = 128;
+        char name[128];
+        if (MPI_T_category_get_info(i, name, &name_len, NULL, NULL, &cvars, &pvars, NULL) != MPI_SUCCESS)
+            continue;
+        HOLDS(MPI_T_category_get_num_events(i, &events) == MPI_SUCCESS);
+        if (events > 0) {
+            HOLDS(events == all && cvars > 40 && pvars > 30);
+            ++found;
+        }
+    }
+    HOLDS(found == 1);
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    int index;
+    HOLDS(MPI_T_cvar_get_index("btl_ibex_event_buffer", &index) == MPI_SUCCESS);
+    HOLDS(MPI_T_cvar_get_index("btl_ibex_event_buffered", &index) == MPI_SUCCESS);
+    counts();
+    category();
+    /* The component finds no port, and MPI_Init unloads it. */
+    MPI_Init(&argc, &argv);
+    defaults();
+    MPI_Finalize();
+    printf("%d wrong\n", wrong);
+    return wrong != 0;
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The host's clock: the processor's time stamp counter where it is proven steady, else the monotonic clock.
+//!
+//! Chosen once, at the first use ([`HostClock::get`], 10 ms). The counter is taken when the processor says that its rate is
+//! constant and it never stops, the kernel itself goes by it (so the kernel has found it to agree among processors), and a
+//! measurement here finds one rate throughout. It costs a third of a call of the monotonic clock. Why it was not taken is kept.
+//!
+//! Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one per cycle of the counter, or one per ns. Tests: below.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use ibex_ffi::clock::{HAS_COUNTER, counter};
+
+static CLOCK: OnceLock<HostClock> = OnceLock::new();
+
+/// The clock that stamps what happens in threads.
+#[derive(Debug)]
+pub struct HostClock {
+    counter: bool,
+    ticks_per_second: u64,
+    start: Instant,
+    /// Why the counter was not taken.
+    refusal: Option<String>,
+}
+
+/// How long the counter is measured.
+const MEASURED: Duration = Duration::from_millis(10);
+
+/// Into how many parts, each of which must show the same rate within [`TOLERANCE`].
+const PARTS: u32 = 5;
+
+/// A reading of the monotonic clock takes well under a microsecond, of 2 ms; a processor may be taken away in between.
+const TOLERANCE: f64 = 2e-3;
+
+impl HostClock {
+    /// The process's clock.
+    #[must_use]
+    #[inline]
+    pub fn get() -> &'static HostClock {
+        CLOCK.get_or_init(HostClock::choose)
+    }
+
+    /// What it shows, ticks. Never less than before in the same thread.
+    #[must_use]
+    #[inline]
+    pub fn now(&self) -> u64 {
+        if self.counter { counter() } else { self.start.elapsed().as_nanos() as u64 }
+    }
+
+    /// Its rate.
+    #[must_use]
+    pub fn ticks_per_second(&self) -> u64 {
+        self.ticks_per_second
+    }
+
+    /// So many nanoseconds in its ticks.
+    #[must_use]
+    pub fn ticks(&self, nanoseconds: u64) -> u64 {
+        (nanoseconds as f64 * self.ticks_per_second as f64 / 1e9) as u64
+    }
+
+    /// What it is, and why.
+    #[must_use]
+    pub fn description(&self) -> String {
+        match &self.refusal {
+            None => "the processor's time stamp counter".to_owned(),
+            Some(reason) => format!("the monotonic clock, because {reason}"),
+        }
+    }
+
+    #[cold]
+    fn choose() -> HostClock {
+        let start = Instant::now();
+        let judged = kernel_goes_by_counter().and_then(|()| measure(read_both, MEASURED));
+        match judged {
+            Ok(ticks_per_second) => HostClock { counter: true, ticks_per_second, start, refusal: None },
+            Err(reason) => HostClock { counter: false, ticks_per_second: 1_000_000_000, start, refusal: Some(reason) },
+        }
+    }
+}
+
+/// Whether processor and kernel vouch for the counter.
+fn kernel_goes_by_counter() -> Result<(), String> {
+    if !HAS_COUNTER {
+        return Err("this processor has no time stamp counter".into());
+    }
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"));
+    let flags = read("/proc/cpuinfo")?;
+    let flags = flags.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    for wanted in ["constant_tsc", "nonstop_tsc"] {
+        if !flags.split_whitespace().any(|flag| flag == wanted) {
+            return Err(format!("the processor does not say {wanted}"));
+        }
+    }
+    let source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource")?;
+    if source.trim() == "tsc" { Ok(()) } else { Err(format!("the kernel goes by {}", source.trim())) }
+}
+
+/// The counter, and the monotonic time in the middle of whose two readings it was read.
+fn read_both() -> (u64, Instant) {
+    // The closest of a few: a thread may lose its processor in between.
+    let read = || {
+        let before = Instant::now();
+        let ticks = counter();
+        let width = before.elapsed();
+        (width, ticks, before + width / 2)
+    };
+    let (_, ticks, at) = (0..8).map(|_| read()).min_by_key(|(width, ..)| *width).unwrap_or_else(read);
+    (ticks, at)
+}
+
+/// The counter's rate, if it is the same throughout.
+fn measure(read: impl Fn() -> (u64, Instant), duration: Duration) -> Result<u64, String> {
+    let first = read();
+    let rate = |from: (u64, Instant), to: (u64, Instant)| {
+        to.0.checked_sub(from.0)
+            .map(|ticks| ticks as f64 / to.1.duration_since(from.1).as_secs_f64())
+            .filter(|rate| *rate > 1e6 && *rate < 1e11)
+            .ok_or_else(|| format!("the time stamp counter went from {} to {} in a short time", from.0, to.0))
+    };
+    let (mut last, mut slowest, mut fastest) = (first, f64::INFINITY, 0.0_f64);
+    for _ in 0..PARTS {
+        // From the last reading on: a thread that lost its processor would make the next part too short to tell.
+        while last.1.elapsed() < duration / PARTS {
+            std::hint::spin_loop();
+        }
+        let now = read();
+        let here = rate(last, now)?;
+        (slowest, fastest, last) = (slowest.min(here), fastest.max(here), now);
+    }
+    if fastest - slowest > slowest * TOLERANCE {
+        return Err(format!("the time stamp counter's rate varied from {slowest:.0} to {fastest:.0} per second"));
+    }
+    Ok(rate(first, last)?.round() as u64)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_advances_at_its_own_rate_and_says_what_it_is() {
+        let clock = HostClock::get();
+        let (start, from) = (Instant::now(), clock.now());
+        while start.elapsed() < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+        let (ticks, seconds) = ((clock.now() - from) as f64, start.elapsed().as_secs_f64());
+        let ratio = ticks / clock.ticks_per_second() as f64 / seconds;
+        assert!((0.9..1.01).contains(&ratio), "{ratio} of a second each, {}", clock.description());
+        assert!(clock.description().contains("the "));
+    }
+
+    #[test]
+    fn a_steady_counter_is_measured_and_an_unsteady_one_refused() {
+        let start = Instant::now();
+        let duration = Duration::from_millis(5);
+        let steady = || {
+            let now = Instant::now();
+            (now.duration_since(start).as_nanos() as u64 * 2, now)
+        };
+        let rate = measure(steady, duration).expect("it is steady");
+        assert!(rate.abs_diff(2_000_000_000) < 100_000, "{rate}");
+        let warped = || {
+            let now = Instant::now();
+            let ns = now.duration_since(start).as_nanos() as f64;
+            ((ns * ns / 1e6) as u64 + 1, now)
+        };
+        let refusal = measure(warped, duration).expect_err("it speeds up");
+        assert!(refusal.contains("varied") || refusal.contains("went from"), "{refusal}");
+        let stopped = || (5, Instant::now());
+        assert!(measure(stopped, duration).expect_err("it stands still").contains("went from 5 to 5"));
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delivering later: what waits in threads, in ports' sources and in buffers, what was lost, and who is on the way out.
+//!
+//! Called from progress, where no lock is held ([`progress`]): one load and one branch while there is nothing to do. Buffers are
+//! emptied by one thread at a time, so that callbacks that are not thread-safe may run.
+//!
+//! Path: hot where events flow: no allocation; the registry's lock is taken for a moment, never while a callback runs. Threads:
+//! any. Tests: `tests/buffers.rs`, `tests/free.rs`, `tests/ports.rs`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use super::clock::HostClock;
+use super::handle::Handle;
+use super::registry::{self, Entry, Leaving};
+use super::row::Safety;
+use super::source::{Later, SourceId};
+use super::thread::{self, Inside, Thread};
+
+/// Something is in a buffer, or was lost.
+pub(super) const RINGS: u64 = 1;
+/// A port's source holds events.
+const PORTS: u64 = 2;
+/// A freed registration is on its way out.
+pub(super) const LEAVING: u64 = 4;
+/// A thread in which events wait; the bits from here up count them.
+const STAGING: u64 = 8;
+
+/// What there is to do.
+static WORK: AtomicU64 = AtomicU64::new(0);
+
+/// The ports' sources that hold events, a bit each.
+static HOLDING: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a thread empties buffers.
+static EMPTYING: AtomicBool = AtomicBool::new(false);
+
+/// With which registration to begin, so that none is always last.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+
+/// How long [`catch_up`] takes at most: longer than events are held.
+const CATCH_UP_NS: u64 = 200_000;
+
+/// How many events [`progress`] delivers at most from buffers.
+const BUDGET: usize = 256;
+
+/// Says that there is something to do. After what is to be done was stored; sequentially consistent with who takes the word back
+/// and then looks.
+#[inline]
+pub(super) fn flag(work: u64) {
+    if WORK.load(Ordering::SeqCst) & work == 0 {
+        WORK.fetch_or(work, Ordering::SeqCst);
+    }
+}
+
+#[inline]
+pub(super) fn flag_port(source: SourceId) {
+    HOLDING.fetch_or(1 << source.index(), Ordering::SeqCst);
+    flag(PORTS);
+}
+
+/// Takes back that there is something to do.
+pub(super) fn unflag(work: u64) {
+    WORK.fetch_and(!work, Ordering::SeqCst);
+}
+
+/// Whether a freed registration is on its way out.
+#[inline]
+pub(super) fn is_leaving() -> bool {
+    WORK.load(Ordering::Relaxed) & LEAVING != 0
+}
+
+/// A thread has events that wait in it, which it had not.
+pub(super) fn count_staging() {
+    WORK.fetch_add(STAGING, Ordering::SeqCst);
+}
+
+/// It has none any more.
+pub(super) fn count_staged() {
+    WORK.fetch_sub(STAGING, Ordering::SeqCst);
+}
+
+/// Delivers what waits, if anything does. Callbacks run here: the caller holds no lock that a call of ibex from within one could
+/// need. `context` says what they must be fit for.
+#[inline]
+pub fn progress(context: Safety) {
+    if WORK.load(Ordering::Relaxed) != 0 {
+        deliver(BUDGET, context);
+    }
+}
+
+/// Delivers what waits: all of this thread and of the ports, and up to `budget` events from buffers. From within a callback it
+/// does nothing. Otherwise as [`progress`].
+#[cold]
+pub fn deliver(budget: usize, context: Safety) {
+    deliver_counted(budget, context);
+}
+
+/// [`deliver`]; returns how many events came from buffers.
+pub(super) fn deliver_counted(budget: usize, context: Safety) -> usize {
+    thread::with(&mut (), |thread, ()| {
+        if thread.is_busy() {
+            return 0;
+        }
+        let count = {
+            let mut inside = Inside::new(thread);
+            inside.run_staged();
+            pump(&mut inside, context);
+            empty(&mut inside, budget, context)
+        };
+        settle_in(thread, context);
+        count
+    })
+}
+
+/// Delivers what the ports' sources hold, waiting until its turn has come: for who is about to stop listening, so that what has
+/// happened is shown. Takes a fifth of a millisecond at most, while more keeps coming. From within a callback it does nothing.
+#[cold]
+pub fn catch_up(context: Safety) {
+    let clock = HostClock::get();
+    let limit = clock.now() + clock.ticks(CATCH_UP_NS);
+    let is_busy = || thread::with(&mut (), |thread, ()| thread.is_busy());
+    while WORK.load(Ordering::SeqCst) & PORTS != 0 && !is_busy() {
+        // Looked at before: a thread that had to wait for a processor delivers what has become due.
+        let is_last = clock.now() >= limit;
+        deliver(0, context);
+        if is_last {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Delivers what the ports' sources hold as far as its turn has come.
+fn pump(inside: &mut Inside<'_>, context: Safety) {
+    if WORK.fetch_and(!PORTS, Ordering::SeqCst) & PORTS == 0 {
+        return;
+    }
+    let mut holding = HOLDING.swap(0, Ordering::SeqCst);
+    while holding != 0 {
+        let id = SourceId(holding.trailing_zeros() as u16);
+        holding &= holding - 1;
+        let Some(port) = id.source().port() else { continue };
+        port.maintain();
+        if port.pump(false, |record| inside.dispatch(record, context)) {
+            flag_port(id);
+        }
+    }
+}
+
+/// Delivers all that a port's source holds, whether its turn has come or not; what comes later and is earlier is late. Not from
+/// within a callback.
+pub(super) fn pump_all(source: SourceId, context: Safety) {
+    thread::with(&mut (), |thread, ()| {
+        if let Some(port) = source.source().port()
+            && !thread.is_busy()
+        {
+            let mut inside = Inside::new(thread);
+            port.pump(true, |record| inside.dispatch(record, context));
+        }
+    });
+}
+
+/// The right to empty buffers; given back also when a callback panics.
+struct Emptying;
+
+impl Emptying {
+    fn try_new() -> Option<Emptying> {
+        (!EMPTYING.swap(true, Ordering::SeqCst)).then_some(Emptying)
+    }
+}
+
+impl Drop for Emptying {
+    fn drop(&mut self) {
+        EMPTYING.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Empties buffers, up to so many events.
+fn empty(inside: &mut Inside<'_>, budget: usize, context: Safety) -> usize {
+    let Some(_emptying) = Emptying::try_new() else { return 0 };
+    if WORK.fetch_and(!RINGS, Ordering::SeqCst) & RINGS == 0 {
+        return 0;
+    }
+    let all = registry::everything();
+    let (mut left, first) = (budget, FIRST.fetch_add(1, Ordering::Relaxed));
+    for index in 0..all.len() {
+        left -= drain(inside, &all[(first + index) % all.len()], context, left);
+    }
+    budget - left
+}
+
+/// The right to take from a registration's buffer.
+struct Draining<'a>(&'a Handle);
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        self.0.draining.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Delivers up to `budget` events from one buffer, and tells what was lost. Returns how many.
+fn drain(inside: &mut Inside<'_>, entry: &Entry, context: Safety, budget: usize) -> usize {
+    let handle = &*entry.handle;
+    if handle.ring.is_empty() && !handle.losing.load(Ordering::SeqCst) {
+        return 0;
+    }
+    if handle.draining.swap(true, Ordering::SeqCst) {
+        return 0;
+    }
+    let draining = Draining(handle);
+    let revision = handle.revision.load(Ordering::SeqCst);
+    let mut run = Later::new();
+    let mut count = 0;
+    if let Some((level, callback)) = entry.calls.fit(context) {
+        while count < budget && handle.revision.load(Ordering::Relaxed) == revision {
+            let Some(record) = handle.ring.pop(|_| handle.used) else { break };
+            run.count(record.source);
+            count += 1;
+            callback(&record, handle, level);
+            // What the callback raised; for this registration it waits behind what is in the buffer.
+            inside.run_staged();
+        }
+    }
+    drop(run);
+    if let Some(dropped) = &entry.calls.dropped {
+        let level = entry.calls.level(context);
+        handle.untold(|source, lost| dropped(lost, source, handle, level));
+        inside.run_staged();
+    }
+    drop(draining);
+    // Here no callback may be fit for it; elsewhere one may.
+    if !handle.ring.is_empty() && !entry.calls.is_empty() {
+        flag(RINGS);
+    }
+    count
+}
+
+/// Finishes freed registrations, unless called from within a callback.
+pub(super) fn settle(context: Safety) {
+    thread::with(&mut (), |thread, ()| {
+        if !thread.is_busy() {
+            settle_in(thread, context);
+        }
+    });
+}
+
+pub(super) fn settle_in(thread: &Thread, context: Safety) {
+    while WORK.load(Ordering::SeqCst) & LEAVING != 0 {
+        let Some(emptying) = Emptying::try_new() else { return };
+        let Some(leaving) = registry::take_leaving() else { return };
+        let unfinished = finish(thread, leaving, context);
+        drop(emptying);
+        if let Some(leaving) = unfinished {
+            registry::put_back(leaving);
+            return;
+        }
+    }
+}
+
+/// Delivers the rest of a freed registration's buffer and says that it is gone; gives it back where its buffer is in use.
+fn finish(thread: &Thread, mut leaving: Leaving, context: Safety) -> Option<Leaving> {
+    let handle = std::sync::Arc::clone(&leaving.entry.handle);
+    {
+        let mut inside = Inside::new(thread);
+        drain(&mut inside, &leaving.entry, context, usize::MAX);
+        if handle.draining.load(Ordering::SeqCst) {
+            return Some(leaving);
+        }
+        // No callback is fit for this place: nobody will have the rest.
+        while let Some(record) = handle.ring.pop(|_| handle.used) {
+            record.source.source().count_dropped_later(1);
+            handle.lose(record.source, 1);
+        }
+        drain(&mut inside, &leaving.entry, context, 0);
+        handle.set_freed();
+    }
+    if let Some(on_free) = leaving.on_free.take() {
+        on_free(&handle, leaving.entry.calls.level(context));
+    }
+    None
+}

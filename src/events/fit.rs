@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The relation of an adapter's clock to the host's: converts a timestamp, and says by how much the result may be wrong.
+//!
+//! Owns a window of [`Sample`]s: at some moment between two readings of the host's clock the adapter showed so many ticks. The
+//! reading may be a query of the adapter's clock, or an operation: its completion's stamp lies between post and poll. Each sample
+//! confines every other moment to a cone, as the rates differ by at most so much; the cones of all samples together confine it
+//! to an interval. Its middle is the result, half its width the bound. No line is fitted that an outlier could tilt.
+//!
+//! The cones: the rate is first confined by the samples themselves (the longest baselines), plus [`WANDER`] for what it changes
+//! within the window; where that contradicts the samples (the clock was stepped, or warmed up fast), [`super::unwrap::DRIFT`] about
+//! the nominal rate is used; where even that does, only the nearest sample counts and the window begins anew.
+//!
+//! Path: setup; [`Fit::add`] now and then from progress. Threads: one at a time. Units: ticks. Tests: `tests/fit.rs`.
+
+use super::unwrap::DRIFT;
+
+/// How much the rate between the clocks may change within the window, as a fraction.
+const WANDER: f64 = 5e-6;
+
+/// How many samples are kept.
+const KEPT: usize = 32;
+
+/// At some moment from `before` to `after` (host's ticks, both included) the adapter's clock showed `ticks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// A reading of the host's clock that was before the moment.
+    pub before: u64,
+    /// What the adapter's clock showed, carried past its mask.
+    pub ticks: u64,
+    /// A reading of the host's clock that was after it.
+    pub after: u64,
+}
+
+/// A moment on another clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Converted {
+    /// The best estimate, in ticks of the clock converted to.
+    pub ticks: u64,
+    /// The truth is within so many ticks of it, either way.
+    pub error: u64,
+}
+
+/// The running relation of two clocks.
+#[derive(Debug, Clone)]
+pub(super) struct Fit {
+    /// Host's ticks per adapter's tick, nominal.
+    nominal: f64,
+    /// The oldest first.
+    samples: Vec<Sample>,
+    /// How far samples are apart at least, host's ticks.
+    spacing: u64,
+    /// The bounds of the rate, host's ticks per adapter's tick.
+    rate: (f64, f64),
+}
+
+impl Fit {
+    /// With `nominal` host's ticks per adapter's tick, and samples kept that are `spacing` host's ticks apart.
+    pub(super) fn new(nominal: f64, spacing: u64) -> Fit {
+        Fit { nominal, samples: Vec::with_capacity(KEPT), spacing, rate: drift(nominal) }
+    }
+
+    /// Whether a sample at `host` would be kept whatever its width.
+    pub(super) fn wants(&self, host: u64) -> bool {
+        self.samples.last().is_none_or(|last| host.saturating_sub(last.after) >= self.spacing)
+    }
+
+    /// Takes a sample. One that is close to the last replaces it if it is narrower, or is ignored.
+    pub(super) fn add(&mut self, sample: Sample) {
+        if sample.after < sample.before {
+            return;
+        }
+        if let Some(&last) = self.samples.last() {
+            if sample.ticks < last.ticks || sample.before < last.before {
+                return;
+            }
+            if !self.wants(sample.after) {
+                if sample.after - sample.before >= last.after - last.before {
+                    return;
+                }
+                self.samples.pop();
+            }
+        }
+        if self.samples.len() == KEPT {
+            self.samples.remove(0);
+        }
+        self.samples.push(sample);
+        if !self.is_consistent() {
+            // The clock was stepped: what was before says nothing about what comes.
+            self.samples.drain(..self.samples.len() - 1);
+        }
+        self.rate = self.measured();
+    }
+
+    /// The host's time at which the adapter's clock showed `ticks`; `None` without samples.
+    pub(super) fn to_host(&self, ticks: u64) -> Option<Converted> {
+        let nearest = *self.samples.iter().min_by_key(|sample| sample.ticks.abs_diff(ticks))?;
+        let interval = self.interval(ticks, nearest.before, self.rate);
+        let interval = interval.or_else(|| self.interval(ticks, nearest.before, drift(self.nominal)));
+        let (low, high) = interval.unwrap_or_else(|| cone(&nearest, ticks, nearest.before, drift(self.nominal)));
+        Some(middle(nearest.before, low, high))
+    }
+
+    /// What the adapter's clock showed at `host`; `None` without samples.
+    pub(super) fn to_adapter(&self, host: u64) -> Option<Converted> {
+        let nearest = *self.samples.iter().min_by_key(|sample| sample.before.abs_diff(host))?;
+        // From the nearest sample by the nominal rate, then corrected by what `to_host` says of that: it is off by little.
+        let away = host as f64 - f64::midpoint(nearest.before as f64, nearest.after as f64);
+        let rate = f64::midpoint(self.rate.0, self.rate.1);
+        let guess = nearest.ticks.saturating_add_signed((away / rate) as i64);
+        let back = self.to_host(guess)?;
+        let correction = (host as f64 - back.ticks as f64) / rate;
+        let error = (back.error as f64 / self.rate.0).ceil() as u64 + 2;
+        Some(Converted { ticks: guess.saturating_add_signed(correction as i64), error })
+    }
+
+    /// The interval, relative to `origin`, in which all cones put the moment; `None` where they contradict each other.
+    fn interval(&self, ticks: u64, origin: u64, rate: (f64, f64)) -> Option<(f64, f64)> {
+        let mut all = (f64::NEG_INFINITY, f64::INFINITY);
+        for sample in &self.samples {
+            let (low, high) = cone(sample, ticks, origin, rate);
+            all = (all.0.max(low), all.1.min(high));
+        }
+        // A fraction of a tick is the arithmetic's.
+        (all.0 <= all.1 + 0.5).then_some((all.0, all.1.max(all.0)))
+    }
+
+    /// The bounds of the rate by the samples, else by drift.
+    fn measured(&self) -> (f64, f64) {
+        let (lowest, highest) = drift(self.nominal);
+        let [first, .., last] = self.samples[..] else { return (lowest, highest) };
+        let span = (last.ticks - first.ticks) as f64;
+        if span <= 0.0 {
+            return (lowest, highest);
+        }
+        let low = (last.before as f64 - first.after as f64) / span;
+        let high = (last.after as f64 - first.before as f64) / span;
+        let measured = (low * (1.0 - WANDER), high * (1.0 + WANDER));
+        let both = (measured.0.max(lowest), measured.1.min(highest));
+        if both.0 <= both.1 { both } else { (lowest, highest) }
+    }
+
+    /// Whether the newest sample is where drift allows it after the one before.
+    fn is_consistent(&self) -> bool {
+        let [.., before, last] = self.samples[..] else { return true };
+        let (low, high) = cone(&before, last.ticks, before.before, drift(self.nominal));
+        let at = |host: u64| host as f64 - before.before as f64;
+        low <= at(last.after) + 1.0 && at(last.before) <= high + 1.0
+    }
+}
+
+fn drift(nominal: f64) -> (f64, f64) {
+    (nominal * (1.0 - DRIFT), nominal * (1.0 + DRIFT))
+}
+
+/// Where, relative to `origin`, a sample and the bounds of the rate put the moment at which the adapter shows `ticks`.
+fn cone(sample: &Sample, ticks: u64, origin: u64, (slow, fast): (f64, f64)) -> (f64, f64) {
+    let before = i128::from(sample.before) - i128::from(origin);
+    let after = i128::from(sample.after) - i128::from(origin);
+    let away = (i128::from(ticks) - i128::from(sample.ticks)) as f64;
+    let (near, far) = if away >= 0.0 { (slow, fast) } else { (fast, slow) };
+    (before as f64 + away * near, after as f64 + away * far)
+}
+
+fn middle(origin: u64, low: f64, high: f64) -> Converted {
+    let centre = f64::midpoint(low, high);
+    let ticks =
+        if centre >= 0.0 { origin.saturating_add(centre as u64) } else { origin.saturating_sub((-centre) as u64) };
+    Converted { ticks, error: ((high - low) / 2.0).ceil() as u64 + 1 }
+}

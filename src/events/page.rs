@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page docs/events.md, made from the table. Called by its test, which also rewrites it (`tests/table.rs`). Path: setup.
+
+use std::fmt::Write as _;
+
+use super::TABLE;
+use super::row::{Kind, Stamp};
+
+/// The table as a Markdown page: the text of docs/events.md.
+#[must_use]
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Events\n\n\
+         Each is shown to tools as `btl_ibex_NAME`. The level says who needs it: 1 to 3 users, 4 to 6 who tunes, 7 to 9 who\n\
+         develops. The clock is the host's, or the adapter's where the adapter stamps completions (else the host's, and the event's\n\
+         source says so). The displacement is where an element begins in the event's data, in bytes.\n\n\
+         This page is made from the table in src/events/table.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex events` rewrites it.\n",
+    );
+    for row in &TABLE {
+        let clock = match row.stamp {
+            Stamp::Host => "the host's",
+            Stamp::Adapter => "the adapter's, where it stamps",
+        };
+        let bound = row
+            .bound
+            .map_or("nothing".to_owned(), |index| format!("a communicator, by `{}`", row.elements[index].name));
+        let _ = write!(
+            page,
+            "\n## {}\n\n{} Level {}; bound to {bound}; clock: {clock}; {} bytes.\n\n\
+             | element | type | displacement | meaning |\n|---|---|---|---|\n",
+            row.name, row.description, row.level, row.extent
+        );
+        for (element, at) in row.elements.iter().zip(row.displacements) {
+            let kind = match element.kind {
+                Kind::I32 => "`MPI_INT`",
+                Kind::U32 => "`MPI_UNSIGNED`",
+                Kind::U64 => "`MPI_UNSIGNED_LONG`",
+            };
+            let _ = writeln!(page, "| `{}` | {kind} | {at} | {} |", element.name, element.help.replace('|', "\\|"));
+        }
+    }
+    page
+}

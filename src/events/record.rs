@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One event that happened: type, source, timestamp, elements, in a fixed number of words.
+//!
+//! Made where the event is raised, copied into buffers, shown to callbacks by reference. Nothing in it is on the heap.
+//! Path: hot, behind the branch of a site. Threads: plain data. Timestamps in ticks of the record's source.
+//! Tests: `tests/table.rs`.
+
+use super::row::{Kind, TypeId, Value};
+use super::source::SourceId;
+
+/// How many words of 8 bytes the elements of an event may take.
+pub const WORDS: usize = 12;
+
+/// The elements, at their displacements: an element at byte `d` is in word `d / 8`, from bit `d % 8 * 8`.
+pub type Words = [u64; WORDS];
+
+/// One event that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Its type.
+    pub kind: TypeId,
+    /// Whose event it is, and whose clock stamped it.
+    pub source: SourceId,
+    /// When it happened, in ticks of the source.
+    pub timestamp: u64,
+    pub(super) words: Words,
+}
+
+impl Record {
+    /// The value of element `index`; `None` where the type has no such element.
+    #[must_use]
+    pub fn value(&self, index: usize) -> Option<Value> {
+        let row = self.kind.row();
+        let at = *row.displacements.get(index)?;
+        let word = self.words[at / 8] >> (at % 8 * 8);
+        Some(match row.elements[index].kind {
+            Kind::I32 => Value::I32((word as u32).cast_signed()),
+            Kind::U32 => Value::U32(word as u32),
+            Kind::U64 => Value::U64(word),
+        })
+    }
+
+    /// Copies all elements, as C lays them out, to the first [`super::EventType::extent`] bytes of `to`; padding is zero.
+    /// False, and nothing is written, where `to` is shorter than that.
+    #[must_use]
+    pub fn copy_to(&self, to: &mut [u8]) -> bool {
+        let row = self.kind.row();
+        let Some(to) = to.get_mut(..row.extent) else { return false };
+        to.fill(0);
+        for (index, &at) in row.displacements.iter().enumerate() {
+            match self.value(index) {
+                Some(Value::I32(value)) => to[at..at + 4].copy_from_slice(&value.to_ne_bytes()),
+                Some(Value::U32(value)) => to[at..at + 4].copy_from_slice(&value.to_ne_bytes()),
+                Some(Value::U64(value)) => to[at..at + 8].copy_from_slice(&value.to_ne_bytes()),
+                None => {}
+            }
+        }
+        true
+    }
+
+    /// Whether it belongs to the object of this number. An event of a type that is bound to none belongs to all.
+    #[inline]
+    pub(super) fn belongs_to(&self, object: u64) -> bool {
+        let Some(index) = self.kind.row().bound else { return true };
+        match self.value(index) {
+            Some(Value::I32(value)) => u64::from(value.cast_unsigned()) == object,
+            Some(Value::U32(value)) => u64::from(value) == object,
+            Some(Value::U64(value)) => value == object,
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A bounded buffer of records: many threads put in, one at a time takes out.
+//!
+//! Belongs to a registration (`handle.rs`). A slot is 128 bytes of atomics: its turn, then the record's words, so that there is
+//! nothing unsafe about it: a word is at worst old, and the turn says when it is not. Slot `p % capacity` may be filled for
+//! position `p` when its turn is `p`, and read when it is `p + 1`; the taker makes it `p + capacity`, the next lap's.
+//!
+//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. What one thread puts in comes out in
+//! its order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it loses or
+//! repeats records, nothing worse). Tests: below, and the models in `tests/models.rs`.
+
+use super::record::{Record, WORDS};
+use super::row::TypeId;
+use super::source::SourceId;
+use super::sync::{AtomicU64, Ordering};
+
+/// The buffer has no free slot; the record was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// Two lines of the cache; fills them, so that two slots share none.
+#[repr(align(128))]
+struct Slot {
+    turn: AtomicU64,
+    /// Type and source.
+    head: AtomicU64,
+    timestamp: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// A bounded buffer of records.
+pub(super) struct Ring {
+    /// The next position to fill.
+    tail: Line,
+    /// The next position to read.
+    head: Line,
+    mask: u64,
+    slots: Box<[Slot]>,
+}
+
+impl Ring {
+    /// Room for `capacity` records, rounded up to a power of two.
+    pub(super) fn new(capacity: usize) -> Ring {
+        let capacity = capacity.max(2).next_power_of_two();
+        let slot = |turn: usize| Slot {
+            turn: AtomicU64::new(turn as u64),
+            head: AtomicU64::new(0),
+            timestamp: AtomicU64::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        Ring {
+            tail: Line(AtomicU64::new(0)),
+            head: Line(AtomicU64::new(0)),
+            mask: capacity as u64 - 1,
+            slots: (0..capacity).map(slot).collect(),
+        }
+    }
+
+    /// How many records it has room for.
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[inline]
+    fn slot(&self, position: u64) -> &Slot {
+        &self.slots[(position & self.mask) as usize]
+    }
+
+    /// Puts a record in, of whose words the first `used` matter.
+    ///
+    /// # Errors
+    /// [`Full`] when no slot is free; one that is being read is not free yet.
+    // Inline, the caller would keep the record's words in its own frame, whether they are needed or not.
+    #[inline(never)]
+    pub(super) fn push(&self, record: &Record, used: usize) -> Result<(), Full> {
+        let mut position = self.tail.0.load(Ordering::Relaxed);
+        let slot = loop {
+            let slot = self.slot(position);
+            let turn = slot.turn.load(Ordering::Acquire);
+            match turn.cmp(&position) {
+                // Claims the position; nothing is published by it, the slot's turn does that. Sequentially consistent with
+                // who takes back the flag that there is work and then looks whether this is empty (`deliver.rs`).
+                std::cmp::Ordering::Equal => {
+                    let claimed =
+                        self.tail.0.compare_exchange_weak(position, position + 1, Ordering::SeqCst, Ordering::Relaxed);
+                    match claimed {
+                        Ok(_) => break slot,
+                        Err(now) => position = now,
+                    }
+                }
+                std::cmp::Ordering::Less => return Err(Full),
+                std::cmp::Ordering::Greater => position = self.tail.0.load(Ordering::Relaxed),
+            }
+        };
+        let head = record.kind.index() as u64 | u64::from(record.source.0) << 16;
+        slot.head.store(head, Ordering::Relaxed);
+        slot.timestamp.store(record.timestamp, Ordering::Relaxed);
+        each_used(used, |index| slot.words[index].store(record.words[index], Ordering::Relaxed));
+        // Pairs with the acquire in `pop`: who sees this turn sees the words.
+        slot.turn.store(position + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the oldest record out; `None` when there is none, or its thread has not finished putting it in.
+    /// `used` tells how many words a type has.
+    #[inline]
+    pub(super) fn pop(&self, used: impl Fn(TypeId) -> usize) -> Option<Record> {
+        let position = self.head.0.load(Ordering::Relaxed);
+        let slot = self.slot(position);
+        if slot.turn.load(Ordering::Acquire) != position + 1 {
+            return None;
+        }
+        let head = slot.head.load(Ordering::Relaxed);
+        let kind = TypeId(head as u16);
+        let mut record = Record {
+            kind,
+            source: SourceId((head >> 16) as u16),
+            timestamp: slot.timestamp.load(Ordering::Relaxed),
+            words: [0; WORDS],
+        };
+        each_used(used(kind), |index| record.words[index] = slot.words[index].load(Ordering::Relaxed));
+        // Pairs with the acquire in `push`: who fills the slot again does so after it was read. Then the head, with which a
+        // reader of `is_empty` may conclude that the record is out.
+        slot.turn.store(position + self.mask + 1, Ordering::Release);
+        self.head.0.store(position + 1, Ordering::Release);
+        Some(record)
+    }
+
+    /// How many records are in it, those being put in or taken out included.
+    #[inline]
+    pub(super) fn len(&self) -> u64 {
+        let head = self.head.0.load(Ordering::Acquire);
+        self.tail.0.load(Ordering::SeqCst).saturating_sub(head)
+    }
+
+    /// Whether nothing is in it. Once this thread's own records are out it sees that they are.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Does something with each of the first `used` words, and perhaps with a few more: in straight lines of four, as a loop costs more
+/// than what it does.
+#[inline]
+fn each_used(used: usize, mut with: impl FnMut(usize)) {
+    for first in [0, 4, 8] {
+        if used > first {
+            with(first);
+            with(first + 1);
+            with(first + 2);
+            with(first + 3);
+        }
+    }
+}
+
+const _: () = assert!(WORDS == 12, "three lines of four");
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn record(number: u64) -> Record {
+        Record { kind: TypeId(1), source: SourceId(2), timestamp: number, words: [number; WORDS] }
+    }
+
+    #[test]
+    fn a_slot_is_two_lines() {
+        assert_eq!(size_of::<Slot>(), 128);
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_in_order_and_a_full_buffer_says_so() {
+        let ring = Ring::new(5);
+        assert_eq!(ring.capacity(), 8);
+        for lap in 0..3 {
+            for number in 0..8 {
+                assert_eq!(ring.push(&record(lap * 8 + number), WORDS), Ok(()));
+            }
+            assert_eq!(ring.push(&record(99), WORDS), Err(Full));
+            assert_eq!(ring.len(), 8);
+            for number in 0..8 {
+                assert_eq!(ring.pop(|_| WORDS), Some(record(lap * 8 + number)));
+            }
+            assert_eq!(ring.pop(|_| WORDS), None);
+            assert!(ring.is_empty());
+        }
+    }
+
+    #[test]
+    fn only_the_words_in_use_are_carried() {
+        let ring = Ring::new(2);
+        assert_eq!(ring.push(&record(7), 3), Ok(()));
+        let out = ring.pop(|_| 3).expect("one is in");
+        assert_eq!((&out.words[..3], out.words[11]), (&[7; 3][..], 0));
+    }
+
+    #[test]
+    fn every_record_of_four_threads_comes_out_once_in_its_threads_order_or_was_refused() {
+        const EACH: u64 = 20_000;
+        let ring = Ring::new(64);
+        let (refused, running) = (AtomicU64::new(0), AtomicUsize::new(4));
+        let mut seen = [0_u64; 4];
+        let mut count = 0;
+        std::thread::scope(|scope| {
+            for thread in 0..4_u16 {
+                let (ring, refused, running) = (&ring, &refused, &running);
+                scope.spawn(move || {
+                    for number in 1..=EACH {
+                        let one = Record { source: SourceId(thread), ..record(number) };
+                        if ring.push(&one, WORDS).is_err() {
+                            refused.fetch_add(1, Ordering::Relaxed);
+                            std::thread::yield_now();
+                        }
+                    }
+                    running.fetch_sub(1, Ordering::Release);
+                });
+            }
+            loop {
+                let last = running.load(Ordering::Acquire) == 0;
+                while let Some(out) = ring.pop(|_| WORDS) {
+                    let before = &mut seen[usize::from(out.source.0)];
+                    assert!(out.timestamp > *before, "in its thread's order");
+                    assert_eq!(out.words, [out.timestamp; WORDS], "not torn");
+                    *before = out.timestamp;
+                    count += 1;
+                }
+                if last {
+                    break;
+                }
+            }
+        });
+        assert_eq!(count + refused.load(Ordering::Relaxed), 4 * EACH);
+        assert!(ring.is_empty());
+    }
+}

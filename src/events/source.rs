@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sources of events: one per thread that raises (the host's clock), one per port whose adapter stamps completions.
+//!
+//! Owns the table of sources, their counts, and what a tool may ask of one ([`SourceInfo`], [`timestamp`]). A number, once given,
+//! stays; a thread that ends leaves its source to the next that comes, and a port that is opened again gets its own back. When
+//! all numbers for threads are given, further threads share one more, which says that it is unordered. What a port's source
+//! does with stamps is in `port.rs`.
+//!
+//! Path: counting is hot, behind the branch of a site; the rest setup. Threads: any. Tests: `tests/sources.rs`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::clock::HostClock;
+use super::port::PortSource;
+
+/// How many sources there may be.
+pub const SOURCES: usize = 64;
+
+/// How many of them are for a thread each.
+const THREADS: usize = 40;
+
+/// The number of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SourceId(pub(super) u16);
+
+impl SourceId {
+    /// The source of this number; `None` where there is none yet.
+    #[must_use]
+    pub fn from_index(index: usize) -> Option<SourceId> {
+        (index < count()).then_some(SourceId(index as u16))
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    #[inline]
+    pub(super) fn source(self) -> &'static Source {
+        &TABLE[usize::from(self.0) % SOURCES]
+    }
+}
+
+/// What is counted of a source. An event that no registration wants is not raised.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events raised.
+    pub raised: u64,
+    /// Callbacks run: one per event and registration.
+    pub delivered: u64,
+    /// Events put into a registration's buffer, to be delivered later.
+    pub buffered: u64,
+    /// Events a registration lost: its buffer was full, or no callback of it was fit for where it happened.
+    pub dropped: u64,
+    /// Events that came after a later one of an ordered source had been delivered; they are dropped for all.
+    pub late: u64,
+}
+
+/// What a tool may know of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// Its name: `host:0`, `mlx5_0:1`.
+    pub name: String,
+    /// What it is.
+    pub description: String,
+    /// Whether its events are delivered in the order of their timestamps, always.
+    pub ordered: bool,
+    /// The rate of its clock.
+    pub ticks_per_second: u64,
+    /// The greatest timestamp it can give.
+    pub max_ticks: u64,
+}
+
+pub(super) enum Kind {
+    /// Of one thread at a time.
+    Thread,
+    /// Of all threads for which there is no other.
+    Shared,
+    /// Of an adapter's port.
+    Port(Box<PortSource>),
+}
+
+/// One source.
+pub(super) struct Source {
+    kind: OnceLock<Kind>,
+    /// Whether a thread has it.
+    taken: AtomicBool,
+    /// The last timestamp of a thread that had it: the next goes on from there.
+    floor: AtomicU64,
+    // Written by the one control flow that delivers at the moment, without a locked instruction.
+    raised: AtomicU64,
+    delivered: AtomicU64,
+    buffered: AtomicU64,
+    dropped: AtomicU64,
+    // Written by any thread.
+    late: AtomicU64,
+    delivered_later: AtomicU64,
+    dropped_later: AtomicU64,
+}
+
+static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static GROWING: Mutex<()> = Mutex::new(());
+
+impl Source {
+    const fn new() -> Source {
+        Source {
+            kind: OnceLock::new(),
+            taken: AtomicBool::new(false),
+            floor: AtomicU64::new(0),
+            raised: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            buffered: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            delivered_later: AtomicU64::new(0),
+            dropped_later: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn port(&self) -> Option<&PortSource> {
+        match self.kind.get() {
+            Some(Kind::Port(port)) => Some(port),
+            _ => None,
+        }
+    }
+
+    /// Counts by the source's own control flow; the shared source has several.
+    #[inline]
+    fn add(&self, count: &AtomicU64) {
+        if matches!(self.kind.get(), Some(Kind::Shared)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn count_raised(&self) {
+        self.add(&self.raised);
+    }
+
+    #[inline]
+    pub(super) fn count_delivered(&self) {
+        self.add(&self.delivered);
+    }
+
+    #[inline]
+    pub(super) fn count_buffered(&self) {
+        self.add(&self.buffered);
+    }
+
+    #[inline]
+    pub(super) fn count_dropped(&self) {
+        self.add(&self.dropped);
+    }
+
+    /// Counts one of a port, whose events any thread may bring.
+    #[inline]
+    pub(super) fn count_raised_by_any(&self) {
+        self.raised.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one that came too late, by any thread.
+    #[cold]
+    pub(super) fn count_late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts what was dropped by another control flow than the source's own.
+    #[cold]
+    pub(super) fn count_dropped_later(&self, events: u64) {
+        self.dropped_later.fetch_add(events, Ordering::Relaxed);
+    }
+}
+
+/// Counts what is delivered from a buffer, a run of one source at a time; the last when it is dropped.
+pub(super) struct Later {
+    source: SourceId,
+    events: u64,
+}
+
+impl Later {
+    pub(super) fn new() -> Later {
+        Later { source: SourceId(0), events: 0 }
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, source: SourceId) {
+        if source != self.source {
+            self.store();
+            self.source = source;
+        }
+        self.events += 1;
+    }
+
+    fn store(&mut self) {
+        self.source.source().delivered_later.fetch_add(std::mem::take(&mut self.events), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        self.store();
+    }
+}
+
+/// How many sources there are; only grows. There is always one, a thread's.
+#[must_use]
+pub fn count() -> usize {
+    COUNT.load(Ordering::Acquire).max(1)
+}
+
+/// What is counted of a source so far.
+#[must_use]
+pub fn counts(source: SourceId) -> Counts {
+    let source = source.source();
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    Counts {
+        raised: of(&source.raised),
+        delivered: of(&source.delivered) + of(&source.delivered_later),
+        buffered: of(&source.buffered),
+        dropped: of(&source.dropped) + of(&source.dropped_later),
+        late: of(&source.late),
+    }
+}
+
+/// What a source is.
+#[must_use]
+pub fn info(source: SourceId) -> SourceInfo {
+    let clock = HostClock::get();
+    let host = |name: String, description: String, ordered| SourceInfo {
+        name,
+        description: format!("{description}; stamped with {}", clock.description()),
+        ordered,
+        ticks_per_second: clock.ticks_per_second(),
+        max_ticks: u64::MAX >> 1,
+    };
+    match source.source().kind.get() {
+        Some(Kind::Port(port)) => port.info(),
+        Some(Kind::Shared) => {
+            host("host:shared".into(), "what happens in threads without a source of their own".into(), false)
+        }
+        Some(Kind::Thread) | None => host(format!("host:{}", source.0), "what happens in one thread".into(), true),
+    }
+}
+
+/// What a source's clock shows now, in its ticks; `None` where nobody can tell (a port whose adapter's clock cannot be asked, and
+/// of which too little was seen). Events are stamped where they happen: this changes none of them. Setup grade: may ask the
+/// adapter.
+#[must_use]
+pub fn timestamp(source: SourceId) -> Option<u64> {
+    match source.source().port() {
+        Some(port) => port.timestamp(),
+        None => Some(HostClock::get().now()),
+    }
+}
+
+/// A source for a thread, and the timestamp after which it goes on. Setup.
+pub(super) fn take_for_thread() -> (SourceId, u64) {
+    let _growing = GROWING.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_thread = |source: &Source| matches!(source.kind.get(), Some(Kind::Thread));
+    let known = COUNT.load(Ordering::Acquire);
+    for (index, source) in TABLE.iter().enumerate().take(known) {
+        // The counts and the floor of the former owner come with it.
+        if is_thread(source) && !source.taken.swap(true, Ordering::Acquire) {
+            return (SourceId(index as u16), source.floor.load(Ordering::Relaxed));
+        }
+    }
+    let threads = TABLE.iter().take(known).filter(|source| is_thread(source)).count();
+    if threads < THREADS
+        && let Some(id) = add(Kind::Thread)
+    {
+        id.source().taken.store(true, Ordering::Relaxed);
+        return (id, 0);
+    }
+    let shared = TABLE.iter().take(known).position(|source| matches!(source.kind.get(), Some(Kind::Shared)));
+    let id = shared.map(|index| SourceId(index as u16)).or_else(|| add(Kind::Shared));
+    // Ports leave room for it: see `open`.
+    (id.unwrap_or(SourceId(0)), 0)
+}
+
+/// The thread that had the source ends; `last` was its last timestamp.
+pub(super) fn leave(id: SourceId, last: u64) {
+    let source = id.source();
+    source.floor.store(last, Ordering::Relaxed);
+    source.taken.store(false, Ordering::Release);
+}
+
+/// Whether several threads raise on it.
+pub(super) fn is_shared(id: SourceId) -> bool {
+    matches!(id.source().kind.get(), Some(Kind::Shared))
+}
+
+/// The source of a port: a new one, or the one a port of this name had; `None` where there are too many. Setup.
+pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
+    let _growing = GROWING.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = COUNT.load(Ordering::Acquire);
+    for (index, source) in TABLE.iter().enumerate().take(known) {
+        if let Some(old) = source.port()
+            && old.is_same_as(&port)
+        {
+            old.reopen(*port);
+            return Some(SourceId(index as u16));
+        }
+    }
+    // The first is a thread's, as tools may have been told before there was any.
+    if known == 0 {
+        add(Kind::Thread);
+    }
+    let ports = TABLE.iter().take(known).filter(|source| source.port().is_some()).count();
+    if ports < SOURCES - THREADS - 1 { add(Kind::Port(port)) } else { None }
+}
+
+/// With `GROWING` held.
+fn add(kind: Kind) -> Option<SourceId> {
+    let index = COUNT.load(Ordering::Acquire);
+    let source = TABLE.get(index)?;
+    source.kind.set(kind).ok()?;
+    COUNT.store(index + 1, Ordering::Release);
+    Some(SourceId(index as u16))
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffered delivery: order, fullness, and that every loss is counted and told.
+
+use super::*;
+use crate::events::deliver::deliver_counted;
+use crate::events::*;
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+
+/// What a dropped handler was told: how many.
+fn told(handle: &Handle) -> Arc<Mutex<Vec<u64>>> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&told);
+    let callback: DroppedCallback =
+        Arc::new(move |count: u64, _, _: &Handle, _| noted.lock().expect("no panic").push(count));
+    set_dropped(handle, Some(callback)).expect("live");
+    told
+}
+
+#[test]
+fn buffered_events_wait_for_progress_with_the_time_at_which_they_happened() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let handle = listen(buffered(8), seen.callback());
+    let before = HostClock::get().now();
+    (1..=3).for_each(raise_number);
+    let after = HostClock::get().now();
+    assert_eq!((seen.numbers().len(), handle.waiting()), (0, 3));
+    progress(Safety::MpiRestricted);
+    assert_eq!(seen.numbers(), [1, 2, 3]);
+    assert!(seen.lock().iter().all(|record| (before..=after).contains(&record.timestamp)));
+}
+
+#[test]
+fn a_budget_bounds_what_is_delivered_at_once_and_nobody_is_forgotten() {
+    let _alone = alone();
+    let (first, second) = (Seen::default(), Seen::default());
+    let _one = listen(buffered(16), first.callback());
+    let _two = listen(buffered(16), second.callback());
+    (1..=10).for_each(raise_number);
+    for _ in 0..5 {
+        assert_eq!(deliver_counted(4, Safety::MpiRestricted), 4);
+    }
+    assert_eq!(deliver_counted(4, Safety::MpiRestricted), 0);
+    assert_eq!(first.numbers(), (1..=10).collect::<Vec<_>>());
+    assert_eq!(second.numbers(), first.numbers());
+}
+
+#[test]
+fn a_full_buffer_drops_the_newest_counts_them_and_tells_once() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let handle = listen(buffered(4), seen.callback());
+    let told = told(&handle);
+    (1..=7).for_each(raise_number);
+    assert_eq!(handle.lost(), 3);
+    assert_eq!(*told.lock().expect("no panic"), [], "not from within the raising");
+    deliver_all();
+    deliver_all();
+    assert_eq!(seen.numbers(), [1, 2, 3, 4]);
+    assert_eq!(*told.lock().expect("no panic"), [3]);
+    (8..=9).for_each(raise_number);
+    deliver_all();
+    assert_eq!(*told.lock().expect("no panic"), [3], "nothing new was lost");
+}
+
+#[test]
+fn a_handler_set_later_is_told_what_was_lost_before() {
+    let _alone = alone();
+    let handle = listen(buffered(2), Seen::default().callback());
+    (1..=5).for_each(raise_number);
+    deliver_all();
+    let told = told(&handle);
+    deliver_all();
+    assert_eq!(*told.lock().expect("no panic"), [3]);
+}
+
+#[test]
+fn a_buffer_that_is_switched_off_delivers_what_waits_before_what_comes() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let handle = listen(buffered(8), seen.callback());
+    raise_number(1);
+    handle.set_buffered(false);
+    raise_number(2);
+    assert_eq!(seen.numbers(), [], "the second waits behind the first");
+    deliver_all();
+    raise_number(3);
+    assert_eq!(seen.numbers(), [1, 2, 3]);
+}
+
+#[test]
+fn an_event_raised_while_its_buffer_is_emptied_comes_after() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let (noted, raised) = (seen.clone(), Mutex::new(false));
+    let callback: Callback = Arc::new(move |record: &Record, _: &Handle, _| {
+        noted.lock().push(*record);
+        if !std::mem::replace(&mut *raised.lock().expect("no panic"), true) {
+            raise_number(9);
+        }
+    });
+    let handle = listen(buffered(8), callback);
+    (1..=3).for_each(raise_number);
+    handle.set_buffered(false);
+    deliver_all();
+    deliver_all();
+    assert_eq!(seen.numbers(), [1, 2, 3, 9]);
+}
+
+#[test]
+fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let raises: Callback = Arc::new(|_: &Record, _: &Handle, _| {
+        for _ in 0..3 {
+            raise(Safety::MpiRestricted, PortAsync::default);
+        }
+    });
+    let raising = listen(buffered(256), raises);
+    let other = register(PortAsync::TYPE, Options::default());
+    set_callback(&other, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    (0..256).for_each(raise_number);
+    deliver_all();
+    assert_eq!((seen.lock().len(), other.lost(), raising.lost()), (768, 0, 0));
+}
+
+proptest! {
+    /// Whatever is raised, delivered and resized to: what a registration was offered was delivered, waits, or was lost and told.
+    #[test]
+    fn every_event_is_accounted_for(
+        room in 1_usize..20,
+        steps in proptest::collection::vec((0_u8..4, 1_usize..30), 1..60),
+    ) {
+        let _alone = alone();
+        let seen = Seen::default();
+        let handle = listen(buffered(room), seen.callback());
+        let told = told(&handle);
+        let mut raised = 0;
+        for (step, count) in steps {
+            match step {
+                0 => deliver(count, Safety::MpiRestricted),
+                1 => handle.set_buffered(count % 2 == 0),
+                _ => (0..count).for_each(|_| {
+                    raised += 1;
+                    raise_number(raised);
+                }),
+            }
+            let delivered = seen.lock().len() as u64;
+            prop_assert_eq!(delivered + handle.waiting() + handle.lost(), u64::from(raised));
+            prop_assert!(handle.waiting() <= handle.room() as u64);
+        }
+        deliver_all();
+        deliver_all();
+        let got = seen.numbers();
+        prop_assert!(got.is_sorted());
+        prop_assert_eq!(told.lock().expect("no panic").iter().sum::<u64>() + got.len() as u64, u64::from(raised));
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Freeing: no callback after the free callback, from within a callback and while other threads deliver.
+
+use super::*;
+use crate::events::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A free callback that writes down that it was called.
+fn noting(freed: &Arc<AtomicU64>) -> FreeCallback {
+    let freed = Arc::clone(freed);
+    Box::new(move |_, _| {
+        freed.fetch_add(1, Ordering::SeqCst);
+    })
+}
+
+#[test]
+fn what_waits_is_delivered_before_the_free_callback_which_is_called_once() {
+    let _alone = alone();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&order);
+    let callback: Callback =
+        Arc::new(move |record: &Record, _: &Handle, _| noted.lock().expect("no panic").push(record.words[0]));
+    let handle = listen(buffered(8), callback);
+    (1..=3).for_each(raise_number);
+    let noted = Arc::clone(&order);
+    let on_free: FreeCallback = Box::new(move |_, _| noted.lock().expect("no panic").push(99));
+    free(&handle, Safety::None, Some(on_free)).expect("live");
+    raise_number(4);
+    deliver_all();
+    assert_eq!(*order.lock().expect("no panic"), [1, 2, 3, 99]);
+}
+
+#[test]
+fn a_callback_may_free_its_own_registration() {
+    let _alone = alone();
+    let (freed, calls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
+    let callback: Callback = Arc::new(move |_: &Record, handle: &Handle, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        free(handle, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
+        assert_eq!(noted.load(Ordering::SeqCst), 0, "not while a callback of it runs");
+    });
+    let _handle = listen(Options::default(), callback);
+    raise_number(1);
+    assert_eq!(freed.load(Ordering::SeqCst), 1, "as soon as the callback has returned");
+    raise_number(2);
+    assert_eq!((calls.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (1, 1));
+}
+
+#[test]
+fn one_that_frees_itself_while_its_buffer_is_emptied_still_gets_the_rest_before_the_end() {
+    let _alone = alone();
+    let (freed, calls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
+    let callback: Callback = Arc::new(move |_: &Record, handle: &Handle, _| {
+        assert_eq!(noted.load(Ordering::SeqCst), 0);
+        if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            free(handle, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
+        }
+    });
+    let _handle = listen(buffered(8), callback);
+    (1..=3).for_each(raise_number);
+    deliver_all();
+    assert_eq!((calls.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
+}
+
+#[test]
+fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third() {
+    let _alone = alone();
+    let freed = Arc::new(AtomicU64::new(0));
+    let third = listen(Options::default(), Seen::default().callback());
+    let seen = Seen::default();
+    let second = listen(Options::default(), seen.callback());
+    let noted = Arc::clone(&freed);
+    let callback: Callback = Arc::new(move |_: &Record, own: &Handle, _| {
+        let (third, again) = (Arc::clone(&third), Arc::clone(&noted));
+        let chain: FreeCallback = Box::new(move |_, _| {
+            again.fetch_add(1, Ordering::SeqCst);
+            free(&third, Safety::None, Some(noting(&again))).expect("live");
+        });
+        free(&second, Safety::ThreadSafe, Some(chain)).expect("live");
+        free(own, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
+    });
+    let first = register(NUMBERED, Options::default());
+    set_callback(&first, Safety::ThreadSafe, Some(callback)).expect("live");
+    raise_number(1);
+    deliver_all();
+    assert_eq!(freed.load(Ordering::SeqCst), 3);
+    assert!(seen.numbers().len() <= 1, "at most the event that was under way");
+    assert!(!is_active(NUMBERED));
+}
+
+#[test]
+fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
+    let _alone = alone();
+    let handle = register(NUMBERED, Options::default());
+    set_callback(&handle, Safety::None, Some(Seen::default().callback())).expect("live");
+    let told = Arc::new(AtomicU64::new(0));
+    let noted = Arc::clone(&told);
+    let dropped: DroppedCallback = Arc::new(move |count: u64, _, _: &Handle, _| {
+        noted.fetch_add(count, Ordering::SeqCst);
+    });
+    set_dropped(&handle, Some(dropped)).expect("live");
+    (1..=3).for_each(raise_number);
+    let freed = Arc::new(AtomicU64::new(0));
+    free(&handle, Safety::ThreadSafe, Some(noting(&freed))).expect("live");
+    assert_eq!((told.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
+}
+
+#[test]
+fn no_callback_runs_after_the_free_callback_however_many_threads_deliver() {
+    let _alone = alone();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    (0..50).for_each(raise_number);
+                    deliver_all();
+                }
+            });
+        }
+        for round in 0..100 {
+            let over = Arc::new(AtomicBool::new(false));
+            let (gone, calls) = (Arc::clone(&over), Arc::new(AtomicU64::new(0)));
+            let counted = Arc::clone(&calls);
+            let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+                assert!(!gone.load(Ordering::SeqCst), "a callback after the free callback");
+                counted.fetch_add(1, Ordering::SeqCst);
+            });
+            let options = if round % 2 == 0 { Options::default() } else { buffered(64) };
+            let handle = listen(options, callback);
+            while calls.load(Ordering::SeqCst) < 10 {
+                std::thread::yield_now();
+            }
+            let gone = Arc::clone(&over);
+            let on_free: FreeCallback = Box::new(move |_, _| gone.store(true, Ordering::SeqCst));
+            free(&handle, Safety::ThreadSafe, Some(on_free)).expect("live");
+            while !over.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

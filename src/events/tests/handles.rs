@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Registrations: who gets what, by which callback.
+
+use super::*;
+use crate::events::deliver::deliver_counted;
+use crate::events::handle::Calls;
+use crate::events::*;
+use std::sync::Arc;
+
+#[test]
+fn a_site_is_active_exactly_while_a_callback_listens() {
+    let _alone = alone();
+    assert!(!is_active(NUMBERED));
+    let handle = register(NUMBERED, Options::default());
+    assert!(!is_active(NUMBERED), "without a callback nobody listens");
+    let seen = Seen::default();
+    set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    assert!(is_active(NUMBERED));
+    set_active(&handle, false).expect("live");
+    assert!(!is_active(NUMBERED));
+    set_active(&handle, true).expect("live");
+    set_callback(&handle, Safety::ThreadSafe, None).expect("live");
+    assert!(!is_active(NUMBERED));
+    raise(Safety::None, || -> DeviceAsync { panic!("nobody asked for the elements") });
+    assert!(!is_active(PortAsync::TYPE), "another type is another matter");
+}
+
+#[test]
+fn registrations_of_one_type_are_independent() {
+    let _alone = alone();
+    let (first, second, other) = (Seen::default(), Seen::default(), Seen::default());
+    let one = listen(Options::default(), first.callback());
+    let two = listen(Options::default(), second.callback());
+    let third = register(PortAsync::TYPE, Options::default());
+    set_callback(&third, Safety::ThreadSafe, Some(other.callback())).expect("live");
+    raise_number(1);
+    free(&one, Safety::ThreadSafe, None).expect("live");
+    raise_number(2);
+    set_active(&two, false).expect("live");
+    raise_number(3);
+    assert_eq!((first.numbers(), second.numbers(), other.numbers()), (vec![1], vec![1, 2], vec![]));
+}
+
+#[test]
+fn the_callback_of_the_least_level_that_is_fit_is_called() {
+    let nothing: Callback = Arc::new(|_: &Record, _: &Handle, _| {});
+    for set in 0..16_usize {
+        let mut calls = Calls::default();
+        for level in Safety::ALL {
+            if set >> level.index() & 1 == 1 {
+                calls.set(level, Some(Arc::clone(&nothing)));
+            }
+        }
+        for needed in Safety::ALL {
+            let expected = (needed.index()..4).find(|index| set >> index & 1 == 1).map(|index| Safety::ALL[index]);
+            assert_eq!(calls.fit(needed).map(|(level, _)| level), expected, "{set:04b} where {needed:?} is needed");
+        }
+    }
+}
+
+#[test]
+fn one_registered_at_the_highest_level_alone_is_called_everywhere_and_told_its_level() {
+    let _alone = alone();
+    let levels = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let handle = register(NUMBERED, Options::default());
+    let noted = Arc::clone(&levels);
+    let callback: Callback = Arc::new(move |_: &Record, _: &Handle, level| noted.lock().expect("no panic").push(level));
+    set_callback(&handle, Safety::AsyncSignalSafe, Some(callback)).expect("live");
+    for context in Safety::ALL {
+        raise(context, DeviceAsync::default);
+    }
+    assert_eq!(*levels.lock().expect("no panic"), [Safety::AsyncSignalSafe; 4]);
+}
+
+#[test]
+fn an_event_where_no_callback_is_fit_waits_for_a_place_where_one_is() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let handle = register(NUMBERED, Options::default());
+    set_callback(&handle, Safety::MpiRestricted, Some(seen.callback())).expect("live");
+    raise(Safety::ThreadSafe, || DeviceAsync { event: 1, port: 0 });
+    raise(Safety::AsyncSignalSafe, || DeviceAsync { event: 2, port: 0 });
+    assert_eq!((seen.numbers().len(), handle.waiting()), (0, 2));
+    assert_eq!(deliver_counted(9, Safety::ThreadSafe), 0, "here neither");
+    assert_eq!(deliver_counted(9, Safety::MpiRestricted), 2);
+    assert_eq!(seen.numbers(), [1, 2]);
+}
+
+#[test]
+fn one_bound_to_an_object_gets_the_events_of_that_object_alone() {
+    let _alone = alone();
+    let (mine, all) = (Seen::default(), Seen::default());
+    for (object, seen) in [(Some(7), &mine), (None, &all)] {
+        let handle = register(XferBegin::TYPE, Options { object, ..Options::default() });
+        set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    }
+    for context in [6, 7, 8, 7] {
+        raise(Safety::ThreadSafe, || XferBegin { request: u64::from(context), context, ..XferBegin::default() });
+    }
+    assert_eq!((mine.numbers(), all.numbers()), (vec![7, 7], vec![6, 7, 8, 7]));
+}
+
+#[test]
+fn a_replaced_callback_gets_nothing_more() {
+    let _alone = alone();
+    let (old, new) = (Seen::default(), Seen::default());
+    let handle = listen(Options::default(), old.callback());
+    raise_number(1);
+    set_callback(&handle, Safety::ThreadSafe, Some(new.callback())).expect("live");
+    raise_number(2);
+    assert_eq!((old.numbers(), new.numbers()), (vec![1], vec![2]));
+}
+
+#[test]
+fn a_freed_registration_refuses_everything() {
+    let _alone = alone();
+    let handle = register(NUMBERED, Options::default());
+    let id = handle.id;
+    assert!(find(id).is_some_and(|found| Arc::ptr_eq(&found, &handle)));
+    free(&handle, Safety::None, None).expect("live");
+    assert!(find(id).is_none());
+    assert_eq!(set_callback(&handle, Safety::None, None), Err(Freed));
+    assert_eq!(set_dropped(&handle, None), Err(Freed));
+    assert_eq!(set_active(&handle, true), Err(Freed));
+    assert_eq!(free(&handle, Safety::None, None), Err(Freed));
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the event engine, by what they are about; `models.rs` runs under loom alone, all others elsewhere.
+//!
+//! The engine is one per process, so tests that register take [`alone`] first: one of them at a time, beginning with nobody
+//! registered. Other threads of the test process may exist, so callbacks are registered as thread-safe.
+
+#[cfg(not(loom))]
+mod buffers;
+#[cfg(not(loom))]
+mod fit;
+#[cfg(not(loom))]
+mod free;
+#[cfg(not(loom))]
+mod handles;
+#[cfg(loom)]
+mod models;
+#[cfg(not(loom))]
+mod order;
+#[cfg(not(loom))]
+mod ports;
+#[cfg(not(loom))]
+mod raise;
+#[cfg(not(loom))]
+mod sources;
+#[cfg(not(loom))]
+mod table;
+#[cfg(not(loom))]
+mod threads;
+#[cfg(not(loom))]
+mod unwrap;
+
+#[cfg(not(loom))]
+pub(super) use harness::*;
+
+#[cfg(not(loom))]
+mod harness {
+    use crate::events::deliver::deliver_counted;
+    use crate::events::*;
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// This test has the engine for itself; nobody is registered.
+    pub(in crate::events) fn alone() -> MutexGuard<'static, ()> {
+        let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        for left in all() {
+            let _ = free(&left, Safety::ThreadSafe, None);
+        }
+        deliver(usize::MAX, Safety::ThreadSafe);
+        guard
+    }
+
+    /// What a callback has seen.
+    #[derive(Clone, Default)]
+    pub(in crate::events) struct Seen(Arc<Mutex<Vec<Record>>>);
+
+    impl Seen {
+        pub(in crate::events) fn callback(&self) -> Callback {
+            let seen = self.clone();
+            Arc::new(move |record: &Record, _: &Handle, _| seen.lock().push(*record))
+        }
+
+        pub(in crate::events) fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// The first element of each, which the tests number.
+        pub(in crate::events) fn numbers(&self) -> Vec<u64> {
+            self.lock().iter().map(|record| record.words[0] & 0xffff_ffff).collect()
+        }
+    }
+
+    /// Raises a numbered event.
+    pub(in crate::events) fn raise_number(number: u32) {
+        raise(Safety::MpiRestricted, || DeviceAsync { event: number, port: 0 });
+    }
+
+    pub(in crate::events) const NUMBERED: TypeId = DeviceAsync::TYPE;
+
+    /// A registration for numbered events whose thread-safe callback is what is given.
+    pub(in crate::events) fn listen(options: Options, callback: Callback) -> Arc<Handle> {
+        let handle = register(NUMBERED, options);
+        set_callback(&handle, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
+        handle
+    }
+
+    pub(in crate::events) fn buffered(room: usize) -> Options {
+        Options { buffered: true, room, ..Options::default() }
+    }
+
+    /// Delivers all there is.
+    pub(in crate::events) fn deliver_all() -> usize {
+        deliver_counted(usize::MAX, Safety::MpiRestricted)
+    }
+}

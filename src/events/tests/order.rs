@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reorder window: what comes out is ordered, complete, and refused rather than slipped in.
+
+use crate::events::order::{Order, Refused};
+use crate::events::record::Record;
+use crate::events::row::TypeId;
+use crate::events::source::SourceId;
+use proptest::prelude::*;
+
+fn at(timestamp: u64, number: u64) -> Record {
+    Record { kind: TypeId(0), source: SourceId(0), timestamp, words: [number; 12] }
+}
+
+#[test]
+fn a_record_waits_until_one_later_by_the_window_or_the_window_itself_has_passed() {
+    let mut order = Order::new(8, (100, 1000));
+    assert_eq!(order.hold(&at(500, 1), 0), Ok(()));
+    assert_eq!(order.next(999), None);
+    assert_eq!(order.hold(&at(450, 2), 10), Ok(()));
+    assert_eq!(order.hold(&at(550, 3), 20), Ok(()));
+    assert_eq!(order.next(30).map(|record| record.words[0]), Some(2), "overtaken by the window");
+    assert_eq!(order.next(30), None);
+    assert_eq!(order.next(1000).map(|record| record.words[0]), Some(1), "held as long as the window");
+    assert_eq!(order.next(1000), None);
+    assert_eq!(order.next(1020).map(|record| record.words[0]), Some(3));
+    assert_eq!(order.len(), 0);
+}
+
+#[test]
+fn an_earlier_one_after_a_later_one_is_out_is_refused_and_an_equal_one_is_not() {
+    let mut order = Order::new(8, (10, 10));
+    assert_eq!(order.hold(&at(50, 1), 0), Ok(()));
+    assert!(order.earliest().is_some());
+    assert_eq!(order.hold(&at(49, 2), 0), Err(Refused::Late));
+    assert_eq!(order.hold(&at(50, 3), 0), Ok(()));
+}
+
+#[test]
+fn equal_stamps_come_out_in_the_order_they_came() {
+    let mut order = Order::new(8, (10, 10));
+    for number in 0..3 {
+        assert_eq!(order.hold(&at(5, number), 0), Ok(()));
+    }
+    let out: Vec<_> = std::iter::from_fn(|| order.earliest()).map(|record| record.words[0]).collect();
+    assert_eq!(out, [0, 1, 2]);
+}
+
+#[test]
+fn half_of_the_room_makes_the_earliest_leave_and_all_of_it_refuses() {
+    let mut order = Order::new(4, (1000, 1000));
+    for number in 0..4 {
+        assert_eq!(order.hold(&at(100 - number, number), 0), Ok(()));
+    }
+    assert_eq!(order.hold(&at(200, 9), 0), Err(Refused::Full));
+    assert_eq!(order.next(0).map(|record| record.timestamp), Some(97));
+    assert_eq!(order.next(0).map(|record| record.timestamp), Some(98));
+    assert_eq!(order.next(0), None, "two are within half of the room");
+}
+
+proptest! {
+    #[test]
+    fn out_comes_ordered_what_went_in_and_was_not_refused(
+        room in 1_usize..64,
+        window in 0_u64..200,
+        steps in proptest::collection::vec((0_u64..50, 0_u64..150, any::<bool>()), 0..400),
+    ) {
+        let mut order = Order::new(room, (window, window));
+        let (mut host, mut kept, mut out) = (1000, Vec::new(), Vec::new());
+        for (number, (later, lag, look)) in steps.into_iter().enumerate() {
+            host += later;
+            let record = at(host - lag, number as u64);
+            match order.hold(&record, host) {
+                Ok(()) => kept.push((record.timestamp, number as u64)),
+                Err(Refused::Late) => prop_assert!(out.last().is_some_and(|&(last, _)| record.timestamp < last)),
+                Err(Refused::Full) => prop_assert_eq!(order.len(), room),
+            }
+            while look && let Some(record) = order.next(host) {
+                out.push((record.timestamp, record.words[0]));
+            }
+        }
+        out.extend(std::iter::from_fn(|| order.earliest()).map(|record| (record.timestamp, record.words[0])));
+        prop_assert!(out.is_sorted_by_key(|&(timestamp, _)| timestamp));
+        kept.sort_unstable();
+        let mut sorted = out.clone();
+        sorted.sort_unstable();
+        prop_assert_eq!(sorted, kept);
+    }
+
+    /// A lag within the window loses nothing, as long as there is room.
+    #[test]
+    fn what_is_late_by_less_than_the_window_is_not_lost(
+        steps in proptest::collection::vec((1_u64..50, 0_u64..100), 0..300),
+    ) {
+        let mut order = Order::new(4096, (100, 100));
+        let mut host = 1000;
+        for (later, lag) in steps {
+            host += later;
+            prop_assert_eq!(order.hold(&at(host - lag, 0), host), Ok(()));
+            while order.next(host).is_some() {}
+        }
+    }
+}

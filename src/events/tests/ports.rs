@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports' sources: raw ticks in, ordered events out, whoever delivers; and the adapter's clock on the host's.
+
+use super::*;
+use crate::events::*;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// An adapter whose clock is the host's monotonic one, times a drift, with a narrow mask.
+#[derive(Clone)]
+struct Adapter {
+    start: std::time::Instant,
+    bits: u32,
+}
+
+impl Adapter {
+    fn new(bits: u32) -> Adapter {
+        Adapter { start: std::time::Instant::now(), bits }
+    }
+
+    /// 1 GHz nominal, 100 ppm fast.
+    fn ticks(&self) -> u64 {
+        let ns = self.start.elapsed().as_nanos() as u64;
+        ns + ns / 10_000
+    }
+
+    fn raw(&self, ticks: u64) -> u64 {
+        ticks & (u64::MAX >> (64 - self.bits))
+    }
+
+    fn clock(&self, name: &str, window: u64, ask: bool) -> PortClock {
+        let adapter = self.clone();
+        PortClock {
+            name: name.to_owned(),
+            ticks_per_second: 1_000_000_000,
+            bits: self.bits,
+            window,
+            room: 256,
+            ask: ask.then(|| -> AskClock { Box::new(move || Some(adapter.raw(adapter.ticks()))) }),
+        }
+    }
+}
+
+fn put_complete(source: SourceId, raw: u64, number: u64) {
+    stage_stamped(source, raw, None, || PutComplete { operation: number, ..PutComplete::default() });
+}
+
+fn listen_puts(options: Options, seen: &Seen) -> Arc<Handle> {
+    let handle = register(PutComplete::TYPE, options);
+    set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    handle
+}
+
+#[test]
+fn who_is_about_to_stop_listening_is_shown_what_is_held() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let handle = listen_puts(Options::default(), &seen);
+    let port = open_port(Adapter::new(48).clock("test_catch_up:1", 50_000, false)).expect("room");
+    put_complete(port, 1000, 7);
+    catch_up(Safety::ThreadSafe);
+    free(&handle, Safety::ThreadSafe, None).expect("live");
+    assert_eq!(seen.numbers(), [7]);
+    close_port(port, Safety::ThreadSafe);
+}
+
+#[test]
+fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let handle = listen_puts(Options::default(), &seen);
+    let port = open_port(Adapter::new(48).clock("test_late:1", 1_000_000_000, false)).expect("room");
+    let before = counts(port);
+    for (raw, number) in [(1000, 0), (1300, 3), (1100, 1), (1200, 2)] {
+        put_complete(port, raw, number);
+    }
+    progress(Safety::ThreadSafe);
+    assert_eq!(seen.numbers(), [], "within the window an earlier one may come");
+    put_complete(port, 1300 + 2_000_000_000, 4);
+    progress(Safety::ThreadSafe);
+    assert_eq!(seen.numbers(), [0, 1, 2, 3]);
+    put_complete(port, 1250, 5);
+    close_port(port, Safety::ThreadSafe);
+    assert_eq!(seen.numbers(), [0, 1, 2, 3, 4]);
+    let now = counts(port);
+    assert_eq!((now.raised - before.raised, now.late - before.late, now.dropped - before.dropped), (6, 1, 1));
+    assert_eq!(handle.lost(), 1);
+    let info = source_info(port);
+    assert!(info.ordered && info.name == "test_late:1" && info.ticks_per_second == 1_000_000_000, "{info:?}");
+}
+
+#[test]
+fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_comes() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen_puts(Options::default(), &seen);
+    let port = open_port(Adapter::new(48).clock("test_held:1", 200_000, false)).expect("room");
+    put_complete(port, 1000, 7);
+    while seen.numbers().is_empty() {
+        progress(Safety::ThreadSafe);
+    }
+    assert_eq!(seen.numbers(), [7]);
+    close_port(port, Safety::ThreadSafe);
+}
+
+#[test]
+fn a_port_that_is_opened_again_has_its_source_again() {
+    let _alone = alone();
+    let first = open_port(Adapter::new(48).clock("test_again:1", 0, true)).expect("room");
+    assert!(timestamp(first).is_some());
+    close_port(first, Safety::ThreadSafe);
+    let again = open_port(Adapter::new(48).clock("test_again:1", 0, true)).expect("room");
+    assert_eq!(first, again);
+    close_port(again, Safety::ThreadSafe);
+}
+
+/// How often the mask of the rails below wraps while they are polled; every 4.2 ms.
+const WRAPS: u64 = 20;
+
+/// A port that is polled, and what its adapter has really done: when, and the number of the event.
+struct Rail {
+    adapter: Adapter,
+    port: SourceId,
+    truth: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Rail {
+    /// Polls four completions, which are a little out of order. False where the thread, or all, lost the processor for longer
+    /// than such a narrow mask allows (`unwrap.rs`), so that the run says nothing.
+    fn poll(&self, number: &AtomicU64) -> bool {
+        let period = 1 << self.adapter.bits;
+        // One thread at a time has a port.
+        let mut truth = self.truth.lock().expect("no panic");
+        let now = self.adapter.ticks();
+        let silence = now - truth.last().map_or(now, |&(at, _)| at.min(now));
+        for back in [300, 0, 200, 100] {
+            let mine = number.fetch_add(1, Ordering::Relaxed);
+            truth.push((now - back, mine));
+            put_complete(self.port, self.adapter.raw(now - back), mine);
+        }
+        silence < 50 * period && self.adapter.ticks() - now < period / 2
+    }
+}
+
+/// Three threads poll two rails; what a registration that is called at once and a buffered one saw, unless the run says nothing.
+fn polled(run: u32) -> Option<(Vec<Rail>, [Seen; 2], u64)> {
+    let seen = [Seen::default(), Seen::default()];
+    let options = Options { room: 65536, ..Options::default() };
+    let handles = [listen_puts(options, &seen[0]), listen_puts(Options { buffered: true, ..options }, &seen[1])];
+    let rails: Vec<_> = (1..=2)
+        .map(|rail| {
+            let adapter = Adapter::new(22);
+            let port = open_port(adapter.clock(&format!("test_run{run}:{rail}"), 100_000, false)).expect("room");
+            Rail { adapter, port, truth: Mutex::default() }
+        })
+        .collect();
+    let (good, number) = (AtomicBool::new(true), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for turn in 0.. {
+                    let rail = &rails[turn % 2];
+                    if !good.load(Ordering::Relaxed) || rail.adapter.ticks() > WRAPS << rail.adapter.bits {
+                        return;
+                    }
+                    if !rail.poll(&number) {
+                        good.store(false, Ordering::Relaxed);
+                    }
+                    progress(Safety::ThreadSafe);
+                    if turn % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    for rail in &rails {
+        close_port(rail.port, Safety::ThreadSafe);
+    }
+    deliver_all();
+    for handle in handles {
+        free(&handle, Safety::ThreadSafe, None).expect("live");
+    }
+    good.into_inner().then_some((rails, seen, number.into_inner()))
+}
+
+#[test]
+fn several_threads_that_poll_two_ports_with_narrow_masks_see_every_event_in_order_across_wraps() {
+    let _alone = alone();
+    let run = (0..8).find_map(polled).expect("one of eight runs without a stall of two milliseconds");
+    let (rails, seen, number) = run;
+    let lost: u64 = rails.iter().map(|rail| counts(rail.port).dropped).sum();
+    for seen in seen {
+        let records = seen.lock();
+        for rail in &rails {
+            let mine: Vec<_> = records.iter().filter(|record| record.source == rail.port).collect();
+            assert!(mine.is_sorted_by_key(|record| record.timestamp), "delivered by timestamp");
+            let truth = rail.truth.lock().expect("no panic");
+            let truth: HashMap<_, _> = truth.iter().map(|&(at, number)| (number, at)).collect();
+            let away: HashSet<_> = mine.iter().map(|one| one.timestamp.wrapping_sub(truth[&one.words[0]])).collect();
+            assert_eq!(away.len(), 1, "all stamps are one constant from the truth: {away:?}");
+        }
+        assert!(records.len() as u64 + lost >= number && !records.is_empty());
+    }
+}
+
+#[test]
+fn a_timestamp_is_found_on_the_hosts_clock_within_the_bound_by_asking_the_adapter_or_by_operations() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen_puts(Options::default(), &seen);
+    for ask in [true, false] {
+        let adapter = Adapter::new(40);
+        let port = open_port(adapter.clock(&format!("test_fit_{ask}:1"), 0, ask)).expect("room");
+        assert_eq!(timestamp(port).is_some(), ask, "nothing is known yet unless it is asked");
+        for _ in 0..20 {
+            let before = HostClock::get().now();
+            let ticks = adapter.ticks();
+            stage_stamped(port, adapter.raw(ticks), Some(before), PutComplete::default);
+            progress(Safety::ThreadSafe);
+            let after = HostClock::get().now();
+            let stamped = seen.lock().last().expect("delivered: no window").timestamp;
+            let host = to_host(port, stamped).expect("a sample");
+            assert!(
+                host.ticks + host.error >= before && host.ticks <= after + host.error,
+                "{host:?} not in {before}..{after}"
+            );
+        }
+        assert!(timestamp(port).is_some());
+        close_port(port, Safety::ThreadSafe);
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Raising within a thread: order, nesting, what a callback may do.
+
+use super::*;
+use crate::events::*;
+use std::sync::{Arc, Mutex, OnceLock};
+
+#[test]
+fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_registration() {
+    let _alone = alone();
+    let first: Callback = Arc::new(|record: &Record, _: &Handle, _| {
+        if record.value(0) == Some(Value::U32(1)) {
+            raise_number(2);
+            raise_number(3);
+        }
+    });
+    let seen = Seen::default();
+    let _nesting = listen(Options::default(), first);
+    let _after = listen(Options::default(), seen.callback());
+    raise_number(1);
+    assert_eq!(seen.numbers(), [1, 2, 3]);
+    let stamps: Vec<_> = seen.lock().iter().map(|record| record.timestamp).collect();
+    assert!(stamps.is_sorted(), "{stamps:?}");
+}
+
+#[test]
+fn a_callback_that_raises_more_than_may_wait_loses_the_rest_and_all_is_counted() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let flood: Callback = Arc::new(|record: &Record, _: &Handle, _| {
+        if record.value(0) == Some(Value::U32(0)) {
+            (1..=1000).for_each(raise_number);
+        }
+    });
+    let flooding = listen(Options::default(), flood);
+    let watching = listen(Options::default(), seen.callback());
+    raise_number(0);
+    let got = seen.numbers();
+    assert_eq!(got, (0..got.len() as u64).collect::<Vec<_>>(), "the first ones, in order");
+    assert!(got.len() > 100);
+    assert_eq!(watching.lost(), 1001 - got.len() as u64);
+    assert_eq!(flooding.lost(), watching.lost());
+}
+
+#[test]
+fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen(Options::default(), seen.callback());
+    let stage_number = |event| stage(Safety::MpiRestricted, || DeviceAsync { event, port: 0 });
+    stage_number(1);
+    assert_eq!(seen.numbers(), []);
+    progress(Safety::MpiRestricted);
+    assert_eq!(seen.numbers(), [1]);
+    stage_number(2);
+    stage_number(3);
+    raise_number(4);
+    assert_eq!(seen.numbers(), [1, 2, 3, 4]);
+    let stamps: Vec<_> = seen.lock().iter().map(|record| record.timestamp).collect();
+    assert!(stamps.is_sorted(), "{stamps:?}");
+}
+
+#[test]
+fn a_callback_may_register_another_which_gets_what_comes_after() {
+    let _alone = alone();
+    let late = Seen::default();
+    let registered = Arc::new(OnceLock::new());
+    let (seen, slot) = (late.clone(), Arc::clone(&registered));
+    let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+        slot.get_or_init(|| listen(Options::default(), seen.callback()));
+    });
+    let _handle = listen(Options::default(), callback);
+    raise_number(1);
+    raise_number(2);
+    assert_eq!(late.numbers(), [2]);
+}
+
+#[test]
+fn a_callback_may_deliver_and_nothing_happens_twice() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let buffer = listen(buffered(8), seen.callback());
+    let callback: Callback = Arc::new(|_: &Record, _: &Handle, _| assert_eq!(deliver_all(), 0, "not from within"));
+    let _handle = listen(Options::default(), callback);
+    raise_number(1);
+    assert_eq!((seen.numbers().len(), buffer.waiting()), (0, 1));
+    assert_eq!(deliver_all(), 1);
+    assert_eq!(seen.numbers(), [1]);
+}
+
+#[test]
+fn a_callback_that_panics_leaves_the_engine_usable() {
+    let _alone = alone();
+    let callback: Callback = Arc::new(|record: &Record, _: &Handle, _| {
+        assert_ne!(record.value(0), Some(Value::U32(1)), "a tool's defect");
+    });
+    let panicking = listen(Options::default(), callback);
+    assert!(std::panic::catch_unwind(|| raise_number(1)).is_err());
+    let seen = Seen::default();
+    let _handle = listen(Options::default(), seen.callback());
+    raise_number(2);
+    let freed = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&freed);
+    free(&panicking, Safety::None, Some(Box::new(move |_, _| *count.lock().expect("no panic") += 1))).expect("live");
+    raise_number(3);
+    assert_eq!((seen.numbers(), *freed.lock().expect("no panic")), (vec![2, 3], 1));
+}
+
+#[test]
+fn the_counts_of_the_source_add_up() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _direct = listen(Options::default(), seen.callback());
+    let _buffered = listen(buffered(4), seen.callback());
+    raise_number(0);
+    let source = seen.lock()[0].source;
+    let before = counts(source);
+    (1..=9).for_each(raise_number);
+    let now = counts(source);
+    assert_eq!(now.raised - before.raised, 9);
+    assert_eq!(now.delivered - before.delivered, 9);
+    assert_eq!((now.buffered - before.buffered, now.dropped - before.dropped), (3, 6), "one was there already");
+    assert_eq!(deliver_all(), 4);
+    assert_eq!(counts(source).delivered - now.delivered, 4);
+}

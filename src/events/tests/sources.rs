@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a tool may ask of a source.
+
+use super::*;
+use crate::events::*;
+
+#[test]
+fn there_is_always_a_source_and_it_tells_the_hosts_time() {
+    let first = SourceId::from_index(0).expect("always one");
+    let before = HostClock::get().now();
+    let now = timestamp(first).filter(|_| source_info(first).name.starts_with("host"));
+    assert!(now.is_none_or(|now| now >= before && now <= HostClock::get().now()));
+    assert!(SourceId::from_index(source_count()).is_none());
+}
+
+#[test]
+fn an_event_of_a_thread_is_of_the_host_and_stamped_between_two_readings_of_its_clock() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen(Options::default(), seen.callback());
+    let before = HostClock::get().now();
+    raise_number(1);
+    let record = seen.lock()[0];
+    assert!(record.timestamp >= before && record.timestamp <= HostClock::get().now());
+    let info = source_info(record.source);
+    assert!(info.name.starts_with("host:") && info.ordered, "{info:?}");
+    assert_eq!(info.ticks_per_second, HostClock::get().ticks_per_second());
+    assert_eq!(to_host(record.source, 5), Some(Converted { ticks: 5, error: 0 }));
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of event types: layout, encoding, the page.
+
+use crate::events::*;
+use std::collections::HashSet;
+use std::mem::offset_of;
+
+#[test]
+fn names_are_plain_words_that_occur_once_and_every_row_explains_itself() {
+    let names: HashSet<_> = TABLE.iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), TABLE.len());
+    for row in &TABLE {
+        assert!(row.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{}", row.name);
+        assert!(row.description.ends_with('.') && (1..=9).contains(&row.level), "{}", row.name);
+        let elements: HashSet<_> = row.elements.iter().map(|element| element.name).collect();
+        assert_eq!(elements.len(), row.elements.len(), "{}", row.name);
+        assert!(row.elements.iter().all(|element| element.help.ends_with('.')), "{}", row.name);
+        assert_eq!(type_named(row.name).map(TypeId::row).map(|found| found.name), Some(row.name));
+    }
+    assert_eq!(type_named("xfer_begin"), Some(XferBegin::TYPE));
+    assert_eq!(type_named("btl_ibex_xfer_begin"), None);
+}
+
+#[test]
+fn elements_lie_where_c_would_put_them() {
+    #[repr(C)]
+    struct Expected {
+        bytes: u64,
+        context: u32,
+        tag: i32,
+        sequence: u32,
+        peer: u32,
+    }
+    let row = EagerChosen::TYPE.row();
+    let expected = [
+        offset_of!(Expected, bytes),
+        offset_of!(Expected, context),
+        offset_of!(Expected, tag),
+        offset_of!(Expected, sequence),
+        offset_of!(Expected, peer),
+    ];
+    assert_eq!(row.displacements, expected);
+    assert_eq!(row.extent, size_of::<Expected>());
+    for row in &TABLE {
+        let mut end = 0;
+        for (element, &at) in row.elements.iter().zip(row.displacements) {
+            assert!(at >= end && at.is_multiple_of(element.kind.size()), "{} {}", row.name, element.name);
+            end = at + element.kind.size();
+        }
+        assert!(row.extent >= end && row.extent - end < 8 && row.extent <= WORDS * 8, "{}", row.name);
+    }
+}
+
+#[test]
+fn every_element_reads_back_what_was_put_in_negative_numbers_too() {
+    let event = XferEnd {
+        request: 0xfedc_ba98_7654_3210,
+        message: 2,
+        offset: 3,
+        bytes: 4,
+        total: u64::MAX,
+        context: 6,
+        source: -7,
+        tag: i32::MIN,
+        sequence: u32::MAX,
+        direction: 1,
+        peer: 0x8000_0000,
+    };
+    let source = SourceId::from_index(0).expect("there is always one");
+    let record = Record { kind: XferEnd::TYPE, source, timestamp: 9, words: event.words() };
+    let values: Vec<_> = (0..11).map(|index| record.value(index).expect("eleven elements").to_string()).collect();
+    let expected = "18364758544493064720 2 3 4 18446744073709551615 6 -7 -2147483648 4294967295 1 2147483648";
+    assert_eq!(values.join(" "), expected);
+    assert_eq!(record.value(11), None);
+
+    let mut bytes = [0xff; 70];
+    assert!(record.copy_to(&mut bytes));
+    assert_eq!(bytes[..8], event.request.to_ne_bytes());
+    let at = XferEnd::TYPE.row().displacements[6];
+    assert_eq!(bytes[at..at + 4], (-7_i32).to_ne_bytes());
+    assert_eq!(bytes[64..], [0xff; 6], "nothing beyond the extent");
+    assert!(!record.copy_to(&mut bytes[..63]));
+}
+
+#[test]
+fn a_bound_type_names_the_communicator_by_one_of_its_elements() {
+    for row in &TABLE {
+        let bound = row.bound.map(|index| row.elements[index].name);
+        assert_eq!(bound.is_some(), row.elements.iter().any(|element| element.name == "context"), "{}", row.name);
+    }
+}
+
+#[test]
+fn the_page_of_all_events_is_the_one_made_from_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/events.md");
+    if std::env::var_os("IBEX_WRITE_DOCS").is_some() {
+        std::fs::write(path, markdown()).expect("docs/events.md can be written");
+    }
+    let page = std::fs::read_to_string(path).expect("docs/events.md exists");
+    assert!(page == markdown(), "docs/events.md is out of date: IBEX_WRITE_DOCS=1 cargo test -p ibex events");
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Several threads raise: each source stays ordered at every registration, and nothing is lost uncounted.
+
+use super::*;
+use crate::events::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many events each thread raises.
+const EACH: u32 = 5000;
+
+/// Per source, in order of delivery: timestamps rise and the numbers of each thread (`word / 2^20`) too.
+fn check_order(records: &[Record]) {
+    let mut last: HashMap<SourceId, u64> = HashMap::new();
+    for record in records {
+        let before = last.insert(record.source, record.timestamp).unwrap_or(0);
+        assert!(record.timestamp >= before, "source {} went back", record.source.index());
+    }
+}
+
+#[test]
+fn every_source_is_ordered_at_every_registration_under_load() {
+    let _alone = alone();
+    let (direct, waiting) = (Seen::default(), Seen::default());
+    let one = listen(Options { room: 1024, ..Options::default() }, direct.callback());
+    let two = listen(buffered(1024), waiting.callback());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let deliverer = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                one.set_buffered(!one.is_buffered());
+                deliver(100, Safety::ThreadSafe);
+            }
+        });
+        let raising: Vec<_> = (0..4_u32)
+            .map(|thread| scope.spawn(move || (0..EACH).for_each(|number| raise_number(thread << 20 | number))))
+            .collect();
+        for thread in raising {
+            thread.join().expect("no panic");
+        }
+        stop.store(true, Ordering::Relaxed);
+        deliverer.join().expect("no panic");
+    });
+    deliver_all();
+    for (handle, seen) in [(&one, &direct), (&two, &waiting)] {
+        let records = seen.lock();
+        check_order(&records);
+        let mut next = HashMap::new();
+        for word in records.iter().map(|record| record.words[0] & 0xffff_ffff) {
+            let before = next.insert(word >> 20, word);
+            assert!(before.is_none_or(|before| before < word), "a thread's own order");
+        }
+        assert_eq!(records.len() as u64 + handle.lost(), u64::from(4 * EACH), "{handle:?}");
+        assert!(records.len() >= handle.room(), "as many as have room get through, however slowly they are delivered");
+        assert_eq!(handle.waiting(), 0);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen(Options::default(), seen.callback());
+    for number in 0..100 {
+        std::thread::spawn(move || raise_number(number)).join().expect("no panic");
+    }
+    let records = seen.lock();
+    assert_eq!(records.len(), 100);
+    check_order(&records);
+    assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
+}
+
+#[test]
+fn what_waits_in_a_thread_that_ends_is_lost_and_counted() {
+    let _alone = alone();
+    let handle = listen(Options::default(), Seen::default().callback());
+    std::thread::spawn(|| {
+        for _ in 0..3 {
+            stage(Safety::ThreadSafe, DeviceAsync::default);
+        }
+    })
+    .join()
+    .expect("no panic");
+    assert_eq!(handle.lost(), 3);
+}
+
+#[test]
+fn more_threads_than_there_are_sources_share_one_that_says_it_is_unordered() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen(Options::default(), seen.callback());
+    let together = std::sync::Barrier::new(60);
+    std::thread::scope(|scope| {
+        for number in 0..60 {
+            let together = &together;
+            scope.spawn(move || {
+                raise_number(number);
+                together.wait();
+                raise_number(number);
+            });
+        }
+    });
+    let records = seen.lock();
+    assert_eq!(records.len(), 120);
+    let mut of: HashMap<SourceId, usize> = HashMap::new();
+    for record in records.iter() {
+        *of.entry(record.source).or_default() += 1;
+    }
+    for (source, count) in of {
+        assert_eq!(source_info(source).ordered, count == 2, "{}: {count}", source_info(source).name);
+    }
+}

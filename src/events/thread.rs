@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Raising an event: what a thread does behind the branch of a site.
+//!
+//! A thread has its own state: its source, its [`Presence`], the lists it has seen, and the events it has raised and not yet
+//! delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a lock
+//! ([`stage`]), waits in the thread and is delivered after, in order, so that a source stays ordered, callbacks do not nest and
+//! none runs under a lock of ibex.
+//!
+//! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and one per buffer it goes to). The first event of a
+//! thread, and the first after a change of registrations, take the registry's lock for a moment. Threads: each its own.
+//! Tests: `tests/raise.rs`, `tests/threads.rs`.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::clock::HostClock;
+use super::deliver;
+use super::order::Refused;
+use super::presence::Presence;
+use super::record::Record;
+use super::registry::{self, Active, DELIVERING, EDITIONS, Snapshot, active};
+use super::row::{Safety, TypeId};
+use super::source::{self, SourceId};
+use super::sync::Arc;
+use super::table::{COUNT, Payload};
+
+/// How many events may wait in a thread.
+const STAGED: usize = 256;
+
+/// Whether more than one thread raises: callbacks may then run at the same time.
+static THREADED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static THREAD: Thread = Thread::new();
+}
+
+/// What a thread needs to raise and deliver.
+pub(super) struct Thread {
+    presence: Arc<Presence>,
+    source: SourceId,
+    shared: bool,
+    /// The timestamp of its last event.
+    last: Cell<u64>,
+    /// Whether it delivers now.
+    busy: Cell<bool>,
+    staged: RefCell<VecDeque<(Record, Safety)>>,
+    /// The lists it saw last. Borrowed while one is gone through; a thread goes through one at a time (`busy`).
+    snapshots: [RefCell<Option<Snapshot>>; COUNT],
+}
+
+/// Runs with this thread's state. A thread that is just ending gets one for the moment.
+#[inline]
+pub(super) fn with<A: ?Sized, R>(argument: &mut A, run: impl Fn(&Thread, &mut A) -> R) -> R {
+    match THREAD.try_with(|thread| run(thread, argument)) {
+        Ok(result) => result,
+        Err(_) => run(&Thread::new(), argument),
+    }
+}
+
+impl Thread {
+    #[cold]
+    fn new() -> Thread {
+        let presence = Arc::new(Presence::new());
+        if DELIVERING.join(&presence) > 1 {
+            THREADED.store(true, Ordering::SeqCst);
+        }
+        let (source, floor) = source::take_for_thread();
+        Thread {
+            presence,
+            source,
+            shared: source::is_shared(source),
+            last: Cell::new(floor),
+            busy: Cell::new(false),
+            staged: RefCell::new(VecDeque::with_capacity(STAGED)),
+            snapshots: [const { RefCell::new(None) }; COUNT],
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.get()
+    }
+
+    /// Stamps an event with the host's clock, on the thread's source.
+    #[inline]
+    fn stamp(&self, record: &mut Record) {
+        let timestamp = HostClock::get().now().max(self.last.get());
+        self.last.set(timestamp);
+        self.source.source().count_raised();
+        record.source = self.source;
+        record.timestamp = timestamp;
+    }
+
+    /// Delivers an event now, or after what waits.
+    #[inline]
+    fn raise(&self, record: &Record, context: Safety) {
+        if self.busy.get() {
+            self.stage(record, context);
+            return;
+        }
+        let mut inside = Inside::new(self);
+        if self.has_staged() {
+            self.stage(record, context);
+        } else {
+            inside.dispatch(record, context);
+        }
+        // Callbacks may have raised more, and freed registrations.
+        inside.run_staged();
+        drop(inside);
+        if deliver::is_leaving() {
+            deliver::settle_in(self, context);
+        }
+    }
+
+    fn has_staged(&self) -> bool {
+        // A signal handler may have come in between; then what is staged is not its business.
+        self.staged.try_borrow().is_ok_and(|staged| !staged.is_empty())
+    }
+
+    /// Lets an event wait in the thread.
+    #[cold]
+    fn stage(&self, record: &Record, context: Safety) {
+        let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {
+            if staged.is_empty() {
+                deliver::count_staging();
+            }
+            let room = staged.len() < STAGED;
+            if room {
+                staged.push_back((*record, context));
+            }
+            room
+        });
+        if !kept {
+            lose(record);
+        }
+    }
+
+    fn unstage(&self) -> Option<(Record, Safety)> {
+        let mut staged = self.staged.try_borrow_mut().ok()?;
+        let first = staged.pop_front()?;
+        if staged.is_empty() {
+            deliver::count_staged();
+        }
+        Some(first)
+    }
+
+    /// The list of a type as of now, kept in the thread from one event to the next. `None` when nobody listens, or from within a
+    /// signal handler that came while this looked.
+    #[inline]
+    fn snapshot(&self, kind: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
+        let edition = EDITIONS[kind.index()].load(Ordering::SeqCst);
+        let known = self.snapshots[kind.index()].try_borrow().ok()?;
+        match &*known {
+            Some(snapshot) if snapshot.edition == edition => Some(known),
+            _ => {
+                drop(known);
+                self.renewed(kind)
+            }
+        }
+    }
+
+    #[cold]
+    fn renewed(&self, kind: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
+        let new = registry::snapshot(kind);
+        // What the old one held may be a tool's, and do anything when it is dropped: after the borrow.
+        let old = std::mem::replace(&mut *self.snapshots[kind.index()].try_borrow_mut().ok()?, new);
+        drop(old);
+        self.snapshots[kind.index()].try_borrow().ok()
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        while let Some((record, _)) = self.unstage() {
+            lose(&record);
+        }
+        DELIVERING.part(&self.presence);
+        if !self.shared {
+            source::leave(self.source, self.last.get());
+        }
+    }
+}
+
+/// A thread that delivers; until it is dropped, also by a callback's panic.
+pub(super) struct Inside<'a>(&'a Thread);
+
+impl<'a> Inside<'a> {
+    #[inline]
+    pub(super) fn new(thread: &'a Thread) -> Inside<'a> {
+        thread.busy.set(true);
+        thread.presence.enter();
+        Inside(thread)
+    }
+
+    /// Hands an event to every registration that wants it: by its callback here, or into its buffer.
+    #[inline]
+    pub(super) fn dispatch(&mut self, record: &Record, context: Safety) {
+        let thread = self.0;
+        let known = thread.snapshot(record.kind);
+        let Some(Some(snapshot)) = known.as_deref() else { return };
+        let needed = if THREADED.load(Ordering::Relaxed) { context.max(Safety::ThreadSafe) } else { context };
+        let source = record.source.source();
+        for entry in snapshot.list.iter() {
+            let handle = &*entry.handle;
+            if !handle.wants(record) {
+                continue;
+            }
+            if !handle.must_wait()
+                && let Some((level, callback)) = entry.calls.fit(needed)
+            {
+                source.count_delivered();
+                callback(record, handle, level);
+            } else if handle.ring.push(record, handle.used).is_ok() {
+                source.count_buffered();
+                deliver::flag(deliver::RINGS);
+            } else {
+                source.count_dropped();
+                handle.lose(record.source, 1);
+                deliver::flag(deliver::RINGS);
+            }
+        }
+    }
+
+    /// Delivers what waits in the thread.
+    #[inline]
+    pub(super) fn run_staged(&mut self) {
+        while self.0.has_staged() {
+            let Some((record, context)) = self.0.unstage() else { return };
+            self.dispatch(&record, context);
+        }
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.presence.leave();
+        self.0.busy.set(false);
+    }
+}
+
+/// All who want the event lose it.
+#[cold]
+fn lose(record: &Record) {
+    let Some(snapshot) = registry::snapshot(record.kind) else { return };
+    for entry in snapshot.list.iter().filter(|entry| entry.handle.wants(record)) {
+        record.source.source().count_dropped_later(1);
+        entry.handle.lose(record.source, 1);
+    }
+    deliver::flag(deliver::RINGS);
+}
+
+/// An event as a site makes it; stamped behind the branch, in place, as copying what was just written stalls.
+#[inline]
+fn unstamped<P: Payload>(payload: &P) -> Record {
+    Record { kind: P::TYPE, source: SourceId(0), timestamp: 0, words: payload.words() }
+}
+
+/// [`raise`] behind its branch.
+#[cold]
+#[inline(never)]
+fn raise_now(record: &mut Record, context: Safety) {
+    with(record, |thread, record| {
+        thread.stamp(record);
+        thread.raise(record, context);
+    });
+}
+
+/// [`stage`] behind its branch.
+#[cold]
+#[inline(never)]
+fn stage_now(record: &mut Record, context: Safety) {
+    with(record, |thread, record| {
+        thread.stamp(record);
+        thread.stage(record, context);
+    });
+}
+
+/// [`stage_stamped`] behind its branch.
+#[cold]
+#[inline(never)]
+fn stamped_now(record: &mut Record, raw: u64, posted: Option<u64>) {
+    let source = record.source;
+    let Some(port) = source.source().port() else { return };
+    source.source().count_raised_by_any();
+    match port.submit(record, raw, posted) {
+        Ok(()) => deliver::flag_port(source),
+        Err(refused) => {
+            if refused == Refused::Late {
+                source.source().count_late();
+            }
+            lose(record);
+        }
+    }
+}
+
+impl Active {
+    /// [`raise`], by this look.
+    #[inline]
+    pub fn raise<P: Payload>(self, context: Safety, make: impl FnOnce() -> P) {
+        if self.has(P::TYPE) {
+            raise_now(&mut unstamped(&make()), context);
+        }
+    }
+
+    /// [`stage`], by this look.
+    #[inline]
+    pub fn stage<P: Payload>(self, context: Safety, make: impl FnOnce() -> P) {
+        if self.has(P::TYPE) {
+            stage_now(&mut unstamped(&make()), context);
+        }
+    }
+
+    /// [`stage_stamped`], by this look.
+    #[inline]
+    pub fn stage_stamped<P: Payload>(self, source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
+        if self.has(P::TYPE) {
+            stamped_now(&mut Record { source, ..unstamped(&make()) }, raw, posted);
+        }
+    }
+}
+
+/// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock that a
+/// call of ibex from within one could need. `context` says what they must be fit for. `make` is called only if somebody listens.
+#[inline]
+pub fn raise<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
+    active().raise(context, make);
+}
+
+/// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
+/// [`super::progress`] or raises again.
+#[inline]
+pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
+    active().stage(context, make);
+}
+
+/// An event on a port's source, stamped `raw` by the adapter; it is delivered in order by [`super::progress`], of this thread or
+/// another. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
+#[inline]
+pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
+    active().stage_stamped(source, raw, posted, make);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the engine's own sites do while a tool listens: connections, waiting, receives, what the adapter reports; and the port's
+//! source with the adapter's clock.
+//!
+//! The caller has the port, so events are staged here and delivered by progress, outside ([`crate::events::stage`]). Path: behind the
+//! branch of a site. Threads: the port's. Tests: `hw-tests/mpi/events.c`.
+
+use crate::endpoint::Endpoint;
+use crate::event::{EndpointId, Token};
+use crate::events::{
+    self, ConnectionBegin, ConnectionEstablished, ConnectionFailed, DeviceAsync, Payload, PortAsync, PortClock,
+    QueuedBegin, QueuedEnd, ReceiverNotReady, Safety, SourceId, Stamp, TABLE,
+};
+use crate::failure::{Cause, Failure};
+use crate::port::Port;
+use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
+use std::sync::Arc;
+
+/// What callbacks must be fit for: MPI is on the stack.
+const CONTEXT: Safety = Safety::MpiRestricted;
+
+/// For how long an adapter's event is held back for an earlier one, nanoseconds. Completions are polled from one queue in the
+/// order in which the adapter wrote them; threads that took a batch each may show theirs in another.
+const WINDOW: u64 = 50_000;
+
+/// How many of an adapter's events are held back at most.
+const ROOM: usize = 4096;
+
+/// The types that want the adapter's stamp, a bit each.
+const STAMPED: u64 = {
+    let (mut word, mut index) = (0, 0);
+    while index < TABLE.len() {
+        if matches!(TABLE[index].stamp, Stamp::Adapter) {
+            word |= 1 << index;
+        }
+        index += 1;
+    }
+    word
+};
+
+/// Whether somebody listens to what the adapter could stamp.
+#[cold]
+#[inline(never)]
+pub(crate) fn wants_stamps() -> bool {
+    events::active().has_any(STAMPED)
+}
+
+/// The source of a port whose completion queue gives stamps; `None` where it does not.
+pub(crate) fn open_source(context: &Arc<Context>, cq: &CompletionQueue, place: &str) -> Option<SourceId> {
+    let clock = context.clock().filter(|_| cq.can_stamp())?;
+    // A weak reference: the source may outlive the port, and the device would stay open.
+    let asked = Arc::downgrade(context);
+    let ask = context.raw_clock().map(|_| -> events::AskClock { Box::new(move || asked.upgrade()?.raw_clock()) });
+    events::open_port(PortClock {
+        name: place.to_owned(),
+        ticks_per_second: clock.ticks_per_second,
+        bits: clock.bits,
+        window: WINDOW,
+        room: ROOM,
+        ask,
+    })
+}
+
+fn stage<P: Payload>(make: impl FnOnce() -> P) {
+    events::stage(CONTEXT, make);
+}
+
+/// The connection to this rank, on the process's port of this number, has failed.
+pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
+    let status = match failure.cause {
+        Cause::Completion { status, .. } => status.0,
+        _ => 0,
+    };
+    stage(|| ConnectionFailed { peer, port: u32::from(port), queue_pair: failure.qp_num, status });
+}
+
+/// All of the port's receives are used up.
+#[cold]
+#[inline(never)]
+pub(crate) fn receives_used_up(port: u8, receives: u32) {
+    stage(|| ReceiverNotReady { port: u32::from(port), receives });
+}
+
+impl Port {
+    /// Its place among the process's ports.
+    fn place(&self) -> u32 {
+        u32::from(self.connector.me.port)
+    }
+
+    fn rank(&self, peer: EndpointId) -> u32 {
+        self.endpoints.get(peer.index() as usize).map_or(u32::MAX, |endpoint: &Endpoint| endpoint.name.rank)
+    }
+
+    /// A request is put behind all that waits for this peer.
+    #[cold]
+    pub(crate) fn watch_queued(&self, to: EndpointId, token: Token) {
+        let waiting = self.connection(to).map_or(0, |connection| connection.pending.len() as u32);
+        stage(|| QueuedBegin { operation: token.0, peer: self.rank(to), waiting });
+    }
+
+    /// A request that waited is posted, or has failed, and so many still wait.
+    #[cold]
+    pub(crate) fn watch_unqueued(&self, to: EndpointId, token: Token, waiting: usize) {
+        stage(|| QueuedEnd { operation: token.0, peer: self.rank(to), waiting: waiting as u32 });
+    }
+
+    /// A connection is begun; `asked`: by the peer.
+    pub(crate) fn watch_begin(&self, to: EndpointId, asked: bool) {
+        stage(|| ConnectionBegin { peer: self.rank(to), port: self.place(), asked: u32::from(asked) });
+    }
+
+    /// A connection is ready.
+    pub(crate) fn watch_established(&self, to: EndpointId) {
+        stage(|| {
+            let connection = self.connection(to);
+            ConnectionEstablished {
+                peer: self.rank(to),
+                port: self.place(),
+                queue_pair: connection.map_or(0, |connection| connection.qp.number()),
+                remote_queue_pair: connection.map_or(0, |connection| connection.handshake.remote_queue_pair()),
+            }
+        });
+    }
+
+    /// The adapter reports something.
+    pub(crate) fn watch_async(&self, event: AsyncEvent) {
+        let port = self.place();
+        if event.port == 0 {
+            stage(|| DeviceAsync { event: event.kind, port });
+        } else if event.port == self.attributes.port {
+            stage(|| PortAsync { event: event.kind, port });
+        }
+    }
+}
