@@ -163,8 +163,10 @@ impl Port {
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(device.max_cqe);
         let poll_batch = (tunables.poll_batch as usize).min(Batch::CAPACITY);
         // Not every adapter stamps completions, and not every one that does lets this process ask it to.
-        let cq = CompletionQueue::stamping(&context, entries, poll_batch)
-            .or_else(|_| CompletionQueue::new(&context, entries, poll_batch))
+        let stamping = cfg!(feature = "events").then(|| CompletionQueue::stamping(&context, entries, poll_batch));
+        let cq = stamping
+            .and_then(Result::ok)
+            .map_or_else(|| CompletionQueue::new(&context, entries, poll_batch), Ok)
             .map_err(failed(format!("making a completion queue of {entries} entries")))?;
         let doing = format!("making a shared receive queue of {receives} slots of {} bytes", setup.receive_size);
         let batch = (tunables.receive_batch as usize).min(receives as usize / 2).max(1);

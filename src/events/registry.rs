@@ -56,18 +56,18 @@ impl Active {
     }
 }
 
-/// The types somebody listens to now. One load.
+/// The types somebody listens to now. One load; none in a build without the feature `events`.
 #[must_use]
 #[inline]
 pub fn active() -> Active {
-    Active(ACTIVE.load(Ordering::Relaxed))
+    Active(if cfg!(feature = "events") { ACTIVE.load(Ordering::Relaxed) } else { 0 })
 }
 
 /// Whether somebody listens to anything: all that a site of the shortest path does while nobody does. One comparison.
 #[must_use]
 #[inline]
 pub fn is_any_active() -> bool {
-    ACTIVE.load(Ordering::Relaxed) != 0
+    active() != Active(0)
 }
 
 /// Changes whenever somebody begins to listen when nobody had: who keeps something from one event to another forgets it then, as
