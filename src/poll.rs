@@ -8,7 +8,6 @@
 use crate::counters::{Counters, add, subtract};
 use crate::endpoint::{Endpoint, State};
 use crate::event::{Batch, EndpointId, Event, Failed, Immediate, Late, WrId};
-use crate::events;
 use crate::failure::{Cause, Failure};
 use crate::port::Port;
 use crate::posted::Posted;
@@ -34,13 +33,30 @@ impl Port {
     /// for it.
     #[inline]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
+        self.poll_with::<false>(batch)
+    }
+
+    /// As [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) where it wants them.
+    #[cold]
+    #[inline(never)]
+    pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
+        if self.wants_stamps() { self.poll_with::<true>(batch) } else { self.poll_with::<false>(batch) }
+    }
+
+    /// Whether a tool wants the adapter's stamps, and there are any.
+    fn wants_stamps(&self) -> bool {
+        self.source.is_some() && watch::wants_stamps()
+    }
+
+    #[inline]
+    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         self.countdown -= 1;
         if self.countdown == 0 {
             self.countdown = self.connect();
         }
         if self.overflow.is_empty() || self.drain_overflow(batch) {
-            self.take_completions(batch);
+            self.take::<STAMPED>(batch);
         }
         if self.freed {
             self.freed = false;
@@ -104,7 +120,11 @@ impl Port {
         let mut batch = Batch::default();
         loop {
             batch.clear();
-            self.take_completions(&mut batch);
+            if self.wants_stamps() {
+                self.take::<true>(&mut batch);
+            } else {
+                self.take::<false>(&mut batch);
+            }
             events.extend(batch.late());
             events.append(&mut self.overflow);
             if batch.events().is_empty() {
@@ -114,26 +134,7 @@ impl Port {
         self.overflow = events;
     }
 
-    /// Takes a batch of completions, with the adapter's stamps where a tool wants them.
-    #[inline]
-    fn take_completions(&mut self, batch: &mut Batch) {
-        if events::is_any_active() && self.take_stamped(batch) {
-            return;
-        }
-        self.take::<false>(batch);
-    }
-
-    /// True where completions were taken with stamps.
-    #[cold]
-    #[inline(never)]
-    fn take_stamped(&mut self, batch: &mut Batch) -> bool {
-        let stamped = self.source.is_some() && watch::wants_stamps();
-        if stamped {
-            self.take::<true>(batch);
-        }
-        stamped
-    }
-
+    /// Takes a batch of completions.
     #[inline]
     fn take<const STAMPED: bool>(&mut self, batch: &mut Batch) {
         let Port { cq, counters, receives, connector, rare, .. } = self;

@@ -308,19 +308,31 @@ unsafe extern "C" fn component_progress() -> c_int {
         if guard::broken() {
             return defect();
         }
-        let mut count = 0;
-        // Acquire: what init wrote to a module before it published it.
-        for place in &MODULES[..MODULE_COUNT.load(Ordering::Acquire)] {
-            let module = place.load(Ordering::Acquire);
-            if !module.is_null() {
-                // SAFETY: M1: in the table from init until its finalize.
-                count += progress::progress(unsafe { &*module });
-            }
-        }
-        // Of tools: what waited because a port was entered, what waits for its turn, and buffers.
-        events::progress(watch::CONTEXT);
-        count
+        if events::is_quiet() { progress_all::<false>() } else { progress_watched() }
     })
+}
+
+#[inline]
+fn progress_all<const WATCHED: bool>() -> c_int {
+    let mut count = 0;
+    // Acquire: what init wrote to a module before it published it.
+    for place in &MODULES[..MODULE_COUNT.load(Ordering::Acquire)] {
+        let module = place.load(Ordering::Acquire);
+        if !module.is_null() {
+            // SAFETY: M1: in the table from init until its finalize.
+            count += progress::progress::<WATCHED>(unsafe { &*module });
+        }
+    }
+    count
+}
+
+/// Progress while a tool listens; then delivers what waited because a port was entered, what waits for its turn, and buffers.
+#[cold]
+#[inline(never)]
+fn progress_watched() -> c_int {
+    let count = progress_all::<true>();
+    events::progress(watch::CONTEXT);
+    count
 }
 
 /// After a panic nothing is trusted any more: each port is reported as failed, once.

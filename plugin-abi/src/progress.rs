@@ -10,7 +10,6 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 
 use engine::event::{Batch, EndpointId, Event, Failed};
-use engine::events;
 use engine::port::Port;
 use ibex_ffi::openmpi::sys;
 
@@ -74,16 +73,17 @@ struct Finished {
     operations: *mut Operation,
 }
 
-/// Moves one port on. Returns how many events there were.
+/// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no site
+/// in here looks whether one does.
 #[inline]
-pub(crate) fn progress(module: &Module) -> c_int {
+pub(crate) fn progress<const WATCHED: bool>(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
     let Some(mut state) = module.try_enter() else {
         return 0;
     };
     let State { port, turns, .. } = &mut *state;
     let mut turn = turns.take();
-    let count = port.poll(&mut turn.batch);
+    let count = if WATCHED { port.poll_watched(&mut turn.batch) } else { port.poll(&mut turn.batch) };
     if count == 0 {
         turns.give_back(turn, port);
         return 0;
@@ -94,7 +94,7 @@ pub(crate) fn progress(module: &Module) -> c_int {
     let Turn { batch, arrived, segment } = &mut *turn;
     for event in batch.events() {
         if let Event::Received { immediate, addr, len, .. } = *event {
-            if events::is_any_active() {
+            if WATCHED {
                 // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
                 unsafe { watch::arrived(module, event, stamp(module, batch, event)) };
             }
@@ -104,7 +104,7 @@ pub(crate) fn progress(module: &Module) -> c_int {
             arrived.des_segment_count = 1;
             received(module, immediate.tag(), arrived);
         } else {
-            happened(module, batch, event, &mut finished);
+            happened::<WATCHED>(module, batch, event, &mut finished);
         }
     }
     give_back(module, turn, &finished);
@@ -120,7 +120,7 @@ fn stamp(module: &Module, batch: &Batch, event: &Event) -> watch::Stamp {
 
 /// Something other than a message.
 #[inline(never)]
-fn happened(module: &Module, batch: &Batch, event: &Event, finished: &mut Finished) {
+fn happened<const WATCHED: bool>(module: &Module, batch: &Batch, event: &Event, finished: &mut Finished) {
     match *event {
         Event::Completed { token, to, outcome } => {
             let mut complete = || match record(token) {
@@ -134,7 +134,7 @@ fn happened(module: &Module, batch: &Batch, event: &Event, finished: &mut Finish
                 },
                 None => {}
             };
-            if events::is_any_active() {
+            if WATCHED {
                 watch::with_stamp(stamp(module, batch, event), complete);
             } else {
                 complete();
@@ -229,7 +229,11 @@ unsafe fn done(
 }
 
 /// Gives descriptors, records and the turn back.
-#[inline]
+#[allow(
+    clippy::inline_always,
+    reason = "a call costs as much as what it does, and there are two callers, one of them cold"
+)]
+#[inline(always)]
 fn give_back(module: &Module, turn: Box<Turn>, finished: &Finished) {
     // `None` would be a call from within an engine call, and those do not call back; the turn would then be lost.
     let Some(mut state) = module.enter() else {

@@ -9,24 +9,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use super::attention::{self, LEAVING, PORTS, RINGS};
 use super::clock::HostClock;
 use super::handle::Handle;
 use super::registry::{self, Entry, Leaving};
 use super::row::Safety;
 use super::source::{Later, SourceId};
 use super::thread::{self, Inside, Thread};
-
-/// Something is in a buffer, or was lost.
-pub(super) const RINGS: u64 = 1;
-/// A port's source holds events.
-const PORTS: u64 = 2;
-/// A freed registration is on its way out.
-pub(super) const LEAVING: u64 = 4;
-/// A thread in which events wait; the bits from here up count them.
-const STAGING: u64 = 8;
-
-/// What there is to do.
-static WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
@@ -43,47 +32,17 @@ const CATCH_UP_NS: u64 = 200_000;
 /// How many events [`progress`] delivers at most from buffers.
 const BUDGET: usize = 256;
 
-/// Says that there is something to do. After what is to be done was stored; sequentially consistent with who takes the word back
-/// and then looks.
-#[inline]
-pub(super) fn flag(work: u64) {
-    if WORK.load(Ordering::SeqCst) & work == 0 {
-        WORK.fetch_or(work, Ordering::SeqCst);
-    }
-}
-
 #[inline]
 pub(super) fn flag_port(source: SourceId) {
     HOLDING.fetch_or(1 << source.index(), Ordering::SeqCst);
-    flag(PORTS);
-}
-
-/// Takes back that there is something to do.
-pub(super) fn unflag(work: u64) {
-    WORK.fetch_and(!work, Ordering::SeqCst);
-}
-
-/// Whether a freed registration is on its way out.
-#[inline]
-pub(super) fn is_leaving() -> bool {
-    WORK.load(Ordering::Relaxed) & LEAVING != 0
-}
-
-/// A thread has events that wait in it, which it had not.
-pub(super) fn count_staging() {
-    WORK.fetch_add(STAGING, Ordering::SeqCst);
-}
-
-/// It has none any more.
-pub(super) fn count_staged() {
-    WORK.fetch_sub(STAGING, Ordering::SeqCst);
+    attention::flag(PORTS);
 }
 
 /// Delivers what waits, if anything does. Callbacks run here: the caller holds no lock that a call of ibex from within one could
 /// need. `context` says what they must be fit for.
 #[inline]
 pub fn progress(context: Safety) {
-    if WORK.load(Ordering::Relaxed) != 0 {
+    if attention::is_work() {
         deliver(BUDGET, context);
     }
 }
@@ -119,7 +78,7 @@ pub fn catch_up(context: Safety) {
     let clock = HostClock::get();
     let limit = clock.now() + clock.ticks(CATCH_UP_NS);
     let is_busy = || thread::with(&mut (), |thread, ()| thread.is_busy());
-    while WORK.load(Ordering::SeqCst) & PORTS != 0 && !is_busy() {
+    while attention::is_flagged(PORTS) && !is_busy() {
         // Looked at before: a thread that had to wait for a processor delivers what has become due.
         let is_last = clock.now() >= limit;
         deliver(0, context);
@@ -132,7 +91,7 @@ pub fn catch_up(context: Safety) {
 
 /// Delivers what the ports' sources hold as far as its turn has come.
 fn pump(inside: &mut Inside<'_>, context: Safety) {
-    if WORK.fetch_and(!PORTS, Ordering::SeqCst) & PORTS == 0 {
+    if !attention::unflag(PORTS) {
         return;
     }
     let mut holding = HOLDING.swap(0, Ordering::SeqCst);
@@ -178,7 +137,7 @@ impl Drop for Emptying {
 /// Empties buffers, up to so many events.
 fn empty(inside: &mut Inside<'_>, budget: usize, context: Safety) -> usize {
     let Some(_emptying) = Emptying::try_new() else { return 0 };
-    if WORK.fetch_and(!RINGS, Ordering::SeqCst) & RINGS == 0 {
+    if !attention::unflag(RINGS) {
         return 0;
     }
     let all = registry::everything();
@@ -230,7 +189,7 @@ fn drain(inside: &mut Inside<'_>, entry: &Entry, context: Safety, budget: usize)
     drop(draining);
     // Here no callback may be fit for it; elsewhere one may.
     if !handle.ring.is_empty() && !entry.calls.is_empty() {
-        flag(RINGS);
+        attention::flag(RINGS);
     }
     count
 }
@@ -245,7 +204,7 @@ pub(super) fn settle(context: Safety) {
 }
 
 pub(super) fn settle_in(thread: &Thread, context: Safety) {
-    while WORK.load(Ordering::SeqCst) & LEAVING != 0 {
+    while attention::is_flagged(LEAVING) {
         let Some(emptying) = Emptying::try_new() else { return };
         let Some(leaving) = registry::take_leaving() else { return };
         let unfinished = finish(thread, leaving, context);

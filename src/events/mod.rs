@@ -4,13 +4,14 @@
 //! - A *type* ([`TABLE`]) has typed elements; an event is a [`Record`] of fixed size. A *source* is one control flow with one clock:
 //!   a thread's ([`HostClock`]), or a port's (the adapter's ticks). Ordered means delivered by timestamp, always (`order.rs`).
 //! - A *registration* ([`Handle`]) gets the events of one type by callbacks of up to four levels ([`Safety`]), or by a buffer.
-//! - A *site* looks at one bit ([`is_active`]; [`active`] for several). Behind it: stamp, enter (`presence.rs`), go through the list (`registry.rs`), call or
+//! - A *site* looks at one word ([`is_any_active`], [`active`]; progress at all of it, [`is_quiet`]: `attention.rs`). Behind it: stamp, enter (`presence.rs`), go through the list (`registry.rs`), call or
 //!   buffer (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself, too), read, or raise; what it
 //!   raises is delivered after it, in order. [`stage`] is for where ibex holds a lock; [`progress`] delivers.
 //! - Loss happens where room is fixed: it is counted per source and per registration, and told.
 //!
 //! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under loom.
 
+mod attention;
 mod clock;
 mod deliver;
 mod fit;
@@ -31,6 +32,7 @@ mod tests;
 mod thread;
 mod unwrap;
 
+pub use attention::{Active, active, awakenings, is_active, is_any_active, is_quiet};
 pub use clock::HostClock;
 pub use deliver::{catch_up, deliver, progress};
 pub use fit::{Converted, Sample};
@@ -38,10 +40,7 @@ pub use handle::{Callback, DroppedCallback, FreeCallback, Handle, HandleId, Opti
 pub use page::markdown;
 pub use port::{AskClock, PortClock};
 pub use record::{Record, WORDS, Words};
-pub use registry::{
-    Active, Freed, active, all, awakenings, find, free, has_callback, is_active, is_any_active, register, set_active,
-    set_callback, set_dropped,
-};
+pub use registry::{Freed, all, find, free, has_callback, register, set_active, set_callback, set_dropped};
 pub use row::{Element, EventType, Kind, Safety, Stamp, TypeId, Value};
 pub use source::{
     Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is registered for what: the word a site looks at, the lists who delivers goes by, and the freed ones on their way out.
+//! Who is registered for what: the lists who delivers goes by, and the freed ones on their way out.
 //!
-//! Owns [`ACTIVE`], a bit per type, set while somebody listens, and [`EDITIONS`], by which a thread knows whether the list it has
-//! is still the right one. A change makes a new list under the lock; a list never changes. The lock is
+//! Owns [`EDITIONS`], by which a thread knows whether the list it has is still the right one, and tells `attention.rs` who listens. A change makes a new list under the lock; a list never changes. The lock is
 //! held while lists are made and handed out, never while a callback runs, so a callback may call all of this.
 //!
-//! Path: [`active`] and [`is_active`] hot, one load; the rest setup, [`snapshot`] once per change and thread. Threads: any.
+//! Path: setup, [`snapshot`] once per change and thread. Threads: any.
 //! Tests: `tests/handles.rs`, `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use super::attention;
 use super::clock::HostClock;
 use super::deliver;
 use super::handle::{Callback, Calls, DroppedCallback, FreeCallback, Handle, HandleId, Options};
@@ -22,67 +22,11 @@ use super::table::COUNT;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freed;
 
-/// The types somebody listens to, a bit each: all that a site looks at.
-static ACTIVE: AtomicU64 = AtomicU64::new(0);
-
 /// Per type: 0, or the edition of the list of its registrations.
 pub(super) static EDITIONS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
-const _: () = assert!(COUNT <= 64, "a bit for each type");
-
-/// How often somebody began to listen when nobody had.
-static AWAKENINGS: AtomicU64 = AtomicU64::new(0);
-
 /// The threads that may deliver.
 pub(super) static DELIVERING: LazyLock<Threads> = LazyLock::new(Threads::new);
-
-/// The types somebody listens to, at one moment: for a place with several sites, which then share the load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Active(u64);
-
-impl Active {
-    /// Whether somebody listens to events of this type.
-    #[must_use]
-    #[inline]
-    pub const fn has(self, kind: TypeId) -> bool {
-        self.0 >> kind.index() & 1 != 0
-    }
-
-    /// Whether somebody listens to events of any of these types, a bit each at its place in the table.
-    #[must_use]
-    #[inline]
-    pub(crate) const fn has_any(self, types: u64) -> bool {
-        self.0 & types != 0
-    }
-}
-
-/// The types somebody listens to now. One load; none in a build without the feature `events`.
-#[must_use]
-#[inline]
-pub fn active() -> Active {
-    Active(if cfg!(feature = "events") { ACTIVE.load(Ordering::Relaxed) } else { 0 })
-}
-
-/// Whether somebody listens to anything: all that a site of the shortest path does while nobody does. One comparison.
-#[must_use]
-#[inline]
-pub fn is_any_active() -> bool {
-    active() != Active(0)
-}
-
-/// Changes whenever somebody begins to listen when nobody had: who keeps something from one event to another forgets it then, as
-/// what happened in between was not seen.
-#[must_use]
-pub fn awakenings() -> u64 {
-    AWAKENINGS.load(Ordering::Relaxed)
-}
-
-/// Whether somebody listens to events of this type: all that a site does while nobody does.
-#[must_use]
-#[inline]
-pub fn is_active(kind: TypeId) -> bool {
-    active().has(kind)
-}
 
 /// A registration, and what it calls in this edition.
 #[derive(Clone)]
@@ -143,15 +87,7 @@ impl Registry {
         let word = if list.is_empty() { 0 } else { self.edition };
         let old = (self.lists[kind.index()].replace(list), self.everything.take());
         EDITIONS[kind.index()].store(word, Ordering::SeqCst);
-        let bit = 1 << kind.index();
-        if word == 0 {
-            ACTIVE.fetch_and(!bit, Ordering::SeqCst);
-        } else {
-            if ACTIVE.load(Ordering::Relaxed) == 0 {
-                AWAKENINGS.fetch_add(1, Ordering::Relaxed);
-            }
-            ACTIVE.fetch_or(bit, Ordering::SeqCst);
-        }
+        attention::listen(kind, word != 0);
         old
     }
 }
@@ -167,7 +103,7 @@ fn change(handle: &Handle, change: impl FnOnce(&mut Calls)) -> Result<(), Freed>
     let old = registry.renew(handle.kind);
     drop(registry);
     // What waits may be for the new ones.
-    deliver::flag(deliver::RINGS);
+    attention::flag(attention::RINGS);
     drop((before, old));
     Ok(())
 }
@@ -262,7 +198,7 @@ pub fn free(handle: &Handle, context: Safety, on_free: Option<FreeCallback>) -> 
         let old = registry.renew(handle.kind);
         let grace = DELIVERING.grace();
         registry.leaving.push(Leaving { entry, grace, on_free });
-        deliver::flag(deliver::LEAVING);
+        attention::flag(attention::LEAVING);
         old
     };
     drop(old);
@@ -297,7 +233,7 @@ pub(super) fn take_leaving() -> Option<Leaving> {
     let taken = index.map(|index| registry.leaving.remove(index));
     if registry.leaving.is_empty() {
         // Under the lock, as the flag is raised under it.
-        deliver::unflag(deliver::LEAVING);
+        attention::unflag(attention::LEAVING);
     }
     taken
 }
@@ -306,5 +242,5 @@ pub(super) fn take_leaving() -> Option<Leaving> {
 pub(super) fn put_back(leaving: Leaving) {
     let mut registry = registry();
     registry.leaving.push(leaving);
-    deliver::flag(deliver::LEAVING);
+    attention::flag(attention::LEAVING);
 }

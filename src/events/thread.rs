@@ -14,12 +14,13 @@ use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::attention::{self, Active, active};
 use super::clock::HostClock;
 use super::deliver;
 use super::order::Refused;
 use super::presence::Presence;
 use super::record::Record;
-use super::registry::{self, Active, DELIVERING, EDITIONS, Snapshot, active};
+use super::registry::{self, DELIVERING, EDITIONS, Snapshot};
 use super::row::{Safety, TypeId};
 use super::source::{self, SourceId};
 use super::sync::Arc;
@@ -107,7 +108,7 @@ impl Thread {
         // Callbacks may have raised more, and freed registrations.
         inside.run_staged();
         drop(inside);
-        if deliver::is_leaving() {
+        if attention::is_leaving() {
             deliver::settle_in(self, context);
         }
     }
@@ -122,7 +123,7 @@ impl Thread {
     fn stage(&self, record: &Record, context: Safety) {
         let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {
             if staged.is_empty() {
-                deliver::count_staging();
+                attention::count_staging();
             }
             let room = staged.len() < STAGED;
             if room {
@@ -139,7 +140,7 @@ impl Thread {
         let mut staged = self.staged.try_borrow_mut().ok()?;
         let first = staged.pop_front()?;
         if staged.is_empty() {
-            deliver::count_staged();
+            attention::count_staged();
         }
         Some(first)
     }
@@ -212,11 +213,11 @@ impl<'a> Inside<'a> {
                 callback(record, handle, level);
             } else if handle.ring.push(record, handle.used).is_ok() {
                 source.count_buffered();
-                deliver::flag(deliver::RINGS);
+                attention::flag(attention::RINGS);
             } else {
                 source.count_dropped();
                 handle.lose(record.source, 1);
-                deliver::flag(deliver::RINGS);
+                attention::flag(attention::RINGS);
             }
         }
     }
@@ -247,7 +248,7 @@ fn lose(record: &Record) {
         record.source.source().count_dropped_later(1);
         entry.handle.lose(record.source, 1);
     }
-    deliver::flag(deliver::RINGS);
+    attention::flag(attention::RINGS);
 }
 
 /// An event as a site makes it; stamped behind the branch, in place, as copying what was just written stalls.

@@ -197,4 +197,19 @@ fn timestamps_are_ticks_of_the_adapters_clock() {
     assert!(wc.ts_raw < 1 << 20);
     assert!(ticks(before, wc.ts_raw) <= ticks(before, after));
     assert_eq!(wc.ts_wall, 0, "the queue was not asked for the time of day");
+
+    // Read without stamps, then with them: what came in between is of the moment at which that changed, what comes then has its own.
+    for _ in 0..2 {
+        b.recv(1, 0, 64);
+    }
+    assert_eq!(cq.poll_each(1, |_, _| ()), Ok(0));
+    a.send(2, 0, 8);
+    wait(&b.recv_cq);
+    let before = hca.read_clock();
+    let between: Wc = wait(&cq);
+    let changed = hca.read_clock();
+    assert!(ticks(before, between.ts_raw) <= ticks(before, changed));
+    a.send(3, 0, 8);
+    let after: Wc = wait(&cq);
+    assert!(ticks(changed, after.ts_raw) <= ticks(changed, hca.read_clock()));
 }

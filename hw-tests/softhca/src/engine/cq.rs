@@ -34,6 +34,8 @@ const IS_RECV: u32 = 1 << 30;
 const STAGED: u32 = 1 << 29;
 /// `Cqe::word`: the payload travels with the entry, and the one who polls puts it into the receive's memory.
 const CARRIES: u32 = 1 << 31;
+/// `Cqe::word`: the entry has a stamp.
+const STAMPED: u32 = 1 << 28;
 /// `Cqe::qpn` of a completion that nobody is to see: no queue pair has such a number and epoch.
 const VOID: u32 = u32::MAX;
 /// Bytes of a GRH before a datagram.
@@ -87,6 +89,8 @@ struct Filling {
 struct Emptying {
     poll_lock: SharedLock,
     head: W32,
+    /// Since when completions are stamped.
+    stamping_ns: W64,
 }
 
 /// A completion queue as it lies in the region.
@@ -101,7 +105,8 @@ pub(crate) struct CqShared {
     channel: W32,
     context: W32,
     pub(crate) owner: W32,
-    _pad: W32,
+    /// Whether completions are stamped: those of a queue with `flags`, unless it was read without stamps last.
+    stamping: W32,
     cookie: W64,
     entries: W64,
     filling: Filling,
@@ -245,13 +250,15 @@ impl Reserved<'_> {
         entry.qpn.set(qp.qpn.get() | (qp.epoch.get() << 24));
         entry.wr_id.set(c.wr_id);
         let recv = if c.is_recv { IS_RECV } else { 0 };
-        entry.word.set(c.status | (c.opcode << 8) | (c.flags << 16) | recv | self.flags);
+        let stamping = cq.stamping.get() != 0;
+        let stamped = if stamping { STAMPED } else { 0 };
+        entry.word.set(c.status | (c.opcode << 8) | (c.flags << 16) | recv | stamped | self.flags);
         entry.byte_len.set(c.byte_len);
         entry.imm.set(c.imm);
         entry.src.set(c.src_qp | (u32::from(c.sl) << 24));
         entry.wqe.set(c.wqe);
         entry.path.set(u32::from(c.slid) | (u32::from(c.pkey_index) << 16) | (u32::from(c.path_bits) << 24));
-        if cq.flags.get() != 0 || fabric.has_model {
+        if stamping || fabric.has_model {
             let extra = cq.extra(fabric, self.index);
             extra.at_ns.set(clock::now().max(c.ready_ns));
             extra.ready_ns.set(c.ready_ns);

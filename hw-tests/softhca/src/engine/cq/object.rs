@@ -40,6 +40,7 @@ impl Cq {
         shared.id.set(id);
         shared.mask.set(size - 1);
         shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
+        shared.stamping.set(shared.flags.get());
         shared.device.set(hca.device as u32);
         shared.channel.set(channel.map_or(0, |channel| channel.0.mailbox.id));
         shared.context.set(hca.events.id);

@@ -12,7 +12,7 @@ use super::{
         qp::{self, QpShared},
         recv::RecvQueue,
     },
-    CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV, STAGED,
+    CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV, STAGED, STAMPED,
 };
 
 impl Cq {
@@ -34,8 +34,11 @@ impl Cq {
     }
 
     #[inline]
-    fn poll_with<const STAMPED: bool>(&self, room: usize, mut put: impl FnMut(usize, &Wc)) -> usize {
+    fn poll_with<const STAMPS: bool>(&self, room: usize, mut put: impl FnMut(usize, &Wc)) -> usize {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
+        if cq.stamping.get() != if STAMPS { cq.flags.get() } else { 0 } {
+            self.set_stamping(STAMPS);
+        }
         let head = cq.emptying.head.get();
         if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
             fabric.service.while_idle(fabric);
@@ -53,8 +56,8 @@ impl Cq {
                 break;
             }
             if self.take(entry, head, &mut wc) {
-                if STAMPED {
-                    self.stamp(head, &mut wc);
+                if STAMPS {
+                    self.stamp(entry, head, &mut wc);
                 }
                 put(count, &wc);
                 count += 1;
@@ -163,13 +166,25 @@ impl Cq {
         }
     }
 
+    /// From now on the queue is read with stamps, or without; who made it with stamps but does not look at them is not to pay for
+    /// them.
+    #[cold]
+    fn set_stamping(&self, stamps: bool) {
+        // Before: what is stamped is no earlier.
+        self.shared.emptying.stamping_ns.set(clock::now());
+        self.shared.stamping.set(if stamps { self.shared.flags.get() } else { 0 });
+    }
+
+    /// Says when a completion was made; of one that was made while the queue was read without stamps: when that ended.
     #[inline]
-    fn stamp(&self, index: u32, wc: &mut Wc) {
+    fn stamp(&self, entry: &Cqe, index: u32, wc: &mut Wc) {
         let flags = self.shared.flags.get();
         if flags == 0 {
             return;
         }
-        let at = self.shared.extra(&self.hca.fabric, index).at_ns.get();
+        let stamped = entry.word.get() & STAMPED != 0;
+        let extra = self.shared.extra(&self.hca.fabric, index);
+        let at = if stamped { extra.at_ns.get() } else { self.shared.emptying.stamping_ns.get() };
         wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
         if flags & CQ_TIMESTAMP_WALL != 0 {
             wc.ts_wall = at.wrapping_add(clock::wall_ahead());
