@@ -22,14 +22,19 @@ pub(super) const RINGS: u64 = 1;
 const PORTS: u64 = 2;
 /// A freed registration is on its way out.
 pub(super) const LEAVING: u64 = 4;
+/// A port's clock goes round so fast that it is followed at every poll, while somebody listens.
+const FOLLOWING: u64 = 8;
 /// A thread in which events wait; the bits from here up count them.
-const STAGING: u64 = 8;
+const STAGING: u64 = 16;
 
 /// What there is to do.
 static WORK: AtomicU64 = AtomicU64::new(0);
 
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
+
+/// The ports' sources whose clocks must be followed, a bit each.
+static FOLLOWED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a thread empties buffers.
 static EMPTYING: AtomicBool = AtomicBool::new(false);
@@ -56,6 +61,33 @@ pub(super) fn flag(work: u64) {
 pub(super) fn flag_port(source: SourceId) {
     HOLDING.fetch_or(1 << source.index(), Ordering::SeqCst);
     flag(PORTS);
+}
+
+/// A port is open whose clock must be followed while somebody listens.
+pub(super) fn follow(source: SourceId) {
+    FOLLOWED.fetch_or(1 << source.index(), Ordering::SeqCst);
+    attend();
+}
+
+/// It is closed.
+pub(super) fn unfollow(source: SourceId) {
+    FOLLOWED.fetch_and(!(1 << source.index()), Ordering::SeqCst);
+}
+
+/// Somebody listens, maybe the first.
+pub(super) fn attend() {
+    if FOLLOWED.load(Ordering::SeqCst) != 0 {
+        flag(FOLLOWING);
+    }
+}
+
+/// Nobody listens any more, unless somebody just began to.
+#[cold]
+fn rest() {
+    unflag(FOLLOWING);
+    if registry::is_any_active() {
+        attend();
+    }
 }
 
 /// Takes back that there is something to do.
@@ -132,10 +164,18 @@ pub fn catch_up(context: Safety) {
 
 /// Delivers what the ports' sources hold as far as its turn has come.
 fn pump(inside: &mut Inside<'_>, context: Safety) {
-    if WORK.fetch_and(!PORTS, Ordering::SeqCst) & PORTS == 0 {
+    let work = WORK.load(Ordering::SeqCst) & (PORTS | FOLLOWING);
+    if work == 0 {
         return;
     }
-    let mut holding = HOLDING.swap(0, Ordering::SeqCst);
+    if work & PORTS != 0 {
+        unflag(PORTS);
+    }
+    let followed = FOLLOWED.load(Ordering::SeqCst);
+    if work & FOLLOWING != 0 && (followed == 0 || !registry::is_any_active()) {
+        rest();
+    }
+    let mut holding = HOLDING.swap(0, Ordering::SeqCst) | followed;
     while holding != 0 {
         let id = SourceId(holding.trailing_zeros() as u16);
         holding &= holding - 1;

@@ -151,6 +151,7 @@ impl Registry {
                 AWAKENINGS.fetch_add(1, Ordering::Relaxed);
             }
             ACTIVE.fetch_or(bit, Ordering::SeqCst);
+            deliver::attend();
         }
         old
     }
