@@ -19,8 +19,10 @@ pub(super) const RINGS: u64 = 1 << 31;
 pub(super) const PORTS: u64 = RINGS << 1;
 /// A freed registration is on its way out.
 pub(super) const LEAVING: u64 = RINGS << 2;
+/// A port's clock goes round so fast that it is followed at every poll, while somebody listens.
+pub(super) const FOLLOWING: u64 = RINGS << 3;
 /// A thread in which events wait; the bits from here up count them.
-const STAGING: u64 = RINGS << 3;
+const STAGING: u64 = RINGS << 4;
 
 /// The types' bits.
 const TYPES: u64 = RINGS - 1;

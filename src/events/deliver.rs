@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::attention::{self, LEAVING, PORTS, RINGS};
+use super::attention::{self, FOLLOWING, LEAVING, PORTS, RINGS};
 use super::clock::HostClock;
 use super::handle::Handle;
 use super::registry::{self, Entry, Leaving};
@@ -19,6 +19,9 @@ use super::thread::{self, Inside, Thread};
 
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
+
+/// The ports' sources whose clocks must be followed, a bit each.
+static FOLLOWED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a thread empties buffers.
 static EMPTYING: AtomicBool = AtomicBool::new(false);
@@ -36,6 +39,33 @@ const BUDGET: usize = 256;
 pub(super) fn flag_port(source: SourceId) {
     HOLDING.fetch_or(1 << source.index(), Ordering::SeqCst);
     attention::flag(PORTS);
+}
+
+/// A port is open whose clock must be followed while somebody listens.
+pub(super) fn follow(source: SourceId) {
+    FOLLOWED.fetch_or(1 << source.index(), Ordering::SeqCst);
+    attend();
+}
+
+/// It is closed.
+pub(super) fn unfollow(source: SourceId) {
+    FOLLOWED.fetch_and(!(1 << source.index()), Ordering::SeqCst);
+}
+
+/// Somebody listens, maybe the first.
+pub(super) fn attend() {
+    if FOLLOWED.load(Ordering::SeqCst) != 0 {
+        attention::flag(FOLLOWING);
+    }
+}
+
+/// Nobody listens any more, unless somebody just began to.
+#[cold]
+fn rest() {
+    attention::unflag(FOLLOWING);
+    if attention::is_any_active() {
+        attend();
+    }
 }
 
 /// Delivers what waits, if anything does. Callbacks run here: the caller holds no lock that a call of ibex from within one could
@@ -91,10 +121,15 @@ pub fn catch_up(context: Safety) {
 
 /// Delivers what the ports' sources hold as far as its turn has come.
 fn pump(inside: &mut Inside<'_>, context: Safety) {
-    if !attention::unflag(PORTS) {
+    if !attention::is_flagged(PORTS | FOLLOWING) {
         return;
     }
-    let mut holding = HOLDING.swap(0, Ordering::SeqCst);
+    attention::unflag(PORTS);
+    let followed = FOLLOWED.load(Ordering::SeqCst);
+    if attention::is_flagged(FOLLOWING) && (followed == 0 || !attention::is_any_active()) {
+        rest();
+    }
+    let mut holding = HOLDING.swap(0, Ordering::SeqCst) | followed;
     while holding != 0 {
         let id = SourceId(holding.trailing_zeros() as u16);
         holding &= holding - 1;

@@ -58,13 +58,18 @@ pub fn type_named(name: &str) -> Option<TypeId> {
 /// many (its events are then to be raised on the host's clock). Setup.
 #[must_use]
 pub fn open_port(clock: PortClock) -> Option<SourceId> {
-    source::open(Box::new(port::PortSource::new(clock)))
+    let source = source::open(Box::new(port::PortSource::new(clock)))?;
+    if source.source().port().is_some_and(port::PortSource::is_short) {
+        deliver::follow(source);
+    }
+    Some(source)
 }
 
 /// The port is closed: what its source still holds is delivered, and its adapter not asked any more. Not from within a callback.
 pub fn close_port(source: SourceId, context: Safety) {
     deliver::pump_all(source, context);
     if let Some(port) = source.source().port() {
+        deliver::unfollow(source);
         port.close();
     }
 }

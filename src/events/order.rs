@@ -20,6 +20,8 @@ pub(super) enum Refused {
     Late,
     /// There is no room.
     Full,
+    /// When it happened cannot be told: it may be of an earlier lap of the adapter's clock. Never by [`Order`].
+    Unplaced,
 }
 
 /// Timestamp, arrival, when held (host), place.

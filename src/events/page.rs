@@ -12,8 +12,9 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\n\
          Each is shown to tools as `btl_ibex_NAME`. The level says who needs it: 1 to 3 users, 4 to 6 who tunes, 7 to 9 who\n\
-         develops. The clock is the host's, or the adapter's where the adapter stamps completions (else the host's, and the event's\n\
-         source says so). The displacement is where an element begins in the event's data, in bytes.\n\n\
+         develops. The clock is the host's, or the adapter's where the adapter stamps completions. Where it does not, or where a stamp\n\
+         was read so late that its clock may have gone round since, it is the host's; the event's source says which. The displacement\n\
+         is where an element begins in the event's data, in bytes.\n\n\
          This page is made from the table in src/events/table.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex events` rewrites it.\n",
     );
     for row in &TABLE {

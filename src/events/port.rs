@@ -40,6 +40,9 @@ pub struct PortClock {
 /// Host time between two samples of the relation of the clocks.
 const SPACING_NS: u64 = 100_000_000;
 
+/// A clock whose period is shorter is followed at every poll; others go round so seldom that a look now and then will do.
+const SHORT_PERIOD_SECONDS: u64 = 3600;
+
 pub(super) struct PortSource {
     name: String,
     ticks_per_second: u64,
@@ -68,13 +71,21 @@ impl PortSource {
             fit: Fit::new(1.0 / rate, host.ticks(SPACING_NS)),
             ask: clock.ask,
         };
-        PortSource {
+        let source = PortSource {
             name: clock.name,
             ticks_per_second: clock.ticks_per_second.max(1),
             bits: clock.bits,
             state: Mutex::new(state),
             pumping: AtomicBool::new(false),
-        }
+        };
+        // From here on it is known how often the clock went round.
+        source.locked().sample();
+        source
+    }
+
+    /// Whether the clock goes round so fast that it must be followed.
+    pub(super) fn is_short(&self) -> bool {
+        u64::MAX.checked_shr(64 - self.bits).is_some_and(|mask| mask / self.ticks_per_second < SHORT_PERIOD_SECONDS)
     }
 
     /// Whether both are of one port and count alike.
@@ -85,7 +96,9 @@ impl PortSource {
     /// The port is opened again: its clock can be asked again, and goes on where it was.
     pub(super) fn reopen(&self, again: PortSource) {
         let State { ask, .. } = again.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.locked().ask = ask;
+        let mut state = self.locked();
+        state.ask = ask;
+        state.sample();
     }
 
     /// The port is closed: nobody asks its adapter any more.
@@ -115,12 +128,12 @@ impl PortSource {
     /// known.
     ///
     /// # Errors
-    /// It cannot be held.
+    /// It cannot be held; [`Refused::Unplaced`] where its time is not known.
     #[inline]
     pub(super) fn submit(&self, record: &mut Record, raw: u64, posted: Option<u64>) -> Result<(), Refused> {
         let host = HostClock::get().now();
         let mut state = self.locked();
-        record.timestamp = state.unwrap.ticks(raw, host);
+        record.timestamp = state.unwrap.place(raw, host, posted).ok_or(Refused::Unplaced)?;
         if let Some(before) = posted {
             let ticks = record.timestamp;
             state.fit.add(Sample { before, ticks, after: host });
@@ -164,10 +177,12 @@ impl PortSource {
         state.fit.to_adapter(HostClock::get().now()).map(|now| now.ticks)
     }
 
-    /// Keeps the relation of the clocks fresh. Called now and then.
+    /// Keeps the relation of the clocks fresh. Called after polls: of a clock that [is short](PortSource::is_short) after each.
     pub(super) fn maintain(&self) {
         let mut state = self.locked();
-        if state.fit.wants(HostClock::get().now()) {
+        let host = HostClock::get().now();
+        state.unwrap.looked(host);
+        if state.fit.wants(host) {
             let _ = state.sample();
         }
     }
@@ -185,7 +200,7 @@ impl State {
         let before = clock.now();
         let raw = self.ask.as_ref()?()?;
         let after = clock.now();
-        let ticks = self.unwrap.observe(raw, after);
+        let ticks = self.unwrap.observe(raw, after, after - before);
         self.fit.add(Sample { before, ticks, after });
         Some(ticks)
     }

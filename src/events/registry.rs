@@ -88,6 +88,9 @@ impl Registry {
         let old = (self.lists[kind.index()].replace(list), self.everything.take());
         EDITIONS[kind.index()].store(word, Ordering::SeqCst);
         attention::listen(kind, word != 0);
+        if word != 0 {
+            deliver::attend();
+        }
         old
     }
 }

@@ -283,9 +283,10 @@ fn stage_now(record: &mut Record, context: Safety) {
 fn stamped_now(record: &mut Record, raw: u64, posted: Option<u64>) {
     let source = record.source;
     let Some(port) = source.source().port() else { return };
-    source.source().count_raised_by_any();
     match port.submit(record, raw, posted) {
         Ok(()) => deliver::flag_port(source),
+        // When the adapter did it is not known; that it has is, now.
+        Err(Refused::Unplaced) => return stage_now(record, Safety::MpiRestricted),
         Err(refused) => {
             if refused == Refused::Late {
                 source.source().count_late();
@@ -293,6 +294,7 @@ fn stamped_now(record: &mut Record, raw: u64, posted: Option<u64>) {
             lose(record);
         }
     }
+    source.source().count_raised_by_any();
 }
 
 impl Active {
@@ -336,7 +338,8 @@ pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
 }
 
 /// An event on a port's source, stamped `raw` by the adapter; it is delivered in order by [`super::progress`], of this thread or
-/// another. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
+/// another. Where the stamp is so old that its adapter's clock may have gone round since, it is the host's instead, as of now, and the
+/// source this thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
 #[inline]
 pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
     active().stage_stamped(source, raw, posted, make);

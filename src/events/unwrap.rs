@@ -2,18 +2,23 @@
 //! An adapter's timestamps carried past their mask: from the low bits that a completion has to ticks that never wrap.
 //!
 //! A stamp says when something happened, and is read some time later: a little, or as long as the program computes between two
-//! calls of MPI. So a stamp is taken for the latest moment with these bits that is not in the adapter's future. What the
-//! adapter's clock shows now is estimated from the host's, by the nominal rate, kept right by the stamps themselves (one ahead
-//! of the estimate corrects it at once; a lag that persists corrects it slowly, by no more than two clocks may drift apart).
+//! calls of MPI. So it is taken for the latest moment with these bits that is not in the adapter's future, and only if no
+//! earlier one is possible: all that had completed by the [floor](Unwrap::looked) was read before. Otherwise its lap is not
+//! known, and nothing is guessed ([`Unwrap::place`]). What the adapter's clock shows now is estimated from the host's, by the
+//! nominal rate, and kept right by asking the adapter ([`Unwrap::observe`]) and by the stamps.
 //!
-//! Holds while stamps are read within 3/4 of the mask's period and silences last no more than 100 periods (at 1 GHz: 3 s and
-//! 7 min with 32 bits, 58 h and 10 months with 48) and some are
-//! read promptly; beyond that a whole period may be missed. With 64 bits nothing wraps.
+//! Rests on: the adapter is asked, or some stamps are read within an eighth of the period; silences of at most 100 periods
+//! (at 1 GHz: 7 min with 32 bits, 10 months with 48); and no thread holding on to what it has read for most of a period while others go
+//! on reading. With 64 bits nothing wraps.
 //! Path: hot, behind the branch of a site. Threads: one at a time. Units: adapter's ticks; the host's time as expected
 //! adapter's ticks. Tests: `tests/unwrap.rs`.
 
 /// How fast two clocks may drift apart, as a fraction: well above what any oscillator does.
 pub(super) const DRIFT: f64 = 500e-6;
+
+/// After so many polls all has been read that had completed before the first of them: as many as empty the longest queue that is
+/// usual, of 8192 completions, 16 at a time.
+const POLLS: u32 = 512;
 
 /// Carries one clock's timestamps past its mask.
 #[derive(Debug, Clone)]
@@ -26,70 +31,136 @@ pub(super) struct Unwrap {
     rate: f64,
     /// The greatest estimate: at this host's time the adapter shows this.
     anchor: Option<Anchor>,
+    /// All that had completed when the adapter showed this has been read.
+    floor: u64,
+    /// The floor after [`POLLS`] looks, and how many there were since it was noted.
+    next_floor: u64,
+    polls: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     host: u64,
     ticks: u64,
+    /// By how much the adapter's clock may have been ahead of `ticks` at `host`.
+    ahead: u64,
     /// The host's time at which lags began to be compared, and the least since.
     since: u64,
     least_lag: u64,
+}
+
+impl Anchor {
+    fn new(host: u64, ticks: u64, ahead: u64) -> Anchor {
+        Anchor { host, ticks, ahead, since: host, least_lag: u64::MAX }
+    }
 }
 
 impl Unwrap {
     /// For a clock of `bits` bits (1 to 64) that makes `rate` ticks in one of the host's.
     pub(super) fn new(bits: u32, rate: f64) -> Unwrap {
         let mask = u64::MAX >> (64 - bits.clamp(1, 64));
-        Unwrap { mask, base: if bits <= 60 { mask + 1 } else { 0 }, rate, anchor: None }
+        let base = if bits <= 60 { mask + 1 } else { 0 };
+        Unwrap { mask, base, rate, anchor: None, floor: 0, next_floor: 0, polls: 0 }
     }
 
-    /// The ticks of a stamp read at `host`.
+    /// The ticks of a stamp read at `host`, of something that was begun after `posted` (the host's time), where that is known;
+    /// `None` where its lap cannot be told: it may have happened before the period that ends now.
     #[inline]
-    pub(super) fn ticks(&mut self, raw: u64, host: u64) -> u64 {
+    pub(super) fn place(&mut self, raw: u64, host: u64, posted: Option<u64>) -> Option<u64> {
         if self.mask == u64::MAX {
-            return raw;
+            return Some(raw);
         }
         let raw = raw & self.mask;
         let Some(anchor) = self.anchor else {
             let ticks = self.base + raw;
-            self.anchor = Some(Anchor { host, ticks, since: host, least_lag: u64::MAX });
-            return ticks;
+            self.begin(Anchor::new(host, ticks, self.mask >> 3));
+            return Some(ticks);
         };
         let now = self.now(&anchor, host);
-        // The latest moment with these bits up to an eighth of the period ahead, as the estimate may lag that much.
-        let latest = now.saturating_add(self.mask >> 3);
+        let latest = now.saturating_add(self.ahead(&anchor, host));
         let ticks = latest - (latest.wrapping_sub(raw) & self.mask).min(latest);
+        let floor = posted.map_or(self.floor, |posted| self.floor.max(self.now(&anchor, posted)));
+        // A period earlier, with a sixteenth for what the estimate is off.
+        if ticks.saturating_sub(self.mask - (self.mask >> 4)) >= floor {
+            return None;
+        }
         self.learn(anchor, now, ticks, host);
+        Some(ticks)
+    }
+
+    /// The adapter's own word what it shows at `host`, or has shown up to `width` before.
+    pub(super) fn observe(&mut self, raw: u64, host: u64, width: u64) -> u64 {
+        if self.mask == u64::MAX {
+            return raw;
+        }
+        let raw = raw & self.mask;
+        let ahead = self.elapsed(width) + 1;
+        let Some(anchor) = self.anchor else {
+            let ticks = self.base + raw;
+            self.begin(Anchor::new(host, ticks, ahead));
+            return ticks;
+        };
+        // The nearest to the estimate with these bits.
+        let half = self.mask >> 1;
+        let latest = self.now(&anchor, host).saturating_add(half);
+        let ticks = latest - (latest.wrapping_sub(raw) & self.mask).min(latest);
+        self.anchor = Some(Anchor::new(host, ticks, ahead));
         ticks
     }
 
-    /// The adapter's own word what it shows at `host`.
-    pub(super) fn observe(&mut self, raw: u64, host: u64) -> u64 {
-        let ticks = self.ticks(raw, host);
-        if self.mask != u64::MAX {
-            self.anchor = Some(Anchor { host, ticks, since: host, least_lag: u64::MAX });
+    /// The queue was polled, and what was read before `host` has been placed: moves the floor up to where it was [`POLLS`] polls ago.
+    pub(super) fn looked(&mut self, host: u64) {
+        self.polls += 1;
+        if self.polls >= POLLS
+            && let Some(anchor) = self.anchor
+        {
+            self.floor = self.next_floor;
+            self.next_floor = self.now(&anchor, host);
+            self.polls = 0;
         }
-        ticks
+    }
+
+    /// The first that is known of the clock.
+    fn begin(&mut self, anchor: Anchor) {
+        self.anchor = Some(anchor);
+        // What happened earlier may have an earlier stamp, but not be a period older.
+        self.floor = anchor.ticks;
+        self.next_floor = anchor.ticks;
+    }
+
+    fn elapsed(&self, host: u64) -> u64 {
+        (host as f64 * self.rate) as u64
     }
 
     fn now(&self, anchor: &Anchor, host: u64) -> u64 {
-        anchor.ticks + (host.saturating_sub(anchor.host) as f64 * self.rate) as u64
+        // `posted` may be before it.
+        match host.checked_sub(anchor.host) {
+            Some(since) => anchor.ticks + self.elapsed(since),
+            None => anchor.ticks.saturating_sub(self.elapsed(anchor.host - host)),
+        }
+    }
+
+    /// By how much the clock may be ahead of the estimate at `host`.
+    fn ahead(&self, anchor: &Anchor, host: u64) -> u64 {
+        let drift = self.elapsed(host.saturating_sub(anchor.host)) as f64 * DRIFT;
+        anchor.ahead.saturating_add(drift as u64).min(self.mask >> 3)
     }
 
     /// Corrects the estimate by a stamp that came at `host`, when it was `now`.
     fn learn(&mut self, mut anchor: Anchor, now: u64, ticks: u64, host: u64) {
         if ticks >= now {
-            self.anchor = Some(Anchor { host, ticks, since: host, least_lag: u64::MAX });
+            let ahead = self.ahead(&anchor, host).saturating_sub(ticks - now);
+            self.anchor = Some(Anchor::new(host, ticks, ahead));
             return;
         }
         anchor.least_lag = anchor.least_lag.min(now - ticks);
-        let elapsed = (host.saturating_sub(anchor.since)) as f64 * self.rate;
+        let elapsed = self.elapsed(host.saturating_sub(anchor.since)) as f64;
         // After some periods a lag that all stamps had is the clock's, as far as clocks drift.
         if elapsed >= self.mask as f64 * 4.0 {
             let most = (elapsed * DRIFT) as u64;
             let back = anchor.least_lag.min(most);
-            anchor = Anchor { host, ticks: now - back, since: host, least_lag: u64::MAX };
+            let ahead = self.ahead(&anchor, host).saturating_add(back);
+            anchor = Anchor::new(host, now - back, ahead);
         }
         self.anchor = Some(anchor);
     }

@@ -20,6 +20,8 @@ use crate::engine::faults::FaultRule;
 pub struct Config {
     /// The fabric's name, if the file gives one.
     pub fabric: Option<String>,
+    /// Whether what is completed is written down.
+    pub trace: bool,
     /// 1 to 4 adapters.
     pub devices: Vec<DeviceSpec>,
     /// Scripted faults, in order.
@@ -99,7 +101,8 @@ impl Config {
             .iter()
             .map(|given| given.as_ref().rule(&devices).map_err(|error| (given.span(), error)))
             .collect::<Result<_, _>>()?;
-        Ok(Config { fabric: document.fabric.map(toml::Spanned::into_inner), devices, faults })
+        let fabric = document.fabric.map(toml::Spanned::into_inner);
+        Ok(Config { fabric, trace: document.trace, devices, faults })
     }
 }
 
@@ -107,7 +110,7 @@ impl Default for Config {
     /// One InfiniBand adapter with one port, no faults.
     fn default() -> Self {
         let device = adapters::complete(0, &document::Device::default(), &mut 0).expect("the defaults are in range");
-        Config { fabric: None, devices: vec![device], faults: Vec::new() }
+        Config { fabric: None, trace: false, devices: vec![device], faults: Vec::new() }
     }
 }
 

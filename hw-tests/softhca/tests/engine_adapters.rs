@@ -20,7 +20,7 @@ fn gid(last: u8) -> [u8; 16] {
 
 /// One adapter for each link layer given; number `n` has LID `n + 1` if it has LIDs, and GID `fe80::(n + 1)`.
 fn adapters(folder: &Folder, layers: &[u8]) -> Vec<Arc<Hca>> {
-    let FabricSpec { folder, devices, faults } = spec(&folder.0);
+    let FabricSpec { folder, devices, faults, trace } = spec(&folder.0);
     let devices: Vec<_> = (0..)
         .zip(layers)
         .map(|(n, layer)| {
@@ -35,7 +35,7 @@ fn adapters(folder: &Folder, layers: &[u8]) -> Vec<Arc<Hca>> {
         })
         .collect();
     let count = devices.len();
-    let fabric = Fabric::join(FabricSpec { folder, devices, faults }).unwrap();
+    let fabric = Fabric::join(FabricSpec { folder, devices, faults, trace }).unwrap();
     (0..count).map(|n| fabric.open(n).unwrap()).collect()
 }
 

@@ -123,3 +123,31 @@ fn completions_carry_when_they_completed_not_when_they_were_polled() {
     assert!((early..=late).contains(&done.ts_wall), "{} in {early}..={late}", done.ts_wall);
     assert_eq!(wait(&b.recv_cq).ts_raw, 0, "a queue that was not asked for times has none");
 }
+
+#[test]
+fn the_trace_has_a_line_for_each_completion_with_its_time_before_it_wraps() {
+    let folder = Folder::new("trace");
+    let mut spec = spec(&folder.0);
+    spec.devices[0].clock.mask_bits = 20;
+    spec.trace = true;
+    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW);
+    let (before, stamps, after) = around(libc::CLOCK_MONOTONIC, || {
+        [8, 64].map(|bytes| {
+            b.recv(1, 0, 64);
+            a.send(1, 0, bytes);
+            let done = wait(&cq);
+            wait(&b.recv_cq); // a queue without times has no lines
+            done.ts_raw
+        })
+    });
+    let text = std::fs::read_to_string(folder.0.join("trace")).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    for ((line, stamp), bytes) in lines.iter().zip(stamps).zip(["8", "64"]) {
+        let number = a.qp.number().to_string();
+        assert_eq!(line[..5], ["softhca0", number.as_str(), "0", "0", bytes], "a successful send");
+        let ticks: u64 = line[5].parse().unwrap();
+        assert!((before..=after).contains(&ticks) && ticks & 0xf_ffff == stamp, "{ticks}, stamp {stamp}");
+    }
+}

@@ -41,7 +41,7 @@ const PLAIN: Case = Case {
 };
 
 /// Queues so short that every resource runs out all the time.
-const STARVED: &[(&str, &str)] = &[
+pub(crate) const STARVED: &[(&str, &str)] = &[
     ("btl_ibex_send_queue_depth", "16"),
     ("btl_ibex_receive_queue_depth", "64"),
     ("btl_ibex_receive_batch", "8"),
@@ -52,13 +52,13 @@ const STARVED: &[(&str, &str)] = &[
 ];
 
 /// No zero-copy, and no inline sends.
-const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
+pub(crate) const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
 
 /// Four of ten handshake packets are lost, and as many sent twice.
 const FAULTY_HANDSHAKE: &[(&str, &str)] = &[("btl_ibex_handshake_loss", "40"), ("btl_ibex_handshake_duplicate", "40")];
 
 /// The receiver tells the sender where to write, in pieces, as ob1 does where reads cannot be.
-const WRITTEN: &[(&str, &str)] =
+pub(crate) const WRITTEN: &[(&str, &str)] =
     &[("btl_ibex_flags", "send,put,inplace"), ("btl_ibex_min_rdma_pipeline_size", "65536")];
 
 /// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must count.
@@ -197,6 +197,20 @@ static CASES: &[Case] = &[
         sentence: "what events show is what was sent when messages are written by their senders",
         program: "events",
         parameters: WRITTEN,
+        ..PLAIN
+    },
+    Case {
+        sentence: "what a tool without room gets and what it is told to have lost is all there was",
+        program: "events_lost",
+        ranks: &[2, 3],
+        ..PLAIN
+    },
+    Case { sentence: "tools see the same, whatever their callbacks do", program: "events_tools", ..PLAIN },
+    Case {
+        sentence: "tools see the same of several threads, whatever their callbacks do",
+        program: "events_tools",
+        arguments: &["--threads", "3"],
+        threads: true,
         ..PLAIN
     },
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },

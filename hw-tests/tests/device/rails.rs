@@ -7,6 +7,7 @@
 
 use crate::Test;
 use crate::launch::{Launch, says};
+use crate::programs::{COPIED, STARVED, WRITTEN};
 use crate::site::Site;
 use anyhow::{Context, Result, bail, ensure};
 
@@ -27,10 +28,15 @@ pub(crate) fn tests() -> Vec<Test> {
             }
             Ok(())
         }),
+        Test::on_emulated("what events show is what the adapters executed, with their timestamps", executed),
         Test::on_emulated(
-            "what events show is what was sent, stamped by adapters with narrow clocks that drift",
-            stamped,
+            "what events show is what the adapters executed, with narrow clocks that drift and go round many times",
+            executed_by_narrow_clocks,
         ),
+        Test::on_emulated("tools in several threads see the same of adapters with narrow clocks", |site| {
+            let launch = Launch::new("events_tools", 2).arguments(&["--threads", "3"]);
+            launch.on_adapters(traced(NARROW_CLOCKS)).passes(site)
+        }),
         Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid),
         Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
         Test::on_emulated("both ports of one adapter are used", |site| {
@@ -91,17 +97,46 @@ fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result
     value.and_then(|text| text.parse().ok()).with_context(|| format!("the bench printed no bandwidth: {outcome}"))
 }
 
-/// A second of 30 bits at a gigahertz; the other wraps a moment after the start, counts slower, and drifts the other way.
-const NARROW_CLOCKS: [&str; 2] = [
-    "[device.clock]\nmask_bits = 30\ndrift_ppm = 80.0",
-    "[device.clock]\nfrequency_hz = 156250000\nmask_bits = 28\noffset = 0x0f000000\ndrift_ppm = -60.0",
+/// Clocks of two rates that drift apart, and do not go round.
+const CLOCKS: [&str; 2] = [
+    "[device.clock]\ndrift_ppm = 80.0",
+    "[device.clock]\nfrequency_hz = 156250000\noffset = 0x0f000000\ndrift_ppm = -60.0",
 ];
 
-fn stamped(site: &mut Site) -> Result<()> {
-    let both = adapters(NARROW_CLOCKS[0], NARROW_CLOCKS[1]);
-    for (seed, ranks) in [("1", 2), ("2", 2), ("3", 3), ("4", 4)] {
-        let arguments = ["--adapter", "softhca", "--seed", seed];
-        Launch::new("events", ranks).arguments(&arguments).on_adapters(&both).passes(site)?;
+/// They go round 30 times a second, and 10 times.
+const NARROW_CLOCKS: [&str; 2] = [
+    "[device.clock]\nmask_bits = 25\ndrift_ppm = 80.0",
+    "[device.clock]\nfrequency_hz = 156250000\nmask_bits = 24\noffset = 0x0f000000\ndrift_ppm = -60.0",
+];
+
+/// Two adapters with these clocks, that write down what they execute.
+fn traced([first, second]: [&str; 2]) -> String {
+    format!("trace = true\n{}", adapters(first, second))
+}
+
+/// Patterns with seeds of their own, compared with the trace of the adapters.
+fn compare(launch: Launch, clocks: [&str; 2], arguments: &[&str], site: &mut Site) -> Result<()> {
+    let arguments = [arguments, &["--adapter", "softhca"]].concat();
+    launch.arguments(&arguments).on_adapters(traced(clocks)).passes(site)
+}
+
+fn executed(site: &mut Site) -> Result<()> {
+    for (seed, ranks, patterns) in [("1", 2, "3000"), ("2", 3, "1500"), ("3", 4, "1500")] {
+        let arguments = ["--trace", "exact", "--seed", seed, "--patterns", patterns];
+        compare(Launch::new("events", ranks), CLOCKS, &arguments, site)?;
+    }
+    let with = |parameters: &[(&str, &str)]| {
+        parameters.iter().fold(Launch::new("events", 4), |launch, (name, value)| launch.with(name, value))
+    };
+    compare(with(STARVED), CLOCKS, &["--trace", "exact", "--seed", "4", "--patterns", "1000"], site)?;
+    compare(with(COPIED), CLOCKS, &["--trace", "exact", "--seed", "5", "--patterns", "500"], site)?;
+    compare(with(WRITTEN), CLOCKS, &["--trace", "messages", "--seed", "6", "--patterns", "500"], site)
+}
+
+fn executed_by_narrow_clocks(site: &mut Site) -> Result<()> {
+    for (seed, ranks, threads) in [("1", 2, "1"), ("2", 4, "1"), ("3", 2, "3")] {
+        let arguments = ["--trace", "narrow", "--seed", seed, "--patterns", "1500", "--threads", threads];
+        compare(Launch::new("events", ranks), NARROW_CLOCKS, &arguments, site)?;
     }
     Ok(())
 }

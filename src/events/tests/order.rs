@@ -72,7 +72,7 @@ proptest! {
             match order.hold(&record, host) {
                 Ok(()) => kept.push((record.timestamp, number as u64)),
                 Err(Refused::Late) => prop_assert!(out.last().is_some_and(|&(last, _)| record.timestamp < last)),
-                Err(Refused::Full) => prop_assert_eq!(order.len(), room),
+                Err(other) => prop_assert_eq!((other, order.len()), (Refused::Full, room)),
             }
             while look && let Some(record) = order.next(host) {
                 out.push((record.timestamp, record.words[0]));

@@ -104,6 +104,40 @@ fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_come
     close_port(port, Safety::ThreadSafe);
 }
 
+/// Spins for two periods of the clock, in which nobody polls.
+fn compute(adapter: &Adapter) {
+    let until = adapter.ticks() + (2 << adapter.bits);
+    while adapter.ticks() < until {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the_queue_was_emptied_again() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen_puts(Options::default(), &seen);
+    let adapter = Adapter::new(26);
+    let port = open_port(adapter.clock("test_laps:1", 0, true)).expect("room");
+    compute(&adapter);
+    let (before, counted) = (HostClock::get().now(), counts(port));
+    put_complete(port, adapter.raw(adapter.ticks()), 7);
+    progress(Safety::ThreadSafe);
+    let record = *seen.lock().last().expect("delivered");
+    assert!(source_info(record.source).name.starts_with("host:"), "{record:?}");
+    assert!(record.timestamp >= before && record.timestamp <= HostClock::get().now());
+    assert_eq!(counts(port), counted, "it is the thread's");
+    // A thread that loses its processor for a period computes, too.
+    let placed = (0..20).any(|_| {
+        (0..1100).for_each(|_| progress(Safety::ThreadSafe));
+        put_complete(port, adapter.raw(adapter.ticks()), 8);
+        progress(Safety::ThreadSafe);
+        seen.lock().last().is_some_and(|record| record.source == port)
+    });
+    assert!(placed);
+    close_port(port, Safety::ThreadSafe);
+}
+
 #[test]
 fn a_port_that_is_opened_again_has_its_source_again() {
     let _alone = alone();

@@ -15,6 +15,8 @@ use super::values::{GidBytes, Guid, LinkLayer, Mtu, Speed, State, Width};
 pub(super) struct Document {
     pub(super) fabric: Option<Spanned<String>>,
     #[serde(default)]
+    pub(super) trace: bool,
+    #[serde(default)]
     pub(super) device: Vec<Spanned<Device>>,
     #[serde(default)]
     pub(super) fault: Vec<Spanned<Fault>>,

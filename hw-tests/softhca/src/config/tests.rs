@@ -69,3 +69,9 @@ fn a_missing_file_is_named() {
     let error = Config::read(Path::new("/no/such/softhca.toml")).unwrap_err().to_string();
     assert!(error.contains("/no/such/softhca.toml"), "{error}");
 }
+
+#[test]
+fn a_trace_is_written_only_when_asked_for() {
+    assert!(!Config::parse("").unwrap().trace && !Config::default().trace);
+    assert!(Config::parse("trace = true\n[[device]]\n").unwrap().trace);
+}

@@ -43,11 +43,16 @@ pub(crate) fn wall_ahead() -> u64 {
 
 /// The adapter's ticks at host time `ns`, wrapped to its width.
 pub(crate) fn ticks(spec: &ClockSpec, ns: u64) -> u64 {
+    let mask = if spec.mask_bits >= 64 { u64::MAX } else { (1 << spec.mask_bits) - 1 };
+    all_ticks(spec, ns) & mask
+}
+
+/// As [`ticks`], before they are wrapped.
+pub(crate) fn all_ticks(spec: &ClockSpec, ns: u64) -> u64 {
     // Parts per 10^12, so that a drift of a millionth of a ppm is still a whole number.
     let rate = 1_000_000_000_000_i128 + (spec.drift_ppm * 1e6) as i128;
     let ticks = i128::from(ns) * i128::from(spec.frequency_hz) / 1_000_000_000 * rate / 1_000_000_000_000;
-    let mask = if spec.mask_bits >= 64 { u64::MAX } else { (1 << spec.mask_bits) - 1 };
-    (ticks as u64).wrapping_add(spec.offset) & mask
+    (ticks as u64).wrapping_add(spec.offset)
 }
 
 #[cfg(test)]

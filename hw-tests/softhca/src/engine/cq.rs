@@ -260,7 +260,11 @@ impl Reserved<'_> {
         entry.path.set(u32::from(c.slid) | (u32::from(c.pkey_index) << 16) | (u32::from(c.path_bits) << 24));
         if stamping || fabric.has_model {
             let extra = cq.extra(fabric, self.index);
-            extra.at_ns.set(clock::now().max(c.ready_ns));
+            let at_ns = clock::now().max(c.ready_ns);
+            extra.at_ns.set(at_ns);
+            if let Some(trace) = fabric.trace.as_ref().filter(|_| cq.flags.get() != 0) {
+                trace.write(&fabric.devices()[cq.device.get() as usize], qp.qpn.get(), c, at_ns);
+            }
             extra.ready_ns.set(c.ready_ns);
         }
         entry.seq.publish(self.index.wrapping_add(1));

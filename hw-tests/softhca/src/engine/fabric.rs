@@ -26,6 +26,7 @@ use super::{
     process, qp,
     region::{MAX_DEVICES, MAX_PORTS, MAX_RULES, Region},
     service::Service,
+    trace::Trace,
 };
 
 /// What must wait until no lock is held, because it takes other locks.
@@ -63,6 +64,8 @@ pub struct Fabric {
     pub(crate) has_model: bool,
     /// Whether any rule for faults exists.
     pub(crate) has_faults: bool,
+    /// Where completions are written down, if they are.
+    pub(crate) trace: Option<Trace>,
 }
 
 impl Fabric {
@@ -111,6 +114,7 @@ impl Fabric {
             has_model: spec.devices.iter().any(|d| d.latency_ns != 0 || d.bandwidth_gbps > 0.0)
                 || spec.faults.iter().any(|rule| matches!(rule.action, FaultAction::Delay(_))),
             has_faults: !spec.faults.is_empty(),
+            trace: spec.trace.then(|| Trace::open(&spec.folder)).transpose()?,
             spec,
         });
         process::bury_all(&fabric);

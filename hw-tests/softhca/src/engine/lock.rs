@@ -72,7 +72,7 @@ mod tests {
 
     fn join(folder: &Path) -> Arc<Fabric> {
         let Config { devices, faults, .. } = Config::default();
-        Fabric::join(FabricSpec { folder: folder.to_owned(), devices, faults }).unwrap()
+        Fabric::join(FabricSpec { folder: folder.to_owned(), devices, faults, trace: false }).unwrap()
     }
 
     #[test]

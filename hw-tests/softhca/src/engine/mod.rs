@@ -41,6 +41,7 @@ mod spec;
 mod srq;
 mod states;
 mod strike;
+mod trace;
 mod wire;
 mod words;
 mod xrc;

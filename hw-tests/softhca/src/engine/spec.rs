@@ -97,6 +97,8 @@ pub struct FabricSpec {
     pub devices: Vec<DeviceSpec>,
     /// Rules, in the order in which they are tried.
     pub faults: Vec<FaultRule>,
+    /// Whether what is completed is written down (docs/softhca.md, "The trace").
+    pub trace: bool,
 }
 
 /// What an adapter can do; the same for all of them.

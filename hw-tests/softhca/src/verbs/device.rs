@@ -96,7 +96,7 @@ fn describe() -> anyhow::Result<Library> {
         .enumerate()
         .map(|(index, spec)| Box::into_raw(Box::new(SoftDevice::new(index, spec, &folder))) as usize)
         .collect();
-    let spec = FabricSpec { folder, devices: config.devices, faults: config.faults };
+    let spec = FabricSpec { folder, devices: config.devices, faults: config.faults, trace: config.trace };
     Ok(Library { spec, devices, fabric: Mutex::new(None) })
 }
 

@@ -65,7 +65,7 @@ pub fn spec(folder: &Path) -> FabricSpec {
         latency_ns: 0,
         bandwidth_gbps: 0.0,
     };
-    FabricSpec { folder: folder.to_owned(), devices: vec![device], faults: Vec::new() }
+    FabricSpec { folder: folder.to_owned(), devices: vec![device], faults: Vec::new(), trace: false }
 }
 
 pub fn join(folder: &Path) -> Arc<Hca> {

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Events that find a buffer full: what a tool with room for a few gets and what it is told to have lost are together what another
+// saw, for each type and source; the performance variables say the same; what is left is in order. Needs -libex.
+//
+// usage: events_lost [--room N]
+#include "ibex_mpi_t.h"
+
+#include "seen.h"
+
+enum { MOST_EVENTS = 1 << 16, MOST_SOURCES = 64, TAG = 7, BURST = 200, BYTES = 2000 };
+
+static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << EAGER | 1u << RENDEZVOUS;
+
+// One that sees everything, one with hardly any room.
+static struct tool whole, narrow;
+static _Atomic long long lost[KINDS][MOST_SOURCES];
+static _Atomic long long told;
+
+static int kind_of(MPI_T_event_registration registration) {
+    for (int kind = 0; kind < KINDS; kind++)
+        if (narrow.registrations[kind] == registration)
+            return kind;
+    return -1;
+}
+
+static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+    (void)safety, (void)user;
+    int kind = kind_of(registration);
+    if (kind < 0 || count <= 0 || source < 0 || source >= MOST_SOURCES)
+        check_fail("dropped: expected a registration, a source and a count, got type %d, source %d, %lld", kind, source,
+                   (long long)count);
+    else
+        lost[kind][source] += count;
+    told++;
+}
+
+static void listen(const char *room) {
+    MPI_Info info;
+    MPI_OK(MPI_Info_create(&info));
+    seen_listen(&whole, MOST_EVENTS, WATCHED, MPI_INFO_NULL);
+    MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
+    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", room));
+    seen_listen(&narrow, MOST_EVENTS, WATCHED, info);
+    MPI_OK(MPI_Info_free(&info));
+    for (int kind = 0; kind < KINDS; kind++)
+        if (WATCHED >> kind & 1)
+            check_int("MPI_T_event_set_dropped_handler", MPI_SUCCESS,
+                      MPI_T_event_set_dropped_handler(narrow.registrations[kind], on_dropped));
+}
+
+// Bursts of sends, in which nothing is delivered, then all of them received.
+static void traffic(int rounds) {
+    static char buffers[BURST][BYTES];
+    MPI_Request requests[2 * BURST];
+    int to = (check.rank + 1) % check.size, from = (check.rank + check.size - 1) % check.size;
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < BURST; i++)
+            MPI_OK(MPI_Isend(buffers[i], 1 + i * BYTES / BURST, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &requests[i]));
+        for (int i = 0; i < BURST; i++)
+            MPI_OK(MPI_Irecv(buffers[i], BYTES, MPI_BYTE, from, TAG, MPI_COMM_WORLD, &requests[BURST + i]));
+        MPI_OK(MPI_Waitall(2 * BURST, requests, MPI_STATUSES_IGNORE));
+    }
+}
+
+static bool is_same(const struct seen *a, const struct seen *b) {
+    return a->kind == b->kind && a->source == b->source && a->timestamp == b->timestamp &&
+           memcmp(&a->data, &b->data, sizeof(struct choice)) == 0;
+}
+
+// What the narrow one got of a type and source is, in this order, among what the other got.
+static long long judge_rest(int kind, int source, long long *all) {
+    long long got = 0;
+    int at = 0;
+    *all = 0;
+    for (int i = 0; i < seen_count(&whole); i++)
+        *all += whole.all[i].kind == kind && whole.all[i].source == source;
+    for (int i = 0; i < seen_count(&narrow); i++) {
+        if (narrow.all[i].kind != kind || narrow.all[i].source != source)
+            continue;
+        while (at < seen_count(&whole) && !is_same(&whole.all[at], &narrow.all[i]))
+            at++;
+        if (at == seen_count(&whole))
+            check_fail("an event that is left: expected it among all, in order; got %s at %lld", seen_names[kind],
+                       (long long)narrow.all[i].timestamp);
+        at++;
+        got++;
+    }
+    return got;
+}
+
+static long long judge_types(long long dropped[MOST_SOURCES], long long raised[MOST_SOURCES], long long delivered[MOST_SOURCES]) {
+    long long total = 0;
+    for (int source = 0; source < MOST_SOURCES; source++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            long long all, got = judge_rest(kind, source, &all);
+            if (all != got + lost[kind][source])
+                check_fail("%s of source %d: expected %lld delivered and dropped, got %lld and %lld", seen_names[kind], source, all,
+                           got, (long long)lost[kind][source]);
+            dropped[source] += lost[kind][source];
+            raised[source] += all;
+            delivered[source] += all + got;
+            total += lost[kind][source];
+        }
+    return total;
+}
+
+int main(int argc, char **argv) {
+    const char *room = argc > 2 && strcmp(argv[1], "--room") == 0 ? argv[2] : "4";
+    static const char *const names[] = {"btl_ibex_events_dropped", "btl_ibex_events_raised", "btl_ibex_events_delivered"};
+    static long long expected[3][MOST_SOURCES];
+    struct counter counters[3];
+    int provided;
+    check_start(&argc, &argv, 2);
+    seen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    seen_begin(&seen_late, "btl_ibex_events_late");
+    for (int count = 0; count < 3; count++)
+        seen_begin(&counters[count], names[count]);
+    listen(room);
+    traffic(scaled(20, 3));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    seen_stop(&narrow);
+    seen_stop(&whole);
+
+    check_case("what was raised is what was delivered and what was dropped, of each type and source");
+    check_true("room for all events", atomic_load(&whole.count) < MOST_EVENTS);
+    long long total = judge_types(expected[0], expected[1], expected[2]);
+    check_true("something was dropped, and told", total > 0 && told > 0);
+    check_true("something was not", seen_count(&narrow) > 0);
+    check_end_case();
+    check_case("the performance variables say the same");
+    for (int source = 0; source < MOST_SOURCES; source++) {
+        long long late = seen_counted(&seen_late, source);
+        for (int count = 0; count < 3; count++) {
+            long long now = seen_counted(&counters[count], source);
+            // Who is late is dropped for both, and not seen by the one that sees everything.
+            long long slack = count < 2 ? 2 * late : 0;
+            if (now < expected[count][source] || now > expected[count][source] + slack)
+                check_fail("%s of source %d: expected %lld, got %lld (%lld late)", names[count], source, expected[count][source], now,
+                           late);
+        }
+    }
+    check_end_case();
+    return check_finish();
+}

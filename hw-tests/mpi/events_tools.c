@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Several tools at once, and callbacks that do what a tool may do: two that are attached see the same of each source; one that is slow
+// loses nothing; one frees its own handle, and is called no more; one registers another, which sees what comes after; one calls the
+// tool interface. From one thread or several. Needs -libex.
+//
+// usage: events_tools [--threads T]
+#include "ibex_mpi_t.h"
+
+#include "seen.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { MOST_EVENTS = 1 << 17, MOST_SOURCES = 64, MOST_THREADS = 4, TAG = 100, FREED_AFTER = 50, CALLERS_EVENTS = 200 };
+
+static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << GET_COMPLETE | 1u << EAGER;
+
+static struct tool tools[2], late;
+static int threads = 1, rounds;
+
+// ---- callbacks ------------------------------------------------------------------------------------------------------
+
+static atomic_int slow_calls, freeing_calls, freed, registered, caller_calls;
+static MPI_T_event_registration slow, freeing, registering, calling;
+static atomic_bool is_freed;
+
+static MPI_T_event_registration with_callback(int kind, MPI_T_event_cb_function function) {
+    MPI_T_event_registration registration = seen_handle(seen_names[kind], MPI_INFO_NULL);
+    seen_must(MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, function),
+              seen_names[kind]);
+    return registration;
+}
+
+static void be_slow(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)instance, (void)registration, (void)safety, (void)user;
+    if (atomic_fetch_add(&slow_calls, 1) % 20)
+        return;
+    struct timespec now, start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < 300000);
+}
+
+static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)safety;
+    check_true("the handle that was freed", registration == freeing && user == &freed);
+    atomic_store(&is_freed, true);
+    atomic_fetch_add(&freed, 1);
+}
+
+static void free_itself(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)instance, (void)safety, (void)user;
+    check_true("no call after the free callback", !atomic_load(&is_freed));
+    if (atomic_fetch_add(&freeing_calls, 1) != FREED_AFTER)
+        return;
+    check_int("MPI_T_event_handle_free from within", MPI_SUCCESS, MPI_T_event_handle_free(registration, &freed, on_freed));
+    check_true("a second time", MPI_T_event_handle_free(registration, &freed, on_freed) != MPI_SUCCESS);
+}
+
+static void register_another(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)instance, (void)registration, (void)safety, (void)user;
+    if (atomic_fetch_add(&registered, 1) == FREED_AFTER)
+        seen_listen(&late, MOST_EVENTS, 1u << END, MPI_INFO_NULL);
+}
+
+static void call_the_interface(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety, (void)user;
+    int source, sources = 0, index = -1;
+    MPI_Count now = 0, then = 0;
+    uint64_t total = 0;
+    if (atomic_fetch_add(&caller_calls, 1) >= CALLERS_EVENTS)
+        return;
+    check_int("MPI_T_event_get_source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
+    check_int("MPI_T_event_get_timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &then));
+    check_int("MPI_T_source_get_timestamp", MPI_SUCCESS, MPI_T_source_get_timestamp(source, &now));
+    check_true("the source's clock is past the event", now >= then);
+    check_int("MPI_T_source_get_num", MPI_SUCCESS, MPI_T_source_get_num(&sources));
+    check_true("one of the sources", source >= 0 && source < sources);
+    check_int("MPI_T_event_read", MPI_SUCCESS, MPI_T_event_read(instance, 4, &total));
+    check_int("MPI_T_event_get_index", MPI_SUCCESS, MPI_T_event_get_index(seen_names[BEGIN], &index));
+    MPI_T_event_registration other = seen_handle(seen_names[CONNECTED], MPI_INFO_NULL);
+    check_int("MPI_T_event_handle_free of another", MPI_SUCCESS, MPI_T_event_handle_free(other, NULL, NULL));
+}
+
+// ---- traffic --------------------------------------------------------------------------------------------------------
+
+static void *exchange(void *argument) {
+    static const int lengths[] = {8, 0, 64, 4000, 20000, 100000};
+    int tag = TAG + (int)(intptr_t)argument, to = (check.rank + 1) % check.size, from = (check.rank + check.size - 1) % check.size;
+    char *out = check_alloc(100000), *in = check_alloc(100000);
+    for (int i = 0; i < rounds; i++) {
+        int bytes = lengths[i % 6];
+        MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, to, tag, in, bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+    free(out);
+    free(in);
+    return NULL;
+}
+
+static void traffic(void) {
+    pthread_t others[MOST_THREADS];
+    for (intptr_t i = 1; i < threads; i++)
+        if (pthread_create(&others[i], NULL, exchange, (void *)i) != 0)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+    exchange((void *)0);
+    for (int i = 1; i < threads; i++)
+        pthread_join(others[i], NULL);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// ---- what they saw --------------------------------------------------------------------------------------------------
+
+// The next event of a source from `at` on.
+static int next_of(const struct tool *tool, int count, int source, int at) {
+    while (at < count && tool->all[at].source != source)
+        at++;
+    return at;
+}
+
+// Both have the same events of a source in the same order, and it is that of time.
+static void judge_source(int source) {
+    int count[2] = {seen_count(&tools[0]), seen_count(&tools[1])}, at[2] = {0, 0};
+    MPI_Count last = 0;
+    for (;; at[0]++, at[1]++) {
+        for (int tool = 0; tool < 2; tool++)
+            at[tool] = next_of(&tools[tool], count[tool], source, at[tool]);
+        if (at[0] == count[0] || at[1] == count[1])
+            break;
+        const struct seen *one = &tools[0].all[at[0]], *two = &tools[1].all[at[1]];
+        if (one->kind != two->kind || one->timestamp != two->timestamp ||
+            memcmp(&one->data, &two->data, sizeof(struct choice)) != 0) {
+            check_fail("source %d: expected the same, got %s at %lld and %s at %lld", source, seen_names[one->kind],
+                       (long long)one->timestamp, seen_names[two->kind], (long long)two->timestamp);
+            return;
+        }
+        if (one->timestamp < last)
+            check_fail("source %d: expected at least %lld, got %lld", source, (long long)last, (long long)one->timestamp);
+        last = one->timestamp;
+    }
+    check_true("both have as many of a source", at[0] == count[0] && at[1] == count[1]);
+}
+
+// How many messages of the traffic a tool saw end here.
+static int ends_of(struct tool *tool) {
+    int ends = 0;
+    for (int i = 0; i < seen_count(tool); i++) {
+        const struct seen *seen = &tool->all[i];
+        ends += seen->kind == END && seen->data.transfer.tag >= TAG && seen->data.transfer.tag < TAG + MOST_THREADS;
+    }
+    return ends;
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    if (argc > 2 && strcmp(argv[1], "--threads") == 0)
+        threads = atoi(argv[2]) < MOST_THREADS ? atoi(argv[2]) : MOST_THREADS;
+    MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+    check_attach(2);
+    seen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
+    seen_begin(&seen_late, "btl_ibex_events_late");
+    rounds = scaled(600, 60 * FREED_AFTER / 10);
+    seen_listen(&tools[0], MOST_EVENTS, WATCHED, MPI_INFO_NULL);
+    slow = with_callback(BEGIN, be_slow);
+    freeing = with_callback(BEGIN, free_itself);
+    registering = with_callback(END, register_another);
+    calling = with_callback(BEGIN, call_the_interface);
+    seen_listen(&tools[1], MOST_EVENTS, WATCHED, MPI_INFO_NULL);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    traffic();
+    seen_stop(&tools[0]);
+    seen_stop(&tools[1]);
+
+    // What the callbacks checked while they ran belongs to the last case.
+    int wrong = atomic_load(&check.wrong);
+    check_case("two tools see the same of each source, in order");
+    check_true("room for all events", atomic_load(&tools[0].count) < MOST_EVENTS && atomic_load(&tools[1].count) < MOST_EVENTS);
+    for (int source = 0; source < MOST_SOURCES; source++)
+        judge_source(source);
+    long long ends = ends_of(&tools[0]), dropped = seen_all_late();
+    if (ends > 2LL * rounds * threads || ends + dropped < 2LL * rounds * threads)
+        check_fail("messages that ended: expected %d, got %lld (%lld late)", 2 * rounds * threads, ends, dropped);
+    check_end_case();
+    check_case("a slow callback gets all");
+    check_true("as many begins", atomic_load(&slow_calls) >= 2 * rounds * threads);
+    check_end_case();
+    check_case("a callback that frees its own handle is called no more, and its free callback once");
+    check_int("free callbacks", 1, atomic_load(&freed));
+    check_true("calls", atomic_load(&freeing_calls) > FREED_AFTER && atomic_load(&freeing_calls) <= FREED_AFTER + threads);
+    check_end_case();
+    check_case("what a callback registers sees what comes after");
+    seen_stop(&late);
+    check_true("most ends", seen_count(&late) > 0 && ends_of(&late) < ends && ends_of(&late) + 4 * FREED_AFTER > ends);
+    check_end_case();
+    check_case("a callback may call the tool interface");
+    atomic_fetch_add(&check.wrong, wrong);
+    check_true("it was called", atomic_load(&caller_calls) >= CALLERS_EVENTS);
+    check_end_case();
+    MPI_T_event_handle_free(slow, NULL, NULL);
+    MPI_T_event_handle_free(registering, NULL, NULL);
+    MPI_T_event_handle_free(calling, NULL, NULL);
+    return check_finish();
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What ibex shows of a process, written down: listens to types of events by the calls of MPI_T and keeps each event in the order of
+// its delivery. For the programs events*.c, which include ibex_mpi_t.h first and so are linked with -libex.
+//
+// Threads: events may come from any; the rest from the main thread.
+#ifndef IBEX_HW_TESTS_SEEN_H
+#define IBEX_HW_TESTS_SEEN_H
+
+#include "check.h"
+
+// Elements of btl_ibex_xfer_*, as docs/events.md lays them out.
+struct transfer {
+    uint64_t request, message, offset, bytes, total;
+    uint32_t context;
+    int32_t source, tag;
+    uint32_t sequence, direction, peer;
+};
+
+// Of btl_ibex_put_*, get_*.
+struct operation {
+    uint64_t operation, local, remote, bytes;
+    uint32_t peer, status;
+};
+
+// Of btl_ibex_atomic_*.
+struct atomic {
+    uint64_t operation, local, remote;
+    uint32_t kind, peer, status;
+};
+
+// Of btl_ibex_eager_chosen and rendezvous_chosen.
+struct choice {
+    uint64_t bytes;
+    uint32_t context;
+    int32_t tag;
+};
+
+// Of btl_ibex_connection_established.
+struct connection {
+    uint32_t peer, port, queue_pair, remote_queue_pair;
+};
+
+enum kind {
+    BEGIN, CONTINUE, END, PUT_STARTED, PUT_COMPLETE, GET_STARTED, GET_COMPLETE, ATOMIC_STARTED, ATOMIC_COMPLETE, EAGER,
+    RENDEZVOUS, CONNECTED, KINDS
+};
+static const char *const seen_names[KINDS] = {
+    "btl_ibex_xfer_begin",    "btl_ibex_xfer_continue",  "btl_ibex_xfer_end",     "btl_ibex_put_started",
+    "btl_ibex_put_complete",  "btl_ibex_get_started",    "btl_ibex_get_complete", "btl_ibex_atomic_started",
+    "btl_ibex_atomic_complete", "btl_ibex_eager_chosen", "btl_ibex_rendezvous_chosen", "btl_ibex_connection_established",
+};
+
+struct seen {
+    int kind, source;
+    MPI_Count timestamp;
+    union {
+        struct transfer transfer;
+        struct operation operation;
+        struct atomic atomic;
+        struct choice choice;
+        struct connection connection;
+        unsigned char bytes[96];
+    } data;
+};
+
+// A tool: what it has seen, and its registration for each type it listens to.
+struct tool {
+    struct seen *all;
+    int room;
+    atomic_int count;
+    MPI_T_event_registration registrations[KINDS];
+};
+
+// What a callback is given: of which tool it is, and for which type.
+struct seen_callback {
+    struct tool *tool;
+    int kind;
+};
+
+static inline void seen_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
+                              void *user) {
+    (void)registration, (void)safety;
+    struct seen_callback *callback = user;
+    struct tool *tool = callback->tool;
+    int place = atomic_fetch_add(&tool->count, 1);
+    if (place >= tool->room)
+        return;
+    struct seen *seen = &tool->all[place];
+    seen->kind = callback->kind;
+    MPI_T_event_copy(instance, &seen->data);
+    MPI_T_event_get_timestamp(instance, &seen->timestamp);
+    MPI_T_event_get_source(instance, &seen->source);
+}
+
+static inline void seen_must(int code, const char *what) {
+    if (code == MPI_SUCCESS)
+        return;
+    fprintf(stderr, "%s cannot be listened to: %d\n", what, code);
+    exit(1);
+}
+
+// Takes a handle for an event type; the name without a callback yet.
+static inline MPI_T_event_registration seen_handle(const char *name, MPI_Info info) {
+    MPI_T_event_registration registration;
+    int index;
+    seen_must(MPI_T_event_get_index(name, &index), name);
+    seen_must(MPI_T_event_handle_alloc(index, NULL, info, &registration), name);
+    return registration;
+}
+
+// Listens to every type of `kinds` (a bit each); may be called before MPI_Init.
+static inline void seen_listen(struct tool *tool, int room, unsigned kinds, MPI_Info info) {
+    tool->all = check_alloc((size_t)room * sizeof *tool->all);
+    tool->room = room;
+    atomic_store(&tool->count, 0);
+    for (int kind = 0; kind < KINDS; kind++) {
+        tool->registrations[kind] = MPI_T_EVENT_REGISTRATION_NULL;
+        if (!(kinds >> kind & 1))
+            continue;
+        struct seen_callback *callback = check_alloc(sizeof *callback); // until the process ends
+        *callback = (struct seen_callback){tool, kind};
+        tool->registrations[kind] = seen_handle(seen_names[kind], info);
+        seen_must(MPI_T_event_register_callback(tool->registrations[kind], MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL,
+                                                callback, seen_event),
+                  seen_names[kind]);
+    }
+}
+
+// Frees the handles; what has happened has been delivered when it returns.
+static inline void seen_stop(struct tool *tool) {
+    for (int kind = 0; kind < KINDS; kind++)
+        if (tool->registrations[kind] != MPI_T_EVENT_REGISTRATION_NULL)
+            MPI_T_event_handle_free(tool->registrations[kind], NULL, NULL);
+}
+
+static inline int seen_count(struct tool *tool) {
+    int count = atomic_load(&tool->count);
+    return count < tool->room ? count : tool->room;
+}
+
+// A source: its name, whether it is a thread's (else a port's), and the width of a port's clock.
+struct source {
+    char name[64];
+    bool is_host;
+    int bits;
+    MPI_T_source_order order;
+    MPI_Count rate;
+};
+
+static inline struct source seen_source(int index) {
+    struct source source = {.bits = 64};
+    char text[256];
+    int room = sizeof source.name, more = sizeof text;
+    MPI_Count most;
+    check_int("MPI_T_source_get_info", MPI_SUCCESS,
+              MPI_T_source_get_info(index, source.name, &room, text, &more, &source.order, &source.rate, &most, NULL));
+    source.is_host = strncmp(source.name, "host", 4) == 0;
+    const char *bits = strchr(text, '(');
+    if (!source.is_host && (!bits || sscanf(bits, "(%d bits", &source.bits) != 1))
+        check_fail("the description of %s: expected the bits of its clock, got %s", source.name, text);
+    return source;
+}
+
+// One of the counts of events, a performance variable with a value for each source: what was counted since it was begun.
+struct counter {
+    MPI_T_pvar_session session;
+    MPI_T_pvar_handle handle;
+    int values;
+};
+
+enum { SEEN_SOURCES = 256 };
+
+// Between MPI_Init and MPI_Finalize. They are continuous: it counts from here.
+static inline void seen_begin(struct counter *counter, const char *name) {
+    int index;
+    seen_must(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), name);
+    seen_must(MPI_T_pvar_session_create(&counter->session), name);
+    seen_must(MPI_T_pvar_handle_alloc(counter->session, index, NULL, &counter->handle, &counter->values), name);
+}
+
+static inline long long seen_counted(const struct counter *counter, int source) {
+    unsigned long long values[SEEN_SOURCES] = {0};
+    if (counter->values > SEEN_SOURCES || source >= counter->values) {
+        check_fail("values of a counter: expected more than %d and at most %d, got %d", source, SEEN_SOURCES, counter->values);
+        return 0;
+    }
+    check_int("MPI_T_pvar_read", MPI_SUCCESS, MPI_T_pvar_read(counter->session, counter->handle, values));
+    return (long long)values[source];
+}
+
+// Events that came too late for their place among those of their source: dropped for all, and counted.
+static struct counter seen_late;
+
+static inline long long seen_all_late(void) {
+    long long late = 0;
+    for (int source = 0; source < seen_late.values; source++)
+        late += seen_counted(&seen_late, source);
+    return late;
+}
+
+#endif

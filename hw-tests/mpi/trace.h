@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What the emulated adapters have really done (docs/softhca.md, "The trace"), compared with what was seen of it: each event that an
+// adapter has stamped is a completion of this process at that time, of that kind and size; each operation that was executed was seen.
+#ifndef IBEX_HW_TESTS_TRACE_H
+#define IBEX_HW_TESTS_TRACE_H
+
+#include "seen.h"
+
+// enum ibv_wc_opcode
+enum { RDMA_WRITE = 1, RDMA_READ = 2, COMP_SWAP = 3, FETCH_ADD = 4, RECV = 128 };
+
+// Of ob1's headers: of a whole message, of a fragment (and an announcement), of what says that a read or a write is done.
+enum { OF_MESSAGE = 14, OF_FRAGMENT = 32, OF_FINISHED = 24 };
+
+struct completion {
+    char device[48];
+    unsigned queue_pair, opcode, status;
+    uint64_t bytes, ticks;
+    bool matched;
+};
+
+static inline int trace_by_time(const void *left, const void *right) {
+    const struct completion *a = left, *b = right;
+    return (a->ticks > b->ticks) - (a->ticks < b->ticks);
+}
+
+// The completions of one device by the queue pairs that this process said are connected, by time.
+static inline struct completion *trace_read(struct tool *tool, const char *device, int *count) {
+    char path[512], line[256];
+    const char *folder = getenv("SOFTHCA_FABRIC");
+    snprintf(path, sizeof path, "%s/trace", folder ? folder : "");
+    FILE *file = fopen(path, "r");
+    *count = 0;
+    if (!file) {
+        check_fail("the trace %s: expected a file, got none (trace = true)", path);
+        return NULL;
+    }
+    enum { NUMBERS = 1 << 24 };
+    unsigned char *mine = check_alloc(NUMBERS / 8);
+    memset(mine, 0, NUMBERS / 8);
+    for (int i = 0; i < seen_count(tool); i++)
+        if (tool->all[i].kind == CONNECTED) {
+            unsigned number = tool->all[i].data.connection.queue_pair % NUMBERS;
+            mine[number / 8] |= (unsigned char)(1 << number % 8);
+        }
+    struct completion *all = NULL, one = {.matched = false};
+    int room = 0;
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%47s %u %u %u %lu %lu", one.device, &one.queue_pair, &one.opcode, &one.status, &one.bytes,
+                   &one.ticks) != 6) {
+            check_fail("a line of the trace: expected six words, got %s", line);
+            break;
+        }
+        unsigned number = one.queue_pair % NUMBERS;
+        if (strcmp(one.device, device) != 0 || !(mine[number / 8] >> number % 8 & 1))
+            continue;
+        if (*count == room) {
+            room = room ? 2 * room : 4096;
+            all = realloc(all, (size_t)room * sizeof *all);
+        }
+        all[(*count)++] = one;
+    }
+    fclose(file);
+    free(mine);
+    if (all)
+        qsort(all, (size_t)*count, sizeof *all, trace_by_time);
+    return all;
+}
+
+// Whether a completion is what an event says.
+static inline bool trace_is_of(const struct completion *completion, const struct seen *seen) {
+    uint64_t bytes = completion->bytes;
+    if (completion->status != 0)
+        return false;
+    switch (seen->kind) {
+    case PUT_COMPLETE:
+        return completion->opcode == RDMA_WRITE && bytes == seen->data.operation.bytes;
+    case GET_COMPLETE:
+        return completion->opcode == RDMA_READ && bytes == seen->data.operation.bytes;
+    case ATOMIC_COMPLETE:
+        return completion->opcode == (seen->data.atomic.kind ? COMP_SWAP : FETCH_ADD);
+    case END: {
+        const struct transfer *end = &seen->data.transfer;
+        if (completion->opcode == RDMA_READ)
+            return bytes == end->bytes;
+        if (completion->opcode != RECV)
+            return false;
+        // All bytes of a message of one piece are in its begin.
+        bool whole = end->bytes == 0 && (bytes == end->total + OF_MESSAGE || bytes == end->total + OF_FRAGMENT);
+        return whole || bytes == end->bytes + OF_FRAGMENT || bytes == OF_FINISHED;
+    }
+    default:
+        return false;
+    }
+}
+
+// Marks the completion that an event is, if there is one `away` from its timestamp; a read that ends a message is two events.
+static inline bool trace_match(struct completion *all, int count, const struct seen *seen, uint64_t away) {
+    struct completion key = {.ticks = (uint64_t)seen->timestamp - away};
+    int low = 0, high = count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (all[middle].ticks < key.ticks)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < count && all[low].ticks == key.ticks; low++) {
+        bool taken = all[low].matched && seen->kind != END;
+        if (taken || !trace_is_of(&all[low], seen))
+            continue;
+        if (seen->kind != END)
+            all[low].matched = true;
+        return true;
+    }
+    return false;
+}
+
+static inline int trace_unmatched(struct completion *all, int count, struct tool *tool, int source, uint64_t away,
+                                  const struct seen **first) {
+    int unmatched = 0;
+    for (int i = 0; i < count; i++)
+        all[i].matched = false;
+    for (int i = 0; i < seen_count(tool); i++)
+        if (tool->all[i].source == source && !trace_match(all, count, &tool->all[i], away) && unmatched++ == 0)
+            *first = &tool->all[i];
+    return unmatched;
+}
+
+// Compares all events of one port's source; `by_host`: operations that are done and were given the host's stamp. Returns how many
+// completions were operations. All stamps are one constant from the truth: a multiple of what the clock counts up to.
+static inline int trace_judge_source(struct tool *tool, int index, const struct source *source, int *by_host) {
+    char device[64];
+    snprintf(device, sizeof device, "%s", source->name);
+    device[strcspn(device, ":")] = 0;
+    int count, events = 0, best = -1, operations = 0, unseen = 0;
+    struct completion *all = trace_read(tool, device, &count);
+    uint64_t mask = source->bits >= 64 ? UINT64_MAX : (UINT64_C(1) << source->bits) - 1, right = 0, last = UINT64_MAX;
+    const struct seen *first = NULL, *wrong = NULL;
+    for (int i = 0; i < seen_count(tool); i++)
+        if (tool->all[i].source == index && events++ == 0)
+            first = &tool->all[i];
+    for (int i = 0; first && i < count && best != 0; i++) {
+        uint64_t away = (uint64_t)first->timestamp - all[i].ticks;
+        if ((away & mask) != 0 || !trace_is_of(&all[i], first) || away == last)
+            continue;
+        int unmatched = trace_unmatched(all, count, tool, index, last = away, &wrong);
+        if (best < 0 || unmatched < best) {
+            best = unmatched;
+            right = away;
+        }
+    }
+    best = events ? trace_unmatched(all, count, tool, index, right, &wrong) : 0;
+    if (best)
+        check_fail("events of %s that are no completion: expected 0 of %d, got %d (the first: %s at %lld)", source->name, events,
+                   best, seen_names[wrong->kind], (long long)wrong->timestamp);
+    const struct completion *missed = NULL;
+    for (int i = 0; i < count; i++) {
+        // A write of nothing is ibex's own: it asks whether the peer still answers.
+        bool is_operation = all[i].opcode >= RDMA_WRITE && all[i].opcode <= FETCH_ADD && all[i].bytes > 0;
+        operations += is_operation;
+        if (is_operation && !all[i].matched && unseen++ == 0)
+            missed = &all[i];
+    }
+    // What was late was dropped, and is counted; what has the host's stamp cannot be told apart by port.
+    int late = (int)seen_counted(&seen_late, index);
+    int excused = unseen < late ? unseen : late;
+    unseen -= excused;
+    if (unseen > *by_host)
+        check_fail("operations of %s that were executed and not seen: expected at most %d (%d late), got %d of %d (the first: opcode "
+                   "%u, %lu bytes, queue pair %u, at %lu)", source->name, *by_host, late, unseen, operations, missed->opcode,
+                   missed->bytes, missed->queue_pair, missed->ticks);
+    *by_host -= unseen < *by_host ? unseen : *by_host;
+    printf("# rank %d %s: %d events, %d operations executed, %d late, constant %llx\n", check.rank, source->name, events, operations,
+           late, (unsigned long long)right);
+    free(all);
+    return operations;
+}
+
+// Compares everything; `exact`: no event may be late, nor have the host's stamp where the adapter's was to be had.
+static inline void trace_judge(struct tool *tool, bool exact) {
+    int sources = 0, operations = 0, by_host = 0, by_adapter = 0;
+    check_int("MPI_T_source_get_num", MPI_SUCCESS, MPI_T_source_get_num(&sources));
+    bool is_host[256];
+    for (int index = 0; index < sources && index < 256; index++)
+        is_host[index] = seen_source(index).is_host;
+    for (int i = 0; i < seen_count(tool); i++) {
+        int kind = tool->all[i].kind;
+        bool of_adapter = kind == PUT_COMPLETE || kind == GET_COMPLETE || kind == ATOMIC_COMPLETE;
+        by_host += of_adapter && is_host[tool->all[i].source];
+        by_adapter += of_adapter;
+    }
+    int excused = by_host;
+    for (int index = 0; index < sources; index++) {
+        struct source source = seen_source(index);
+        if (source.is_host)
+            continue;
+        operations += trace_judge_source(tool, index, &source, &excused);
+        if (exact)
+            check_int("late events", 0, seen_counted(&seen_late, index));
+    }
+    check_int("operations with the host's stamp that were executed", 0, excused);
+    check_true("operations were executed", operations > 0);
+    if (exact)
+        check_int("operations with the host's stamp", 0, by_host);
+    else if (by_host * 10 > by_adapter * 9)
+        check_fail("operations with the host's stamp: expected at most nine tenths of %d, got %d", by_adapter, by_host);
+}
+
+#endif

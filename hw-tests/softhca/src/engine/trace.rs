@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The trace: a line in a file of the fabric for each completion that is stamped, so that a test can compare what a program saw
+//! with what was executed. docs/softhca.md describes the file.
+//!
+//! Called by: cq, while a completion is made and its queue is locked. Grade: one system call per line; only where the
+//! configuration asks for it. Thread rule: any thread of any process; a line is one write to the end of the file.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use super::{DeviceSpec, Errno, Result, clock, cq::Completion};
+
+/// The file of a fabric's trace, in its folder.
+const NAME: &str = "trace";
+
+/// Bytes of the longest line: a name of 48 and five numbers.
+const LONGEST: usize = 160;
+
+/// The trace of a fabric.
+pub(crate) struct Trace(File);
+
+impl Trace {
+    pub(crate) fn open(folder: &Path) -> Result<Trace> {
+        let opened = OpenOptions::new().create(true).append(true).open(folder.join(NAME));
+        opened.map(Trace).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
+    /// Writes down that a request of queue pair `qpn` was completed at host time `at_ns`.
+    #[cold]
+    pub(crate) fn write(&self, device: &DeviceSpec, qpn: u32, c: &Completion, at_ns: u64) {
+        let mut line = [0; LONGEST];
+        let mut rest = &mut line[..];
+        let ticks = clock::all_ticks(&device.clock, at_ns);
+        // The array is long enough.
+        let _ = writeln!(rest, "{} {qpn} {} {} {} {ticks}", device.name, c.opcode, c.status, c.byte_len);
+        let length = LONGEST - rest.len();
+        // A full disk makes the comparison fail, and not the fabric.
+        let _ = (&self.0).write_all(&line[..length]);
+    }
+}
