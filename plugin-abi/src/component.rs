@@ -74,6 +74,9 @@ static TEMPLATE: Shared<std::mem::MaybeUninit<sys::mca_btl_base_module_t>> =
 /// The most ports one process uses.
 const MAX_PORTS: usize = 16;
 
+/// See [`progress_watched`].
+const BUSY: usize = 16;
+
 /// What progress goes through. Slots are filled in order at init and emptied when their module is finalized.
 static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
 static MODULE_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -326,12 +329,19 @@ fn progress_all<const WATCHED: bool>() -> c_int {
     count
 }
 
-/// Progress while a tool listens; then delivers what waited because a port was entered, what waits for its turn, and buffers.
+/// Progress while a tool listens. What waited because a port was entered, what waits for its turn, and buffers are delivered when there
+/// is nothing else to do; if there always is, at every [`BUSY`]th call.
 #[cold]
 #[inline(never)]
 fn progress_watched() -> c_int {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
     let count = progress_all::<true>();
-    events::progress(watch::CONTEXT);
+    let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
+    CALLS.store(calls, Ordering::Relaxed);
+    if count == 0 || calls.is_multiple_of(BUSY) {
+        watch::show_arrived();
+        events::progress(watch::CONTEXT);
+    }
     count
 }
 

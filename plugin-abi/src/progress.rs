@@ -215,16 +215,16 @@ unsafe fn done(
     let &mut Operation { call, ref mut next, watched } = unsafe { &mut *operation };
     *next = finished.operations;
     finished.operations = operation;
-    if call.is_watched {
-        // SAFETY: as the call says.
-        watch::done(unsafe { watched.assume_init_ref() }, outcome);
-    }
     let Call { callback, context, data, local_address, local_handle, .. } = call;
     let status = status(outcome);
     if let Some(function) = callback {
         let peer = endpoint_pointer(module.index(), to);
         // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
         unsafe { function(module.as_raw(), peer, local_address, local_handle, context, data, status) };
+    }
+    if call.is_watched {
+        // SAFETY: as the call says.
+        watch::done(unsafe { watched.assume_init_ref() }, outcome);
     }
 }
 

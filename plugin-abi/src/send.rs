@@ -84,13 +84,15 @@ unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mu
     let (spans, count) = unsafe { descriptor::spans(descriptor) };
     let length = spans[..count].iter().map(|span| u64::from(span.len())).sum();
     // SAFETY: as above: the slot holds as many bytes as its span says (R2).
-    let sent = unsafe {
+    let outgoing = unsafe {
         let slot = descriptor::slot(NonNull::new_unchecked(descriptor));
-        Outgoing::new(module, to, tag, (slot, spans[0].len() as usize), length).begins()
+        Outgoing::new(module, to, tag, (slot, spans[0].len() as usize), length)
     };
+    // Another thread may see the answer to a message before this one has said that it was sent.
+    let begun = module.has_threads().then(|| outgoing.begins());
     let code = post(module, to, tag, &spans[..count], descriptor, silent);
     if code >= 0 {
-        sent.ends();
+        begun.unwrap_or_else(|| outgoing.begins()).ends();
     }
     code
 }

@@ -2,15 +2,16 @@
 //! What the sites of the plugin do while a tool listens: everything behind their branch.
 //!
 //! A site is one comparison ([`engine::events::is_any_active`]); what is called from it is here, out of the way of the path
-//! that nobody watches. `ob1` reads the headers of messages, `transfer` knows which message they belong to. Tools' callbacks run
+//! that nobody watches. `ob1` reads the headers of messages, `transfer` knows which message they belong to, `arrival` keeps what may be
+//! shown later. Tools' callbacks run
 //! in here, so nothing is called while the port is entered. Path: behind the branch of a site; no allocation in steady state.
 //! Threads: any. Tests: in the two files, and `hw-tests/mpi/events.c`, which compares what is shown with what was sent.
 
+mod arrival;
 mod ob1;
 mod transfer;
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
 
 use engine::event::{EndpointId, Event, Failed};
 use engine::events::{
@@ -22,6 +23,7 @@ use engine::peer::PeerName;
 use ibex_ffi::verbs::Status;
 
 use crate::module::Module;
+use arrival::Arrival;
 use ob1::Header;
 use transfer::Step;
 
@@ -82,6 +84,7 @@ impl Outgoing {
     #[cold]
     #[inline(never)]
     pub(crate) fn begins(&self) -> Sent {
+        show_arrived();
         let active = events::active();
         let nothing = Sent { active, end: None };
         let Some(peer) = self.peer else { return nothing };
@@ -95,7 +98,7 @@ impl Outgoing {
         }
         // The last read of a message is told to its sender from the callback of its completion.
         let stamp = if step.received { STAMP.get() } else { None };
-        Sent { active, end: show(active, &step).map(|end| (end, stamp)) }
+        Sent { active, end: show(active, stamp, &step).map(|end| (end, stamp)) }
     }
 }
 
@@ -164,15 +167,15 @@ macro_rules! piece {
 }
 
 /// Shows a step, but for the end, which is returned. The bytes of a message of one piece are in its begin.
-fn show(active: Active, step: &Step) -> Option<XferEnd> {
+fn show(active: Active, stamp: Stamp, step: &Step) -> Option<XferEnd> {
     if step.first {
-        active.raise(CONTEXT, || piece!(XferBegin, step, step.offset, step.bytes));
+        raise_at(active, stamp, || piece!(XferBegin, step, step.offset, step.bytes));
         return step.last.then(|| piece!(XferEnd, step, step.total, 0));
     }
     if step.last {
         return Some(piece!(XferEnd, step, step.offset, step.bytes));
     }
-    active.raise(CONTEXT, || piece!(XferContinue, step, step.offset, step.bytes));
+    raise_at(active, stamp, || piece!(XferContinue, step, step.offset, step.bytes));
     None
 }
 
@@ -185,20 +188,37 @@ fn show(active: Active, step: &Step) -> Option<XferEnd> {
 pub(crate) unsafe fn arrived(module: &Module, event: &Event, stamp: Stamp) {
     let Event::Received { addr, len, immediate, .. } = *event else { return };
     let Some(peer) = sender(module, event) else { return };
-    let looked_at = (len as usize).min(LOOKED_AT);
-    let mut start = [MaybeUninit::<u8>::uninit(); LOOKED_AT];
-    let from: *const u8 = std::ptr::with_exposed_provenance(addr as usize);
-    // SAFETY: this function's rule; the local array is no shorter.
-    unsafe { from.copy_to_nonoverlapping(start.as_mut_ptr().cast(), looked_at) };
-    // SAFETY: as many bytes as were copied.
-    let start = unsafe { std::slice::from_raw_parts(start.as_ptr().cast::<u8>(), looked_at) };
-    let Some((header, size)) = ob1::header(immediate.tag(), start) else { return };
-    let bytes = u64::from(len).saturating_sub(size as u64);
-    let Some(step) = transfer::step(header, bytes, peer, true, events::awakenings()) else { return };
-    let active = events::active();
-    if let Some(end) = show(active, &step) {
-        raise_at(active, stamp, || end);
+    let start = std::ptr::with_exposed_provenance(addr as usize);
+    // SAFETY: this function's rule.
+    let arrival = unsafe { Arrival::new(peer, immediate.tag(), (start, len), stamp) };
+    if stamp.is_some() {
+        arrival::note(arrival, events::awakenings(), show_arrival);
+    } else {
+        show_arrival(&arrival);
     }
+}
+
+/// Shows the messages that have arrived and were only noted.
+#[cold]
+#[inline(never)]
+pub(crate) fn show_arrived() {
+    arrival::show(events::awakenings(), show_arrival);
+}
+
+fn show_arrival(arrival: &Arrival) {
+    let Some((header, size)) = ob1::header(arrival.tag, arrival.start()) else { return };
+    let bytes = u64::from(arrival.length).saturating_sub(size as u64);
+    let Some(step) = transfer::step(header, bytes, arrival.peer, true, events::awakenings()) else { return };
+    let active = events::active();
+    if let Some(end) = show(active, arrival.stamp, &step) {
+        raise_at(active, arrival.stamp, || end);
+    }
+}
+
+/// Shows all that has happened: for who is about to stop listening. Not from within a callback.
+pub(crate) fn catch_up() {
+    show_arrived();
+    events::catch_up(CONTEXT);
 }
 
 fn sender(module: &Module, event: &Event) -> Option<PeerName> {
@@ -258,6 +278,7 @@ pub(crate) fn started(watched: &Watched) {
 #[cold]
 #[inline(never)]
 pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>) {
+    show_arrived();
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
     let (active, stamp) = (events::active(), STAMP.get());

@@ -126,10 +126,16 @@ pub(super) fn is_flagged(work: u64) -> bool {
     WORD.load(Ordering::SeqCst) & work != 0
 }
 
-/// Whether there is anything to do. As [`is_quiet`], hot.
+/// Whether there is anything to do; hot, as [`is_quiet`].
 #[inline]
 pub(super) fn is_work() -> bool {
     word() & !TYPES != 0
+}
+
+/// Whether there is anything to do but what ports hold. Hot, behind the branch of a site.
+#[inline]
+pub(super) fn is_pressing() -> bool {
+    word() & !(TYPES | PORTS | FOLLOWING) != 0
 }
 
 /// Whether a freed registration is on its way out. Hot, behind the branch of a site.

@@ -32,6 +32,9 @@ static FIRST: AtomicUsize = AtomicUsize::new(0);
 /// How long [`catch_up`] takes at most: longer than events are held.
 const CATCH_UP_NS: u64 = 200_000;
 
+/// See [`is_turn`].
+const LOOK: usize = 16;
+
 /// How many events [`progress`] delivers at most from buffers.
 const BUDGET: usize = 256;
 
@@ -72,9 +75,17 @@ fn rest() {
 /// need. `context` says what they must be fit for.
 #[inline]
 pub fn progress(context: Safety) {
-    if attention::is_work() {
+    if attention::is_work() && (attention::is_pressing() || is_turn()) {
         deliver(BUDGET, context);
     }
+}
+
+/// What ports hold waits for its turn, which comes with time: it is looked at in one of so many calls.
+fn is_turn() -> bool {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
+    CALLS.store(calls, Ordering::Relaxed);
+    calls.is_multiple_of(LOOK)
 }
 
 /// Delivers what waits: all of this thread and of the ports, and up to `budget` events from buffers. From within a callback it

@@ -129,7 +129,7 @@ macro_rules! table {
 
 table! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
-    XferBegin = xfer_begin: stamp Host, bound "context", level 2,
+    XferBegin = xfer_begin: stamp Adapter, bound "context", level 2,
         "The first byte of a message is scheduled for sending, or its first fragment or its announcement has arrived. Messages that were under way when the first listener came are not shown."
     {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
@@ -144,7 +144,7 @@ table! {
         direction: U32 "0: sent; 1: received.";
         peer: U32 "The other process: its rank in the job.";
     }
-    XferContinue = xfer_continue: stamp Host, bound "context", level 3,
+    XferContinue = xfer_continue: stamp Adapter, bound "context", level 3,
         "A further fragment of a message, neither its first nor its last, is scheduled or has arrived."
     {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";

@@ -204,7 +204,7 @@ pub(crate) fn free(registration: Registration, user: *mut c_void, function: Opti
         })
     });
     // What happened before is still shown.
-    events::catch_up(Safety::MpiRestricted);
+    crate::watch::catch_up();
     // Called by the tool, from wherever it may call: nothing is asked of its callbacks that it does not know.
     events::free(&handle, Safety::None, on_free).map_err(|_| Code::InvalidHandle)?;
     users().remove(&handle.id.0);

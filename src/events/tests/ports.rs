@@ -75,10 +75,10 @@ fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     for (raw, number) in [(1000, 0), (1300, 3), (1100, 1), (1200, 2)] {
         put_complete(port, raw, number);
     }
-    progress(Safety::ThreadSafe);
+    deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [], "within the window an earlier one may come");
     put_complete(port, 1300 + 2_000_000_000, 4);
-    progress(Safety::ThreadSafe);
+    deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [0, 1, 2, 3]);
     put_complete(port, 1250, 5);
     close_port(port, Safety::ThreadSafe);
@@ -98,7 +98,7 @@ fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_come
     let port = open_port(Adapter::new(48).clock("test_held:1", 200_000, false)).expect("room");
     put_complete(port, 1000, 7);
     while seen.numbers().is_empty() {
-        progress(Safety::ThreadSafe);
+        deliver(256, Safety::ThreadSafe);
     }
     assert_eq!(seen.numbers(), [7]);
     close_port(port, Safety::ThreadSafe);
@@ -122,16 +122,16 @@ fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the
     compute(&adapter);
     let (before, counted) = (HostClock::get().now(), counts(port));
     put_complete(port, adapter.raw(adapter.ticks()), 7);
-    progress(Safety::ThreadSafe);
+    deliver(256, Safety::ThreadSafe);
     let record = *seen.lock().last().expect("delivered");
     assert!(source_info(record.source).name.starts_with("host:"), "{record:?}");
     assert!(record.timestamp >= before && record.timestamp <= HostClock::get().now());
     assert_eq!(counts(port), counted, "it is the thread's");
     // A thread that loses its processor for a period computes, too.
     let placed = (0..20).any(|_| {
-        (0..1100).for_each(|_| progress(Safety::ThreadSafe));
+        (0..1100).for_each(|_| deliver(256, Safety::ThreadSafe));
         put_complete(port, adapter.raw(adapter.ticks()), 8);
-        progress(Safety::ThreadSafe);
+        deliver(256, Safety::ThreadSafe);
         seen.lock().last().is_some_and(|record| record.source == port)
     });
     assert!(placed);
@@ -201,7 +201,7 @@ fn polled(run: u32) -> Option<(Vec<Rail>, [Seen; 2], u64)> {
                     if !rail.poll(&number) {
                         good.store(false, Ordering::Relaxed);
                     }
-                    progress(Safety::ThreadSafe);
+                    deliver(256, Safety::ThreadSafe);
                     if turn % 64 == 0 {
                         std::thread::yield_now();
                     }
@@ -252,7 +252,7 @@ fn a_timestamp_is_found_on_the_hosts_clock_within_the_bound_by_asking_the_adapte
             let before = HostClock::get().now();
             let ticks = adapter.ticks();
             stage_stamped(port, adapter.raw(ticks), Some(before), PutComplete::default);
-            progress(Safety::ThreadSafe);
+            deliver(256, Safety::ThreadSafe);
             let after = HostClock::get().now();
             let stamped = seen.lock().last().expect("delivered: no window").timestamp;
             let host = to_host(port, stamped).expect("a sample");

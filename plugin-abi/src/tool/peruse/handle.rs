@@ -117,7 +117,7 @@ impl Handle {
     pub(super) fn set_active(self: &Arc<Self>, active: bool) {
         if !active {
             // What happened while it was active is still shown.
-            events::catch_up(Safety::MpiRestricted);
+            crate::watch::catch_up();
         }
         if self.active.swap(active, Ordering::AcqRel) == active {
             return;
