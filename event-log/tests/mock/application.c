@@ -2,6 +2,7 @@
 /* An application under the logger's tests, on the mock of ibex: what it does is named by its first word. */
 #include <malloc.h>
 #include <mpi.h>
+#include <signal.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,20 @@ static void *raise_many(void *first)
     for (int i = 0; i < 5000; ++i)
         mock_raise(0, 0, (unsigned long) first + i, -1);
     return NULL;
+}
+
+/* Waits until the log, whose name the environment has, holds an event. */
+static void wait_for_an_event(void)
+{
+    char name[4096], line[4096] = "#";
+    snprintf(name, sizeof name, "%s.0", getenv("IBEX_LOG_FILE"));
+    while (line[0] == '#') {
+        FILE *file = fopen(name, "r");
+        while (fgets(line, sizeof line, file) && line[0] == '#')
+            ;
+        fclose(file);
+        usleep(1000);
+    }
 }
 
 int main(int argc, char **argv)
@@ -53,6 +68,10 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "exit") == 0) {
         mock_raise(0, 0, 1, 1);
         exit(0);
+    } else if (strcmp(what, "killed") == 0) {
+        mock_raise(0, 0, 1, 1);
+        wait_for_an_event();
+        raise(SIGKILL);
     } else if (strcmp(what, "allocations") == 0) {
         mock_raise(0, 0, 1, 1);
         struct mallinfo2 before = mallinfo2();
