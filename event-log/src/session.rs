@@ -23,7 +23,7 @@ use crate::writer::Writer;
 const ROOM: usize = 1 << 16;
 
 /// How long the writing thread sleeps between two looks. A process that is killed leaves a log that lacks no more than this.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// After a look that found so many records there is another at once.
 const BUSY: usize = ROOM / 8;

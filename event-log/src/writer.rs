@@ -6,23 +6,11 @@
 //! delivered late comes after what is younger. Grade: pending. Threads: its owner's.
 //! Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
 
-use std::fmt::{self, Display, Formatter, Write as _};
-
 use crate::catalogue::EventType;
 use crate::clock::Clocks;
-use crate::output::Output;
+use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
 use crate::ring::{Record, Ring};
-
-/// Nanoseconds, as seconds.
-struct Seconds(i64);
-
-impl Display for Seconds {
-    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
-        let (seconds, rest) = (self.0.div_euclid(1_000_000_000), self.0.rem_euclid(1_000_000_000));
-        write!(to, "{seconds}.{rest:09}")
-    }
-}
 
 /// Who writes, and what it has seen.
 pub(crate) struct Writer {
@@ -48,11 +36,11 @@ impl Writer {
 
     /// Lines go there from now on; until then they wait. The first say whose they are: `whose`.
     pub(crate) fn open(&mut self, output: Output, whose: &str) {
-        let offset = self.clocks.offset;
         self.output.get_or_insert(output);
+        let (seconds, rest) = (self.clocks.offset / 1_000_000_000, self.clocks.offset % 1_000_000_000);
         self.remark(&[
             whose.to_owned(),
-            format!("time: seconds since 1970: the host's CLOCK_MONOTONIC and {}", Seconds(offset)),
+            format!("time: seconds since 1970, by the host's CLOCK_MONOTONIC + {seconds}.{rest:09}"),
         ]);
     }
 
@@ -80,9 +68,16 @@ impl Writer {
         for (time, record) in self.batch.drain(..) {
             let kind = &self.types[record.kind as usize];
             let line = output.line();
-            let _ = write!(line, "{} {} {}", Seconds(time), self.clocks.name(record.source), kind.name);
+            push_seconds(line, time);
+            for word in [self.clocks.name(record.source), &kind.name] {
+                line.push(b' ');
+                line.extend_from_slice(word.as_bytes());
+            }
             for element in &kind.elements {
-                let _ = write!(line, " {}={}", element.name, element.value(&record.data));
+                line.push(b' ');
+                line.extend_from_slice(element.name.as_bytes());
+                line.push(b'=');
+                push_number(line, element.value(&record.data));
             }
             output.end();
         }
@@ -93,7 +88,12 @@ impl Writer {
     /// The statistics of what was written; `lost` has the losses of each type.
     pub(crate) fn summary(&mut self, lost: &[u64]) {
         let Some(output) = &mut self.output else { return };
-        if self.counts.iter().chain(lost).all(|count| *count == 0) {
+        let all_lost: u64 = lost.iter().sum();
+        if all_lost > 0 {
+            output.say(&format!(
+                "# {all_lost} events are lost: name fewer in IBEX_LOG_EVENTS. Times below lack theirs, and may be wrong where events have no number"
+            ));
+        } else if self.counts.iter().all(|count| *count == 0) {
             output.say(
                 "# no event: did messages go through ibex? On one host vader takes them: --mca pml ob1 --mca btl self,ibex",
             );

@@ -115,8 +115,8 @@ fn logs(site: &mut Site) -> Result<()> {
             let line =
                 log.lines().find(|line| line.contains(pair)).with_context(|| format!("no statistics of {pair}"))?;
             let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            let [count, min, mean, max, total, open] = numbers[..] else { bail!("{line}") };
-            ensure!(count >= 1.0 && min <= mean && mean <= max && open == 0.0, "{line}");
+            let [count, min, mean, max, total, open, unbegun] = numbers[..] else { bail!("{line}") };
+            ensure!(count >= 1.0 && min <= mean && mean <= max && open + unbegun == 0.0, "{line}");
             ensure!((total - count * mean).abs() <= 0.001 * count + 0.001, "{line}");
         }
     }
