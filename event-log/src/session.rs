@@ -160,7 +160,7 @@ impl Session {
         }
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let name = settings::file(file.as_deref(), &rank, host.trim(), self.process);
-        let program = std::env::current_exe().unwrap_or_default();
+        let program = std::env::args_os().next().unwrap_or_default();
         let whose = format!("rank {rank}, host {}, process {}, {}", host.trim(), self.process, program.display());
         lock(&self.writer).open(Output::open(name.as_deref(), &rank), &whose);
     }
