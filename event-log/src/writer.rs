@@ -91,11 +91,11 @@ impl Writer {
         let all_lost: u64 = lost.iter().sum();
         if all_lost > 0 {
             output.say(&format!(
-                "# {all_lost} events are lost: name fewer in IBEX_LOG_EVENTS. Times below lack theirs, and may be wrong where events have no number"
+                "# {all_lost} events are lost: name fewer in IBEX_LOG_EVENTS. Times below lack theirs, and can be wrong where events have no number"
             ));
-        } else if self.counts.iter().all(|count| *count == 0) {
+        } else if !self.counts.is_empty() && self.counts.iter().all(|count| *count == 0) {
             output.say(
-                "# no event: did messages go through ibex? On one host vader takes them: --mca pml ob1 --mca btl self,ibex",
+                "# none of these happened. If messages were to go through ibex: --mca pml ob1 --mca btl self,ibex (on one host vader takes them)",
             );
         }
         output.say(&format!("# {:<40} {:>10} {:>10}", "event", "written", "lost"));

@@ -178,6 +178,12 @@ fn a_callback_allocates_nothing() {
 }
 
 #[test]
+fn a_program_that_begins_by_the_profiling_name_as_fortran_does_is_logged() {
+    let (_, log) = logged("profiling-names", Some("all"));
+    assert_eq!(events(&log).len(), 2, "{log}");
+}
+
+#[test]
 fn a_process_that_is_killed_leaves_what_was_written() {
     let (output, log) = run("killed", Some("get_started"));
     assert!(!output.status.success());
@@ -222,9 +228,9 @@ fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
 #[test]
 fn a_job_that_sent_nothing_through_ibex_is_told_so() {
     let (_, log) = logged("nothing", Some("get_started"));
-    assert!(log.contains("# no event: did messages go through ibex?"), "{log}");
+    assert!(log.contains("# none of these happened. If messages were to go through ibex:"), "{log}");
     let (_, log) = logged("fork", Some("get_started"));
-    assert!(!log.contains("# no event"), "{log}");
+    assert!(!log.contains("# none"), "{log}");
 }
 
 #[test]
