@@ -3,15 +3,18 @@
 //!
 //! Each source's clock is read now and then, between two readings of the host's ([`Clocks::sample`]). Between two samples the
 //! relation is a straight line, so an error of neither clock's rate adds up; beyond them the source's own rate is used. The
-//! host's clock is the monotonic one, put on the calendar once, so that no setting of the calendar turns back a log. Grade:
-//! pending. Threads: the owner's. Tests: below.
+//! host's clock is the monotonic one, which all ranks of a host share, put on the calendar once, so that no setting of the
+//! calendar turns back a log. Grade: pending. Threads: the owner's. Tests: below.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::collections::VecDeque;
 
 use crate::mpi;
 
 /// How often a source's clock is read for one sample; the reading that took the least time counts.
 const READINGS: usize = 5;
+
+/// How many samples of a source are kept: an event may be delivered that many passes of the writing thread late.
+const KEPT: usize = 16;
 
 /// When a source's clock showed what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,43 +28,47 @@ pub(crate) struct Sample {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Relation {
     ticks_per_second: f64,
-    before: Option<Sample>,
-    last: Option<Sample>,
+    /// The latest, in their order.
+    samples: VecDeque<Sample>,
 }
 
 impl Relation {
     /// Of a clock with this rate.
     pub(crate) fn new(ticks_per_second: i64) -> Relation {
-        Relation { ticks_per_second: ticks_per_second.max(1) as f64, before: None, last: None }
+        Relation { ticks_per_second: ticks_per_second.max(1) as f64, samples: VecDeque::with_capacity(KEPT) }
     }
 
     /// Takes a new sample.
     pub(crate) fn add(&mut self, sample: Sample) {
-        if self.last.is_none_or(|last| sample.ticks > last.ticks && sample.time > last.time) {
-            self.before = self.last;
-            self.last = Some(sample);
+        if self.samples.back().is_some_and(|last| sample.ticks <= last.ticks || sample.time <= last.time) {
+            return;
         }
+        if self.samples.len() == KEPT {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
     }
 
     /// The common clock's time at these ticks; `None` without a sample.
     pub(crate) fn time(&self, ticks: i64) -> Option<i64> {
-        let last = self.last?;
-        let Some(before) = self.before.filter(|before| (before.ticks..last.ticks).contains(&ticks)) else {
-            // Outside: from the nearer sample, by the source's own rate.
-            let near = self.before.filter(|before| ticks < before.ticks).unwrap_or(last);
-            return Some(near.time + ((ticks - near.ticks) as f64 / self.ticks_per_second * 1e9).round() as i64);
+        let later = self.samples.partition_point(|sample| sample.ticks <= ticks);
+        let before = later.checked_sub(1).and_then(|index| self.samples.get(index));
+        let (from, nanoseconds_per_tick) = match (before, self.samples.get(later)) {
+            (Some(before), Some(after)) => {
+                (before, (after.time - before.time) as f64 / (after.ticks - before.ticks) as f64)
+            }
+            (Some(only), None) | (None, Some(only)) => (only, 1e9 / self.ticks_per_second),
+            (None, None) => return None,
         };
-        let part = (ticks - before.ticks) as f64 / (last.ticks - before.ticks) as f64;
-        Some(before.time + (part * (last.time - before.time) as f64).round() as i64)
+        Some(from.time + ((ticks - from.ticks) as f64 * nanoseconds_per_tick).round() as i64)
     }
 }
 
 /// The clocks of all sources.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    start: Instant,
-    /// Nanoseconds since 1970 at `start`.
-    epoch: i64,
+    /// What is added to the monotonic clock, nanoseconds.
+    pub(crate) offset: i64,
     names: Vec<String>,
     relations: Vec<Relation>,
 }
@@ -69,9 +76,8 @@ pub(crate) struct Clocks {
 impl Clocks {
     /// No source yet.
     pub(crate) fn new() -> Clocks {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let epoch = since_1970.as_nanos() as i64;
-        Clocks { start: Instant::now(), epoch, names: Vec::new(), relations: Vec::new() }
+        let (calendar, monotonic) = closest(|| Some(mpi::calendar())).unwrap_or_default();
+        Clocks { offset: calendar - monotonic, names: Vec::new(), relations: Vec::new() }
     }
 
     /// Reads the clocks of all sources there are now.
@@ -89,14 +95,8 @@ impl Clocks {
     }
 
     fn read(&self, source: i32) -> Option<Sample> {
-        let reading = |_| {
-            let before = self.start.elapsed();
-            let ticks = mpi::source_now(source)?;
-            let took = self.start.elapsed().checked_sub(before)?;
-            let time = self.epoch + (before + took / 2).as_nanos() as i64;
-            Some((took, Sample { ticks, time }))
-        };
-        (0..READINGS).filter_map(reading).min_by_key(|(took, _)| *took).map(|(_, sample)| sample)
+        let (ticks, monotonic) = closest(|| mpi::source_now(source))?;
+        Some(Sample { ticks, time: monotonic + self.offset })
     }
 
     /// The source's name.
@@ -108,6 +108,17 @@ impl Clocks {
     pub(crate) fn time(&self, source: u32, ticks: i64) -> Option<i64> {
         self.relations.get(source as usize)?.time(ticks)
     }
+}
+
+/// What a clock showed, and what the monotonic one did at that time; of a few readings the one that took the least time.
+fn closest(clock: impl Fn() -> Option<i64>) -> Option<(i64, i64)> {
+    let reading = |_| {
+        let before = mpi::monotonic();
+        let shown = clock()?;
+        let took = mpi::monotonic() - before;
+        Some((took, (shown, before + took / 2)))
+    };
+    (0..READINGS).filter_map(reading).min_by_key(|(took, _)| *took).map(|(_, both)| both)
 }
 
 #[cfg(test)]
@@ -148,6 +159,24 @@ mod tests {
                 last = now;
             }
         }
+    }
+
+    #[test]
+    fn an_event_that_is_delivered_late_keeps_its_place() {
+        // The clock is said to count nanoseconds, and counts 1 % less.
+        let mut relation = Relation::new(1_000_000_000);
+        let sample = |round: i64| Sample { ticks: round * 990_000, time: round * 1_000_000 };
+        (1..3).for_each(|round| relation.add(sample(round)));
+        let then = relation.time(1_485_000);
+        (3..=KEPT as i64).for_each(|round| relation.add(sample(round)));
+        assert_eq!((then, relation.time(1_485_000)), (Some(1_500_000), then));
+    }
+
+    #[test]
+    fn the_clock_goes_by_the_calendar() {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let here = mpi::monotonic() + Clocks::new().offset;
+        assert!(here.abs_diff(now.as_nanos() as i64) < 10_000_000_000, "{here}, {now:?}");
     }
 
     #[test]

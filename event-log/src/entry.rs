@@ -3,7 +3,7 @@
 //!
 //! Each stands before the MPI's own and goes on to the next of its name: another tool's, or the MPI's. The `PMPI_` names are
 //! there for Fortran, whose calls come by them. A process that never calls one is left alone. Grade: setup. Threads: the
-//! application's. Tests: with a job, hw-tests/tests/device/logger.rs.
+//! application's. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -9,7 +9,7 @@
 //!
 //! The environment: `IBEX_LOG_EVENTS`, `IBEX_LOG_FILE` (`settings`). Grade: the callback is hot, the rest setup or pending.
 //! Safety, for every unsafe block: **L1** handles, types and user data are made once and live until the process ends; **L2** an
-//! event instance is used within its callback only. Tests: in the files; with a job, hw-tests/tests/device/logger.rs.
+//! event instance is used within its callback only. Tests: in the files; tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
 
 mod catalogue;
 mod clock;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What there is to write down: every event type with its elements, and every source.
 //!
-//! Grade: setup. Threads: any. Tests: with a job, hw-tests/tests/device/logger.rs.
+//! Grade: setup. Threads: any. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
 
 use crate::catalogue;
 use crate::mpi;

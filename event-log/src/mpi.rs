@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The public calls this tool makes, made safe: `MPI_T` as `ibex_mpi_t.h` and `mpi.h` declare it, and the rank.
+//! The public calls this tool makes, made safe: `MPI_T` as `ibex_mpi_t.h` and `mpi.h` declare it, the rank, and of the system's
+//! what std does not have.
 //!
 //! Bound from the headers by build.rs; what only a C compiler can read of them is in mpi.c. [`Instance`]'s functions are hot, the
 //! rest is setup. Threads: any, after [`initialize`]. Tests: by those who call it.
@@ -255,6 +256,23 @@ impl Instance {
         // SAFETY: this function's rule.
         unsafe { sys::MPI_T_event_copy(self.0, data.as_mut_ptr().cast()) };
     }
+}
+
+/// The monotonic clock, which all processes of a host share, nanoseconds.
+pub(crate) fn monotonic() -> i64 {
+    shows(libc::CLOCK_MONOTONIC)
+}
+
+/// The calendar's clock, nanoseconds since 1970.
+pub(crate) fn calendar() -> i64 {
+    shows(libc::CLOCK_REALTIME)
+}
+
+fn shows(clock: libc::clockid_t) -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a local. Both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// The function of this name in what was loaded after this library: the MPI's own, or another tool's.

@@ -6,6 +6,7 @@
 //! that say who and which. Of several with the same the oldest ends first. Where events have a direction, each has its own
 //! statistics. Grade: pending. Threads: the owner's. Tests: below.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::catalogue::{EventType, WORDS};
@@ -22,8 +23,11 @@ const WHO: [&str; 4] = ["direction", "peer", "port", "kind"];
 /// Elements that say so where there is no number.
 const WHICH: [&str; 6] = ["context", "source", "tag", "sequence", "local", "remote"];
 
-/// Beginnings that may be open at once in one pair; more are counted and not followed.
-const OPEN: usize = 1 << 20;
+/// The most of all these that two types can have in common.
+const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();
+
+/// Beginnings that may be open at once in one pair, some 20 MB. More are not followed: their endings count as not begun.
+const OPEN: usize = 1 << 16;
 
 /// How long the pairs of one kind took, nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,7 +59,14 @@ impl Statistics {
     }
 }
 
-type Key = Vec<i128>;
+/// The values of the elements that tell which events belong together; 0 where there are fewer.
+type Key = [u64; VALUES];
+
+/// When what has one key began; most often there is one of a key.
+struct Begun {
+    first: i64,
+    later: VecDeque<i64>,
+}
 
 /// One kind of pair.
 pub(crate) struct Pair {
@@ -67,7 +78,8 @@ pub(crate) struct Pair {
     which: Vec<(usize, usize)>,
     /// The element by which statistics are kept apart.
     apart: Option<(usize, usize)>,
-    open: HashMap<Key, VecDeque<i64>>,
+    open: HashMap<Key, Begun>,
+    /// How many beginnings are in there.
     waiting: usize,
     /// What was found, by the value of that element.
     found: BTreeMap<Option<i128>, Statistics>,
@@ -121,32 +133,40 @@ impl Pair {
         let apart = self.apart.map(|(begin, end)| types[kind].elements[if is_begin { begin } else { end }].value(data));
         let found = self.found.entry(apart).or_default();
         if is_begin {
-            found.open += 1;
             if self.waiting < OPEN {
                 self.waiting += 1;
-                self.open.entry(key).or_default().push_back(time);
+                found.open += 1;
+                match self.open.entry(key) {
+                    Entry::Vacant(place) => {
+                        place.insert(Begun { first: time, later: VecDeque::new() });
+                    }
+                    Entry::Occupied(mut begun) => begun.get_mut().later.push_back(time),
+                }
             }
             return;
         }
-        let Some(begun) = self.open.get_mut(&key).and_then(VecDeque::pop_front) else {
+        let Entry::Occupied(mut begun) = self.open.entry(key) else {
             found.unbegun += 1;
             return;
         };
-        found.open -= 1;
-        found.add(time - begun);
+        let first = match begun.get_mut().later.pop_front() {
+            Some(next) => std::mem::replace(&mut begun.get_mut().first, next),
+            None => begun.remove().first,
+        };
         self.waiting -= 1;
-        if self.open.get(&key).is_some_and(VecDeque::is_empty) {
-            self.open.remove(&key);
-        }
+        found.open -= 1;
+        found.add(time - first);
     }
 
     fn key(&self, types: &[EventType], data: &[u64; WORDS], is_begin: bool) -> Key {
         let elements = &types[if is_begin { self.begin } else { self.end }].elements;
         let value = |&(begin, end): &(usize, usize)| elements[if is_begin { begin } else { end }].value(data);
-        let mut key: Key = self.numbers.iter().map(value).collect();
-        key.extend(self.who.iter().map(value));
-        if key.iter().take(self.numbers.len()).all(|&number| number == 0) {
-            key.extend(self.which.iter().map(value));
+        let numbered = self.numbers.iter().any(|number| value(number) != 0);
+        let which = if numbered { &[] } else { &self.which[..] };
+        let mut key = [0; VALUES];
+        for (place, element) in key.iter_mut().zip(self.numbers.iter().chain(&self.who).chain(which)) {
+            // None is wider than 64 bits.
+            *place = value(element) as u64;
         }
         key
     }
@@ -202,6 +222,18 @@ mod tests {
         }
         let wanted = Statistics { count: 2, min: 80, max: 100, total: 180, unbegun: 1, open: 1 };
         assert_eq!(pair.found(&types)[0].1, wanted);
+    }
+
+    #[test]
+    fn what_is_open_is_bounded() {
+        let types = types();
+        let pair = &mut among(&types)[0];
+        let all = OPEN as u64 + 3;
+        (1..=all).for_each(|message| pair.see(&types, 0, &data(message, 0, 0), 0));
+        assert_eq!((pair.waiting, pair.open.len()), (OPEN, OPEN));
+        (1..=all).for_each(|message| pair.see(&types, 1, &data(message, 0, 0), 1));
+        let (_, found) = &pair.found(&types)[0];
+        assert_eq!((found.count, found.unbegun, found.open), (OPEN as u64, 3, 0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Called by `entry.rs`. `MPI_T` is initialised and not finalised: events come until the process ends, and Open MPI 4.1 has no
 //! safe way to do so after `MPI_Finalize`. Grade: setup, but for [`on_event`], which is hot: no lock, no allocation, no system
-//! call. Threads: each function says its own. Tests: with a job, hw-tests/tests/device/logger.rs.
+//! call. Threads: each function says its own. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +22,11 @@ use crate::writer::Writer;
 /// How many records may wait for the writing thread: some 10 MB.
 const ROOM: usize = 1 << 16;
 
-/// How long the writing thread sleeps between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long the writing thread sleeps between two looks. A process that is killed leaves a log that lacks no more than this.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// After a look that found so many records there is another at once.
+const BUSY: usize = ROOM / 8;
 
 static SESSION: OnceLock<Option<Session>> = OnceLock::new();
 
@@ -51,6 +54,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn launched_rank() -> Option<u32> {
+    settings::launched(|name| std::env::var(name).ok())
+}
+
 fn session() -> Option<&'static Session> {
     // A process that was forked off has the memory of its parent, but not its log.
     SESSION.get()?.as_ref().filter(|session| session.process == std::process::id())
@@ -73,8 +80,7 @@ pub(crate) fn begin() {
 /// After MPI is initialised: the rank is known, lines can be written.
 pub(crate) fn initialized() {
     if let Some(session) = session() {
-        let rank = mpi::rank().map_or_else(|| "?".to_owned(), |rank| rank.to_string());
-        session.open(&rank);
+        session.open(mpi::rank());
         lock(&session.writer).clocks.sample();
         session.start();
     }
@@ -99,13 +105,20 @@ impl Session {
         let types = catalogue::types();
         let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
         let (chosen, unknown) = wanted.choose(&names);
-        for name in unknown {
+        // The same in all ranks: told by one.
+        if !unknown.is_empty() && launched_rank().is_none_or(|rank| rank == 0) {
+            let known: Vec<&str> = types.iter().map(EventType::short).collect();
             mpi::complain(&format!(
-                "IBEX_LOG_EVENTS: there is no event {name}; without IBEX_LOG_EVENTS all are listed"
+                "IBEX_LOG_EVENTS: there is no event {}; it takes all, or of these: {}",
+                unknown.join(", "),
+                known.join(", ")
             ));
         }
-        let types: Vec<EventType> =
-            chosen.into_iter().map(|index| types[index].clone()).filter(EventType::fits).collect();
+        let (types, strange): (Vec<_>, Vec<_>) =
+            chosen.into_iter().map(|index| types[index].clone()).partition(EventType::fits);
+        for kind in strange {
+            mpi::complain(&format!("{}: has elements that this logger cannot read; it is left out", kind.name));
+        }
         let ring: &'static Ring = Box::leak(Box::new(Ring::new(if types.is_empty() { 1 } else { ROOM })));
         let target = |(kind, of): (usize, &EventType)| {
             let words = of.elements.iter().map(|element| element.at / 8 + 1).max().unwrap_or(0);
@@ -134,18 +147,22 @@ impl Session {
         }
     }
 
-    /// The rank's output. A list on standard error is rank 0's alone: it is the same for all.
-    fn open(&self, rank: &str) {
+    /// The output of a rank; of one that MPI has not told, as the launcher says. A list on standard error is rank 0's alone: it
+    /// is the same for all.
+    fn open(&self, rank: Option<u32>) {
         if lock(&self.writer).is_open() {
             return;
         }
+        let rank = settings::rank(rank.or_else(launched_rank), self.process);
         let file = std::env::var("IBEX_LOG_FILE").ok();
         if self.wanted == Wanted::List && file.is_none() && rank != "0" {
             return;
         }
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = settings::file(file.as_deref(), rank, host.trim(), self.process);
-        lock(&self.writer).open(Output::open(name.as_deref(), rank));
+        let name = settings::file(file.as_deref(), &rank, host.trim(), self.process);
+        let program = std::env::args_os().next().unwrap_or_default();
+        let whose = format!("rank {rank}, host {}, process {}, {}", host.trim(), self.process, program.display());
+        lock(&self.writer).open(Output::open(name.as_deref(), &rank), &whose);
     }
 
     /// Starts the writing thread, which takes no signal.
@@ -169,7 +186,7 @@ impl Session {
         while !*stopped {
             stopped = told.wait_timeout(stopped, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
             drop(stopped);
-            lock(&self.writer).pass(self.ring);
+            while lock(&self.writer).pass(self.ring) >= BUSY {}
             stopped = lock(stop);
         }
     }
@@ -178,7 +195,7 @@ impl Session {
         if self.finished.swap(true, Ordering::Relaxed) {
             return;
         }
-        // No callback runs after this; what waited in buffers has been delivered.
+        // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may be missed.
         lock(&self.registrations).drain(..).for_each(Registration::free);
         *lock(&self.stop.0) = true;
         self.stop.1.notify_all();
@@ -186,7 +203,7 @@ impl Session {
             let _ = thread.join();
         }
         // A process that ends without having initialised MPI, though it tried.
-        self.open("?");
+        self.open(None);
         let mut writer = lock(&self.writer);
         writer.pass(self.ring);
         let lost: Vec<u64> = self.targets.iter().map(|target| target.lost.load(Ordering::Relaxed)).collect();

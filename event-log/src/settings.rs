@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the environment asks for: which events, and where to.
+//! What the environment asks for: which events, and where to; and what the launcher says there of the rank.
 //!
 //! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `btl_ibex_`; `all` for all; unset or
 //! empty: at the end, what there is, is listed. `IBEX_LOG_FILE`: the file of a rank; `%r` stands for the rank, `%h` for the
@@ -18,7 +18,9 @@ impl Wanted {
     /// From the value of `IBEX_LOG_EVENTS`.
     pub(crate) fn from(value: Option<&str>) -> Wanted {
         let names = value.unwrap_or_default().split([',', ':', ';', ' ', '\t', '\n']);
-        let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let mut names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         if names.is_empty() { Wanted::List } else { Wanted::Events(names) }
     }
 
@@ -33,6 +35,16 @@ impl Wanted {
         let unknown = names.iter().filter(|name| !types.iter().any(|known| is(name, known))).cloned().collect();
         (chosen, unknown)
     }
+}
+
+/// The rank that the launcher gave this process; `variable` has the environment's.
+pub(crate) fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"].iter().find_map(|name| variable(name)?.parse().ok())
+}
+
+/// What stands for the rank. Of a process whose rank nobody knows: its number.
+pub(crate) fn rank(known: Option<u32>, process: u32) -> String {
+    known.map_or_else(|| format!("p{process}"), |rank| rank.to_string())
 }
 
 /// The file of a rank, from the value of `IBEX_LOG_FILE`. `None`: standard error.
@@ -50,7 +62,7 @@ mod tests {
     fn names_are_separated_by_comma_colon_semicolon_or_space() {
         let names = |names: &[&str]| Wanted::Events(names.iter().map(|name| (*name).to_owned()).collect());
         assert_eq!(Wanted::from(Some("a,b:c;d e")), names(&["a", "b", "c", "d", "e"]));
-        assert_eq!(Wanted::from(Some(" a, ,b ")), names(&["a", "b"]));
+        assert_eq!(Wanted::from(Some(" a, ,b a")), names(&["a", "b"]));
         for nothing in [None, Some(""), Some(" ,;: ")] {
             assert_eq!(Wanted::from(nothing), Wanted::List);
         }
@@ -64,6 +76,17 @@ mod tests {
         assert_eq!(chosen("other xfer"), (vec![2], vec!["xfer".to_owned()]));
         assert_eq!(chosen("all"), (vec![0, 1, 2], vec![]));
         assert_eq!(Wanted::List.choose(&types), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_rank_is_known_from_the_launcher_or_else_the_process_is_named() {
+        let launched_with = |given: &'static [(&str, &str)]| {
+            launched(|name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(launched_with(&[("PMIX_RANK", "3")]), Some(3));
+        assert_eq!(launched_with(&[("PMIX_RANK", "x"), ("OMPI_COMM_WORLD_RANK", "0")]), Some(0));
+        assert_eq!(launched_with(&[]), None);
+        assert_eq!((rank(Some(3), 77), rank(None, 77)), ("3".to_owned(), "p77".to_owned()));
     }
 
     #[test]

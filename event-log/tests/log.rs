@@ -4,6 +4,7 @@
 //! The logger uses the public calls alone, so a library of the same soname that has them stands in for ibex. With ibex and a
 //! device it is tested by hw-tests. Needs Open MPI with its headers and commands, and no device.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -12,8 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Runs a command that must succeed, within two minutes but for cargo.
 fn done(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said(&output));
     output
 }
 
@@ -41,7 +41,10 @@ fn place() -> &'static Path {
         let mut application = Command::new("mpicc");
         application.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(place.join("application"));
         application.arg(here.join("tests/mock/application.c")).arg(format!("-L{}", place.display())).arg("-libex");
-        done(application.arg(format!("-Wl,-rpath,{}", place.display())));
+        application.arg(format!("-Wl,-rpath,{}", place.display()));
+        done(&mut application);
+        // The same with the logger linked.
+        done(application.args(["-Wl,--no-as-needed", "-libex-log", "-o"]).arg(place.join("linked")));
         place
     })
 }
@@ -49,34 +52,44 @@ fn place() -> &'static Path {
 /// The application under the logger; its output and the log.
 fn logged(what: &str, events: Option<&str>) -> (String, String) {
     let (output, log) = run(what, events);
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{what}: {}\n{said}", output.status);
-    (said, log)
+    assert!(output.status.success(), "{what}: {}\n{}", output.status, said(&output));
+    (said(&output), log)
 }
 
 /// The same, however it ends.
 fn run(what: &str, events: Option<&str>) -> (Output, String) {
+    let events: Vec<_> = events.map(|events| ("IBEX_LOG_EVENTS", events)).into_iter().collect();
+    let (output, mut files) = run_with(&[place().join("application").to_str().expect("UTF-8"), what], &events);
+    let log = files.remove("log.0").unwrap_or_default();
+    assert!(files.is_empty(), "{what}: {files:?}");
+    (output, log)
+}
+
+/// A command under the logger, with variables of its own; its output and the files it wrote.
+fn run_with(words: &[&str], environment: &[(&str, &str)]) -> (Output, BTreeMap<String, String>) {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     // Only a number of its own for each run.
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let folder = place().join(format!("run-{}-{run}", std::process::id()));
     std::fs::create_dir(&folder).expect("the target directory can be written to");
-    let file = folder.join("log");
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120"]).arg(place().join("application")).arg(what);
+    command.args(["-k", "5", "120"]).args(words);
     command.env("LD_PRELOAD", place().join("libibex-log.so"));
-    command.env("IBEX_LOG_FILE", &file);
+    command.env("IBEX_LOG_FILE", folder.join("log"));
     command.env("OMPI_MCA_btl", "self").env_remove("IBEX_LOG_EVENTS").env_remove("LD_LIBRARY_PATH");
-    if let Some(events) = events {
-        command.env("IBEX_LOG_EVENTS", events);
-    }
+    command.envs(environment.iter().copied());
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let files: Vec<_> =
-        std::fs::read_dir(&folder).expect("it is there").flatten().map(|file| file.file_name()).collect();
-    assert!(files.iter().all(|file| file == "log.0"), "{what}: {files:?}");
-    let log = std::fs::read_to_string(folder.join("log.0")).unwrap_or_default();
+    let read = |file: std::fs::DirEntry| {
+        (file.file_name().to_string_lossy().into_owned(), std::fs::read_to_string(file.path()).expect("UTF-8"))
+    };
+    let files = std::fs::read_dir(&folder).expect("it is there").flatten().map(read).collect();
     let _ = std::fs::remove_dir_all(&folder);
-    (output, log)
+    (output, files)
+}
+
+/// All that a command said.
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// Seconds, source, name and elements of each event in a log.
@@ -106,8 +119,8 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
     // The pause between them was 30 ms, on two clocks of which one goes wrong by 1 %; half a second for a busy machine.
     let pair = log.lines().find(|line| line.starts_with("# get_started - get_complete")).expect("statistics");
     let numbers: Vec<f64> = pair.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [count, min, mean, max, total, open] = numbers[..] else { panic!("{pair}") };
-    assert_eq!((count, open), (10.0, 0.0), "{pair}");
+    let [count, min, mean, max, total, open, unbegun] = numbers[..] else { panic!("{pair}") };
+    assert_eq!((count, open, unbegun), (10.0, 0.0, 0.0), "{pair}");
     assert!(29_990.0 < min && min <= mean && mean <= max && max < 530_000.0, "{pair}");
     assert!((total - 10.0 * mean).abs() < 0.1, "{pair}");
     let counts = |name: &str| -> Vec<u64> {
@@ -161,18 +174,91 @@ fn a_process_that_ends_without_finalizing_or_aborts_the_job_has_its_log() {
 #[test]
 fn a_callback_allocates_nothing() {
     let (said, _) = logged("allocations", Some("get_started"));
-    assert!(said.contains("allocated 0\n"), "{said}");
+    assert!(said.starts_with("allocated 0 of ") && !said.contains("of 0\n"), "{said}");
+}
+
+#[test]
+fn a_program_that_begins_by_the_profiling_name_as_fortran_does_is_logged() {
+    let (_, log) = logged("profiling-names", Some("all"));
+    assert_eq!(events(&log).len(), 2, "{log}");
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_what_was_written() {
+    let (output, log) = run("killed", Some("get_started"));
+    assert!(!output.status.success());
+    assert_eq!(events(&log).len(), 1, "{log}");
+    assert!(log.starts_with("# rank 0, host ") && !log.contains("# event"), "{log}");
 }
 
 #[test]
 fn a_process_without_mpi_is_left_alone() {
-    let (said, log) = logged("no-mpi", Some("get_started"));
-    assert_eq!((said.as_str(), log.as_str()), ("", ""));
+    let application = place().join("application");
+    for (words, wanted) in [
+        (&[application.to_str().expect("UTF-8"), "no-mpi"][..], ""),
+        (&["sh", "-c", "echo $((1 + 1)) | cat"], "2\n"),
+        (&["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "echo", "x"], "x\nx\n"),
+    ] {
+        let (output, files) = run_with(words, &[("IBEX_LOG_EVENTS", "all")]);
+        assert_eq!((said(&output).as_str(), files.len()), (wanted, 0), "{words:?}");
+    }
 }
 
 #[test]
-fn a_name_that_no_event_has_is_told() {
-    let (said, log) = logged("fork", Some("get_started,got"));
-    assert!(said.contains("there is no event got"), "{said}");
-    assert_eq!(events(&log).len(), 1);
+fn linked_instead_of_preloaded_it_does_the_same() {
+    let linked = place().join("linked");
+    let environment = [("LD_PRELOAD", ""), ("IBEX_LOG_EVENTS", "all")];
+    let (output, files) = run_with(&[linked.to_str().expect("UTF-8"), "fork"], &environment);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(events(&files["log.0"]).len(), 2, "{files:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
+    let application = place().join("application");
+    let environment = [("IBEX_LOG_FILE", "/dev/null/log"), ("IBEX_LOG_EVENTS", "get_started")];
+    let (output, files) = run_with(&[application.to_str().expect("UTF-8"), "fork"], &environment);
+    let said = said(&output);
+    assert!(output.status.success() && files.is_empty(), "{said}");
+    assert!(said.contains("IBEX_LOG_FILE: cannot make /dev/null/log.0: Not a directory"), "{said}");
+    let line = said.lines().find(|line| line.contains("btl_ibex_get_started")).expect("the event");
+    assert!(line.starts_with("[0] "), "{said}");
+}
+
+#[test]
+fn a_job_that_sent_nothing_through_ibex_is_told_so() {
+    let (_, log) = logged("nothing", Some("get_started"));
+    assert!(log.contains("# none of these happened. If messages were to go through ibex:"), "{log}");
+    let (_, log) = logged("fork", Some("get_started"));
+    assert!(!log.contains("# none"), "{log}");
+}
+
+#[test]
+fn names_that_no_event_has_are_told_once_with_those_there_are() {
+    let application = place().join("application");
+    for (rank, told) in [("0", 1), ("1", 0)] {
+        // The launcher's word, for a process that is asked before MPI is there.
+        let environment = [("IBEX_LOG_EVENTS", "get_started,got:got;gone"), ("OMPI_COMM_WORLD_RANK", rank)];
+        let (output, _) = run_with(&[application.to_str().expect("UTF-8"), "fork"], &environment);
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        let line = "there is no event got, gone; it takes all, or of these: get_started, get_complete, late\n";
+        assert_eq!(said.matches(line).count(), told, "{said}");
+    }
+}
+
+#[test]
+fn only_public_calls_are_used() {
+    let mut nm = Command::new("nm");
+    let listed = done(nm.args(["--dynamic", "--undefined-only"]).arg(place().join("libibex-log.so"))).stdout;
+    let listed = String::from_utf8_lossy(&listed).into_owned();
+    // What the system's libraries have bears their version.
+    let names: Vec<&str> =
+        listed.lines().filter_map(|line| line.split_whitespace().last()).filter(|name| !name.contains('@')).collect();
+    assert!(names.contains(&"MPI_T_event_copy"), "{listed}");
+    for name in names {
+        // `ompi_mpi_...` is what handles of mpi.h, as MPI_INT, are macros for; `_...` the compiler's, and weak.
+        let is_public = ["MPI_T_", "PMPI_Comm_rank", "ompi_mpi_", "_"].iter().any(|public| name.starts_with(public));
+        assert!(is_public, "{name} is no public call of MPI: {listed}");
+    }
 }

@@ -28,6 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("every tool in the folder is run by a test", |_| every_tool_is_listed()),
         Test::new("the tool of the page counts what was sent", counts),
         Test::new("the logger writes down what a job did", logs),
+        Test::new("the logger follows ranks of many threads", follows_threads),
         Test::new("the logger lists what there is", lists),
     ];
     for (sentence, program) in CHECKED {
@@ -60,24 +61,24 @@ fn counts(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tool of the page, which is an application too, under the logger; returns the log of each rank.
-fn logged(site: &mut Site, events: Option<&str>) -> Result<[String; 2]> {
+/// Runs a program under the logger, for all its ranks; returns the log of each.
+fn logged(site: &mut Site, program: &'static str, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
     let library = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
     ensure!(library.is_file(), "{} is not there; `cargo xtask test` builds it", library.display());
     let folder = Path::new("/tmp").join(format!("ibex-log-{}", std::process::id()));
     let file = folder.join("log");
     site.fabric(1)?.run(&Job::new(["mkdir", "-p", &folder.display().to_string()]))?.checked()?;
-    let mut launch = Launch::new("writing_a_tool", 2)
+    let mut launch = Launch::new(program, ranks)
         .environment("LD_PRELOAD", &library.display().to_string())
         .environment("IBEX_LOG_FILE", &file.display().to_string());
     if let Some(events) = events {
         launch = launch.environment("IBEX_LOG_EVENTS", events);
     }
     let ran = launch.succeeds(site);
-    let read = |site: &mut Site, rank: u32| -> Result<String> {
+    let read = |site: &mut Site, rank: usize| -> Result<String> {
         Ok(site.fabric(1)?.run(&Job::new(["cat", &format!("{}.{rank}", file.display())]))?.checked()?.stdout)
     };
-    let logs = ran.and_then(|_| Ok([read(site, 0)?, read(site, 1)?]));
+    let logs = ran.and_then(|_| (0..ranks).map(|rank| read(site, rank)).collect());
     site.fabric(1)?.run(&Job::new(["rm", "-rf", &folder.display().to_string()]))?.checked()?;
     logs
 }
@@ -91,9 +92,9 @@ fn elements(line: &str) -> BTreeMap<&str, i64> {
 }
 
 fn logs(site: &mut Site) -> Result<()> {
-    let logs =
-        logged(site, Some("xfer_begin,xfer_continue:btl_ibex_xfer_end connection_begin;connection_established"))?;
-    for log in &logs {
+    // The tool of the page is an application too, with registrations and an MPI_T_finalize of its own.
+    let events = "xfer_begin,xfer_continue:btl_ibex_xfer_end connection_begin;connection_established";
+    for log in &logged(site, "writing_a_tool", 2, Some(events))? {
         let (mut last, mut ends) = (BTreeMap::new(), [0, 0]);
         for line in log.lines().filter(|line| !line.starts_with('#')) {
             let mut words = line.split(' ');
@@ -115,16 +116,39 @@ fn logs(site: &mut Site) -> Result<()> {
             let line =
                 log.lines().find(|line| line.contains(pair)).with_context(|| format!("no statistics of {pair}"))?;
             let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            let [count, min, mean, max, total, open] = numbers[..] else { bail!("{line}") };
-            ensure!(count >= 1.0 && min <= mean && mean <= max && open == 0.0, "{line}");
+            let [count, min, mean, max, total, open, unbegun] = numbers[..] else { bail!("{line}") };
+            ensure!(count >= 1.0 && min <= mean && mean <= max && open + unbegun == 0.0, "{line}");
             ensure!((total - count * mean).abs() <= 0.001 * count + 0.001, "{line}");
         }
     }
     Ok(())
 }
 
+/// Every event of four ranks whose threads all call MPI: what begins ends, and the table counts the lines there are.
+fn follows_threads(site: &mut Site) -> Result<()> {
+    for log in logged(site, "threads", 4, Some("all"))? {
+        let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
+        for line in log.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(' ').nth(2).and_then(|name| name.strip_prefix("btl_ibex_"));
+            *lines.entry(name.with_context(|| format!("no name: {line}"))?).or_default() += 1;
+        }
+        ensure!(lines.contains_key("xfer_begin"), "no message is in {log}");
+        for (name, count) in &lines {
+            let counted = format!("# {name:<40} {count:>10} {:>10}", 0);
+            ensure!(log.lines().any(|line| line == counted), "{counted:?} is not there: {log}");
+        }
+        for (begin, end) in
+            [("xfer_begin", "xfer_end"), ("get_started", "get_complete"), ("queued_begin", "queued_end")]
+        {
+            let [begun, ended] = [begin, end].map(|name| lines.get(name).copied().unwrap_or(0));
+            ensure!(begun == ended, "{begun} times {begin}, {ended} times {end}: {log}");
+        }
+    }
+    Ok(())
+}
+
 fn lists(site: &mut Site) -> Result<()> {
-    for log in logged(site, None)? {
+    for log in logged(site, "writing_a_tool", 2, None)? {
         for part in ["# btl_ibex_xfer_begin", "unsigned long  request", "# btl_ibex_port_async", "# host:0: ordered"] {
             ensure!(log.contains(part), "{part} is missing: {log}");
         }
