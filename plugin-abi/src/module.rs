@@ -47,8 +47,6 @@ pub(crate) struct Module {
     /// Place among the ports this process publishes.
     index: u8,
     has_atomics: bool,
-    /// Whether several threads may call at the same time.
-    has_threads: bool,
     /// Device and port, as `rxe0:1`.
     place: String,
     /// The source of its adapter's events, where that stamps completions.
@@ -166,7 +164,6 @@ impl Module {
             verbose: tunables.verbose,
             index,
             has_atomics: attributes.atomics != Atomics::None,
-            has_threads: threads,
             place: attributes.place(),
             source,
             error_callback: AtomicUsize::new(0),
@@ -211,11 +208,6 @@ impl Module {
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut sys::mca_btl_base_module_t {
         std::ptr::from_ref(self).cast_mut().cast()
-    }
-
-    /// Whether several threads may call at the same time.
-    pub(crate) fn has_threads(&self) -> bool {
-        self.has_threads
     }
 
     /// Waits for other threads; `None`: this thread is inside already.

@@ -194,13 +194,14 @@ impl Transfer {
             (&raw mut (*operation.as_ptr()).call).write(Call { is_watched: true, ..self.call() });
             (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
         }
+        let moment = events::moment();
         if post(port, ends, token).is_err() {
             // SAFETY: refused, so nothing names it.
             unsafe { operations.give_back(operation.as_ptr()) };
             return sys::OPAL_ERR_UNREACH;
         }
         drop(state);
-        watch::started(&watched);
+        watch::started(&watched, moment);
         sys::OPAL_SUCCESS
     }
 

@@ -19,7 +19,7 @@ use ibex_ffi::verbs::LocalSpan;
 use crate::descriptor::{self, Descriptor};
 use crate::guard::fence;
 use crate::module::{Module, State, endpoint};
-use crate::watch::Outgoing;
+use crate::watch::{self, Outgoing};
 
 /// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
 pub(crate) const INLINE_MAX: usize = 1024;
@@ -86,13 +86,11 @@ unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mu
     // SAFETY: as above: the slot holds as many bytes as its span says (R2).
     let outgoing = unsafe {
         let slot = descriptor::slot(NonNull::new_unchecked(descriptor));
-        Outgoing::new(module, to, tag, (slot, spans[0].len() as usize), length)
+        Outgoing::new(module, to, tag, (slot, spans[0].len() as usize), length, events::moment())
     };
-    // Another thread may see the answer to a message before this one has said that it was sent.
-    let begun = module.has_threads().then(|| outgoing.begins());
     let code = post(module, to, tag, &spans[..count], descriptor, silent);
     if code >= 0 {
-        begun.unwrap_or_else(|| outgoing.begins()).ends();
+        outgoing.posted();
     }
     code
 }
@@ -123,36 +121,68 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
         // SAFETY: null, or with data: the caller's for this call.
-        let mut data = unsafe { Convertor::from_raw(convertor) };
+        let data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
-        // SAFETY: M1, M3.
-        match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
-            Ok(Inline::Posted) => {
-                if events::is_any_active() {
-                    sent(module, to, tag, header, payload_size);
-                }
-                sys::OPAL_SUCCESS
-            }
-            Ok(Inline::Busy) => {
-                // SAFETY: M1, M3.
-                let code = unsafe { from_slot(module, to, tag, header, data, payload_size) };
-                if events::is_any_active() && code == sys::OPAL_SUCCESS {
-                    sent(module, to, tag, header, payload_size);
-                }
-                code
-            }
-            Err(code) => code,
+        if events::is_any_active() {
+            // SAFETY: M1, M3.
+            return unsafe { at_once_watched(module, to, tag, header, data, payload_size) };
         }
+        // SAFETY: M1, M3.
+        unsafe { at_once(module, to, tag, header, data, payload_size) }
     })
 }
 
-/// A message was posted while a tool listens.
+/// Sends inside the work request, or else from a slot.
+///
+/// # Safety
+/// M1, M3.
+#[inline]
+unsafe fn at_once(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    header: &[u8],
+    mut data: Option<Convertor<'_>>,
+    payload_size: usize,
+) -> c_int {
+    // SAFETY: this function's rule.
+    match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
+        Ok(Inline::Posted) => sys::OPAL_SUCCESS,
+        // SAFETY: this function's rule.
+        Ok(Inline::Busy) => unsafe { from_slot(module, to, tag, header, data, payload_size) },
+        Err(code) => code,
+    }
+}
+
+/// [`at_once`] while a tool listens.
+///
+/// # Safety
+/// M1, M3.
 #[cold]
 #[inline(never)]
-fn sent(module: &Module, to: EndpointId, tag: u8, header: &[u8], payload_size: usize) {
+unsafe fn at_once_watched(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    header: &[u8],
+    data: Option<Convertor<'_>>,
+    payload_size: usize,
+) -> c_int {
+    if !events::active().has_transfers() {
+        // SAFETY: this function's rule.
+        return unsafe { at_once(module, to, tag, header, data, payload_size) };
+    }
     let length = (header.len() + payload_size) as u64;
+    let moment = events::moment();
     // SAFETY: the header's own bytes.
-    unsafe { Outgoing::new(module, to, tag, (header.as_ptr(), header.len()), length) }.begins().ends();
+    let outgoing = || unsafe { Outgoing::new(module, to, tag, (header.as_ptr(), header.len()), length, moment) };
+    let before = (!watch::is_whole(tag)).then(outgoing);
+    // SAFETY: this function's rule.
+    let code = unsafe { at_once(module, to, tag, header, data, payload_size) };
+    if code == sys::OPAL_SUCCESS {
+        before.unwrap_or_else(outgoing).posted();
+    }
+    code
 }
 
 /// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.

@@ -15,9 +15,9 @@ use std::cell::Cell;
 
 use engine::event::{EndpointId, Event, Failed};
 use engine::events::{
-    self, Active, AtomicComplete, AtomicStarted, EagerChosen, GetComplete, GetStarted, Payload, PutComplete,
-    PutStarted, RegistrationEvict, RegistrationMiss, RendezvousChosen, Safety, SourceId, XferBegin, XferContinue,
-    XferEnd,
+    self, AtomicComplete, AtomicStarted, EagerChosen, GetComplete, GetStarted, Moment, Payload, PutComplete,
+    PutStarted, RegistrationEvict, RegistrationMiss, RendezvousChosen, Safety, SourceId, Together, XferBegin,
+    XferContinue, XferEnd,
 };
 use engine::peer::PeerName;
 use ibex_ffi::verbs::Status;
@@ -41,28 +41,41 @@ thread_local! {
     static STAMP: Cell<Stamp> = const { Cell::new(None) };
 }
 
-/// Raises an event with the adapter's stamp where there is one, else with the host's.
-fn raise_at<P: Payload>(active: Active, stamp: Stamp, make: impl FnOnce() -> P) {
+/// Raises events with the adapter's stamp where there is one, else as of this moment of the host's clock.
+fn tell(together: Together, stamp: Stamp, moment: impl FnOnce() -> Moment) {
     match stamp {
-        Some((source, raw)) => active.stage_stamped(source, raw, None, make),
-        None => active.raise(CONTEXT, make),
+        Some((source, raw)) => together.stage_stamped(source, raw, None),
+        None => together.raise(moment(), CONTEXT),
     }
 }
 
-/// A message as it is about to be sent: its first bytes, and its length.
+/// A message that is being sent.
 pub(crate) struct Outgoing {
-    peer: Option<PeerName>,
-    tag: u8,
-    start: [u8; LOOKED_AT],
-    looked_at: usize,
-    length: u64,
+    moment: Moment,
+    /// What it is of a transfer, and how the message goes.
+    step: Option<(Step, Protocol)>,
+}
+
+/// Whether a message with this tag is all of a message of MPI's, so that nothing else will ever be said of it.
+pub(crate) fn is_whole(tag: u8) -> bool {
+    tag == ob1::MATCH
+}
+
+/// How the sender of a message has chosen to send it; told with its first piece.
+#[derive(Clone, Copy)]
+enum Protocol {
+    Eager,
+    Rendezvous,
+    /// It was told before.
+    Chosen,
 }
 
 impl Outgoing {
-    /// Of `length` bytes of which `start` are the first.
+    /// Of `length` bytes, of which `readable` may be read from `start` on; begun at `moment`. To be made before it is posted, as
+    /// another thread may then see its answer, unless it [is whole](is_whole).
     ///
     /// # Safety
-    /// `start` may be read for `readable` bytes.
+    /// As said of `start`.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn new(
@@ -71,52 +84,48 @@ impl Outgoing {
         tag: u8,
         (start, readable): (*const u8, usize),
         length: u64,
+        moment: Moment,
     ) -> Outgoing {
-        let peer = module.enter().and_then(|state| state.port.peer_name(to));
-        let looked_at = readable.min(LOOKED_AT);
+        if !events::active().has_transfers() {
+            return Outgoing { moment, step: None };
+        }
         let mut bytes = [0; LOOKED_AT];
+        let looked_at = readable.min(LOOKED_AT);
         // SAFETY: this function's rule; the local array is no shorter.
         unsafe { start.copy_to_nonoverlapping(bytes.as_mut_ptr(), looked_at) };
-        Outgoing { peer, tag, start: bytes, looked_at, length }
+        Outgoing { moment, step: outgoing(module, to, tag, &bytes[..looked_at], length) }
     }
 
-    /// It is being sent, or was just posted. Says what it is of a message, but for the end.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn begins(&self) -> Sent {
-        show_arrived();
-        let active = events::active();
-        let nothing = Sent { active, end: None };
-        let Some(peer) = self.peer else { return nothing };
-        let Some((header, size)) = ob1::header(self.tag, &self.start[..self.looked_at]) else { return nothing };
-        let bytes = self.length.saturating_sub(size as u64);
-        let Some(step) = transfer::step(header, bytes, peer, false, events::awakenings()) else { return nothing };
-        match header {
-            Header::Match(_) => chosen::<EagerChosen>(active, &step),
-            Header::Rendezvous { .. } | Header::Get { .. } => chosen::<RendezvousChosen>(active, &step),
-            _ => {}
-        }
-        // The last read of a message is told to its sender from the callback of its completion.
-        let stamp = if step.received { STAMP.get() } else { None };
-        Sent { active, end: show(active, stamp, &step).map(|end| (end, stamp)) }
-    }
-}
-
-/// What is left to be said when the message is posted.
-pub(crate) struct Sent {
-    active: Active,
-    end: Option<(XferEnd, Stamp)>,
-}
-
-impl Sent {
     /// It is posted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn ends(self) {
-        if let Some((end, stamp)) = self.end {
-            raise_at(self.active, stamp, || end);
+    pub(crate) fn posted(&self) {
+        let Some((step, protocol)) = &self.step else { return };
+        let mut together = Together::new(events::active());
+        match protocol {
+            Protocol::Eager => choose::<EagerChosen>(&mut together, step),
+            Protocol::Rendezvous => choose::<RendezvousChosen>(&mut together, step),
+            Protocol::Chosen => {}
         }
+        show(&mut together, step);
+        // The last read of a message is told to its sender from the callback of its completion.
+        tell(together, if step.received { STAMP.get() } else { None }, || self.moment);
     }
+}
+
+fn outgoing(module: &Module, to: EndpointId, tag: u8, start: &[u8], length: u64) -> Option<(Step, Protocol)> {
+    // What arrived before may be of the same message.
+    show_arrived();
+    let peer = module.enter()?.port.peer_name(to)?;
+    let (header, size) = ob1::header(tag, start)?;
+    let bytes = length.saturating_sub(size as u64);
+    let step = transfer::step(header, bytes, peer, false, events::awakenings())?;
+    let protocol = match header {
+        Header::Match(_) => Protocol::Eager,
+        Header::Rendezvous { .. } | Header::Get { .. } => Protocol::Rendezvous,
+        _ => Protocol::Chosen,
+    };
+    Some((step, protocol))
 }
 
 /// How a message goes.
@@ -143,8 +152,8 @@ macro_rules! chosen {
 }
 chosen!(EagerChosen RendezvousChosen);
 
-fn chosen<P: Chosen>(active: Active, step: &Step) {
-    active.raise(CONTEXT, || P::of(step));
+fn choose<P: Chosen>(together: &mut Together, step: &Step) {
+    together.add(|| P::of(step));
 }
 
 /// The same elements in three types: `$type` of a step with this offset and so many bytes.
@@ -166,17 +175,17 @@ macro_rules! piece {
     };
 }
 
-/// Shows a step, but for the end, which is returned. The bytes of a message of one piece are in its begin.
-fn show(active: Active, stamp: Stamp, step: &Step) -> Option<XferEnd> {
-    if step.first {
-        raise_at(active, stamp, || piece!(XferBegin, step, step.offset, step.bytes));
-        return step.last.then(|| piece!(XferEnd, step, step.total, 0));
+/// The events of a step. The bytes of a message of one piece are in its begin.
+fn show(together: &mut Together, step: &Step) {
+    match (step.first, step.last) {
+        (true, true) => {
+            together.add(|| piece!(XferBegin, step, step.offset, step.bytes));
+            together.add(|| piece!(XferEnd, step, step.total, 0));
+        }
+        (true, false) => together.add(|| piece!(XferBegin, step, step.offset, step.bytes)),
+        (false, false) => together.add(|| piece!(XferContinue, step, step.offset, step.bytes)),
+        (false, true) => together.add(|| piece!(XferEnd, step, step.offset, step.bytes)),
     }
-    if step.last {
-        return Some(piece!(XferEnd, step, step.offset, step.bytes));
-    }
-    raise_at(active, stamp, || piece!(XferContinue, step, step.offset, step.bytes));
-    None
 }
 
 /// A message came, and its callback has not been called yet.
@@ -186,6 +195,9 @@ fn show(active: Active, stamp: Stamp, step: &Step) -> Option<XferEnd> {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn arrived(module: &Module, event: &Event, stamp: Stamp) {
+    if !events::active().has_transfers() {
+        return;
+    }
     let Event::Received { addr, len, immediate, .. } = *event else { return };
     let Some(peer) = sender(module, event) else { return };
     let start = std::ptr::with_exposed_provenance(addr as usize);
@@ -209,10 +221,9 @@ fn show_arrival(arrival: &Arrival) {
     let Some((header, size)) = ob1::header(arrival.tag, arrival.start()) else { return };
     let bytes = u64::from(arrival.length).saturating_sub(size as u64);
     let Some(step) = transfer::step(header, bytes, arrival.peer, true, events::awakenings()) else { return };
-    let active = events::active();
-    if let Some(end) = show(active, arrival.stamp, &step) {
-        raise_at(active, arrival.stamp, || end);
-    }
+    let mut together = Together::new(events::active());
+    show(&mut together, &step);
+    tell(together, arrival.stamp, events::moment);
 }
 
 /// Shows all that has happened: for who is about to stop listening. Not from within a callback.
@@ -259,36 +270,37 @@ pub(crate) struct Watched {
     pub(crate) peer: u32,
 }
 
-/// An operation was taken up.
+/// An operation was taken up, and posted after `moment`.
 #[cold]
 #[inline(never)]
-pub(crate) fn started(watched: &Watched) {
+pub(crate) fn started(watched: &Watched, moment: Moment) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
-    let active = events::active();
+    let mut together = Together::new(events::active());
     let atomic = |kind| AtomicStarted { operation, local, remote, kind, peer };
     match watched.kind {
-        Kind::Put => active.raise(CONTEXT, || PutStarted { operation, local, remote, bytes, peer }),
-        Kind::Get => active.raise(CONTEXT, || GetStarted { operation, local, remote, bytes, peer }),
-        Kind::FetchAdd => active.raise(CONTEXT, || atomic(0)),
-        Kind::CompareSwap => active.raise(CONTEXT, || atomic(1)),
+        Kind::Put => together.add(|| PutStarted { operation, local, remote, bytes, peer }),
+        Kind::Get => together.add(|| GetStarted { operation, local, remote, bytes, peer }),
+        Kind::FetchAdd => together.add(|| atomic(0)),
+        Kind::CompareSwap => together.add(|| atomic(1)),
     }
+    together.raise(moment, CONTEXT);
 }
 
 /// A watched operation is done.
 #[cold]
 #[inline(never)]
 pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>) {
-    show_arrived();
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
-    let (active, stamp) = (events::active(), STAMP.get());
+    let mut together = Together::new(events::active());
     let atomic = |kind| AtomicComplete { operation, local, remote, kind, peer, status };
     match watched.kind {
-        Kind::Put => raise_at(active, stamp, || PutComplete { operation, local, remote, bytes, peer, status }),
-        Kind::Get => raise_at(active, stamp, || GetComplete { operation, local, remote, bytes, peer, status }),
-        Kind::FetchAdd => raise_at(active, stamp, || atomic(0)),
-        Kind::CompareSwap => raise_at(active, stamp, || atomic(1)),
+        Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status }),
+        Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status }),
+        Kind::FetchAdd => together.add(|| atomic(0)),
+        Kind::CompareSwap => together.add(|| atomic(1)),
     }
+    tell(together, STAMP.get(), events::moment);
 }
 
 /// Memory is registered with the adapter. Open MPI's cache may hold its lock, so that nothing is delivered here.

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::row::TypeId;
-use super::table::COUNT;
+use super::table::{COUNT, EagerChosen, Payload, RendezvousChosen, XferBegin, XferContinue, XferEnd};
 
 /// Something is in a buffer, or was lost.
 pub(super) const RINGS: u64 = 1 << 31;
@@ -31,7 +31,14 @@ const _: () = assert!(1 << COUNT <= RINGS, "a bit for each type");
 
 static WORD: AtomicU64 = AtomicU64::new(0);
 
-/// How often somebody began to listen when nobody had.
+/// The types that tell of messages, whose pieces are followed from one event to the next.
+const TRANSFERS: u64 = 1 << XferBegin::TYPE.index()
+    | 1 << XferContinue::TYPE.index()
+    | 1 << XferEnd::TYPE.index()
+    | 1 << EagerChosen::TYPE.index()
+    | 1 << RendezvousChosen::TYPE.index();
+
+/// How often somebody began to listen to messages when nobody had.
 static AWAKENINGS: AtomicU64 = AtomicU64::new(0);
 
 /// The types somebody listens to, at one moment: for a place with several sites, which then share the load.
@@ -44,6 +51,13 @@ impl Active {
     #[inline]
     pub const fn has(self, kind: TypeId) -> bool {
         self.0 >> kind.index() & 1 != 0
+    }
+
+    /// Whether somebody listens to messages.
+    #[must_use]
+    #[inline]
+    pub const fn has_transfers(self) -> bool {
+        self.0 & TRANSFERS != 0
     }
 
     /// Whether somebody listens to events of any of these types, a bit each at its place in the table.
@@ -87,7 +101,7 @@ pub fn is_quiet() -> bool {
     word() == 0
 }
 
-/// Changes whenever somebody begins to listen when nobody had: who keeps something from one event to another forgets it then, as
+/// Changes whenever somebody begins to listen to messages when nobody had: who keeps something from one event to another forgets it then, as
 /// what happened in between was not seen.
 #[must_use]
 pub fn awakenings() -> u64 {
@@ -101,7 +115,7 @@ pub(super) fn listen(kind: TypeId, listens: bool) {
         WORD.fetch_and(!bit, Ordering::SeqCst);
         return;
     }
-    if WORD.load(Ordering::Relaxed) & TYPES == 0 {
+    if bit & TRANSFERS != 0 && WORD.load(Ordering::Relaxed) & TRANSFERS == 0 {
         AWAKENINGS.fetch_add(1, Ordering::Relaxed);
     }
     WORD.fetch_or(bit, Ordering::SeqCst);

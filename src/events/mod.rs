@@ -46,7 +46,7 @@ pub use source::{
     Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,
 };
 pub use table::*;
-pub use thread::{raise, stage, stage_stamped};
+pub use thread::{Moment, Together, moment, raise, stage, stage_stamped};
 
 /// The type of this name, without the prefix `btl_ibex_`.
 #[must_use]

@@ -8,8 +8,7 @@
 //! Path: hot, behind the branch of a site; allocates once, in [`Order::new`]. Threads: one at a time. Units: ticks of the source;
 //! holding times in ticks of the host. Tests: `tests/order.rs`.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use super::record::Record;
 
@@ -20,24 +19,23 @@ pub(super) enum Refused {
     Late,
     /// There is no room.
     Full,
-    /// When it happened cannot be told: it may be of an earlier lap of the adapter's clock. Never by [`Order`].
-    Unplaced,
 }
 
-/// Timestamp, arrival, when held (host), place.
-type Held = Reverse<(u64, u64, u64, u32)>;
+/// A record that waits for its turn, since when (host).
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    record: Record,
+    since: u64,
+}
 
 /// The records of one source that wait for their turn.
 #[derive(Debug)]
 pub(super) struct Order {
-    heap: BinaryHeap<Held>,
-    places: Vec<Record>,
-    free: Vec<u32>,
+    /// By timestamp; of equal ones the first that came is first. Most come in this order.
+    held: VecDeque<Held>,
     room: usize,
     /// In ticks of the source, and of the host.
     window: (u64, u64),
-    arrivals: u64,
-    newest: u64,
     /// The timestamp of the last record that is out.
     out: u64,
 }
@@ -46,27 +44,18 @@ impl Order {
     /// Holds up to `room` records, each at most for `window` (source's ticks, host's ticks).
     pub(super) fn new(room: usize, window: (u64, u64)) -> Order {
         let room = room.max(1);
-        Order {
-            heap: BinaryHeap::with_capacity(room),
-            places: Vec::with_capacity(room),
-            free: Vec::with_capacity(room),
-            room,
-            window,
-            arrivals: 0,
-            newest: 0,
-            out: 0,
-        }
+        Order { held: VecDeque::with_capacity(room), room, window, out: 0 }
     }
 
     /// Whether so many are held that the earliest goes out before its turn.
     #[inline]
     fn is_crowded(&self) -> bool {
-        self.heap.len() > self.room / 2
+        self.held.len() > self.room / 2
     }
 
     /// How many are held.
     pub(super) fn len(&self) -> usize {
-        self.heap.len()
+        self.held.len()
     }
 
     /// Holds a record that came at `host`.
@@ -78,27 +67,31 @@ impl Order {
         if record.timestamp < self.out {
             return Err(Refused::Late);
         }
-        if self.heap.len() >= self.room {
+        if self.held.len() >= self.room {
             return Err(Refused::Full);
         }
-        let place = if let Some(place) = self.free.pop() {
-            self.places[place as usize] = *record;
-            place
+        let held = Held { record: *record, since: host };
+        if self.newest().is_none_or(|newest| newest <= record.timestamp) {
+            self.held.push_back(held);
         } else {
-            self.places.push(*record);
-            self.places.len() as u32 - 1
-        };
-        self.newest = self.newest.max(record.timestamp);
-        self.heap.push(Reverse((record.timestamp, self.arrivals, host, place)));
-        self.arrivals += 1;
+            let place = self.held.partition_point(|other| other.record.timestamp <= record.timestamp);
+            self.held.insert(place, held);
+        }
         Ok(())
+    }
+
+    #[inline]
+    fn newest(&self) -> Option<u64> {
+        self.held.back().map(|held| held.record.timestamp)
     }
 
     /// Whether the earliest record's turn has come at `host`.
     #[inline]
     pub(super) fn is_due(&self, host: u64) -> bool {
-        let Some(&Reverse((timestamp, _, since, _))) = self.heap.peek() else { return false };
-        self.is_crowded() || self.newest - timestamp >= self.window.0 || host.saturating_sub(since) >= self.window.1
+        let (Some(first), Some(newest)) = (self.held.front(), self.newest()) else { return false };
+        self.is_crowded()
+            || newest - first.record.timestamp >= self.window.0
+            || host.saturating_sub(first.since) >= self.window.1
     }
 
     /// The earliest record, if its turn has come at `host`.
@@ -108,10 +101,10 @@ impl Order {
     }
 
     /// The earliest record, whether its turn has come or not.
+    #[inline]
     pub(super) fn earliest(&mut self) -> Option<Record> {
-        let Reverse((timestamp, _, _, place)) = self.heap.pop()?;
-        self.out = timestamp;
-        self.free.push(place);
-        Some(self.places[place as usize])
+        let Held { record, .. } = self.held.pop_front()?;
+        self.out = record.timestamp;
+        Some(record)
     }
 }

@@ -10,13 +10,19 @@
 
 use std::sync::Mutex;
 
+use arrayvec::ArrayVec;
+
 use super::clock::HostClock;
 use super::fit::{Converted, Fit, Sample};
 use super::order::{Order, Refused};
 use super::record::Record;
 use super::source::SourceInfo;
 use super::sync::{AtomicBool, Ordering};
+use super::thread::MOST;
 use super::unwrap::Unwrap;
+
+/// The places of events that were refused.
+type Refusals = ArrayVec<(usize, Refused), MOST>;
 
 /// Asks the adapter what its clock shows: raw ticks; `None` where it does not say.
 pub type AskClock = Box<dyn Fn() -> Option<u64> + Send + Sync>;
@@ -124,21 +130,24 @@ impl PortSource {
         }
     }
 
-    /// Takes an event stamped `raw`, polled just now; `posted` is the host's time before its operation was posted, where that is
-    /// known.
-    ///
-    /// # Errors
-    /// It cannot be held; [`Refused::Unplaced`] where its time is not known.
+    /// Takes events stamped `raw`, polled just now; `posted` is the host's time before their operation was posted, where that is
+    /// known. Returns which of them it could not hold; `None`, and holds none, where their time is not known.
     #[inline]
-    pub(super) fn submit(&self, record: &mut Record, raw: u64, posted: Option<u64>) -> Result<(), Refused> {
+    pub(super) fn submit(&self, records: &mut [Record], raw: u64, posted: Option<u64>) -> Option<Refusals> {
         let host = HostClock::get().now();
         let mut state = self.locked();
-        record.timestamp = state.unwrap.place(raw, host, posted).ok_or(Refused::Unplaced)?;
+        let ticks = state.unwrap.place(raw, host, posted)?;
         if let Some(before) = posted {
-            let ticks = record.timestamp;
             state.fit.add(Sample { before, ticks, after: host });
         }
-        state.order.hold(record, host)
+        let mut refusals = Refusals::new_const();
+        for (index, record) in records.iter_mut().enumerate() {
+            record.timestamp = ticks;
+            if let Err(refused) = state.order.hold(record, host) {
+                let _ = refusals.try_push((index, refused));
+            }
+        }
+        Some(refusals)
     }
 
     /// Delivers those whose turn has come, through `deliver`, unless another thread is at it, which then delivers them. With

@@ -158,10 +158,10 @@ impl Source {
         self.add(&self.dropped);
     }
 
-    /// Counts one of a port, whose events any thread may bring.
+    /// Counts events of a port, which any thread may bring.
     #[inline]
-    pub(super) fn count_raised_by_any(&self) {
-        self.raised.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_raised_by_any(&self, events: u64) {
+        self.raised.fetch_add(events, Ordering::Relaxed);
     }
 
     /// Counts one that came too late, by any thread.

@@ -14,6 +14,8 @@ use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrayvec::ArrayVec;
+
 use super::attention::{self, Active, active};
 use super::clock::HostClock;
 use super::deliver;
@@ -82,32 +84,37 @@ impl Thread {
         self.busy.get()
     }
 
-    /// Stamps an event with the host's clock, on the thread's source.
+    /// Stamps an event of this moment, on the thread's source.
     #[inline]
-    fn stamp(&self, record: &mut Record) {
-        let timestamp = HostClock::get().now().max(self.last.get());
+    fn stamp(&self, record: &mut Record, moment: Moment) {
+        let timestamp = moment.0.max(self.last.get());
         self.last.set(timestamp);
         self.source.source().count_raised();
         record.source = self.source;
         record.timestamp = timestamp;
     }
 
-    /// Delivers an event now, or after what waits.
+    /// Delivers events now, or after what waits.
     #[inline]
-    fn raise(&self, record: &Record, context: Safety) {
+    fn raise(&self, records: &[Record], context: Safety) {
         if self.busy.get() {
-            self.stage(record, context);
+            for record in records {
+                self.stage(record, context);
+            }
             return;
         }
         let mut inside = Inside::new(self);
-        if self.has_staged() {
-            self.stage(record, context);
-        } else {
-            inside.dispatch(record, context);
+        for record in records {
+            // Callbacks may have raised more.
+            if self.has_staged() {
+                self.stage(record, context);
+            } else {
+                inside.dispatch(record, context);
+            }
         }
-        // Callbacks may have raised more, and freed registrations.
         inside.run_staged();
         drop(inside);
+        // They may have freed registrations, too.
         if attention::is_leaving() {
             deliver::settle_in(self, context);
         }
@@ -251,90 +258,140 @@ fn lose(record: &Record) {
     attention::flag(attention::RINGS);
 }
 
-/// An event as a site makes it; stamped behind the branch, in place, as copying what was just written stalls.
+/// A moment of the host's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(u64);
+
+/// This moment: read before an operation is posted, for an event that is raised after it.
+#[must_use]
 #[inline]
-fn unstamped<P: Payload>(payload: &P) -> Record {
-    Record { kind: P::TYPE, source: SourceId(0), timestamp: 0, words: payload.words() }
+pub fn moment() -> Moment {
+    Moment(HostClock::get().now())
+}
+
+/// Events of one moment: stamped by one look at a clock, and delivered one after the other. Made and raised at once.
+#[derive(Debug)]
+pub struct Together {
+    active: Active,
+    records: ArrayVec<Record, MOST>,
+}
+
+/// How many events may be of one moment.
+pub(super) const MOST: usize = 3;
+
+impl Together {
+    /// None yet, of the types somebody listens to by this look.
+    #[must_use]
+    #[inline]
+    pub fn new(active: Active) -> Together {
+        Together { active, records: ArrayVec::new_const() }
+    }
+
+    /// One more, the third at most. `make` is called only if somebody listens.
+    #[inline]
+    pub fn add<P: Payload>(&mut self, make: impl FnOnce() -> P) {
+        if self.active.has(P::TYPE) {
+            let record = Record { kind: P::TYPE, source: SourceId(0), timestamp: 0, words: make().words() };
+            debug_assert!(self.records.len() < MOST, "there is room");
+            let _ = self.records.try_push(record);
+        }
+    }
+
+    /// As [`raise`], as of this moment, or the thread's last event's if that is later.
+    #[inline]
+    pub fn raise(mut self, moment: Moment, context: Safety) {
+        if !self.records.is_empty() {
+            raise_now(&mut self.records, moment, context);
+        }
+    }
+
+    /// As [`stage`].
+    #[inline]
+    pub fn stage(mut self, context: Safety) {
+        if !self.records.is_empty() {
+            stage_now(&mut self.records, context);
+        }
+    }
+
+    /// As [`stage_stamped`].
+    #[inline]
+    pub fn stage_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>) {
+        if !self.records.is_empty() {
+            stamped_now(&mut self.records, source, raw, posted);
+        }
+    }
 }
 
 /// [`raise`] behind its branch.
 #[cold]
 #[inline(never)]
-fn raise_now(record: &mut Record, context: Safety) {
-    with(record, |thread, record| {
-        thread.stamp(record);
-        thread.raise(record, context);
+fn raise_now(records: &mut [Record], moment: Moment, context: Safety) {
+    with(records, |thread, records| {
+        for record in records.iter_mut() {
+            thread.stamp(record, moment);
+        }
+        thread.raise(records, context);
     });
 }
 
 /// [`stage`] behind its branch.
 #[cold]
 #[inline(never)]
-fn stage_now(record: &mut Record, context: Safety) {
-    with(record, |thread, record| {
-        thread.stamp(record);
-        thread.stage(record, context);
+fn stage_now(records: &mut [Record], context: Safety) {
+    let moment = moment();
+    with(records, |thread, records| {
+        for record in records {
+            thread.stamp(record, moment);
+            thread.stage(record, context);
+        }
     });
 }
 
 /// [`stage_stamped`] behind its branch.
 #[cold]
 #[inline(never)]
-fn stamped_now(record: &mut Record, raw: u64, posted: Option<u64>) {
-    let source = record.source;
-    let Some(port) = source.source().port() else { return };
-    match port.submit(record, raw, posted) {
-        Ok(()) => deliver::flag_port(source),
-        // When the adapter did it is not known; that it has is, now.
-        Err(Refused::Unplaced) => return stage_now(record, Safety::MpiRestricted),
-        Err(refused) => {
-            if refused == Refused::Late {
-                source.source().count_late();
-            }
-            lose(record);
-        }
+fn stamped_now(records: &mut [Record], id: SourceId, raw: u64, posted: Option<u64>) {
+    let source = id.source();
+    let Some(port) = source.port() else { return };
+    for record in records.iter_mut() {
+        record.source = id;
     }
-    source.source().count_raised_by_any();
+    let Some(refusals) = port.submit(records, raw, posted) else {
+        // When the adapter did it is not known; that it has is, now.
+        return stage_now(records, Safety::MpiRestricted);
+    };
+    for (index, refused) in refusals {
+        if refused == Refused::Late {
+            source.count_late();
+        }
+        lose(&records[index]);
+    }
+    source.count_raised_by_any(records.len() as u64);
+    deliver::flag_port(id);
 }
 
-impl Active {
-    /// [`raise`], by this look.
-    #[inline]
-    pub fn raise<P: Payload>(self, context: Safety, make: impl FnOnce() -> P) {
-        if self.has(P::TYPE) {
-            raise_now(&mut unstamped(&make()), context);
-        }
-    }
-
-    /// [`stage`], by this look.
-    #[inline]
-    pub fn stage<P: Payload>(self, context: Safety, make: impl FnOnce() -> P) {
-        if self.has(P::TYPE) {
-            stage_now(&mut unstamped(&make()), context);
-        }
-    }
-
-    /// [`stage_stamped`], by this look.
-    #[inline]
-    pub fn stage_stamped<P: Payload>(self, source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
-        if self.has(P::TYPE) {
-            stamped_now(&mut Record { source, ..unstamped(&make()) }, raw, posted);
-        }
-    }
+/// One event, of the types somebody listens to now.
+#[inline]
+fn alone<P: Payload>(make: impl FnOnce() -> P) -> Together {
+    let mut together = Together::new(active());
+    together.add(make);
+    together
 }
 
 /// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock that a
 /// call of ibex from within one could need. `context` says what they must be fit for. `make` is called only if somebody listens.
 #[inline]
 pub fn raise<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    active().raise(context, make);
+    if active().has(P::TYPE) {
+        alone(make).raise(moment(), context);
+    }
 }
 
 /// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
 /// [`super::progress`] or raises again.
 #[inline]
 pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    active().stage(context, make);
+    alone(make).stage(context);
 }
 
 /// An event on a port's source, stamped `raw` by the adapter; it is delivered in order by [`super::progress`], of this thread or
@@ -342,5 +399,5 @@ pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
 /// source this thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
 #[inline]
 pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
-    active().stage_stamped(source, raw, posted, make);
+    alone(make).stage_stamped(source, raw, posted);
 }

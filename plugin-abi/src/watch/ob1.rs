@@ -12,7 +12,7 @@ use ibex_ffi::openmpi::sys;
 pub(crate) const LONGEST: usize = 56;
 
 /// `MCA_PML_OB1_HDR_TYPE_*`: the tag of a message, and the first byte of its header.
-const MATCH: u8 = sys::MCA_BTL_TAG_PML as u8 + 1;
+pub(crate) const MATCH: u8 = sys::MCA_BTL_TAG_PML as u8 + 1;
 const RENDEZVOUS: u8 = MATCH + 1;
 const GET: u8 = MATCH + 2;
 const ACKNOWLEDGEMENT: u8 = MATCH + 3;
