@@ -25,7 +25,7 @@ struct operation {
 
 // Of btl_ibex_atomic_*.
 struct atomic {
-    uint64_t operation, local, remote;
+    uint64_t operation, local, remote, bytes;
     uint32_t kind, peer, status;
 };
 

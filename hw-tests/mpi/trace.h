@@ -79,7 +79,13 @@ static inline bool trace_is_of(const struct completion *completion, const struct
     case GET_COMPLETE:
         return completion->opcode == RDMA_READ && bytes == seen->data.operation.bytes;
     case ATOMIC_COMPLETE:
-        return completion->opcode == (seen->data.atomic.kind ? COMP_SWAP : FETCH_ADD);
+        return completion->opcode == (seen->data.atomic.kind ? COMP_SWAP : FETCH_ADD) && seen->data.atomic.bytes == 8;
+    case BEGIN: {
+        // Of a message that arrived in one piece.
+        const struct transfer *begin = &seen->data.transfer;
+        bool whole = begin->bytes == begin->total;
+        return completion->opcode == RECV && whole && (bytes == begin->total + OF_MESSAGE || bytes == begin->total + OF_FRAGMENT);
+    }
     case END: {
         const struct transfer *end = &seen->data.transfer;
         if (completion->opcode == RDMA_READ)
@@ -95,7 +101,8 @@ static inline bool trace_is_of(const struct completion *completion, const struct
     }
 }
 
-// Marks the completion that an event is, if there is one `away` from its timestamp; a read that ends a message is two events.
+// Marks the completion that an event is, if there is one `away` from its timestamp; one may be a piece of a message as well as an
+// operation, or its begin as well as its end.
 static inline bool trace_match(struct completion *all, int count, const struct seen *seen, uint64_t away) {
     struct completion key = {.ticks = (uint64_t)seen->timestamp - away};
     int low = 0, high = count;
@@ -107,10 +114,10 @@ static inline bool trace_match(struct completion *all, int count, const struct s
             high = middle;
     }
     for (; low < count && all[low].ticks == key.ticks; low++) {
-        bool taken = all[low].matched && seen->kind != END;
-        if (taken || !trace_is_of(&all[low], seen))
+        bool is_operation = seen->kind != BEGIN && seen->kind != END;
+        if ((is_operation && all[low].matched) || !trace_is_of(&all[low], seen))
             continue;
-        if (seen->kind != END)
+        if (is_operation)
             all[low].matched = true;
         return true;
     }

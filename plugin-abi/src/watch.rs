@@ -109,13 +109,11 @@ impl Outgoing {
         }
         show(&mut together, step);
         // The last read of a message is told to its sender from the callback of its completion.
-        tell(together, if step.received { STAMP.get() } else { None }, || self.moment);
+        tell(together, if step.received { step.stamp(STAMP.get()) } else { None }, || self.moment);
     }
 }
 
 fn outgoing(module: &Module, to: EndpointId, tag: u8, start: &[u8], length: u64) -> Option<(Step, Protocol)> {
-    // What arrived before may be of the same message.
-    show_arrived();
     let peer = module.enter()?.port.peer_name(to)?;
     let (header, size) = ob1::header(tag, start)?;
     let bytes = length.saturating_sub(size as u64);
@@ -175,6 +173,14 @@ macro_rules! piece {
     };
 }
 
+impl Step {
+    /// The adapter's stamp is for the end of a message. The pieces before it may come by several ports, whose sources are in no order
+    /// with each other: they are told by the host's clock, at once, so that nothing overtakes them.
+    fn stamp(&self, stamp: Stamp) -> Stamp {
+        stamp.filter(|_| self.last)
+    }
+}
+
 /// The events of a step. The bytes of a message of one piece are in its begin.
 fn show(together: &mut Together, step: &Step) {
     match (step.first, step.last) {
@@ -203,14 +209,14 @@ pub(crate) unsafe fn arrived(module: &Module, event: &Event, stamp: Stamp) {
     let start = std::ptr::with_exposed_provenance(addr as usize);
     // SAFETY: this function's rule.
     let arrival = unsafe { Arrival::new(peer, immediate.tag(), (start, len), stamp) };
-    if stamp.is_some() {
+    if stamp.is_some() && is_whole(arrival.tag) {
         arrival::note(arrival, events::awakenings(), show_arrival);
     } else {
         show_arrival(&arrival);
     }
 }
 
-/// Shows the messages that have arrived and were only noted.
+/// Shows the messages that have arrived whole and were only noted.
 #[cold]
 #[inline(never)]
 pub(crate) fn show_arrived() {
@@ -223,7 +229,7 @@ fn show_arrival(arrival: &Arrival) {
     let Some(step) = transfer::step(header, bytes, arrival.peer, true, events::awakenings()) else { return };
     let mut together = Together::new(events::active());
     show(&mut together, &step);
-    tell(together, arrival.stamp, events::moment);
+    tell(together, step.stamp(arrival.stamp), events::moment);
 }
 
 /// Shows all that has happened: for who is about to stop listening. Not from within a callback.
@@ -276,7 +282,7 @@ pub(crate) struct Watched {
 pub(crate) fn started(watched: &Watched, moment: Moment) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let mut together = Together::new(events::active());
-    let atomic = |kind| AtomicStarted { operation, local, remote, kind, peer };
+    let atomic = |kind| AtomicStarted { operation, local, remote, bytes, kind, peer };
     match watched.kind {
         Kind::Put => together.add(|| PutStarted { operation, local, remote, bytes, peer }),
         Kind::Get => together.add(|| GetStarted { operation, local, remote, bytes, peer }),
@@ -293,7 +299,7 @@ pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
     let mut together = Together::new(events::active());
-    let atomic = |kind| AtomicComplete { operation, local, remote, kind, peer, status };
+    let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status };
     match watched.kind {
         Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status }),
         Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status }),

@@ -130,7 +130,7 @@ macro_rules! table {
 table! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
     XferBegin = xfer_begin: stamp Adapter, bound "context", level 2,
-        "The first byte of a message is scheduled for sending, or its first fragment or its announcement has arrived. Messages that were under way when the first listener came are not shown."
+        "The first byte of a message is scheduled for sending, or its first fragment or its announcement has arrived. The adapter's clock is that of a message that arrived in one piece; all else is told by the host's. Messages that were under way when the first listener came are not shown."
     {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
@@ -144,7 +144,7 @@ table! {
         direction: U32 "0: sent; 1: received.";
         peer: U32 "The other process: its rank in the job.";
     }
-    XferContinue = xfer_continue: stamp Adapter, bound "context", level 3,
+    XferContinue = xfer_continue: stamp Host, bound "context", level 3,
         "A further fragment of a message, neither its first nor its last, is scheduled or has arrived."
     {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
@@ -210,11 +210,12 @@ table! {
         peer: U32 "The other process: its rank in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
     }
-    AtomicStarted = atomic_started: stamp Host, bound "", level 4, "An atomic operation on 8 bytes of a peer is taken up."
+    AtomicStarted = atomic_started: stamp Host, bound "", level 4, "An atomic operation on memory of a peer is taken up."
     {
         operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the former value goes in this process.";
-        remote: U64 "The bytes in the peer's memory.";
+        remote: U64 "Where the number is in the peer's memory.";
+        bytes: U64 "How many bytes it has.";
         kind: U32 "0: fetch and add; 1: compare and swap.";
         peer: U32 "The other process: its rank in the job.";
     }
@@ -222,7 +223,8 @@ table! {
     {
         operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
         local: U64 "Where the former value is in this process.";
-        remote: U64 "The bytes in the peer's memory.";
+        remote: U64 "Where the number is in the peer's memory.";
+        bytes: U64 "How many bytes it has.";
         kind: U32 "0: fetch and add; 1: compare and swap.";
         peer: U32 "The other process: its rank in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that have arrived and are yet to be shown: what need not be done between a message and who waits for it, is not.
+//! Messages that have arrived whole and are yet to be shown: what need not be done between a message and who waits for it, is not.
 //!
-//! A message with the adapter's stamp is only noted when it arrives: when it did is known whenever it is shown. Shown it is by the next
-//! progress that finds nothing else to do, before whatever else is told of transfers, or when [`ROOM`] are noted. The order
-//! stays that of arrival. Called by `watch`. Path: behind the branch of a site, [`note`] between a message and its receive: one
-//! lock, a copy of its header, no allocation. Threads: any; the lock is held while what was noted is staged, and no callback
-//! runs then. Tests: `hw-tests/mpi/events.c`.
+//! Such a message with the adapter's stamp is only noted when it arrives: when it did is known whenever it is shown, and no other event
+//! is of the same message. Shown it is by the next progress that finds nothing else to do, or when [`ROOM`] are noted, in the order
+//! of arrival. Called by `watch`. Path: behind the branch of a site, [`note`] between a message and its receive: one lock, a copy
+//! of its header, no allocation. Threads: any; the lock is held while what was noted is staged, and no callback runs then.
+//! Tests: `hw-tests/mpi/events.c`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
