@@ -36,6 +36,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the logger follows ranks of many threads", follows_threads),
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
+        Test::new("callbacks of PERUSE are told of messages in pieces", in_pieces),
     ];
     for (sentence, program, ranks) in CHECKED {
         tests.push(Test::new(sentence, move |site| Launch::new(program, ranks).passes(site)));
@@ -66,6 +67,14 @@ fn counts(site: &mut Site) -> Result<()> {
         ensure!(outcome.stdout.lines().any(|line| line == wanted), "{wanted:?} is not there: {outcome}");
     }
     Ok(())
+}
+
+/// As fragments, and written by the sender.
+fn in_pieces(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("peruse_transfers", 2).arguments(&["pieces"]);
+    launch.clone().with("btl_ibex_flags", "send").passes(site)?;
+    let written = launch.with("btl_ibex_flags", "send,put,inplace").with("btl_ibex_min_rdma_pipeline_size", "65536");
+    written.with("btl_ibex_rdma_pipeline_frag_size", "65536").passes(site)
 }
 
 /// Whatever it returns but success is an exit status that is not success, also where its low 8 bits are 0.

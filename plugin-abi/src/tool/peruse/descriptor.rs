@@ -72,4 +72,15 @@ mod tests {
         assert_eq!(found, SUPPORTED.len());
         assert!(numbered(INVALID).is_none() && named(c"PERUSE_COMM_REQ_ACTIVATE").is_none());
     }
+
+    #[test]
+    fn the_page_has_every_event_that_is_supported_and_what_it_is() {
+        let page = include_str!("../../../../docs/peruse.md");
+        for event in &SUPPORTED {
+            let name = event.name.to_str().expect("letters");
+            let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
+            let row = row.unwrap_or_else(|| panic!("{name} is not in docs/peruse.md"));
+            assert!(row.contains(&format!("`{}`", event.kind.row().name)), "{row}");
+        }
+    }
 }
