@@ -67,7 +67,7 @@ fn inactive(event_h: i64) -> Result<Arc<Handle>, Code> {
 fn callback_failed(event: &CStr, code: c_int) {
     crate::messages::callback_failed(&event.to_string_lossy(), code);
     // Of an exit status the low 8 bits are left, and 0 would be success.
-    communicator::abort(if code & 0xff == 0 { 1 } else { code });
+    communicator::abort(if code as u8 == 0 { 1 } else { code });
 }
 
 /// Arrays that last as long as the process, for C.

@@ -216,7 +216,7 @@ fn all_events_of_a_message_have_one_id_and_no_operation_has_it() {
     events::raise(Safety::MpiRestricted, || PutStarted { operation: 33, ..PutStarted::default() });
     let ids: Vec<isize> = taken(&told).iter().map(|told| told.1).collect();
     assert_eq!(ids, [66, 66, 66, 33]);
-    handles.map(release);
+    handles.into_iter().for_each(release);
 }
 
 #[test]
