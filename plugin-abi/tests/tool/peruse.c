@@ -357,6 +357,33 @@ static void *counts(void *unused)
     return unused;
 }
 
+static void *opens(void *handle)
+{
+    EXPECT(PERUSE_SUCCESS, activate(*(peruse_event_h *) handle));
+    return handle;
+}
+
+static void *closes(void *handle)
+{
+    EXPECT(PERUSE_ERR_EVENT_HANDLE, propagate(*(peruse_event_h *) handle, PERUSE_TRUE));
+    EXPECT(PERUSE_SUCCESS, deactivate(*(peruse_event_h *) handle));
+    EXPECT(PERUSE_SUCCESS, release(handle));
+    return handle;
+}
+
+/* One thread makes it, a second opens its window, a third closes that and releases it. */
+static void threads_share_a_handle(void)
+{
+    pthread_t thread;
+    peruse_event_h handle;
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_WORLD, on_event, NULL, &handle));
+    pthread_create(&thread, NULL, opens, &handle);
+    pthread_join(thread, NULL);
+    pthread_create(&thread, NULL, closes, &handle);
+    pthread_join(thread, NULL);
+    HOLDS(handle == PERUSE_EVENT_HANDLE_NULL);
+}
+
 static void locks(void)
 {
     pthread_t threads[4];
@@ -404,6 +431,7 @@ int main(int argc, char **argv)
     handles(MPI_COMM_WORLD);
     handles(MPI_COMM_SELF);
     freed_communicators();
+    threads_share_a_handle();
     locks();
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_WORLD, on_event, NULL, &world));

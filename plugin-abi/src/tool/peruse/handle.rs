@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, Options, Record, Safety, TypeId, Value};
@@ -59,10 +59,11 @@ pub(super) struct Handle {
     registration: Arc<events::Handle>,
     /// Locked while the window is opened or closed, too.
     callback: Mutex<Callback>,
-    /// Whether its window is open. Sequentially consistent with `running`: who closes it writes here and then reads there, who calls
-    /// does the reverse, so that one of the two sees the other.
-    active: AtomicBool,
-    /// How many threads are in its callback, or about to look whether the window is open.
+    /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that was closed.
+    /// Sequentially consistent with `running`: who closes it writes here and then reads there, who calls does the reverse, so that
+    /// one of the two sees the other.
+    window: AtomicU64,
+    /// How many threads are in its callback, or about to look whether their window is open.
     running: AtomicU32,
     propagate: AtomicBool,
 }
@@ -98,7 +99,7 @@ pub(super) fn new(descriptor: &'static Descriptor, comm: Comm, watched: Arc<Watc
         places: Places::of(descriptor.kind),
         registration: events::register(descriptor.kind, Options::default()),
         callback: Mutex::new(callback),
-        active: AtomicBool::new(false),
+        window: AtomicU64::new(0),
         running: AtomicU32::new(0),
         propagate: AtomicBool::new(false),
     });
@@ -146,20 +147,21 @@ const CONTEXT: Safety = Safety::MpiRestricted;
 
 impl Handle {
     pub(super) fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed)
+        self.window.load(Ordering::Relaxed) % 2 == 1
     }
 
     /// Opens its window.
     pub(super) fn activate(self: &Arc<Self>) {
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.active.swap(true, Ordering::SeqCst) {
+        if self.is_active() {
             return;
         }
+        let window = self.window.fetch_add(1, Ordering::SeqCst) + 1;
         // The callback in force: it cannot be replaced while the window is open.
         let (handle, callback) = (Arc::downgrade(self), *callback);
         let on_event: events::Callback = Arc::new(move |record: &Record, _: &events::Handle, _| {
             if let Some(handle) = handle.upgrade() {
-                handle.event(record, callback);
+                handle.event(record, window, callback);
             }
         });
         // PERUSE asks of every callback that it be fit for signal handlers (5.1.2).
@@ -170,7 +172,8 @@ impl Handle {
     pub(super) fn deactivate(&self) {
         events::catch_up(CONTEXT);
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.active.swap(false, Ordering::SeqCst) {
+        if self.is_active() {
+            self.window.fetch_add(1, Ordering::SeqCst);
             let _ = events::set_callback(&self.registration, Safety::AsyncSignalSafe, None);
         }
         drop(callback);
@@ -210,11 +213,11 @@ impl Handle {
         copy.followers.contains(&self.number).then_some(comm)
     }
 
-    /// An event of this type, in any communicator.
-    fn event(&self, record: &Record, callback: Callback) {
+    /// An event of this type, in any communicator, for the callback of a window.
+    fn event(&self, record: &Record, window: u64, callback: Callback) {
         let Some(comm) = self.communicator(number(record, self.places.context)) else { return };
         self.running.fetch_add(1, Ordering::SeqCst);
-        if self.active.load(Ordering::SeqCst) {
+        if self.window.load(Ordering::SeqCst) == window {
             self.call(record, comm, callback);
         }
         self.running.fetch_sub(1, Ordering::SeqCst);

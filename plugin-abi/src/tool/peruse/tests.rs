@@ -11,8 +11,8 @@ use engine::events::{self, PutComplete, PutStarted, Safety, XferBegin, XferConti
 
 use super::handle::Spec;
 use super::{
-    Code, PERUSE_Event_activate, PERUSE_Event_comm_register, PERUSE_Event_deactivate, PERUSE_Event_get,
-    PERUSE_Event_propagate, PERUSE_Event_release, PERUSE_Init, host,
+    Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
+    PERUSE_Event_get, PERUSE_Event_propagate, PERUSE_Event_release, PERUSE_Init, host,
 };
 use crate::tool::communicator::Comm;
 
@@ -302,4 +302,33 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
     let_leave.send(()).expect("the callback waits");
     assert!(closing.join().expect("no panic"), "the release did not wait");
     other.join().expect("no panic");
+}
+
+#[test]
+fn a_thread_that_is_late_does_not_call_what_a_window_had_that_was_closed() {
+    let _alone = crate::tool::tests::alone();
+    let (world, mut first) = (world(), 0);
+    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
+    let gate = Gate { entered, leave, left: AtomicBool::new(false) };
+    let param = (&raw const gate).cast_mut().cast();
+    // SAFETY: a valid communicator, and room for a handle.
+    assert_eq!(unsafe { PERUSE_Event_comm_register(5, world, Some(linger), param, &raw mut first) }, 0);
+    assert_eq!(PERUSE_Event_activate(first), 0);
+    let (old, new) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let second = registered(5, world, &old);
+    assert_eq!(PERUSE_Event_activate(second), 0);
+    let here = context(world);
+    let other = std::thread::spawn(move || begin(here, 0));
+    has_entered.recv().expect("the callback is called");
+    // The other thread is at the first handle, with the second before it.
+    assert_eq!(PERUSE_Event_deactivate(second), 0);
+    let param = std::ptr::from_ref(&new).cast_mut().cast();
+    assert_eq!(PERUSE_Event_comm_callback_set(second, Some(note), param), 0);
+    assert_eq!(PERUSE_Event_activate(second), 0);
+    let_leave.send(()).expect("the callback waits");
+    other.join().expect("no panic");
+    release(first);
+    release(second);
+    assert_eq!(taken(&old), [], "what was given may be gone");
+    assert_eq!(taken(&new), [], "it is not of this window");
 }
