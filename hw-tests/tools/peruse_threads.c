@@ -62,7 +62,8 @@ static void *with_handles_of_its_own(void *argument) {
         check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&begin));
         check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&end));
         int begun = atomic_load(&given->begun), ended = atomic_load(&given->ended);
-        check_true("all messages were seen", begun - collective >= MESSAGES && ended >= 2 * MESSAGES);
+        if (!(begun - collective >= MESSAGES && ended >= 2 * MESSAGES))
+            check_fail("round %d: expected %d begun and ended, got %d and %d", round, 2 * MESSAGES, begun - collective, ended);
         atomic_fetch_add(&expected, begun + ended);
         given->valid = 0;
         free(given);
