@@ -3,11 +3,10 @@
  * PERUSE 2.0 as ibex offers it: link with -libex. The names and prototypes are those of appendix A of the specification.
  *
  * Supported are the events whose name PERUSE_Query_event knows: the transfer of messages that cross ibex, and from
- * PERUSE_FIRST_CUSTOM_EVENT on PERUSE_COMM_REQ_XFER_CONTINUE and the puts and gets of the transport. Of the specification of a
- * request the transport knows comm, peer, tag and operation; count is in bytes, so datatype is MPI_BYTE; buf is NULL. Puts and
- * gets belong to no communicator: they are shown to every handle, with tag -1 and peer -1, count and buf as the transport has them.
- * Where the specification says two things: PERUSE_Event_comm_callback_get refuses an active handle (5.2.14, not 5.1.2), and
- * PERUSE_Unlock answers PERUSE_ERR_LOCK (5.2.17, not appendix D).
+ * PERUSE_FIRST_CUSTOM_EVENT on PERUSE_COMM_REQ_XFER_CONTINUE and the puts and gets of the transport. Of a request the transport
+ * knows comm, peer, tag and operation; count is in bytes, so datatype is MPI_BYTE; buf is NULL. Puts and gets belong to no
+ * communicator: they are shown to every handle for them, with tag -1, and with buf. docs/peruse.md has every field and id, and what
+ * ibex does where the specification leaves it open or says two things.
  */
 #ifndef PERUSE_H
 #define PERUSE_H

@@ -74,6 +74,14 @@ fn every_function_of_peruse_answers_the_specifications_code() {
     done(&program(&compiled("peruse", "codes", &[])));
 }
 
+#[test]
+fn the_header_of_peruse_is_cplusplus_too() {
+    let mut command = Command::new("mpicxx");
+    command.args(["-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX", "-fsyntax-only", "-x", "c++"]);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/peruse.h"));
+    done(&command);
+}
+
 /// Runs a program that finds the component, which finds no port.
 fn done_with_component(test: &str, command: &mut Command) {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-components-{test}-{}", std::process::id()));

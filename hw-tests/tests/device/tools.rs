@@ -15,12 +15,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-const CHECKED: [(&str, &str); 5] = [
-    ("PERUSE says what it supports", "peruse_queries"),
-    ("PERUSE measures what lies between two events", "peruse_unexpected"),
-    ("PERUSE refuses events of queues that the transport has not", "peruse_queues"),
-    ("PERUSE counts what each peer sends", "peruse_receives"),
-    ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler"),
+/// A sentence, the program, and on how many ranks.
+const CHECKED: [(&str, &str, usize); 9] = [
+    ("PERUSE says what it supports", "peruse_queries", 2),
+    ("PERUSE measures what lies between two events", "peruse_unexpected", 2),
+    ("PERUSE refuses events of queues that the transport has not", "peruse_queues", 2),
+    ("PERUSE counts what each peer sends", "peruse_receives", 2),
+    ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", 2),
+    ("callbacks of PERUSE are told what the transport knows", "peruse_transfers", 2),
+    ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", 4),
+    ("PERUSE works with threads", "peruse_threads", 2),
+    ("a tool by PERUSE and one by MPI_T do not touch each other", "peruse_and_mpi_t", 2),
 ];
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -30,9 +35,11 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the logger writes down what a job did", logs),
         Test::new("the logger follows ranks of many threads", follows_threads),
         Test::new("the logger lists what there is", lists),
+        Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
+        Test::new("callbacks of PERUSE are told of messages in pieces", in_pieces),
     ];
-    for (sentence, program) in CHECKED {
-        tests.push(Test::new(sentence, move |site| Launch::new(program, 2).passes(site)));
+    for (sentence, program, ranks) in CHECKED {
+        tests.push(Test::new(sentence, move |site| Launch::new(program, ranks).passes(site)));
     }
     tests
 }
@@ -42,7 +49,8 @@ fn every_tool_is_listed() -> Result<()> {
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let listed = name == "writing_a_tool" || CHECKED.iter().any(|(_, program)| *program == name);
+        let listed = ["writing_a_tool", "peruse_ending"].contains(&&*name)
+            || CHECKED.iter().any(|(_, program, _)| *program == name);
         ensure!(listed, "{} is run by no test: add it to hw-tests/tests/device/tools.rs", path.display());
     }
     Ok(())
@@ -57,6 +65,26 @@ fn counts(site: &mut Site) -> Result<()> {
             "rank {rank}, peer {peer}: 100 messages of {bytes} bytes sent, 100 messages of {bytes} bytes received"
         );
         ensure!(outcome.stdout.lines().any(|line| line == wanted), "{wanted:?} is not there: {outcome}");
+    }
+    Ok(())
+}
+
+/// As fragments, and written by the sender.
+fn in_pieces(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("peruse_transfers", 2).arguments(&["pieces"]);
+    launch.clone().with("btl_ibex_flags", "send").passes(site)?;
+    let written = launch.with("btl_ibex_flags", "send,put,inplace").with("btl_ibex_min_rdma_pipeline_size", "65536");
+    written.with("btl_ibex_rdma_pipeline_frag_size", "65536").passes(site)
+}
+
+/// Whatever it returns but success is an exit status that is not success, also where its low 8 bits are 0.
+fn failing_callbacks(site: &mut Site) -> Result<()> {
+    let ending = |answer: &str| Launch::new("peruse_ending", 2).arguments(&[answer]);
+    ending("0").passes(site)?;
+    for answer in ["16", "-7", "256", "65536"] {
+        let said = format!("PERUSE_COMM_REQ_XFER_END returned {answer} instead of MPI_SUCCESS");
+        let outcome = ending(answer).is_refused_with(site, &[&said])?;
+        ensure!(!outcome.stdout.contains("went on"), "it went on: {outcome}");
     }
     Ok(())
 }

@@ -1,33 +1,37 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Communicators as PERUSE needs them: whether one is valid, who is in it, and word when it is duplicated or freed, by an
- * attribute of ibex's on it. Called by communicator.rs alone, which has the functions that are called back. Grade: setup, but
- * for ibex_tool_comm_of_context.
+ * attribute of ibex's on it. Called by communicator.rs alone, which has the functions that are called back. Open MPI holds no lock
+ * of its own while it calls them. Grade: setup, but for ibex_tool_comm_of_context.
  */
 #include <mpi.h>
 #include <stdint.h>
-#include <stdlib.h>
 
+#include "ompi/attribute/attribute.h"
 #include "ompi/communicator/communicator.h"
+#include "ompi/group/group.h"
 
+void *ibex_tool_comm_world(void);
 int ibex_tool_comm_is_valid(void *comm);
 uint64_t ibex_tool_comm_number(void *comm);
-int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t), void (*on_freed)(uint64_t));
+int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t, void *), void (*on_freed)(uint64_t));
 void *ibex_tool_comm_of_context(uint64_t context);
-int ibex_tool_comm_ranks(void *comm, int *of_world, int count);
-int ibex_tool_world_size(void);
+uint32_t ibex_tool_comm_ranks(void *comm, int *of_job, uint32_t count);
 void *ibex_tool_byte(void);
 void ibex_tool_abort(int code);
 
 static int keyval = MPI_KEYVAL_INVALID;
 
-/* Of communicator.rs: the number of the duplicate of a communicator, 0 for none; a communicator is gone. */
-static uint64_t (*duplicated)(uint64_t);
+/* Of communicator.rs: the number of a communicator's duplicate, 0 for none; a communicator is gone. */
+static uint64_t (*duplicated)(uint64_t, void *);
 static void (*freed)(uint64_t);
 
-static int copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag)
+/* Open MPI passes the new communicator beyond what the standard has. It has no context number yet. */
+static MPI_Comm_internal_copy_attr_function copied;
+
+static int copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag, MPI_Comm made)
 {
-    uint64_t number = duplicated((uint64_t) (uintptr_t) value);
+    uint64_t number = duplicated((uint64_t) (uintptr_t) value, made);
     (void) comm, (void) key, (void) extra;
     *(void **) copy = (void *) (uintptr_t) number;
     *flag = number != 0;
@@ -41,9 +45,19 @@ static int deleted(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+void *ibex_tool_comm_world(void)
+{
+    return MPI_COMM_WORLD;
+}
+
+/* Whether MPI has this communicator now. What is not among MPI's own is not looked into: its memory may be anything. */
 int ibex_tool_comm_is_valid(void *comm)
 {
-    return comm != NULL && !ompi_comm_invalid((ompi_communicator_t *) comm);
+    int count = opal_pointer_array_get_size(&ompi_mpi_communicators);
+    for (int i = 0; comm != NULL && i < count; ++i)
+        if (opal_pointer_array_get_item(&ompi_mpi_communicators, i) == comm)
+            return !ompi_comm_invalid((ompi_communicator_t *) comm);
+    return 0;
 }
 
 /* The number that was set on a communicator, 0 for none. */
@@ -57,50 +71,44 @@ uint64_t ibex_tool_comm_number(void *comm)
 }
 
 /* By one thread at a time. */
-int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t), void (*on_freed)(uint64_t))
+int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t, void *), void (*on_freed)(uint64_t))
 {
+    ompi_attribute_fn_ptr_union_t copy = {.attr_communicator_copy_fn = copied};
+    ompi_attribute_fn_ptr_union_t delete = {.attr_communicator_delete_fn = deleted};
     duplicated = on_duplicated;
     freed = on_freed;
-    if (keyval == MPI_KEYVAL_INVALID && PMPI_Comm_create_keyval(copied, deleted, &keyval, NULL) != MPI_SUCCESS)
+    if (keyval == MPI_KEYVAL_INVALID && ompi_attr_create_keyval(COMM_ATTR, copy, delete, &keyval, NULL, 0, NULL) != OMPI_SUCCESS)
         return 0;
     return PMPI_Comm_set_attr((MPI_Comm) comm, keyval, (void *) (uintptr_t) number) == MPI_SUCCESS;
 }
 
-/* The communicator whose messages carry this number. */
+/* The communicator whose messages carry this number, or NULL; not to be looked into, as another thread may free it. */
 void *ibex_tool_comm_of_context(uint64_t context)
 {
     return ompi_comm_lookup((uint32_t) context);
 }
 
-int ibex_tool_world_size(void)
+/*
+ * For each rank of a job its rank in the communicator (on the other side of it, if it has two), -1 for none, and where it is that
+ * of several, in different jobs. Returns how many ranks of a job that concerns; writes `count` of them.
+ */
+uint32_t ibex_tool_comm_ranks(void *comm, int *of_job, uint32_t count)
 {
-    int size = 0;
-    PMPI_Comm_size(MPI_COMM_WORLD, &size);
-    return size;
-}
-
-/* For each rank of the job its rank in the communicator (the other side of it, if it has two), -1 for none. */
-int ibex_tool_comm_ranks(void *comm, int *of_world, int count)
-{
-    int inter = 0, good = 0;
-    MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
-    int *ranks = malloc((size_t) count * sizeof *ranks);
-    PMPI_Comm_test_inter((MPI_Comm) comm, &inter);
-    if (ranks != NULL && (inter ? PMPI_Comm_remote_group((MPI_Comm) comm, &group) : PMPI_Comm_group((MPI_Comm) comm, &group)) == MPI_SUCCESS
-        && PMPI_Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
-        for (int rank = 0; rank < count; ++rank)
-            ranks[rank] = rank;
-        good = PMPI_Group_translate_ranks(world, count, ranks, group, of_world) == MPI_SUCCESS;
-        for (int rank = 0; good && rank < count; ++rank)
-            if (of_world[rank] == MPI_UNDEFINED)
-                of_world[rank] = -1;
+    ompi_group_t *group = ((ompi_communicator_t *) comm)->c_remote_group;
+    uint32_t most = 0;
+    enum { NONE = -1, SEVERAL = -2 };
+    for (uint32_t i = 0; i < count; ++i)
+        of_job[i] = NONE;
+    for (int rank = 0; rank < ompi_group_size(group); ++rank) {
+        uint32_t in_job = ompi_group_get_proc_name(group, rank).vpid;
+        most = in_job >= most ? in_job + 1 : most;
+        if (in_job < count)
+            of_job[in_job] = of_job[in_job] == NONE ? rank : SEVERAL;
     }
-    if (group != MPI_GROUP_NULL)
-        PMPI_Group_free(&group);
-    if (world != MPI_GROUP_NULL)
-        PMPI_Group_free(&world);
-    free(ranks);
-    return good;
+    for (uint32_t i = 0; i < count; ++i)
+        if (of_job[i] == SEVERAL)
+            of_job[i] = NONE;
+    return most;
 }
 
 void *ibex_tool_byte(void)

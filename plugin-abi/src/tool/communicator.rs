@@ -3,10 +3,11 @@
 //!
 //! A watched communicator has a number, as an attribute of ibex's; MPI says when one that has it is duplicated (the copy gets a
 //! number of its own) or freed. Called by `peruse/`. Grade: setup, but for [`of_context`]. Threads: any; the lock of the table is not
-//! held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`.
+//! held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`, `hw-tests/tools/peruse_communicators.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,57 +29,74 @@ unsafe impl Sync for Comm {}
 pub(crate) struct Byte(#[allow(dead_code, reason = "C reads it")] *mut c_void);
 
 unsafe extern "C" {
-    fn ibex_tool_comm_is_valid(comm: Comm) -> c_int;
+    safe fn ibex_tool_comm_world() -> Comm;
+    safe fn ibex_tool_comm_is_valid(comm: Comm) -> c_int;
     fn ibex_tool_comm_number(comm: Comm) -> u64;
     fn ibex_tool_comm_set_number(
         comm: Comm,
         number: u64,
-        on_duplicated: extern "C" fn(u64) -> u64,
+        on_duplicated: extern "C" fn(u64, Comm) -> u64,
         on_freed: extern "C" fn(u64),
     ) -> c_int;
     safe fn ibex_tool_comm_of_context(context: u64) -> Comm;
-    fn ibex_tool_comm_ranks(comm: Comm, of_world: *mut c_int, count: c_int) -> c_int;
-    safe fn ibex_tool_world_size() -> c_int;
+    fn ibex_tool_comm_ranks(comm: Comm, of_job: *mut c_int, count: u32) -> u32;
     safe fn ibex_tool_byte() -> Byte;
     safe fn ibex_tool_abort(code: c_int);
 }
 
 /// A watched communicator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Watched {
     pub(crate) number: u64,
-    /// The number of its messages; of a copy it is not known.
+    comm: Comm,
+    /// The number of its messages; a copy that has no handles of its own is found without.
     pub(crate) context: Option<u64>,
     /// Per rank of the job its rank here, -1 for none; that of a copy is the original's.
     pub(crate) ranks: Arc<[i32]>,
-    /// The numbers of what it is a copy of, the nearest first.
-    ancestors: Vec<u64>,
+    /// The handles that follow it, of what it is a copy of.
+    pub(crate) followers: Arc<[i64]>,
 }
 
-impl Watched {
-    /// Whether it is a copy, or a copy of a copy, of that one.
-    pub(crate) fn descends_from(&self, number: u64) -> bool {
-        self.ancestors.contains(&number)
+#[derive(Debug)]
+struct Table {
+    by_number: BTreeMap<u64, Arc<Watched>>,
+    /// The same ones by the address of the communicator, of whom the last had it.
+    by_address: BTreeMap<usize, u64>,
+}
+
+impl Table {
+    fn insert(&mut self, watched: Arc<Watched>) {
+        self.by_address.insert(watched.comm.0.addr(), watched.number);
+        self.by_number.insert(watched.number, watched);
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(watched) = self.by_number.remove(&number) else { return };
+        let address = watched.comm.0.addr();
+        if self.by_address.get(&address) == Some(&number) {
+            self.by_address.remove(&address);
+        }
     }
 }
 
 /// Held while a communicator gets its number, so that two threads do not give it two.
 static WATCHING: Mutex<()> = Mutex::new(());
 
-static WATCHED: Mutex<BTreeMap<u64, Arc<Watched>>> = Mutex::new(BTreeMap::new());
+static WATCHED: Mutex<Table> = Mutex::new(Table { by_number: BTreeMap::new(), by_address: BTreeMap::new() });
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-fn watched() -> MutexGuard<'static, BTreeMap<u64, Arc<Watched>>> {
+fn watched() -> MutexGuard<'static, Table> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether MPI would take it.
-///
-/// # Safety
-/// `comm` is or was a communicator, or is null.
-pub(crate) unsafe fn is_valid(comm: Comm) -> bool {
-    // SAFETY: this function's rule.
-    unsafe { ibex_tool_comm_is_valid(comm) != 0 }
+/// `MPI_COMM_WORLD`
+pub(crate) fn world() -> Comm {
+    ibex_tool_comm_world()
+}
+
+/// Whether MPI would take it. MPI is initialised and not finalised.
+pub(crate) fn is_valid(comm: Comm) -> bool {
+    ibex_tool_comm_is_valid(comm) != 0
 }
 
 /// Watches a communicator from now on; `None` where MPI does not let it.
@@ -88,7 +106,8 @@ pub(crate) unsafe fn is_valid(comm: Comm) -> bool {
 pub(crate) unsafe fn watch(comm: Comm) -> Option<Arc<Watched>> {
     let _watching = WATCHING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: this function's rule.
-    let known = watched().get(&unsafe { ibex_tool_comm_number(comm) }).cloned();
+    let number = unsafe { ibex_tool_comm_number(comm) };
+    let known = watched().by_number.get(&number).cloned();
     if let Some(known) = &known
         && known.context.is_some()
     {
@@ -97,47 +116,44 @@ pub(crate) unsafe fn watch(comm: Comm) -> Option<Arc<Watched>> {
     // SAFETY: as above; the pointer is to a local.
     let context = unsafe { host::context((&raw const comm).cast()) };
     if let Some(copy) = known {
-        // A copy that now gets handles of its own.
-        let full = Arc::new(Watched {
-            number: copy.number,
-            context,
-            ranks: Arc::clone(&copy.ranks),
-            ancestors: copy.ancestors.clone(),
-        });
-        watched().insert(full.number, Arc::clone(&full));
+        // It now gets handles of its own.
+        let full = Arc::new(Watched { context, ..(*copy).clone() });
+        watched().insert(Arc::clone(&full));
         return Some(full);
     }
-    let size = ibex_tool_world_size().max(1);
-    let mut ranks = vec![-1; size as usize];
-    // SAFETY: as above; room for `size` ranks.
-    if unsafe { ibex_tool_comm_ranks(comm, ranks.as_mut_ptr(), size) } == 0 {
-        return None;
-    }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let new = Arc::new(Watched { number, context, ranks: ranks.into(), ancestors: Vec::new() });
-    watched().insert(number, Arc::clone(&new));
+    // SAFETY: this function's rule.
+    let ranks = unsafe { ranks(comm) };
+    let new = Arc::new(Watched { number, comm, context, ranks, followers: Arc::default() });
+    watched().insert(Arc::clone(&new));
     // SAFETY: this function's rule.
     if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
-        watched().remove(&number);
+        watched().remove(number);
         return None;
     }
     Some(new)
 }
 
-/// Whether it has not been freed.
-pub(crate) fn is_alive(number: u64) -> bool {
-    watched().contains_key(&number)
+/// Per rank of the job its rank in a communicator.
+///
+/// # Safety
+/// `comm` is a valid communicator.
+unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
+    // SAFETY: this function's rule; nothing is written.
+    let count = unsafe { ibex_tool_comm_ranks(comm, null_mut(), 0) };
+    let mut ranks = vec![-1; count as usize];
+    // SAFETY: as above; room for so many ranks.
+    unsafe { ibex_tool_comm_ranks(comm, ranks.as_mut_ptr(), count) };
+    ranks.into()
 }
 
-/// The communicator of this context number, and what is known of it. Hot where copies are followed: MPI is asked for an attribute.
+/// The communicator of this context number, and what is known of it. On the way of each event where copies are followed; MPI is
+/// asked which it is and no more, as callbacks may run where MPI answers nothing else, in `MPI_Finalize` for one.
 pub(crate) fn of_context(context: u64) -> Option<(Comm, Arc<Watched>)> {
     let comm = ibex_tool_comm_of_context(context);
-    if comm.0.is_null() {
-        return None;
-    }
-    // SAFETY: MPI has just said that it has it.
-    let number = unsafe { ibex_tool_comm_number(comm) };
-    watched().get(&number).map(|found| (comm, Arc::clone(found)))
+    let watched = watched();
+    let number = watched.by_address.get(&comm.0.addr())?;
+    watched.by_number.get(number).map(|found| (comm, Arc::clone(found)))
 }
 
 /// `MPI_BYTE`
@@ -150,23 +166,23 @@ pub(crate) fn abort(code: c_int) {
     ibex_tool_abort(code);
 }
 
-/// MPI duplicates a watched communicator.
-extern "C" fn duplicated(number: u64) -> u64 {
+/// MPI duplicates a watched communicator. The copy is followed by the handles that are to be propagated now.
+extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     crate::guard::fence("watching a communicator", 0, || {
-        let mut watched = watched();
-        let Some(original) = watched.get(&number) else { return 0 };
-        let copy = NEXT.fetch_add(1, Ordering::Relaxed);
-        let ancestors = std::iter::once(number).chain(original.ancestors.iter().copied()).collect();
-        let new = Watched { number: copy, context: None, ranks: Arc::clone(&original.ranks), ancestors };
-        watched.insert(copy, Arc::new(new));
-        copy
+        let Some(original) = watched().by_number.get(&number).cloned() else { return 0 };
+        let followers = super::peruse::propagated(&original).into();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let ranks = Arc::clone(&original.ranks);
+        watched().insert(Arc::new(Watched { number, comm, context: None, ranks, followers }));
+        number
     })
 }
 
-/// MPI frees a watched communicator.
+/// MPI frees a watched communicator; `MPI_COMM_WORLD` when all are gone.
 extern "C" fn freed(number: u64) {
     crate::guard::fence("watching a communicator", (), || {
-        drop(watched().remove(&number));
-        super::peruse::communicator_freed(number);
+        let all = watched().by_number.get(&number).is_some_and(|gone| gone.comm == world());
+        super::peruse::communicator_freed((!all).then_some(number));
+        watched().remove(number);
     });
 }

@@ -27,8 +27,10 @@ pub(super) struct Descriptor {
 const PUT: Option<c_int> = Some(2);
 const GET: Option<c_int> = Some(3);
 
-/// All of them: what is not fired is not here.
-pub(super) static SUPPORTED: [Descriptor; 7] = [
+/// All of them: what is not fired is not here, so that a build without events has none.
+pub(super) static SUPPORTED: &[Descriptor] = if cfg!(feature = "events") { &FIRED } else { &[] };
+
+static FIRED: [Descriptor; 7] = [
     Descriptor { number: 5, name: c"PERUSE_COMM_REQ_XFER_BEGIN", kind: XferBegin::TYPE, operation: None },
     Descriptor { number: 6, name: c"PERUSE_COMM_REQ_XFER_END", kind: XferEnd::TYPE, operation: None },
     Descriptor { number: CUSTOM, name: c"PERUSE_COMM_REQ_XFER_CONTINUE", kind: XferContinue::TYPE, operation: None },
@@ -71,5 +73,16 @@ mod tests {
         }
         assert_eq!(found, SUPPORTED.len());
         assert!(numbered(INVALID).is_none() && named(c"PERUSE_COMM_REQ_ACTIVATE").is_none());
+    }
+
+    #[test]
+    fn the_page_has_every_event_that_is_supported_and_what_it_is() {
+        let page = include_str!("../../../../docs/peruse.md");
+        for event in SUPPORTED {
+            let name = event.name.to_str().expect("letters");
+            let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
+            let row = row.unwrap_or_else(|| panic!("{name} is not in docs/peruse.md"));
+            assert!(row.contains(&format!("`{}`", event.kind.row().name)), "{row}");
+        }
     }
 }

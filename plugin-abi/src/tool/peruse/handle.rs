@@ -2,20 +2,23 @@
 //! Event handles of PERUSE: an event, a communicator, a callback, and whether its window is open.
 //!
 //! A `peruse_event_h` is a number that is looked up; a wrong one is an error code. Each handle is a registration of the engine,
-//! inactive until its window is opened, whose callback looks whether the event's communicator is the handle's, or a copy of it where
-//! copies are to be followed. Grade: setup; [`Handle::event`] runs where events happen, without allocation. Threads: any.
-//! Tests: `tests.rs`, `tests/tool/peruse.c`.
+//! whose callback looks whether the event's communicator is the handle's, or a copy that it follows. Of one whose communicator is gone
+//! the number alone is left. When a window has been closed no callback runs any more, so that a tool may free what it gave for
+//! it; who closes one waits for callbacks of other threads, but not from within a callback, nor with the tool's lock.
+//! Grade: setup; [`Handle::event`] runs where events happen, without allocation. Threads: any.
+//! Tests: `tests.rs`, `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, Options, Record, Safety, TypeId, Value};
 
+use super::Code;
 use super::descriptor::Descriptor;
-use super::lock::InUpcall;
+use super::lock::{self, InUpcall};
 use crate::tool::communicator::{self, Byte, Comm, Watched};
 
 /// `peruse_comm_spec_t`
@@ -48,91 +51,142 @@ unsafe impl Sync for Callback {}
 
 /// One event handle.
 pub(super) struct Handle {
-    pub(super) number: i64,
+    number: i64,
     pub(super) descriptor: &'static Descriptor,
     pub(super) comm: Comm,
-    pub(super) watched: Arc<Watched>,
+    watched: Arc<Watched>,
     places: Places,
     registration: Arc<events::Handle>,
+    /// Locked while the window is opened or closed, too.
     callback: Mutex<Callback>,
-    active: AtomicBool,
+    /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that was closed.
+    /// Sequentially consistent with `running`: who closes it writes here and then reads there, who calls does the reverse, so that
+    /// one of the two sees the other.
+    window: AtomicU64,
+    /// How many threads are in its callback, or about to look whether their window is open.
+    running: AtomicU32,
     propagate: AtomicBool,
 }
 
-static HANDLES: Mutex<BTreeMap<i64, Arc<Handle>>> = Mutex::new(BTreeMap::new());
+/// By number; `None` once the communicator is gone.
+static HANDLES: Mutex<BTreeMap<i64, Option<Arc<Handle>>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
-fn handles() -> MutexGuard<'static, BTreeMap<i64, Arc<Handle>>> {
+fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<Handle>>>> {
     HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The handle of this number.
-pub(super) fn find(number: i64) -> Option<Arc<Handle>> {
-    handles().get(&number).cloned()
+///
+/// # Errors
+/// There is none, or its communicator is gone.
+pub(super) fn find(number: i64) -> Result<Arc<Handle>, Code> {
+    match handles().get(&number) {
+        Some(Some(handle)) => Ok(Arc::clone(handle)),
+        Some(None) => Err(Code::MpiObject),
+        None => Err(Code::EventHandle),
+    }
 }
 
-/// A new handle, inactive.
+/// A new handle, inactive; returns its number.
 pub(super) fn new(descriptor: &'static Descriptor, comm: Comm, watched: Arc<Watched>, callback: Callback) -> i64 {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let registration = events::register(descriptor.kind, Options::default());
     let handle = Arc::new(Handle {
         number,
         descriptor,
         comm,
         watched,
         places: Places::of(descriptor.kind),
-        registration,
+        registration: events::register(descriptor.kind, Options::default()),
         callback: Mutex::new(callback),
-        active: AtomicBool::new(false),
+        window: AtomicU64::new(0),
+        running: AtomicU32::new(0),
         propagate: AtomicBool::new(false),
     });
-    handles().insert(number, handle);
+    handles().insert(number, Some(handle));
     number
 }
 
-/// The handle is released: its callback is not called any more, but by a thread that is about to.
-pub(super) fn release(number: i64) {
-    let handle = handles().remove(&number);
-    if let Some(handle) = handle {
-        // Refused only where it has been freed already.
-        let _ = events::free(&handle.registration, Safety::None, None);
+/// The handle is released.
+///
+/// # Errors
+/// Those of [`find`].
+pub(super) fn release(number: i64) -> Result<(), Code> {
+    find(number)?.end();
+    handles().remove(&number);
+    Ok(())
+}
+
+/// The handles of a communicator that is gone (`None`: of all) call nothing any more; their use is an error of its own.
+pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
+    // What was received on it is still shown, to those that follow it as well.
+    events::catch_up(CONTEXT);
+    let gone: Vec<_> = {
+        let handles = handles();
+        let of = |handle: &&Arc<Handle>| number.is_none_or(|number| handle.watched.number == number);
+        handles.values().flatten().filter(of).cloned().collect()
+    };
+    for handle in gone {
+        handle.end();
+        // Not one that was released meanwhile.
+        handles().entry(handle.number).and_modify(|entry| *entry = None);
     }
 }
 
-/// The handles of a communicator that is gone call nothing any more; they stay, so that their use is an error of its own.
-pub(in crate::tool) fn communicator_freed(number: u64) {
-    let gone: Vec<_> = handles().values().filter(|handle| handle.watched.number == number).cloned().collect();
-    for handle in gone {
-        handle.active.store(false, Ordering::Release);
-        let _ = events::set_callback(&handle.registration, Safety::AsyncSignalSafe, None);
-    }
+/// The handles that follow a copy of this communicator, if it is made now.
+pub(in crate::tool) fn propagated(original: &Watched) -> Vec<i64> {
+    let follows = |handle: &&Arc<Handle>| {
+        let watches = handle.watched.number == original.number || original.followers.contains(&handle.number);
+        watches && handle.propagate.load(Ordering::Relaxed)
+    };
+    handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
+
+/// What callbacks must be fit for where a tool is in a call of PERUSE's.
+const CONTEXT: Safety = Safety::MpiRestricted;
 
 impl Handle {
     pub(super) fn is_active(&self) -> bool {
-        self.active.load(Ordering::Acquire)
+        self.window.load(Ordering::Relaxed) % 2 == 1
     }
 
-    /// Opens or closes its window.
-    pub(super) fn set_active(self: &Arc<Self>, active: bool) {
-        if !active {
-            // What happened while it was active is still shown.
-            crate::watch::catch_up();
-        }
-        if self.active.swap(active, Ordering::AcqRel) == active {
+    /// Opens its window.
+    pub(super) fn activate(self: &Arc<Self>) {
+        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_active() {
             return;
         }
-        let callback = active.then(|| -> events::Callback {
-            // The callback in force: it cannot be replaced while the window is open.
-            let (handle, callback) = (Arc::downgrade(self), self.callback());
-            Arc::new(move |record: &Record, _: &events::Handle, _| {
-                if let Some(handle) = handle.upgrade() {
-                    handle.event(record, callback);
-                }
-            })
+        let window = self.window.fetch_add(1, Ordering::SeqCst) + 1;
+        // The callback in force: it cannot be replaced while the window is open.
+        let (handle, callback) = (Arc::downgrade(self), *callback);
+        let on_event: events::Callback = Arc::new(move |record: &Record, _: &events::Handle, _| {
+            if let Some(handle) = handle.upgrade() {
+                handle.event(record, window, callback);
+            }
         });
         // PERUSE asks of every callback that it be fit for signal handlers (5.1.2).
-        let _ = events::set_callback(&self.registration, Safety::AsyncSignalSafe, callback);
+        let _ = events::set_callback(&self.registration, Safety::AsyncSignalSafe, Some(on_event));
+    }
+
+    /// Closes its window. What happened while it was open is still shown.
+    pub(super) fn deactivate(&self) {
+        events::catch_up(CONTEXT);
+        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_active() {
+            self.window.fetch_add(1, Ordering::SeqCst);
+            let _ = events::set_callback(&self.registration, Safety::AsyncSignalSafe, None);
+        }
+        drop(callback);
+        while self.running.load(Ordering::SeqCst) != 0 && lock::may_wait_for_callbacks() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Closes its window for good.
+    fn end(&self) {
+        self.deactivate();
+        // Refused only where it has been freed already.
+        let _ = events::free(&self.registration, CONTEXT, None);
     }
 
     pub(super) fn callback(&self) -> Callback {
@@ -156,35 +210,39 @@ impl Handle {
             return None;
         }
         let (comm, copy) = communicator::of_context(context?)?;
-        copy.descends_from(self.watched.number).then_some(comm)
+        copy.followers.contains(&self.number).then_some(comm)
     }
 
-    /// Calls the callback for an event, if it is this handle's.
-    fn event(&self, record: &Record, callback: Callback) {
+    /// An event of this type, in any communicator, for the callback of a window.
+    fn event(&self, record: &Record, window: u64, callback: Callback) {
+        let Some(comm) = self.communicator(number(record, self.places.context)) else { return };
+        self.running.fetch_add(1, Ordering::SeqCst);
+        if self.window.load(Ordering::SeqCst) == window {
+            self.call(record, comm, callback);
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Calls the callback.
+    fn call(&self, record: &Record, comm: Comm, callback: Callback) {
         let at = &self.places;
-        let context = number(record, at.context);
-        let Some(comm) = self.communicator(context) else { return };
         let received = number(record, at.direction) == Some(1);
-        let rank = |job: u64| usize::try_from(job).ok().and_then(|job| self.watched.ranks.get(job).copied());
-        let peer = match (context, received) {
-            (None, _) => None,
-            (_, true) => signed(record, at.source),
-            (_, false) => number(record, at.peer).and_then(rank),
-        };
-        let whole = number(record, at.total).filter(|&total| total > 0);
-        let bytes = whole.or_else(|| number(record, at.bytes)).unwrap_or(0);
-        let local = number(record, at.local);
+        let rank = |in_job: u64| self.watched.ranks.get(usize::try_from(in_job).ok()?).copied();
+        let peer = if received { signed(record, at.source) } else { number(record, at.peer).and_then(rank) };
+        let bytes = number(record, at.total).or_else(|| number(record, at.bytes)).unwrap_or(0);
+        let local = number(record, at.local).map(|local| std::ptr::with_exposed_provenance_mut(local as usize));
         let mut spec = Spec {
             comm,
-            buf: local.map_or(null_mut(), |local| std::ptr::with_exposed_provenance_mut(local as usize)),
+            buf: local.unwrap_or(null_mut()),
             count: c_int::try_from(bytes).unwrap_or(c_int::MAX),
             datatype: communicator::byte(),
             peer: peer.unwrap_or(-1),
             tag: signed(record, at.tag).unwrap_or(-1),
             operation: self.descriptor.operation.unwrap_or(if received { RECEIVE } else { SEND }),
         };
-        let request = number(record, at.request).filter(|&request| request != 0);
-        let id = request.or_else(|| number(record, at.message)).or_else(|| number(record, at.operation)).unwrap_or(0);
+        // An operation's name is odd. A request is known too late, or not at all, to name what has begun.
+        let message = number(record, at.message).map(|message| message << 1);
+        let id = message.or_else(|| number(record, at.operation)).unwrap_or(0);
         let upcall = InUpcall::new();
         // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
         let code = unsafe { (callback.function)(self.number, id as isize, &raw mut spec, callback.param) };
@@ -208,7 +266,6 @@ struct Places {
     bytes: Option<usize>,
     local: Option<usize>,
     tag: Option<usize>,
-    request: Option<usize>,
     message: Option<usize>,
     operation: Option<usize>,
 }
@@ -225,7 +282,6 @@ impl Places {
             bytes: place("bytes"),
             local: place("local"),
             tag: place("tag"),
-            request: place("request"),
             message: place("message"),
             operation: place("operation"),
         }

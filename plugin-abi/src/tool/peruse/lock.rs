@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `PERUSE_Lock` and `PERUSE_Unlock`: one lock for a tool's own data, held by a thread (5.2.16, 5.2.17).
 //!
-//! A thread that has it and asks again is refused, as is one that gives back what it does not have. Within a callback nobody waits:
-//! where the lock is not free it is not grantable, then and for the rest of that callback. Grade: setup; within a callback it is
-//! one try. Threads: any. Tests: at the end of the file.
+//! Who asks waits until no other thread has it, within a callback as well: who has it calls nothing of MPI's. A thread that has
+//! it and asks again is refused, as is one that gives back what it does not have. A callback that runs in a thread whose
+//! code outside of the callback has it cannot wait: there it is not grantable for the rest of that callback. Grade: setup; within
+//! a callback the lock of a mutex. Threads: any. Tests: at the end of the file.
 
 use std::cell::Cell;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,29 +20,21 @@ pub(super) enum Refused {
     NotGrantable,
 }
 
-/// The owner: the address of its mark, or 0.
-static OWNER: Mutex<usize> = Mutex::new(0);
+static TAKEN: Mutex<bool> = Mutex::new(false);
 static FREE: Condvar = Condvar::new();
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Upcall {
     No,
     Yes,
-    /// Within one in which the lock could not be granted.
-    Refused,
+    /// Within one whose thread had the lock before.
+    NotGrantable,
 }
 
 thread_local! {
     static UPCALL: Cell<Upcall> = const { Cell::new(Upcall::No) };
-}
-
-/// A number that no other living thread has.
-fn me() -> usize {
-    UPCALL.with(|mark| std::ptr::from_ref(mark).addr())
-}
-
-fn owner() -> MutexGuard<'static, usize> {
-    OWNER.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether this thread has the lock.
+    static HAS_IT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A callback is running, until this is dropped.
@@ -49,7 +42,8 @@ pub(super) struct InUpcall(Upcall);
 
 impl InUpcall {
     pub(super) fn new() -> InUpcall {
-        InUpcall(UPCALL.replace(Upcall::Yes))
+        let has_it = HAS_IT.get();
+        InUpcall(UPCALL.replace(if has_it { Upcall::NotGrantable } else { Upcall::Yes }))
     }
 }
 
@@ -59,31 +53,34 @@ impl Drop for InUpcall {
     }
 }
 
-/// Takes the lock; outside of a callback it waits for it.
+/// Whether this thread may wait for callbacks in other threads, which may be waiting for the lock: not from within one, nor with it.
+pub(super) fn may_wait_for_callbacks() -> bool {
+    UPCALL.get() == Upcall::No && !HAS_IT.get()
+}
+
+/// Takes the lock; waits for other threads.
 pub(super) fn lock() -> Result<(), Refused> {
-    let me = me();
-    let mut owner = owner();
-    if *owner == me {
-        return Err(Refused::Mine);
-    }
-    if UPCALL.get() != Upcall::No && (*owner != 0 || UPCALL.get() == Upcall::Refused) {
-        UPCALL.set(Upcall::Refused);
+    if UPCALL.get() == Upcall::NotGrantable {
         return Err(Refused::NotGrantable);
     }
-    while *owner != 0 {
-        owner = FREE.wait(owner).unwrap_or_else(PoisonError::into_inner);
+    if HAS_IT.get() {
+        return Err(Refused::Mine);
     }
-    *owner = me;
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    while *taken {
+        taken = FREE.wait(taken).unwrap_or_else(PoisonError::into_inner);
+    }
+    *taken = true;
+    HAS_IT.set(true);
     Ok(())
 }
 
 /// Gives the lock back.
 pub(super) fn unlock() -> Result<(), Refused> {
-    let mut owner = owner();
-    if *owner != me() {
+    if !HAS_IT.replace(false) {
         return Err(Refused::NotMine);
     }
-    *owner = 0;
+    *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
     FREE.notify_one();
     Ok(())
 }
@@ -92,32 +89,47 @@ pub(super) fn unlock() -> Result<(), Refused> {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
 
     #[test]
-    fn the_lock_is_a_threads_own_and_is_not_waited_for_within_a_callback() {
+    fn the_lock_is_a_threads_own_and_others_wait_for_it_within_a_callback_as_well() {
         assert_eq!(unlock(), Err(Refused::NotMine));
         assert_eq!(lock(), Ok(()));
         assert_eq!(lock(), Err(Refused::Mine));
-        let (ready, wait) = channel();
-        let other = std::thread::spawn(move || {
+        let (tell, told) = channel();
+        let other = thread::spawn(move || {
             assert_eq!(unlock(), Err(Refused::NotMine));
-            {
-                let _upcall = InUpcall::new();
-                assert_eq!(lock(), Err(Refused::NotGrantable));
-                ready.send(()).expect("the other end waits");
-            }
-            // Outside it waits until the first gives it back.
-            assert_eq!(lock(), Ok(()));
+            assert!(may_wait_for_callbacks());
             let _upcall = InUpcall::new();
-            assert_eq!(unlock(), Ok(()));
+            assert!(!may_wait_for_callbacks());
+            tell.send(()).expect("the other end waits");
             assert_eq!(lock(), Ok(()));
+            tell.send(()).expect("the other end waits");
+            assert_eq!(lock(), Err(Refused::Mine));
             assert_eq!(unlock(), Ok(()));
         });
-        wait.recv().expect("the other thread is at it");
+        told.recv().expect("the other thread is at it");
+        assert!(told.recv_timeout(Duration::from_millis(20)).is_err(), "it has it while this one has");
         assert_eq!(unlock(), Ok(()));
+        told.recv().expect("it is the other thread's");
         other.join().expect("no panic");
+        callbacks_of_the_thread_that_has_it();
+    }
+
+    /// Of the one test, as the lock is one.
+    fn callbacks_of_the_thread_that_has_it() {
+        assert_eq!(lock(), Ok(()));
+        assert!(!may_wait_for_callbacks());
+        {
+            let _upcall = InUpcall::new();
+            assert_eq!(lock(), Err(Refused::NotGrantable));
+            assert_eq!(unlock(), Ok(()));
+            assert_eq!(lock(), Err(Refused::NotGrantable), "for the rest of the callback, also once it is free");
+        }
+        assert_eq!(unlock(), Err(Refused::NotMine));
         let _upcall = InUpcall::new();
-        UPCALL.set(Upcall::Refused);
-        assert_eq!(lock(), Err(Refused::NotGrantable), "for the rest of the callback, also once it is free");
+        assert_eq!(lock(), Ok(()));
+        assert_eq!(unlock(), Ok(()));
     }
 }

@@ -11,7 +11,8 @@ mod lock;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStringExt as _;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,7 @@ use crate::guard::fence;
 use descriptor::{INVALID, SUPPORTED};
 use handle::{Callback, Function, Handle};
 
-pub(super) use handle::communicator_freed;
+pub(super) use handle::{communicator_freed, propagated};
 
 /// The return values (`include/peruse.h`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,15 +56,9 @@ fn required<T>(pointer: *const T) -> Result<(), Code> {
     if pointer.is_null() { Err(Code::Parameter) } else { Ok(()) }
 }
 
-/// A valid handle of a communicator that has not been freed.
-fn usable(event_h: i64) -> Result<Arc<Handle>, Code> {
-    let handle = handle::find(event_h).ok_or(Code::EventHandle)?;
-    if communicator::is_alive(handle.watched.number) { Ok(handle) } else { Err(Code::MpiObject) }
-}
-
-/// The same, whose window is closed.
+/// A handle whose window is closed.
 fn inactive(event_h: i64) -> Result<Arc<Handle>, Code> {
-    let handle = usable(event_h)?;
+    let handle = handle::find(event_h)?;
     if handle.is_active() { Err(Code::EventHandle) } else { Ok(handle) }
 }
 
@@ -71,7 +66,8 @@ fn inactive(event_h: i64) -> Result<Arc<Handle>, Code> {
 #[cold]
 fn callback_failed(event: &CStr, code: c_int) {
     crate::messages::callback_failed(&event.to_string_lossy(), code);
-    communicator::abort(code);
+    // Of an exit status the low 8 bits are left, and 0 would be success.
+    communicator::abort(if code as u8 == 0 { 1 } else { code });
 }
 
 /// Arrays that last as long as the process, for C.
@@ -89,12 +85,18 @@ impl<T> Lasting<T> {
     }
 }
 
-/// The environment that affects the library: what Open MPI reads as parameters.
+/// The environment that affects the library: what Open MPI, its process manager and ibex read.
 fn environment() -> &'static Lasting<*mut c_char> {
+    const READ: [&str; 5] = ["IBEX_", "OMPI_", "OPAL_", "ORTE_", "PMIX_"];
     static ENVIRONMENT: OnceLock<Lasting<*mut c_char>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
-        let ours = std::env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_") || name.starts_with("IBEX_"));
-        let text = ours.filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok());
+        let is_read = |name: &OsStr| READ.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
+        let ours = std::env::vars_os().filter(|(name, _)| is_read(name));
+        let text = ours.filter_map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            CString::new(name.into_vec()).ok()
+        });
         Lasting(text.map(CString::into_raw).collect())
     })
 }
@@ -106,6 +108,9 @@ extern "C" fn PERUSE_Init() -> c_int {
         if !host::mpi_is_usable() {
             return Err(Code::MpiInit);
         }
+        // Its end is that of all communicators, those that are never freed too.
+        // SAFETY: MPI is usable.
+        unsafe { communicator::watch(communicator::world()) }.ok_or(Code::Generic)?;
         environment();
         INITIALIZED.store(true, Ordering::Release);
         Ok(())
@@ -210,7 +215,7 @@ unsafe extern "C" fn PERUSE_Query_queue_event_scope(scope: *mut c_int) -> c_int 
 /// `PERUSE_Event_comm_register` (5.2.7).
 ///
 /// # Safety
-/// `comm` is or was a communicator, or is null; `event_h` is null or has room for one handle.
+/// `event_h` is null or has room for one handle; `comm` may be anything.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PERUSE_Event_comm_register(
     event: c_int,
@@ -224,8 +229,7 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
             return Err(Code::Init);
         }
         let descriptor = descriptor::numbered(event).ok_or(Code::Event)?;
-        // SAFETY: the caller's rule.
-        if !unsafe { communicator::is_valid(comm) } {
+        if !communicator::is_valid(comm) {
             return Err(Code::Comm);
         }
         let function = callback_fn.ok_or(Code::Parameter)?;
@@ -243,7 +247,7 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
 #[unsafe(no_mangle)]
 extern "C" fn PERUSE_Event_activate(event_h: i64) -> c_int {
     answer("PERUSE_Event_activate", || {
-        usable(event_h)?.set_active(true);
+        handle::find(event_h)?.activate();
         Ok(())
     })
 }
@@ -252,7 +256,7 @@ extern "C" fn PERUSE_Event_activate(event_h: i64) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn PERUSE_Event_deactivate(event_h: i64) -> c_int {
     answer("PERUSE_Event_deactivate", || {
-        usable(event_h)?.set_active(false);
+        handle::find(event_h)?.deactivate();
         Ok(())
     })
 }
@@ -266,8 +270,7 @@ unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
     answer("PERUSE_Event_release", || {
         required(event_h)?;
         // SAFETY: the caller's rule.
-        let handle = usable(unsafe { event_h.read() })?;
-        handle::release(handle.number);
+        handle::release(unsafe { event_h.read() })?;
         // SAFETY: the caller's rule.
         unsafe { event_h.write(0) };
         Ok(())
@@ -281,7 +284,7 @@ unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PERUSE_Event_get(event_h: i64, event: *mut c_int) -> c_int {
     answer("PERUSE_Event_get", || {
-        let handle = usable(event_h)?;
+        let handle = handle::find(event_h)?;
         required(event)?;
         // SAFETY: the caller's rule.
         unsafe { event.write(handle.descriptor.number) };
@@ -296,7 +299,7 @@ unsafe extern "C" fn PERUSE_Event_get(event_h: i64, event: *mut c_int) -> c_int 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PERUSE_Event_object_get(event_h: i64, mpi_object: *mut *mut c_void) -> c_int {
     answer("PERUSE_Event_object_get", || {
-        let handle = usable(event_h)?;
+        let handle = handle::find(event_h)?;
         required(mpi_object)?;
         // SAFETY: the caller's rule.
         unsafe { mpi_object.write(handle.comm.0) };

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Two tools at once, one by PERUSE and one by MPI_T: both see every message of a communicator, in the same order; neither is touched
+// by what the other does, when windows are closed, handles freed, or the other's interface is finalized. 2 or more ranks.
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+#include <peruse.h>
+
+enum { MESSAGES = 20, LONG = 100000, MOST = 4 * MESSAGES };
+
+// What a tool saw: the tags, of messages sent and received.
+struct tool {
+    int count;
+    int tags[MOST];
+};
+
+static struct tool peruse, mpi_t;
+static int tag_element = -1;
+
+static void note(struct tool *tool, int tag) {
+    if (tool->count < MOST && tag >= 0)
+        tool->tags[tool->count++] = tag;
+}
+
+static int on_peruse(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+    (void)handle, (void)id;
+    note(parameter, spec->tag);
+    return MPI_SUCCESS;
+}
+
+static void on_mpi_t(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    int tag = -1;
+    (void)registration, (void)safety;
+    check_int("read", MPI_SUCCESS, MPI_T_event_read(instance, tag_element, &tag));
+    note(user, tag);
+}
+
+static void exchange(MPI_Comm comm) {
+    static unsigned char out[LONG], in[LONG];
+    int to = (check.rank + 1) % check.size, from = (check.rank + check.size - 1) % check.size;
+    // Nobody sends before all have seen to their tools.
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = 0; i < MESSAGES; i++) {
+        int bytes = i % 2 ? LONG : 8;
+        MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, to, i, in, bytes, MPI_BYTE, from, i, comm, MPI_STATUS_IGNORE));
+    }
+    // Shows what is still on its way, to every tool.
+    peruse_event_h handle;
+    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(PERUSE_IBEX_PUT_STARTED, comm, on_peruse, &peruse, &handle));
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
+}
+
+static void check_tool(const char *what, struct tool *tool, int messages) {
+    int counts[MESSAGES] = {0};
+    check_int(what, 2 * messages, tool->count);
+    for (int i = 0; i < tool->count; i++)
+        counts[tool->tags[i]]++;
+    for (int tag = 0; tag < MESSAGES; tag++)
+        check_int(what, 2 * messages / MESSAGES, counts[tag]);
+    tool->count = 0;
+}
+
+// The index of the event, and the place of the element `tag`: the last of its kind (docs/events.md).
+static int event_with_tag(void) {
+    enum { ROOM = 32 };
+    int index = -1, elements = ROOM;
+    MPI_Datatype types[ROOM];
+    check_int("index", MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_xfer_end", &index));
+    check_int("info", MPI_SUCCESS,
+              MPI_T_event_get_info(index, NULL, NULL, NULL, types, NULL, &elements, NULL, NULL, NULL, NULL, NULL));
+    for (int i = 0; i < elements; i++)
+        if (types[i] == MPI_INT)
+            tag_element = i;
+    return index;
+}
+
+int main(int argc, char **argv) {
+    MPI_T_event_registration registration, second;
+    peruse_event_h handle, other;
+    MPI_Comm comm;
+    int provided;
+    check_start(&argc, &argv, 2);
+    check_case("two tools at once, by two interfaces");
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    int index = event_with_tag();
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, &mpi_t, on_mpi_t));
+    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &peruse, &handle));
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
+
+    exchange(comm);
+    exchange(MPI_COMM_WORLD);
+    check_int("both in one order", 0, memcmp(peruse.tags, mpi_t.tags, sizeof peruse.tags));
+    check_tool("PERUSE", &peruse, MESSAGES);
+    check_tool("MPI_T", &mpi_t, MESSAGES);
+
+    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));
+    exchange(comm);
+    check_tool("PERUSE, closed", &peruse, 0);
+    check_tool("MPI_T beside a closed window", &mpi_t, MESSAGES);
+
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
+    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    exchange(comm);
+    check_tool("PERUSE beside one that is freed", &peruse, MESSAGES);
+    check_tool("MPI_T, freed", &mpi_t, 0);
+
+    // Two of each.
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &second));
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, &mpi_t, on_mpi_t));
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(second, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, MPI_INFO_NULL, &mpi_t, on_mpi_t));
+    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &peruse, &other));
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(other));
+    exchange(comm);
+    check_tool("two by PERUSE", &peruse, 2 * MESSAGES);
+    check_tool("two by MPI_T", &mpi_t, 2 * MESSAGES);
+
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_finalize());
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&other));
+    mpi_t.count = 0;
+    exchange(comm);
+    check_tool("PERUSE after MPI_T", &peruse, MESSAGES);
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
+    MPI_OK(MPI_Comm_free(&comm));
+    check_end_case();
+    return check_finish();
+}
