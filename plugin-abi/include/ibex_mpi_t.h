@@ -46,12 +46,13 @@ typedef struct ibex_event_registration *MPI_T_event_registration;
 
 #define MPI_T_EVENT_REGISTRATION_NULL ((MPI_T_event_registration) 0)
 
-typedef void (*MPI_T_event_cb_function)(MPI_T_event_instance event_instance, MPI_T_event_registration event_registration,
-                                        MPI_T_cb_safety cb_safety, void *user_data);
-typedef void (*MPI_T_event_free_cb_function)(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
-                                             void *user_data);
-typedef void (*MPI_T_event_dropped_cb_function)(MPI_Count count, MPI_T_event_registration event_registration,
-                                                int source_index, MPI_T_cb_safety cb_safety, void *user_data);
+/* Types of functions, not of pointers to them, as the standard has it. */
+typedef void MPI_T_event_cb_function(MPI_T_event_instance event_instance, MPI_T_event_registration event_registration,
+                                     MPI_T_cb_safety cb_safety, void *user_data);
+typedef void MPI_T_event_free_cb_function(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
+                                          void *user_data);
+typedef void MPI_T_event_dropped_cb_function(MPI_Count count, MPI_T_event_registration event_registration, int source_index,
+                                             MPI_T_cb_safety cb_safety, void *user_data);
 
 #define IBEX_MPI_T_CALLS(NAME)                                                                                             \
     int NAME##event_get_num(int *num_events);                                                                              \
