@@ -2,19 +2,9 @@
 /* The variables of the events, through the calls any MPI has: counts per source, defaults of registrations, their category.
  * Run with OMPI_MCA_btl_ibex_event_buffered=1 and OMPI_MCA_btl_ibex_event_buffer=1000. Prints one line per wrong answer. */
 #include <ibex_mpi_t.h>
-#include <stdio.h>
+#include "expect.h"
 #include <stdlib.h>
 #include <string.h>
-
-static int wrong;
-
-#define HOLDS(condition)                                                                              \
-    do {                                                                                              \
-        if (!(condition)) {                                                                           \
-            printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                    \
-            ++wrong;                                                                                  \
-        }                                                                                             \
-    } while (0)
 
 /* A handle on a count has a value for every source there is or may come. */
 static void counts(void)
