@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-const CHECKED: [(&str, &str); 5] = [
+const CHECKED: [(&str, &str); 7] = [
+    ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks"),
+    ("MPI_T registrations come and go while threads communicate", "mpi_t_threads"),
     ("PERUSE says what it supports", "peruse_queries"),
     ("PERUSE measures what lies between two events", "peruse_unexpected"),
     ("PERUSE refuses events of queues that the transport has not", "peruse_queues"),
