@@ -138,6 +138,23 @@ fn the_tool_of_the_page_runs_without_a_device_as_well() {
 }
 
 #[test]
+fn two_tools_in_one_process_do_not_disturb_each_other_and_one_may_intercept_the_others_calls() {
+    let place = env!("CARGO_TARGET_TMPDIR");
+    for (tool, options) in [("one", &["-DTOOL=one", "-DINTERCEPTS"][..]), ("two", &["-DTOOL=two"])] {
+        let mut command = Command::new("mpicc");
+        command.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+        command.arg(format!("{place}/libtool-{tool}.so")).args(options).arg(source("tool_library.c"));
+        command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
+        command.arg(format!("-L{}", library().display())).arg("-libex");
+        done(&command);
+    }
+    // The tools first: the linker takes what is found first.
+    let ibex = format!("-L{}", library().display());
+    let options = [&format!("-L{place}"), "-ltool-one", "-ltool-two", &ibex, "-libex", "-Wl,-rpath", place];
+    done(&program(&compiled_with("two_tools", "tools", &options)));
+}
+
+#[test]
 fn the_header_is_strict_c99_and_cplusplus_before_and_after_that_of_mpi() {
     let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-header.o");
     let cplusplus = ["mpicxx", "-DOMPI_SKIP_MPICXX", "-x", "c++", "-std=c++11", "-pedantic"];
