@@ -206,6 +206,82 @@ static void bindings(MPI_Comm comm) {
     check_end_case();
 }
 
+// A count of the events, of all sources; relative to when its handle was made.
+static long long count(MPI_T_pvar_session session, MPI_T_pvar_handle handle) {
+    unsigned long long values[256];
+    long long sum = 0;
+    memset(values, 0, sizeof values);
+    check_int("MPI_T_pvar_read", MPI_SUCCESS, MPI_T_pvar_read(session, handle, values));
+    for (int i = 0; i < 256; i++)
+        sum += (long long)values[i];
+    return sum;
+}
+
+static atomic_llong called, lost;
+
+static void on_event_counting(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)instance, (void)registration, (void)safety, (void)user;
+    called++;
+}
+
+static void on_dropped(MPI_Count events, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+    (void)source, (void)safety;
+    check_true("the data of a callback of the registration that lost them", ((struct heard *)user)->registration == registration);
+    lost += events;
+}
+
+static void counts(MPI_Comm comm) {
+    static const char *const names[] = {"btl_ibex_events_raised", "btl_ibex_events_delivered", "btl_ibex_events_buffered",
+                                        "btl_ibex_events_dropped"};
+    enum { RAISED, DELIVERED, BUFFERED, DROPPED, COUNTS };
+    long long values[COUNTS];
+    MPI_T_pvar_session session;
+    MPI_T_pvar_handle handles[COUNTS];
+    struct heard direct, narrow;
+    MPI_Info info;
+    int index, length;
+    check_case("the_variables_count_what_was_called_and_what_was_lost");
+    register_for(&direct, "btl_ibex_xfer_begin", &comm);
+    check_int("MPI_T_event_get_index", MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_xfer_begin", &index));
+    memset(&narrow, 0, sizeof narrow);
+    MPI_OK(MPI_Info_create(&info));
+    MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
+    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", "2"));
+    MPI_OK(MPI_T_event_handle_alloc(index, &comm, info, &narrow.registration));
+    MPI_OK(MPI_Info_free(&info));
+    MPI_OK(MPI_T_pvar_session_create(&session));
+    for (int i = 0; i < COUNTS; i++) {
+        MPI_OK(MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index));
+        MPI_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &length));
+        check_true("there is room for them", length <= 256);
+        check_int(names[i], 0, count(session, handles[i]));
+    }
+    check_int("a dropped handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(narrow.registration, on_dropped));
+    call(&direct, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_counting);
+    call(&narrow, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_counting);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    // More at a time than fit between two looks into progress.
+    MPI_Request requests[2 * MESSAGES];
+    for (int i = 0; i < MESSAGES; i++) {
+        MPI_OK(MPI_Irecv(NULL, 0, MPI_INT, 1 - check.rank, TAG, comm, &requests[i]));
+        MPI_OK(MPI_Isend(NULL, 0, MPI_INT, 1 - check.rank, TAG, comm, &requests[MESSAGES + i]));
+    }
+    MPI_OK(MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    stop(&direct);
+    stop(&narrow);
+    for (int i = 0; i < COUNTS; i++)
+        values[i] = count(session, handles[i]);
+    check_true("what was raised", values[RAISED] >= 2 * MESSAGES);
+    check_int("what was called", called, values[DELIVERED]);
+    check_int("what was lost", lost, values[DROPPED]);
+    check_true("something was lost", lost > 0);
+    check_int("what went into the buffer came out of it", called - 2 * MESSAGES, values[BUFFERED]);
+    check_int("each event, twice", 4 * MESSAGES, called + lost);
+    MPI_OK(MPI_T_pvar_session_free(&session));
+    check_end_case();
+}
+
 static void not_initialised(MPI_Comm comm) {
     struct heard heard;
     int provided;
@@ -237,6 +313,7 @@ int main(int argc, char **argv) {
     safety_levels(comm);
     in_callbacks(comm);
     bindings(comm);
+    counts(comm);
     not_initialised(comm);
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();
