@@ -2,7 +2,7 @@
 /*
  * The events of the MPI tool information interface (MPI 4.1, section 15.3.8) for an MPI that has none, as ibex offers them.
  *
- * Include it instead of, or after, mpi.h, and link with -libex. Where the MPI has these calls itself (MPI 4), this header
+ * Include it before, after or instead of mpi.h, and link with -libex. Where the MPI has these calls itself (MPI 4), this header
  * declares nothing and ibex gives way to the MPI's. Every call has a PMPI_T_ name beside the MPI_T_ name.
  *
  * Beyond the standard:
@@ -10,8 +10,9 @@
  * - info keys: "ibex_buffered" ("true", "false"): events wait until progress delivers them; "ibex_buffer_events" (a number):
  *   how many may wait.
  * - MPI_INFO_NULL stands where an info object is returned while MPI is not initialised or has been finalised.
+ * - MPI_T_EVENT_REGISTRATION_NULL, which no registration is.
  * The enumeration of MPI_T_event_get_info has the names of the elements, in their order. Elements are MPI_INT, MPI_UNSIGNED or
- * MPI_UNSIGNED_LONG; docs/events.md has them all.
+ * MPI_UNSIGNED_LONG; docs/events.md has them all. docs/events-calls.md says what the standard leaves open.
  */
 #ifndef IBEX_MPI_T_H
 #define IBEX_MPI_T_H
@@ -46,12 +47,13 @@ typedef struct ibex_event_registration *MPI_T_event_registration;
 
 #define MPI_T_EVENT_REGISTRATION_NULL ((MPI_T_event_registration) 0)
 
-typedef void (*MPI_T_event_cb_function)(MPI_T_event_instance event_instance, MPI_T_event_registration event_registration,
-                                        MPI_T_cb_safety cb_safety, void *user_data);
-typedef void (*MPI_T_event_free_cb_function)(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
-                                             void *user_data);
-typedef void (*MPI_T_event_dropped_cb_function)(MPI_Count count, MPI_T_event_registration event_registration,
-                                                int source_index, MPI_T_cb_safety cb_safety, void *user_data);
+/* Types of functions, not of pointers to them, as the standard has it. */
+typedef void MPI_T_event_cb_function(MPI_T_event_instance event_instance, MPI_T_event_registration event_registration,
+                                     MPI_T_cb_safety cb_safety, void *user_data);
+typedef void MPI_T_event_free_cb_function(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety,
+                                          void *user_data);
+typedef void MPI_T_event_dropped_cb_function(MPI_Count count, MPI_T_event_registration event_registration, int source_index,
+                                             MPI_T_cb_safety cb_safety, void *user_data);
 
 #define IBEX_MPI_T_CALLS(NAME)                                                                                             \
     int NAME##event_get_num(int *num_events);                                                                              \

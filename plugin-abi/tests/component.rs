@@ -137,9 +137,11 @@ fn ompi_info_shows_every_counter_with_its_class() {
     let place = Place::new("counters");
     let output = run(place.command(&["ompi_info", "--param", "btl", "ibex", "--level", "9"]));
     let shown = unwrapped(&text(&output));
-    for row in COUNTERS {
-        let class = format!("{:?}", row.class).to_lowercase();
-        let line = format!("performance \"btl_ibex_{}\" (type: unsigned_long_long, class: {class})", row.name);
+    let of_the_port = COUNTERS.iter().map(|row| (row.name, format!("{:?}", row.class).to_lowercase()));
+    let events = ["raised", "delivered", "buffered", "dropped", "late"].map(|count| format!("events_{count}"));
+    let of_the_events = events.iter().map(|name| (name.as_str(), "counter".to_owned()));
+    for (name, class) in of_the_port.chain(of_the_events) {
+        let line = format!("performance \"btl_ibex_{name}\" (type: unsigned_long_long, class: {class})");
         assert!(shown.contains(&line), "{line} is missing in {shown}");
     }
 }

@@ -46,11 +46,16 @@ fn source(name: &str) -> PathBuf {
 
 /// Compiles a program against the header and the library, for one test.
 fn compiled(name: &str, test: &str, options: &[&str]) -> PathBuf {
+    let place = format!("-L{}", library().display());
+    compiled_with(name, test, &[&[&place, "-libex"], options].concat())
+}
+
+/// Compiles a program against the header and what the options say.
+fn compiled_with(name: &str, test: &str, options: &[&str]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-{name}-{test}"));
     let mut command = Command::new("mpicc");
-    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source(&format!("{name}.c")));
-    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
-    command.arg(format!("-L{}", library().display())).arg("-libex").args(options);
+    command.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(source(&format!("{name}.c")));
+    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR"))).args(options);
     done(&command);
     program
 }
@@ -67,6 +72,16 @@ fn program(path: &Path) -> Command {
 #[test]
 fn every_call_answers_the_standards_code_in_every_phase_of_mpi() {
     done(&program(&compiled("calls", "codes", &[])));
+}
+
+#[test]
+fn the_interface_is_initialised_as_often_as_it_was_and_registrations_outlive_it() {
+    done(&program(&compiled("phases", "phases", &[])));
+}
+
+#[test]
+fn every_call_may_be_made_from_several_threads_at_once() {
+    done(&program(&compiled("threads", "threads", &[])));
 }
 
 #[test]
@@ -131,12 +146,34 @@ fn the_tool_of_the_page_runs_without_a_device_as_well() {
 }
 
 #[test]
-fn the_header_is_cplusplus_too() {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-header.o");
-    let mut command = Command::new("mpicxx");
-    command.args(["-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX", "-x", "c++", "-c", "-o"]).arg(program);
-    command.arg(source("given_way.c")).arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
-    done(&command);
+fn two_tools_in_one_process_do_not_disturb_each_other_and_one_may_intercept_the_others_calls() {
+    let place = env!("CARGO_TARGET_TMPDIR");
+    for (tool, options) in [("one", &["-DTOOL=one", "-DINTERCEPTS"][..]), ("two", &["-DTOOL=two"])] {
+        let mut command = Command::new("mpicc");
+        command.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+        command.arg(format!("{place}/libtool-{tool}.so")).args(options).arg(source("tool_library.c"));
+        command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
+        command.arg(format!("-L{}", library().display())).arg("-libex");
+        done(&command);
+    }
+    // The tools first: the linker takes what is found first.
+    let ibex = format!("-L{}", library().display());
+    let options = [&format!("-L{place}"), "-ltool-one", "-ltool-two", &ibex, "-libex", "-Wl,-rpath", place];
+    done(&program(&compiled_with("two_tools", "tools", &options)));
+}
+
+#[test]
+fn the_header_is_strict_c99_and_cplusplus_before_and_after_that_of_mpi() {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-header.o");
+    let cplusplus = ["mpicxx", "-DOMPI_SKIP_MPICXX", "-x", "c++", "-std=c++11", "-pedantic"];
+    for language in [&["mpicc", "-std=c99", "-pedantic"][..], &["mpicc", "-std=c11", "-pedantic"], &cplusplus] {
+        for order in ["-DMPI_H_FIRST", "-UMPI_H_FIRST"] {
+            let mut command = Command::new(language[0]);
+            command.args(&language[1..]).args([order, "-Wall", "-Wextra", "-Werror", "-c", "-o"]).arg(&object);
+            command.arg(source("header.c")).arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
+            done(&command);
+        }
+    }
 }
 
 #[test]
@@ -145,11 +182,19 @@ fn a_tool_may_intercept_a_call_by_its_name_and_go_on_by_the_profiling_name() {
 }
 
 #[test]
-fn where_the_mpi_has_a_call_itself_it_answers() {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libtool_host.so");
-    let mut command = Command::new("cc");
-    command.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source("host_with_events.c"));
+fn where_the_mpi_has_the_calls_itself_it_answers_them_whichever_library_comes_first() {
+    let mock = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libmock_mpi.so");
+    let mut command = Command::new("mpicc");
+    command.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&mock).arg(source("mock_libmpi.c"));
+    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
     done(&command);
-    let path = library.to_str().expect("the target directory's name is text");
-    done(&program(&compiled("given_way", "seam", &["-Wl,--no-as-needed", path])));
+    let mock = mock.to_str().expect("the target directory's name is text");
+    let (ibex, all) = (format!("-L{}", library().display()), "-Wl,--no-as-needed");
+    let ibex_first = compiled_with("through_the_seam", "ibex-first", &[all, &ibex, "-libex", mock]);
+    done(&program(&ibex_first));
+    done(&program(&compiled_with("through_the_seam", "mpi-first", &[all, mock, &ibex, "-libex"])));
+    let without = compiled_with("through_the_seam", "mpi-alone", &[all, mock]);
+    let path = library().join("libibex.so");
+    done(program(&without).arg(&path));
+    done(program(&without).env("LD_PRELOAD", &path));
 }

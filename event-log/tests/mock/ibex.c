@@ -14,8 +14,8 @@ struct ibex_event_instance {
 };
 
 struct ibex_event_registration {
-    MPI_T_event_cb_function callback;
-    MPI_T_event_dropped_cb_function dropped;
+    MPI_T_event_cb_function *callback;
+    MPI_T_event_dropped_cb_function *dropped;
     void *user;
     int freed;
 };

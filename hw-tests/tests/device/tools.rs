@@ -16,7 +16,9 @@ use std::fs;
 use std::path::Path;
 
 /// A sentence, the program, and on how many ranks.
-const CHECKED: [(&str, &str, usize); 9] = [
+const CHECKED: [(&str, &str, usize); 11] = [
+    ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", 2),
+    ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", 2),
     ("PERUSE says what it supports", "peruse_queries", 2),
     ("PERUSE measures what lies between two events", "peruse_unexpected", 2),
     ("PERUSE refuses events of queues that the transport has not", "peruse_queues", 2),

@@ -19,6 +19,32 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
     }
 }
 
+/// As [`give`], of what is made only where it is wanted, as the caller must free it.
+///
+/// # Safety
+/// As [`give`].
+pub(crate) unsafe fn give_new<T>(to: *mut T, make: impl FnOnce() -> T) {
+    if !to.is_null() {
+        // SAFETY: the caller's rule.
+        unsafe { to.write(make()) };
+    }
+}
+
+/// How much `length` says that there is room for in `buffer`; none where one of them is null, and then `length` is not looked at.
+///
+/// # Errors
+/// It is negative.
+///
+/// # Safety
+/// `length` is null or can be read.
+pub(crate) unsafe fn room<T>(buffer: *const T, length: *const c_int) -> Result<usize, Code> {
+    if buffer.is_null() || length.is_null() {
+        return Ok(0);
+    }
+    // SAFETY: the caller's rule.
+    usize::try_from(unsafe { length.read() }).map_err(|_| Code::Invalid)
+}
+
 /// Writes a value where the caller must want it.
 ///
 /// # Safety
@@ -75,6 +101,19 @@ mod tests {
         assert_eq!(written(1), (b"\0#######".to_vec(), 5));
         assert_eq!(written(0), (b"########".to_vec(), 5));
         assert_eq!(written(-1), (b"########".to_vec(), 5));
+    }
+
+    #[test]
+    fn a_negative_length_is_refused_where_there_is_a_buffer() {
+        let byte = 0_u8;
+        for (length, wanted) in [(0, Ok(0)), (7, Ok(7)), (-1, Err(Code::Invalid))] {
+            // SAFETY: pointers to locals, and null.
+            let rooms =
+                unsafe { [room(&raw const byte, &raw const length), room(std::ptr::null::<u8>(), &raw const length)] };
+            assert_eq!(rooms, [wanted, Ok(0)]);
+        }
+        // SAFETY: null is permitted.
+        assert_eq!(unsafe { room(&raw const byte, std::ptr::null()) }, Ok(0));
     }
 
     #[test]

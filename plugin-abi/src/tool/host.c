@@ -4,16 +4,20 @@
  * is the installed mpi.h's to say. Called by host.rs alone. Grade: setup.
  */
 #include <mpi.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "ompi/communicator/communicator.h"
+#include "opal/class/opal_pointer_array.h"
 #include "opal/mca/base/mca_base_var_enum.h"
 
 int ibex_tool_mpi_t_is_initialized(void);
+int ibex_tool_may_call(void);
 int ibex_tool_mpi_is_usable(void);
 void *ibex_tool_datatype(int kind);
-uint64_t ibex_tool_context(const void *obj_handle, int *is_null);
+uint64_t ibex_tool_context(const void *obj_handle, int *is_valid);
+int ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t));
 int ibex_tool_category(int index, char *name, int room);
 int ibex_tool_info_get(void *info, const char *key, char *value, int room);
 int ibex_tool_info_new(void **info);
@@ -24,11 +28,23 @@ int ibex_tool_code(int code);
 int ibex_tool_verbosity(int level);
 int ibex_tool_bind(int communicator);
 
-/* The first call of the interface that looks at nothing else. */
+/* How often MPI_T_init_thread was called more than MPI_T_finalize. An MPI that hides its symbols hides this one. */
+extern volatile uint32_t ompi_mpit_init_count __attribute__((weak));
+
+/* Without the MPI's lock where that can be: a signal handler of a tool may have come while it was held. Else by the first call
+ * of the interface that looks at nothing else. */
 int ibex_tool_mpi_t_is_initialized(void)
 {
     int count;
+    if (&ompi_mpit_init_count != NULL)
+        return ompi_mpit_init_count != 0;
     return PMPI_T_cvar_get_num(&count) != MPI_T_ERR_NOT_INITIALIZED;
+}
+
+/* The same where an event is delivered, which must not wait for the MPI's lock: yes, where the MPI hides it. */
+int ibex_tool_may_call(void)
+{
+    return &ompi_mpit_init_count == NULL || ompi_mpit_init_count != 0;
 }
 
 /* Whether info objects may be made and read. */
@@ -47,12 +63,51 @@ void *ibex_tool_datatype(int kind)
     return kind == 0 ? (void *) MPI_INT : kind == 1 ? (void *) MPI_UNSIGNED : (void *) MPI_UNSIGNED_LONG;
 }
 
-/* The number that messages in this communicator carry. */
-uint64_t ibex_tool_context(const void *obj_handle, int *is_null)
+/* The number that messages in a communicator carry. A handle is looked for among those the MPI has, not followed: it may be one
+ * that was freed. */
+uint64_t ibex_tool_context(const void *obj_handle, int *is_valid)
 {
     MPI_Comm comm = *(const MPI_Comm *) obj_handle;
-    *is_null = comm == NULL || comm == MPI_COMM_NULL;
-    return *is_null ? 0 : (uint64_t) ((ompi_communicator_t *) comm)->c_contextid;
+    int known = 0;
+    if (ibex_tool_mpi_is_usable() && comm != NULL && comm != MPI_COMM_NULL)
+        known = opal_pointer_array_get_size(&ompi_mpi_communicators);
+    while (known > 0 && opal_pointer_array_get_item(&ompi_mpi_communicators, known - 1) != (void *) comm)
+        --known;
+    *is_valid = known > 0;
+    return *is_valid ? (uint64_t) ((ompi_communicator_t *) comm)->c_contextid : 0;
+}
+
+/* Of registration.rs: the communicator of this number is freed, and its number may become another's. */
+static void (*freed)(uint64_t context);
+
+static int deleted(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void) key, (void) value, (void) extra;
+    freed((uint64_t) ((ompi_communicator_t *) comm)->c_contextid);
+    return MPI_SUCCESS;
+}
+
+/* Has MPI say when a valid communicator is freed: by an attribute on it, which its duplicates do not get. Returns whether it will. */
+int ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t))
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int keyval = MPI_KEYVAL_INVALID;
+    MPI_Comm comm = *(const MPI_Comm *) obj_handle;
+    int code = MPI_SUCCESS, there = 0;
+    void *value;
+    if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF)
+        return 1;
+    pthread_mutex_lock(&lock);
+    freed = on_freed;
+    if (keyval == MPI_KEYVAL_INVALID)
+        code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, deleted, &keyval, NULL);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Comm_get_attr(comm, keyval, &value, &there);
+    /* To set it again would delete the former. */
+    if (code == MPI_SUCCESS && !there)
+        code = PMPI_Comm_set_attr(comm, keyval, NULL);
+    pthread_mutex_unlock(&lock);
+    return code == MPI_SUCCESS;
 }
 
 int ibex_tool_category(int index, char *name, int room)

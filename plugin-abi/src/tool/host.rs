@@ -30,9 +30,11 @@ unsafe impl Sync for Enum {}
 
 unsafe extern "C" {
     safe fn ibex_tool_mpi_t_is_initialized() -> c_int;
+    safe fn ibex_tool_may_call() -> c_int;
     safe fn ibex_tool_mpi_is_usable() -> c_int;
     safe fn ibex_tool_datatype(kind: c_int) -> Datatype;
-    fn ibex_tool_context(obj_handle: *const c_void, is_null: *mut c_int) -> u64;
+    fn ibex_tool_context(obj_handle: *const c_void, is_valid: *mut c_int) -> u64;
+    fn ibex_tool_tell_when_freed(obj_handle: *const c_void, on_freed: extern "C" fn(u64)) -> c_int;
     fn ibex_tool_category(index: c_int, name: *mut c_char, room: c_int) -> c_int;
     fn ibex_tool_info_get(info: Info, key: *const c_char, value: *mut c_char, room: c_int) -> c_int;
     fn ibex_tool_info_new(info: *mut Info) -> c_int;
@@ -70,8 +72,15 @@ impl Code {
 }
 
 /// Whether `MPI_T_init_thread` was called more often than `MPI_T_finalize`.
+#[inline]
 pub(crate) fn is_initialized() -> bool {
     ibex_tool_mpi_t_is_initialized() != 0
+}
+
+/// Whether functions of a tool may be called: as [`is_initialized`], without a lock. Hot.
+#[inline]
+pub(crate) fn may_call() -> bool {
+    ibex_tool_may_call() != 0
 }
 
 /// Whether MPI is initialised and not finalised.
@@ -104,15 +113,25 @@ pub(crate) fn bind(communicator: bool) -> c_int {
     ibex_tool_bind(c_int::from(communicator))
 }
 
-/// The number of a communicator; `None` for `MPI_COMM_NULL`.
+/// The number of a communicator; `None` for one that is not valid now, as `MPI_COMM_NULL` or a freed one.
 ///
 /// # Safety
-/// `handle` points to an `MPI_Comm` that is valid, or null, or `MPI_COMM_NULL`.
+/// `handle` points to an `MPI_Comm`, of whatever value.
 pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
-    let mut is_null = 0;
+    let mut is_valid = 0;
     // SAFETY: the caller's rule; the other pointer is to a local.
-    let number = unsafe { ibex_tool_context(handle, &raw mut is_null) };
-    (is_null == 0).then_some(number)
+    let number = unsafe { ibex_tool_context(handle, &raw mut is_valid) };
+    (is_valid != 0).then_some(number)
+}
+
+/// Has `on_freed` called with the number of a communicator when it is freed, within `MPI_Comm_free`; false where MPI does not let it.
+/// Every communicator gets the same function, once.
+///
+/// # Safety
+/// `handle` points to an `MPI_Comm` that [`context`] has found valid.
+pub(crate) unsafe fn tell_when_freed(handle: *const c_void, on_freed: extern "C" fn(u64)) -> bool {
+    // SAFETY: the caller's rule.
+    unsafe { ibex_tool_tell_when_freed(handle, on_freed) != 0 }
 }
 
 /// The name of a category of the MPI's.

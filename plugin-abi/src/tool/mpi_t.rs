@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
-use super::arguments::{answer, give, give_text};
+use super::arguments::{answer, give, give_new, give_text, room};
 use super::host::{self, Code, Datatype, Enum, Info};
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, Instance, Registration};
 use super::seam;
@@ -128,7 +128,11 @@ calls! {
         let kind = event_type(event_index)?;
         let row = kind.row();
         // SAFETY: the caller's rule, for this and all that follow.
-        let room = if num_elements.is_null() { 0 } else { usize::try_from(unsafe { num_elements.read() }).unwrap_or(0) };
+        let room = unsafe {
+            room(name, name_len)?;
+            room(desc, desc_len)?;
+            if datatypes.is_null() { room(displacements, num_elements) } else { room(datatypes, num_elements) }
+        }?;
         for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
             if !datatypes.is_null() {
                 // SAFETY: as above; `index` is less than `room`.
@@ -146,7 +150,7 @@ calls! {
             give(verbosity, host::verbosity(row.level));
             give(num_elements, row.elements.len() as c_int);
             give(enumtype, elements(kind));
-            give(info, Info::null());
+            give_new(info, registration::default_info);
             give(bind, host::bind(row.bound.is_some()));
         }
         Ok(())
@@ -250,11 +254,11 @@ calls! {
     fn MPI_T_event_read, PMPI_T_event_read = c"PMPI_T_event_read" (
         event_instance: Instance, element_index: c_int, buffer: *mut c_void
     ) {
-        // SAFETY: the caller's rule, for this and all that follow.
-        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        initialized()?;
+        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
         required(buffer)?;
         let value = usize::try_from(element_index).ok().and_then(|index| record.value(index)).ok_or(Code::InvalidIndex)?;
-        // SAFETY: as above.
+        // SAFETY: the caller's rule.
         unsafe {
             match value {
                 Value::I32(value) => buffer.cast::<i32>().write_unaligned(value),
@@ -267,8 +271,8 @@ calls! {
 
     /// All elements of an event at their displacements, within its callback. Hot.
     fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: Instance, buffer: *mut c_void) {
-        // SAFETY: the caller's rule.
-        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        initialized()?;
+        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
         required(buffer)?;
         let mut bytes = [0; events::WORDS * 8];
         let extent = record.kind.row().extent;
@@ -282,8 +286,8 @@ calls! {
     fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp = c"PMPI_T_event_get_timestamp" (
         event_instance: Instance, event_timestamp: *mut i64
     ) {
-        // SAFETY: the caller's rule.
-        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        initialized()?;
+        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(event_timestamp, record.timestamp as i64) })
     }
@@ -292,8 +296,8 @@ calls! {
     fn MPI_T_event_get_source, PMPI_T_event_get_source = c"PMPI_T_event_get_source" (
         event_instance: Instance, source_index: *mut c_int
     ) {
-        // SAFETY: the caller's rule.
-        let record = unsafe { event_instance.record() }.ok_or(Code::InvalidHandle)?;
+        initialized()?;
+        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(source_index, record.source.index() as c_int) })
     }
@@ -314,12 +318,14 @@ calls! {
         let about = events::source_info(source(source_index)?);
         // SAFETY: the caller's rule.
         unsafe {
+            room(name, name_len)?;
+            room(desc, desc_len)?;
             give_text(name, name_len, &about.name);
             give_text(desc, desc_len, &about.description);
             give(ordering, c_int::from(!about.ordered));
             give(ticks_per_second, about.ticks_per_second as i64);
             give(max_ticks, about.max_ticks as i64);
-            give(info, Info::null());
+            give_new(info, || Info::with(&[]));
         }
         Ok(())
     }

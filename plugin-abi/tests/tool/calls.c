@@ -2,28 +2,9 @@
 /* Every call of the events of MPI_T with every code it can answer: before and after MPI_T_init_thread, before MPI_Init, between
  * it and MPI_Finalize, and after that. Prints one line per wrong answer; exits with how many. */
 #include <ibex_mpi_t.h>
-#include <stdio.h>
+#include "expect.h"
 #include <stdlib.h>
 #include <string.h>
-
-static int wrong;
-
-#define EXPECT(code, call)                                                                            \
-    do {                                                                                              \
-        int got = (call);                                                                             \
-        if (got != (code)) {                                                                          \
-            printf("%s:%d: %s: %d, not %s\n", __FILE__, __LINE__, #call, got, #code);                 \
-            ++wrong;                                                                                  \
-        }                                                                                             \
-    } while (0)
-
-#define HOLDS(condition)                                                                              \
-    do {                                                                                              \
-        if (!(condition)) {                                                                           \
-            printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                    \
-            ++wrong;                                                                                  \
-        }                                                                                             \
-    } while (0)
 
 static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
 {
@@ -41,7 +22,7 @@ static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safet
     ++*(int *) user;
 }
 
-/* While the interface is not initialised. */
+/* While the interface is not initialised, whatever else is wrong. */
 static void not_initialized(void)
 {
     int number = -7;
@@ -60,15 +41,46 @@ static void not_initialized(void)
     EXPECT(code, MPI_T_event_callback_get_info(registration, MPI_T_CB_REQUIRE_NONE, &info));
     EXPECT(code, MPI_T_event_handle_free(registration, NULL, NULL));
     EXPECT(code, MPI_T_event_set_dropped_handler(registration, on_dropped));
+    EXPECT(code, MPI_T_event_read(NULL, 0, &number));
+    EXPECT(code, MPI_T_event_copy(NULL, &number));
+    EXPECT(code, MPI_T_event_get_timestamp(NULL, &count));
+    EXPECT(code, MPI_T_event_get_source(NULL, &number));
     EXPECT(code, MPI_T_source_get_num(&number));
     EXPECT(code, MPI_T_source_get_info(0, NULL, NULL, NULL, NULL, NULL, &count, NULL, NULL));
     EXPECT(code, MPI_T_source_get_timestamp(0, &count));
     EXPECT(code, MPI_T_category_get_num_events(0, &number));
     EXPECT(code, MPI_T_category_get_events(0, 1, &number));
     HOLDS(number == -7 && count == -7 && registration == MPI_T_EVENT_REGISTRATION_NULL && info == MPI_INFO_NULL);
+    EXPECT(code, MPI_T_event_get_num(NULL));
+    EXPECT(code, MPI_T_event_get_index(NULL, NULL));
+    EXPECT(code, MPI_T_event_handle_alloc(-1, NULL, MPI_INFO_NULL, NULL));
+    EXPECT(code, MPI_T_event_register_callback(NULL, 9, MPI_INFO_NULL, NULL, NULL));
+    EXPECT(code, MPI_T_source_get_timestamp(-1, NULL));
+    EXPECT(code, MPI_T_category_get_events(-1, -1, NULL));
 }
 
-static void types(void)
+/* The value of a key is this number; that the info object is of the caller's is seen by freeing it. */
+static void has(MPI_Info info, const char *key, const char *wanted)
+{
+    char value[16] = "";
+    int there = 0;
+    MPI_Info_get(info, key, sizeof value - 1, value, &there);
+    HOLDS(there && strcmp(value, wanted) == 0);
+}
+
+/* An info object is given while MPI can make one, with so many keys; it is freed. */
+static void is_fresh(MPI_Info info, int mpi_is_usable, int wanted)
+{
+    int keys = -1;
+    HOLDS(mpi_is_usable == (info != MPI_INFO_NULL));
+    if (info == MPI_INFO_NULL)
+        return;
+    MPI_Info_get_nkeys(info, &keys);
+    HOLDS(keys == wanted);
+    MPI_Info_free(&info);
+}
+
+static void types(int mpi_is_usable)
 {
     int count = 0, index = -1;
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_num(NULL));
@@ -85,7 +97,12 @@ static void types(void)
                                                  &info, desc, &desc_len, &bind));
         HOLDS(strncmp(name, "btl_ibex_", 9) == 0 && name_len == (int) strlen(name) + 1 && desc_len > 1);
         HOLDS(verbosity >= MPI_T_VERBOSITY_USER_BASIC && verbosity <= MPI_T_VERBOSITY_MPIDEV_ALL);
-        HOLDS(info == MPI_INFO_NULL && elements > 0 && elements <= 16);
+        HOLDS(elements > 0 && elements <= 16);
+        if (mpi_is_usable) {
+            has(info, "ibex_buffered", "false");
+            has(info, "ibex_buffer_events", "64");
+        }
+        is_fresh(info, mpi_is_usable, 2);
         /* The items of the enumeration are the names of the elements. */
         int items = -1;
         EXPECT(MPI_SUCCESS, MPI_T_enum_get_info(enumtype, &items, NULL, NULL));
@@ -117,6 +134,29 @@ static void types(void)
         EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, cut, &room, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
         HOLDS(strcmp(cut, "btl_") == 0 && room == name_len);
     }
+    /* Without the length or the number, what it is of is left alone; without a buffer, the length is only told. */
+    char name[2] = "#";
+    MPI_Datatype datatype = MPI_DATATYPE_NULL;
+    int uninitialised = -7;
+    EXPECT(MPI_SUCCESS, MPI_T_event_get_info(0, name, NULL, NULL, &datatype, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    HOLDS(name[0] == '#' && datatype == MPI_DATATYPE_NULL);
+    EXPECT(MPI_SUCCESS,
+           MPI_T_event_get_info(0, NULL, &uninitialised, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    HOLDS(uninitialised == (int) sizeof "btl_ibex_xfer_begin");
+    uninitialised = -7;
+    EXPECT(MPI_SUCCESS,
+           MPI_T_event_get_info(0, NULL, NULL, NULL, NULL, NULL, &uninitialised, NULL, NULL, NULL, NULL, NULL));
+    HOLDS(uninitialised > 0);
+    /* What is wrong leaves everything as it was. */
+    int minus = -1, verbosity = -7;
+    MPI_Info info = MPI_INFO_NULL;
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_info(0, name, &minus, &verbosity, NULL, NULL, NULL, NULL, &info, NULL, NULL, NULL));
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_info(0, NULL, NULL, &verbosity, NULL, NULL, NULL, NULL, &info, name, &minus, NULL));
+    EXPECT(MPI_T_ERR_INVALID,
+           MPI_T_event_get_info(0, NULL, NULL, &verbosity, &datatype, NULL, &minus, NULL, &info, NULL, NULL, NULL));
+    EXPECT(MPI_T_ERR_INVALID_INDEX,
+           MPI_T_event_get_info(count, NULL, &minus, &verbosity, NULL, NULL, &minus, NULL, &info, NULL, NULL, NULL));
+    HOLDS(minus == -1 && verbosity == -7 && name[0] == '#' && info == MPI_INFO_NULL && datatype == MPI_DATATYPE_NULL);
     EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(-1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
     EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
     index = -7;
@@ -125,6 +165,39 @@ static void types(void)
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_index(NULL, &index));
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_index("btl_ibex_xfer_begin", NULL));
     HOLDS(index == -7);
+}
+
+/* What is bound to a communicator takes none that MPI would not take now; what is not bound looks at none. */
+static void bad_communicators(int index, int mpi_is_usable)
+{
+    MPI_T_event_registration none = MPI_T_EVENT_REGISTRATION_NULL, unbound;
+    MPI_Comm comm = MPI_COMM_NULL, freed;
+    int of_none;
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &none));
+    comm = NULL;
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &none));
+    comm = (MPI_Comm) &comm;
+    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &none));
+    EXPECT(MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_put_started", &of_none));
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(of_none, &comm, MPI_INFO_NULL, &unbound));
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(unbound, NULL, NULL));
+    comm = MPI_COMM_WORLD;
+    if (!mpi_is_usable) {
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &none));
+    } else {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        freed = comm;
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &unbound));
+        MPI_Comm_free(&comm);
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &freed, MPI_INFO_NULL, &none));
+        /* The registration for a freed communicator is still one. */
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(unbound, MPI_INFO_NULL));
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(unbound, NULL, NULL));
+        comm = MPI_COMM_SELF;
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &unbound));
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(unbound, NULL, NULL));
+    }
+    HOLDS(none == MPI_T_EVENT_REGISTRATION_NULL);
 }
 
 static void registrations(int mpi_is_usable)
@@ -137,9 +210,7 @@ static void registrations(int mpi_is_usable)
     EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(-1, NULL, MPI_INFO_NULL, &one));
     EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(count, NULL, MPI_INFO_NULL, &one));
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, NULL));
-    MPI_Comm null = MPI_COMM_NULL;
-    EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &null, MPI_INFO_NULL, &one));
-    HOLDS(one == MPI_T_EVENT_REGISTRATION_NULL);
+    bad_communicators(index, mpi_is_usable);
 
     if (mpi_is_usable) {
         MPI_Info_create(&info);
@@ -154,23 +225,25 @@ static void registrations(int mpi_is_usable)
     EXPECT(MPI_SUCCESS, MPI_T_event_handle_get_info(one, &used));
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_get_info(one, NULL));
     if (mpi_is_usable) {
-        char value[16];
-        int there;
-        MPI_Info_get(used, "ibex_buffered", sizeof value - 1, value, &there);
-        HOLDS(there && strcmp(value, "true") == 0);
-        MPI_Info_get(used, "ibex_buffer_events", sizeof value - 1, value, &there);
-        HOLDS(there && strcmp(value, "128") == 0);
-        MPI_Info_free(&used);
+        has(used, "ibex_buffered", "true");
+        has(used, "ibex_buffer_events", "128");
+        /* One key that can be changed, one that cannot, one that is unreadable, and one that is nothing to ibex. */
         MPI_Info_set(info, "ibex_buffered", "false");
+        MPI_Info_set(info, "ibex_buffer_events", "1000");
         EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(one, info));
+        is_fresh(used, 1, 2);
         EXPECT(MPI_SUCCESS, MPI_T_event_handle_get_info(one, &used));
-        MPI_Info_get(used, "ibex_buffered", sizeof value - 1, value, &there);
-        HOLDS(there && strcmp(value, "false") == 0);
-        MPI_Info_free(&used);
+        has(used, "ibex_buffered", "false");
+        has(used, "ibex_buffer_events", "128");
+        MPI_Info_set(info, "ibex_buffered", "perhaps");
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(one, info));
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(one, MPI_INFO_NULL));
+        is_fresh(used, 1, 2);
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_get_info(one, &used));
+        has(used, "ibex_buffered", "false");
         MPI_Info_free(&info);
-    } else {
-        HOLDS(used == MPI_INFO_NULL);
     }
+    is_fresh(used, mpi_is_usable, 2);
 
     for (int safety = MPI_T_CB_REQUIRE_NONE; safety <= MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE; ++safety) {
         EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(one, safety, MPI_INFO_NULL));
@@ -179,8 +252,7 @@ static void registrations(int mpi_is_usable)
         EXPECT(MPI_SUCCESS, MPI_T_event_callback_set_info(one, safety, MPI_INFO_NULL));
         EXPECT(MPI_SUCCESS, MPI_T_event_callback_get_info(one, safety, &used));
         EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(one, safety, NULL));
-        if (used != MPI_INFO_NULL)
-            MPI_Info_free(&used);
+        is_fresh(used, mpi_is_usable, 0);
         EXPECT(MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(two, safety, &used));
     }
     EXPECT(MPI_SUCCESS, MPI_T_event_register_callback(one, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, NULL));
@@ -196,6 +268,7 @@ static void registrations(int mpi_is_usable)
     EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(one, &freed, on_free));
     HOLDS(freed == 1);
     EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(two, NULL, NULL));
+    used = MPI_INFO_NULL;
     MPI_T_event_registration bad[] = {one, two, MPI_T_EVENT_REGISTRATION_NULL, (MPI_T_event_registration) &freed};
     for (int i = 0; i < 4; ++i) {
         EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info(bad[i], MPI_INFO_NULL));
@@ -206,21 +279,26 @@ static void registrations(int mpi_is_usable)
         EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_set_dropped_handler(bad[i], on_dropped));
         EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(bad[i], &freed, on_free));
     }
-    HOLDS(freed == 1);
+    HOLDS(freed == 1 && used == MPI_INFO_NULL);
 }
 
+/* No instance is valid outside of a callback, and none is followed. */
 static void instances(void)
 {
-    long buffer[16];
-    int source;
-    MPI_Count timestamp;
-    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read(NULL, 0, buffer));
-    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy(NULL, buffer));
-    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_timestamp(NULL, &timestamp));
-    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_source(NULL, &source));
+    long buffer[16] = {-7};
+    int source = -7;
+    MPI_Count timestamp = -7;
+    MPI_T_event_instance bad[] = {NULL, (MPI_T_event_instance) 1, (MPI_T_event_instance) buffer};
+    for (int i = 0; i < 3; ++i) {
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read(bad[i], 0, buffer));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy(bad[i], buffer));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_timestamp(bad[i], &timestamp));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_source(bad[i], &source));
+    }
+    HOLDS(buffer[0] == -7 && source == -7 && timestamp == -7);
 }
 
-static void sources(void)
+static void sources(int mpi_is_usable)
 {
     int count = 0;
     EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_num(NULL));
@@ -233,7 +311,8 @@ static void sources(void)
         MPI_Count ticks = 0, most = 0, before = 0, after = 0;
         MPI_Info info = (MPI_Info) 1;
         EXPECT(MPI_SUCCESS, MPI_T_source_get_info(i, name, &name_len, desc, &desc_len, &ordering, &ticks, &most, &info));
-        HOLDS(name_len == (int) strlen(name) + 1 && desc_len > 1 && info == MPI_INFO_NULL);
+        HOLDS(name_len == (int) strlen(name) + 1 && desc_len > 1);
+        is_fresh(info, mpi_is_usable, 0);
         HOLDS(ordering == MPI_T_SOURCE_ORDERED || ordering == MPI_T_SOURCE_UNORDERED);
         HOLDS(ticks > 0 && most > ticks);
         EXPECT(MPI_SUCCESS, MPI_T_source_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
@@ -241,6 +320,11 @@ static void sources(void)
         EXPECT(MPI_SUCCESS, MPI_T_source_get_timestamp(i, &after));
         HOLDS(before <= after && after <= most);
         EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_timestamp(i, NULL));
+        int minus = -1;
+        ordering = 9;
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_info(i, name, &minus, NULL, NULL, &ordering, NULL, NULL, NULL));
+        EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_info(i, NULL, NULL, desc, &minus, &ordering, NULL, NULL, NULL));
+        HOLDS(minus == -1 && ordering == (MPI_T_source_order) 9);
     }
     MPI_Count timestamp = -7;
     for (int i = -1; i <= 10000; i += 10001) {
@@ -287,22 +371,24 @@ int main(int argc, char **argv)
     int provided, component = argc > 1;
     not_initialized();
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    types();
+    types(0);
     registrations(0);
     instances();
-    sources();
+    sources(0);
     categories(component);
 
     MPI_Init(&argc, &argv);
+    types(1);
     registrations(1);
-    sources();
+    instances();
+    sources(1);
     categories(component ? -1 : 0);
     MPI_Finalize();
 
-    types();
+    types(0);
     registrations(0);
     instances();
-    sources();
+    sources(0);
     printf("%d wrong\n", wrong);
     return wrong != 0;
 }

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Callbacks of MPI_T events while messages cross ibex: which level of safety gets what, what may be read where, what a
+// registration for one communicator hears, what becomes of it when that is freed, and that nothing is called while the
+// interface is not initialised. 2 ranks.
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+
+enum { TAG = 77, MESSAGES = 20, LEVELS = 4, CONTEXT = 5, ELEMENT_TAG = 7, ELEMENTS = 11 };
+
+// What one registration heard of messages with the tag.
+struct heard {
+    atomic_int events, levels[LEVELS], freed;
+    MPI_T_event_registration registration;
+};
+
+static MPI_T_event_instance stale;
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    struct heard *heard = user;
+    int tag = -1;
+    check_int("MPI_T_event_read", MPI_SUCCESS, MPI_T_event_read(instance, ELEMENT_TAG, &tag));
+    check_true("the registration is the one", registration == heard->registration);
+    if (tag != TAG)
+        return;
+    heard->events++;
+    heard->levels[safety]++;
+}
+
+// In a callback, each call on its instance with what it may not be given.
+static void on_event_asking(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    long buffer[ELEMENTS] = {-7};
+    int source = -7, number = -7;
+    MPI_Count time = -7, now;
+    check_int("no such element", MPI_T_ERR_INVALID_INDEX, MPI_T_event_read(instance, ELEMENTS, buffer));
+    check_int("a negative element", MPI_T_ERR_INVALID_INDEX, MPI_T_event_read(instance, -1, buffer));
+    check_int("no buffer", MPI_T_ERR_INVALID, MPI_T_event_read(instance, 0, NULL));
+    check_int("no buffer to copy to", MPI_T_ERR_INVALID, MPI_T_event_copy(instance, NULL));
+    check_int("no place for the time", MPI_T_ERR_INVALID, MPI_T_event_get_timestamp(instance, NULL));
+    check_int("no place for the source", MPI_T_ERR_INVALID, MPI_T_event_get_source(instance, NULL));
+    if (stale != NULL && stale != instance)
+        check_int("an instance of before", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read(stale, 0, buffer));
+    check_int("no instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy(NULL, buffer));
+    check_int("nothing was written", -7, buffer[0]);
+    check_int("MPI_T_event_get_timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &time));
+    check_int("MPI_T_event_get_source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
+    // What any callback may do: all of the interface.
+    check_int("MPI_T_source_get_timestamp", MPI_SUCCESS, MPI_T_source_get_timestamp(source, &now));
+    check_true("the event was before", time <= now);
+    check_int("MPI_T_source_get_num", MPI_SUCCESS, MPI_T_source_get_num(&number));
+    check_true("the source is one of them", source >= 0 && source < number);
+    stale = instance;
+    on_event(instance, registration, safety, user);
+}
+
+static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety;
+    ((struct heard *)user)->freed++;
+}
+
+// Frees itself, twice.
+static void on_event_freeing(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    struct heard *heard = user;
+    on_event(instance, registration, safety, user);
+    check_int("freed in its callback", MPI_SUCCESS, MPI_T_event_handle_free(registration, heard, on_free));
+    check_int("freed twice", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(registration, heard, on_free));
+    check_int("not while its callback runs", 0, heard->freed);
+}
+
+static void register_for(struct heard *heard, const char *name, MPI_Comm *comm) {
+    int index;
+    memset(heard, 0, sizeof *heard);
+    check_int("MPI_T_event_get_index", MPI_SUCCESS, MPI_T_event_get_index(name, &index));
+    check_int("MPI_T_event_handle_alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, comm, MPI_INFO_NULL, &heard->registration));
+}
+
+static void call(struct heard *heard, int level, MPI_T_event_cb_function callback) {
+    check_int("MPI_T_event_register_callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(heard->registration, level, MPI_INFO_NULL, heard, callback));
+}
+
+static void stop(struct heard *heard) {
+    check_int("MPI_T_event_handle_free", MPI_SUCCESS, MPI_T_event_handle_free(heard->registration, heard, on_free));
+}
+
+// Each rank sends to the other so many messages, once both are where they listen.
+static void exchange(MPI_Comm comm, int peer, int messages) {
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = 0; i < messages; i++) {
+        int sent = i, got = -1;
+        MPI_OK(MPI_Sendrecv(&sent, 1, MPI_INT, peer, TAG, &got, 1, MPI_INT, peer, TAG, comm, MPI_STATUS_IGNORE));
+        check_int("message", i, got);
+    }
+}
+
+// Lets progress deliver until so many events were heard, for a while; then sees that there are no more.
+static void hears(const char *who, struct heard *heard, int wanted) {
+    double end = MPI_Wtime() + 10;
+    int flag;
+    while (heard->events < wanted && MPI_Wtime() < end)
+        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+    for (int i = 0; i < 1000; i++)
+        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+    check_int(who, wanted, heard->events);
+}
+
+// Sent and received, every message has one begin on each side. One thread runs MPI: the callback of the least level that may
+// be called within MPI gets them; one that may only be called outside of it gets them when it is freed.
+static void safety_levels(MPI_Comm comm) {
+    struct heard alone[LEVELS], all, chosen[LEVELS];
+    check_case("the_callback_of_the_least_level_that_is_fit_is_called");
+    register_for(&all, "btl_ibex_xfer_begin", &comm);
+    for (int level = LEVELS - 1; level >= 0; level--) {
+        register_for(&alone[level], "btl_ibex_xfer_begin", &comm);
+        call(&alone[level], level, on_event);
+        chosen[level] = all;
+        MPI_OK(MPI_T_event_register_callback(all.registration, level, MPI_INFO_NULL, &chosen[level], on_event));
+    }
+    exchange(comm, 1 - check.rank, MESSAGES);
+    for (int level = 1; level < LEVELS; level++)
+        hears("one of this level alone", &alone[level], 2 * MESSAGES);
+    hears("one that may do anything", &alone[MPI_T_CB_REQUIRE_NONE], 0);
+    hears("the least that is fit", &chosen[MPI_T_CB_REQUIRE_MPI_RESTRICTED], 2 * MESSAGES);
+    // Now outside of MPI's own.
+    stop(&alone[MPI_T_CB_REQUIRE_NONE]);
+    hears("one that may do anything, at its end", &alone[MPI_T_CB_REQUIRE_NONE], 2 * MESSAGES);
+    check_int("and at its level", 2 * MESSAGES, alone[MPI_T_CB_REQUIRE_NONE].levels[MPI_T_CB_REQUIRE_NONE]);
+    for (int level = 1; level < LEVELS; level++) {
+        stop(&alone[level]);
+        check_int("freed", 1, alone[level].freed);
+        for (int told = 0; told < LEVELS; told++)
+            check_true("asked for no more than it is fit for", told <= level || alone[level].levels[told] == 0);
+    }
+    // The callback that got them is taken away: the next level gets what follows.
+    call(&all, MPI_T_CB_REQUIRE_MPI_RESTRICTED, NULL);
+    exchange(comm, 1 - check.rank, MESSAGES);
+    hears("the next", &chosen[MPI_T_CB_REQUIRE_THREAD_SAFE], 2 * MESSAGES);
+    hears("no other", &chosen[MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE], 0);
+    stop(&all);
+    check_end_case();
+}
+
+static void in_callbacks(MPI_Comm comm) {
+    struct heard asking, freeing;
+    check_case("what_a_callback_may_ask_and_that_it_may_free_itself");
+    register_for(&asking, "btl_ibex_xfer_begin", &comm);
+    register_for(&freeing, "btl_ibex_xfer_begin", &comm);
+    call(&asking, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_asking);
+    call(&freeing, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_freeing);
+    exchange(comm, 1 - check.rank, MESSAGES);
+    hears("one that asks", &asking, 2 * MESSAGES);
+    hears("one that frees itself", &freeing, 1);
+    check_int("and is told that it is gone", 1, freeing.freed);
+    stop(&asking);
+    long buffer[ELEMENTS];
+    check_int("an instance after its callback", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy(stale, buffer));
+    check_end_case();
+}
+
+// Hears `messages` messages on a communicator if it is the one that is listened to, which nobody else hears.
+static void bound(const char *name, MPI_Comm comm, int peer, MPI_Comm other, int other_peer) {
+    struct heard here, there;
+    check_case(name);
+    register_for(&here, "btl_ibex_xfer_begin", &comm);
+    register_for(&there, "btl_ibex_xfer_begin", &other);
+    call(&here, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
+    call(&there, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
+    exchange(comm, peer, MESSAGES);
+    exchange(other, other_peer, 3);
+    hears("on the one", &here, 2 * MESSAGES);
+    hears("on the other", &there, 2 * 3);
+    stop(&here);
+    stop(&there);
+    check_end_case();
+}
+
+static void bindings(MPI_Comm comm) {
+    MPI_Comm other, between, self = MPI_COMM_SELF;
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+    bound("a_registration_hears_its_communicator_alone", comm, 1 - check.rank, other, 1 - check.rank);
+    MPI_OK(MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - check.rank, TAG + 2, &between));
+    bound("and_one_between_two_groups", between, 0, other, 1 - check.rank);
+    MPI_OK(MPI_Comm_free(&between));
+
+    check_case("what_is_freed_is_not_heard_as_its_successor");
+    struct heard of_freed, of_self;
+    register_for(&of_self, "btl_ibex_xfer_begin", &self);
+    register_for(&of_freed, "btl_ibex_xfer_begin", &other);
+    call(&of_self, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
+    call(&of_freed, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
+    exchange(other, 1 - check.rank, MESSAGES);
+    MPI_OK(MPI_Comm_free(&other));
+    // Open MPI gives the lowest number that is free.
+    for (int i = 0; i < 4; i++) {
+        MPI_Comm next;
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &next));
+        exchange(next, 1 - check.rank, MESSAGES);
+        MPI_OK(MPI_Comm_free(&next));
+    }
+    exchange(MPI_COMM_SELF, 0, 1);
+    hears("of the freed one", &of_freed, 2 * MESSAGES);
+    hears("of this process to itself, which does not cross ibex", &of_self, 0);
+    stop(&of_freed);
+    check_int("freed", 1, of_freed.freed);
+    stop(&of_self);
+    check_end_case();
+}
+
+// A count of the events, of all sources; relative to when its handle was made.
+static long long count(MPI_T_pvar_session session, MPI_T_pvar_handle handle) {
+    unsigned long long values[256];
+    long long sum = 0;
+    memset(values, 0, sizeof values);
+    check_int("MPI_T_pvar_read", MPI_SUCCESS, MPI_T_pvar_read(session, handle, values));
+    for (int i = 0; i < 256; i++)
+        sum += (long long)values[i];
+    return sum;
+}
+
+static atomic_llong called, lost;
+
+static void on_event_counting(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)instance, (void)registration, (void)safety, (void)user;
+    called++;
+}
+
+static void on_dropped(MPI_Count events, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+    (void)source, (void)safety;
+    check_true("the data of a callback of the registration that lost them", ((struct heard *)user)->registration == registration);
+    lost += events;
+}
+
+static void counts(MPI_Comm comm) {
+    static const char *const names[] = {"btl_ibex_events_raised", "btl_ibex_events_delivered", "btl_ibex_events_buffered",
+                                        "btl_ibex_events_dropped"};
+    enum { RAISED, DELIVERED, BUFFERED, DROPPED, COUNTS };
+    long long values[COUNTS];
+    MPI_T_pvar_session session;
+    MPI_T_pvar_handle handles[COUNTS];
+    struct heard direct, narrow;
+    MPI_Info info;
+    int index, length;
+    check_case("the_variables_count_what_was_called_and_what_was_lost");
+    register_for(&direct, "btl_ibex_xfer_begin", &comm);
+    check_int("MPI_T_event_get_index", MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_xfer_begin", &index));
+    memset(&narrow, 0, sizeof narrow);
+    MPI_OK(MPI_Info_create(&info));
+    MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
+    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", "2"));
+    MPI_OK(MPI_T_event_handle_alloc(index, &comm, info, &narrow.registration));
+    MPI_OK(MPI_Info_free(&info));
+    MPI_OK(MPI_T_pvar_session_create(&session));
+    for (int i = 0; i < COUNTS; i++) {
+        MPI_OK(MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index));
+        MPI_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &length));
+        check_true("there is room for them", length <= 256);
+        check_int(names[i], 0, count(session, handles[i]));
+    }
+    check_int("a dropped handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(narrow.registration, on_dropped));
+    call(&direct, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_counting);
+    call(&narrow, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_counting);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    // More at a time than fit between two looks into progress.
+    MPI_Request requests[2 * MESSAGES];
+    for (int i = 0; i < MESSAGES; i++) {
+        MPI_OK(MPI_Irecv(NULL, 0, MPI_INT, 1 - check.rank, TAG, comm, &requests[i]));
+        MPI_OK(MPI_Isend(NULL, 0, MPI_INT, 1 - check.rank, TAG, comm, &requests[MESSAGES + i]));
+    }
+    MPI_OK(MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    stop(&direct);
+    stop(&narrow);
+    for (int i = 0; i < COUNTS; i++)
+        values[i] = count(session, handles[i]);
+    check_true("what was raised", values[RAISED] >= 2 * MESSAGES);
+    check_int("what was called", called, values[DELIVERED]);
+    check_int("what was lost", lost, values[DROPPED]);
+    check_true("something was lost", lost > 0);
+    check_int("what went into the buffer came out of it", called - 2 * MESSAGES, values[BUFFERED]);
+    check_int("each event, twice", 4 * MESSAGES, called + lost);
+    MPI_OK(MPI_T_pvar_session_free(&session));
+    check_end_case();
+}
+
+static void not_initialised(MPI_Comm comm) {
+    struct heard heard;
+    int provided;
+    check_case("nothing_is_called_while_the_interface_is_not_initialised");
+    register_for(&heard, "btl_ibex_xfer_begin", &comm);
+    call(&heard, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
+    check_int("initialised again", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    check_int("and finalised once", MPI_SUCCESS, MPI_T_finalize());
+    exchange(comm, 1 - check.rank, MESSAGES);
+    hears("still", &heard, 2 * MESSAGES);
+    check_int("and finalised", MPI_SUCCESS, MPI_T_finalize());
+    exchange(comm, 1 - check.rank, MESSAGES);
+    hears("nothing more", &heard, 2 * MESSAGES);
+    check_int("not now", MPI_T_ERR_NOT_INITIALIZED, MPI_T_event_handle_free(heard.registration, NULL, NULL));
+    check_int("initialised anew", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    exchange(comm, 1 - check.rank, MESSAGES);
+    hears("again", &heard, 4 * MESSAGES);
+    stop(&heard);
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    MPI_Comm comm;
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
+        return 1;
+    check_start(&argc, &argv, 2);
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    safety_levels(comm);
+    in_callbacks(comm);
+    bindings(comm);
+    counts(comm);
+    not_initialised(comm);
+    MPI_OK(MPI_Comm_free(&comm));
+    return check_finish();
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// MPI_T events where several threads communicate while others register and free: a callback that is not fit for threads runs
+// in one at a time and misses nothing, what it does miss is counted, and nothing of a registration is called after its free
+// function, which is called once. 2 ranks, MPI_THREAD_MULTIPLE.
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+#include <pthread.h>
+
+enum { TALKERS = 2, TOOLS = 2, TAG = 200, MOST = 1 << 14, BYTES = 1 << 14 };
+
+static MPI_Comm comm;
+static int messages;
+static atomic_int running;
+
+// A registration that nobody frees until all is done.
+struct listener {
+    atomic_int events, dropped, inside;
+    MPI_T_event_registration registration;
+};
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    struct listener *listener = user;
+    (void)instance, (void)registration;
+    check_true("within its level", safety <= MPI_T_CB_REQUIRE_MPI_RESTRICTED);
+    check_int("in one thread at a time", 0, atomic_fetch_add(&listener->inside, 1));
+    listener->events++;
+    atomic_fetch_sub(&listener->inside, 1);
+}
+
+static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+    struct listener *listener = user;
+    (void)source, (void)safety;
+    check_true("the registration that lost them", registration == listener->registration);
+    listener->dropped += (int)count;
+}
+
+static void start(struct listener *listener, const char *events) {
+    int index;
+    MPI_Info info;
+    MPI_OK(MPI_Info_create(&info));
+    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", events));
+    MPI_OK(MPI_T_event_get_index("btl_ibex_xfer_begin", &index));
+    MPI_OK(MPI_T_event_handle_alloc(index, &comm, info, &listener->registration));
+    MPI_OK(MPI_Info_free(&info));
+    MPI_OK(MPI_T_event_set_dropped_handler(listener->registration, on_dropped));
+    MPI_OK(MPI_T_event_register_callback(listener->registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, listener,
+                                         on_event));
+}
+
+// One of very many that come and go.
+struct passing {
+    atomic_int gone;
+};
+
+static struct passing passing[TOOLS][MOST];
+static atomic_int ended[TOOLS], told;
+
+static void on_passing(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    MPI_Count time;
+    (void)registration, (void)safety;
+    check_int("not after its end", 0, ((struct passing *)user)->gone);
+    check_int("MPI_T_event_get_timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &time));
+}
+
+static void on_end(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety;
+    check_int("one end", 0, atomic_fetch_add(&((struct passing *)user)->gone, 1));
+    told++;
+}
+
+static void *tool(void *argument) {
+    static const char *const names[] = {"btl_ibex_xfer_begin", "btl_ibex_xfer_end", "btl_ibex_eager_chosen"};
+    int number = (int)(intptr_t)argument, index;
+    unsigned seed = (unsigned)(check.rank * TOOLS + number);
+    while (running > 0 && ended[number] < MOST) {
+        struct passing *one = &passing[number][ended[number]++];
+        MPI_T_event_registration registration;
+        int code = MPI_T_event_get_index(names[rand_r(&seed) % 3], &index);
+        if (code == MPI_SUCCESS)
+            code = MPI_T_event_handle_alloc(index, rand_r(&seed) % 2 ? &comm : NULL, MPI_INFO_NULL, &registration);
+        for (int level = MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE; code == MPI_SUCCESS && level >= MPI_T_CB_REQUIRE_NONE; level--)
+            if (rand_r(&seed) % 2)
+                code = MPI_T_event_register_callback(registration, level, MPI_INFO_NULL, one, on_passing);
+        for (int turns = rand_r(&seed) % 2000; turns > 0; turns--)
+            atomic_thread_fence(memory_order_seq_cst);
+        if (code == MPI_SUCCESS)
+            code = MPI_T_event_handle_free(registration, one, on_end);
+        check_int("a registration's life", MPI_SUCCESS, code);
+    }
+    return NULL;
+}
+
+static void *talk(void *argument) {
+    int tag = TAG + (int)(intptr_t)argument;
+    char *sent = check_alloc(BYTES), *got = check_alloc(BYTES);
+    for (int i = 0; i < messages; i++)
+        MPI_OK(MPI_Sendrecv(sent, i % 8 ? 8 : BYTES, MPI_CHAR, 1 - check.rank, tag, got, BYTES, MPI_CHAR, 1 - check.rank, tag, comm,
+                            MPI_STATUS_IGNORE));
+    free(sent);
+    free(got);
+    running--;
+    return NULL;
+}
+
+// Lets progress deliver until a count is there, for a while.
+static void wait_for(atomic_int *count, const atomic_int *more, int wanted) {
+    double end = MPI_Wtime() + 20;
+    int flag;
+    while (*count + (more ? *more : 0) < wanted && MPI_Wtime() < end)
+        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG - 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+}
+
+static void run(void) {
+    static struct listener roomy, narrow;
+    pthread_t talkers[TALKERS], tools[TOOLS];
+    int wanted = 2 * TALKERS * messages;
+    check_case("a_callback_that_is_not_fit_for_threads_runs_in_one_at_a_time_and_misses_nothing");
+    start(&roomy, "65536");
+    start(&narrow, "4");
+    running = TALKERS;
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (intptr_t i = 0; i < TOOLS; i++)
+        pthread_create(&tools[i], NULL, tool, (void *)i);
+    for (intptr_t i = 0; i < TALKERS; i++)
+        pthread_create(&talkers[i], NULL, talk, (void *)i);
+    for (int i = 0; i < TALKERS; i++)
+        pthread_join(talkers[i], NULL);
+    for (int i = 0; i < TOOLS; i++)
+        pthread_join(tools[i], NULL);
+    wait_for(&roomy.events, NULL, wanted);
+    check_int("events", wanted, roomy.events);
+    check_int("dropped", 0, roomy.dropped);
+    check_end_case();
+
+    check_case("what_has_no_room_is_counted");
+    wait_for(&narrow.events, &narrow.dropped, wanted);
+    check_int("events and dropped ones", wanted, narrow.events + narrow.dropped);
+    check_end_case();
+
+    check_case("each_of_many_registrations_ended_once");
+    int all = 0;
+    for (int i = 0; i < TOOLS; i++)
+        all += ended[i];
+    wait_for(&told, NULL, all);
+    check_int("ends told", all, told);
+    check_true("there were some", all > 2 * TOOLS);
+    MPI_OK(MPI_T_event_handle_free(roomy.registration, NULL, NULL));
+    MPI_OK(MPI_T_event_handle_free(narrow.registration, NULL, NULL));
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
+        return 1;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    check_attach(2);
+    if (provided < MPI_THREAD_MULTIPLE) {
+        fprintf(stderr, "this MPI refuses MPI_THREAD_MULTIPLE\n");
+        MPI_Abort(MPI_COMM_WORLD, CHECK_USAGE_EXIT);
+    }
+    messages = scaled(1000, 10);
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    run();
+    MPI_OK(MPI_Comm_free(&comm));
+    return check_finish();
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What ends: an instance with its callback, a registration, the interface.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::super::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_set_info};
+use super::*;
+
+unsafe extern "C" {
+    fn PMPI_T_finalize() -> c_int;
+}
+
+fn code_of_reading(instance: Instance) -> c_int {
+    let mut time = -7;
+    // SAFETY: what is no instance is found out; room for the answer.
+    let code = unsafe { MPI_T_event_get_timestamp(instance, &raw mut time) };
+    assert_eq!(time == -7, code != 0, "written if and only if it is one");
+    code
+}
+
+/// An instance on its way to another thread.
+struct Elsewhere(Instance);
+// SAFETY: it is looked at there as a tool would wrongly do, and not followed.
+unsafe impl Send for Elsewhere {}
+
+unsafe extern "C" fn shares_it(instance: Instance, _: Registration, _: c_int, user: *mut c_void) {
+    assert_eq!(code_of_reading(instance), 0);
+    let elsewhere = Elsewhere(instance);
+    let code =
+        std::thread::scope(|scope| scope.spawn(move || code_of_reading({ elsewhere }.0)).join().expect("no panic"));
+    assert_eq!(code, Code::InvalidHandle.number(), "in another thread it is none");
+    // SAFETY: the test's own.
+    unsafe { *user.cast::<Option<Instance>>() = Some(instance) };
+}
+
+#[test]
+fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
+    let _alone = alone();
+    let mut kept: Option<Instance> = None;
+    let registration = alloc(c"btl_ibex_port_async");
+    // SAFETY: the registration is valid; `kept` outlives it.
+    unsafe {
+        let user = (&raw mut kept).cast();
+        assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user, Some(shares_it)), 0);
+    }
+    events::raise(Safety::MpiRestricted, PortAsync::default);
+    // SAFETY: as above.
+    unsafe { assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0) };
+    assert_eq!(code_of_reading(kept.expect("it was called")), Code::InvalidHandle.number());
+}
+
+/// Where a callback stands still until another thread has freed its registration.
+struct Meeting {
+    inside: Barrier,
+    freed: Barrier,
+    returned: AtomicBool,
+    told: AtomicBool,
+}
+
+unsafe extern "C" fn meets(_: Instance, own: Registration, _: c_int, user: *mut c_void) {
+    // SAFETY: the test's own, which outlives the registration.
+    let meeting = unsafe { &*user.cast::<Meeting>() };
+    meeting.inside.wait();
+    meeting.freed.wait();
+    // SAFETY: a registration, though a freed one.
+    unsafe {
+        let code = Code::InvalidHandle.number();
+        assert_eq!(MPI_T_event_handle_set_info(own, Info::null()), code);
+        assert_eq!(MPI_T_event_handle_free(own, null_mut(), None), code);
+    }
+    meeting.returned.store(true, Ordering::SeqCst);
+}
+
+unsafe extern "C" fn after_meeting(_: Registration, _: c_int, user: *mut c_void) {
+    // SAFETY: as above.
+    let meeting = unsafe { &*user.cast::<Meeting>() };
+    assert!(meeting.returned.load(Ordering::SeqCst), "not while a callback runs");
+    assert!(!meeting.told.swap(true, Ordering::SeqCst), "once");
+}
+
+#[test]
+fn a_registration_freed_by_another_thread_within_its_callback_is_gone_at_once_and_ends_after_it() {
+    let _alone = alone();
+    let (inside, freed) = (Barrier::new(2), Barrier::new(2));
+    let meeting = Meeting { inside, freed, returned: AtomicBool::new(false), told: AtomicBool::new(false) };
+    let user = std::ptr::from_ref(&meeting).cast_mut().cast();
+    let registration = alloc(c"btl_ibex_port_async");
+    // SAFETY: the registration is valid; the meeting outlives it.
+    unsafe { assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user, Some(meets)), 0) };
+    std::thread::scope(|scope| {
+        let raising = scope.spawn(|| events::raise(Safety::MpiRestricted, PortAsync::default));
+        meeting.inside.wait();
+        // SAFETY: as above.
+        unsafe { assert_eq!(MPI_T_event_handle_free(registration, user, Some(after_meeting)), 0) };
+        meeting.freed.wait();
+        raising.join().expect("no panic");
+    });
+    events::deliver(usize::MAX, Safety::MpiRestricted);
+    assert!(meeting.told.load(Ordering::SeqCst));
+}
+
+#[test]
+fn nothing_is_called_while_the_interface_is_not_initialised() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let registration = alloc(c"btl_ibex_xfer_end");
+    // SAFETY: the registration is valid; `seen` outlives it. Pointers to locals.
+    unsafe {
+        assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user(&seen), Some(on_xfer_end)), 0);
+        events::raise(Safety::MpiRestricted, XferEnd::default);
+        assert_eq!(PMPI_T_finalize(), 0);
+        events::raise(Safety::MpiRestricted, XferEnd::default);
+        let (mut provided, mut count) = (0, -7);
+        let code = Code::NotInitialized.number();
+        assert_eq!(MPI_T_event_get_num(&raw mut count), code);
+        assert_eq!(MPI_T_event_handle_free(registration, user(&seen), Some(on_free)), code);
+        assert_eq!((seen.lock().expect("no panic").events.len(), count), (1, -7));
+        assert_eq!(PMPI_T_init_thread(0, &raw mut provided), 0);
+        events::raise(Safety::MpiRestricted, XferEnd::default);
+        assert_eq!(MPI_T_event_handle_free(registration, user(&seen), Some(on_free)), 0);
+    }
+    let seen = seen.into_inner().expect("no panic");
+    assert_eq!((seen.events.len(), seen.freed), (2, 1));
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a registration loses: which losses are told, to whom, and with what.
+
+use super::*;
+
+/// A registration whose events wait, with a callback of this level, and the engine's name for it.
+fn waiting(level: c_int, seen: &Mutex<Seen>) -> (Registration, std::sync::Arc<engine::events::Handle>) {
+    let registration = alloc(c"btl_ibex_xfer_end");
+    let handle = events::all().pop().expect("just made");
+    handle.set_buffered(true);
+    // SAFETY: the registration is valid; `seen` outlives it.
+    unsafe {
+        assert_eq!(MPI_T_event_register_callback(registration, level, Info::null(), user(seen), Some(on_xfer_end)), 0);
+    }
+    (registration, handle)
+}
+
+fn set_dropped(registration: Registration, function: Option<super::super::registration::DroppedFunction>) {
+    // SAFETY: a registration of this process.
+    assert_eq!(unsafe { MPI_T_event_set_dropped_handler(registration, function) }, 0);
+}
+
+fn raise(events: usize) {
+    for _ in 0..events {
+        events::raise(Safety::MpiRestricted, XferEnd::default);
+    }
+}
+
+fn free(registration: Registration) {
+    // SAFETY: a registration of this process.
+    assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
+}
+
+fn told(seen: &Mutex<Seen>) -> Vec<(i64, c_int)> {
+    std::mem::take(&mut seen.lock().expect("no panic").dropped)
+}
+
+#[test]
+fn only_what_was_lost_since_the_handler_was_set_is_told() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let (registration, handle) = waiting(2, &seen);
+    raise(handle.room() + 3);
+    set_dropped(registration, Some(on_dropped));
+    raise(2);
+    events::deliver(usize::MAX, Safety::MpiRestricted);
+    assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 2);
+    // While there is none, nothing is recorded.
+    set_dropped(registration, None);
+    raise(handle.room() + 4);
+    events::deliver(0, Safety::MpiRestricted);
+    raise(5);
+    set_dropped(registration, Some(on_dropped));
+    raise(1);
+    events::deliver(usize::MAX, Safety::MpiRestricted);
+    free(registration);
+    assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 1);
+}
+
+#[test]
+fn losses_are_told_with_the_data_of_the_least_callback_that_is_fit() {
+    let _alone = alone();
+    let [none, fit, other] = [const { Mutex::new(Seen { events: Vec::new(), dropped: Vec::new(), freed: 0 }) }; 3];
+    let (registration, handle) = waiting(2, &fit);
+    for (level, seen) in [(0, &none), (3, &other)] {
+        // SAFETY: the registration is valid; what it is given outlives it.
+        let code =
+            unsafe { MPI_T_event_register_callback(registration, level, Info::null(), user(seen), Some(on_xfer_end)) };
+        assert_eq!(code, 0);
+    }
+    set_dropped(registration, Some(on_dropped));
+    raise(handle.room() + 5);
+    events::deliver(usize::MAX, Safety::MpiRestricted);
+    free(registration);
+    assert_eq!([&none, &fit, &other].map(|seen| told(seen).iter().map(|(count, _)| count).sum::<i64>()), [0, 5, 0]);
+}
+
+#[test]
+fn what_may_only_be_called_outside_of_the_mpi_is_called_when_it_is_freed() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let (registration, handle) = waiting(0, &seen);
+    set_dropped(registration, Some(on_dropped));
+    raise(handle.room() + 5);
+    events::deliver(usize::MAX, Safety::MpiRestricted);
+    assert_eq!(told(&seen), []);
+    assert_eq!(seen.lock().expect("no panic").events.len(), 0);
+    assert_eq!(handle.lost(), 5, "counted");
+    free(registration);
+    let seen = seen.into_inner().expect("no panic");
+    assert_eq!(seen.events.len(), handle.room());
+    assert!(seen.events.iter().all(|(_, _, _, level)| *level == 0));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* MPI_T_init_thread and MPI_T_finalize as the calls of the events see them: counted; between, before and within MPI; and what a
+ * registration is that outlives the last MPI_T_finalize. MPI_T_finalize is not called after MPI_Finalize, where Open MPI 4.1
+ * does not survive it. */
+#include <ibex_mpi_t.h>
+#include "expect.h"
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
+{
+    (void) instance, (void) registration, (void) safety, (void) user;
+}
+
+static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
+{
+    (void) registration, (void) safety;
+    ++*(int *) user;
+}
+
+static void is_initialized(int wanted)
+{
+    int count = -7, code = wanted ? MPI_SUCCESS : MPI_T_ERR_NOT_INITIALIZED;
+    MPI_Count now = -7;
+    EXPECT(code, MPI_T_event_get_num(&count));
+    EXPECT(code, MPI_T_source_get_timestamp(0, &now));
+    HOLDS((count == -7) == !wanted && (now == -7) == !wanted);
+}
+
+static void nested(void)
+{
+    int provided, freed = 0;
+    MPI_T_event_registration kept;
+    is_initialized(0);
+    EXPECT(MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    EXPECT(MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided));
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &kept));
+    EXPECT(MPI_SUCCESS, MPI_T_event_register_callback(kept, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_event));
+    EXPECT(MPI_SUCCESS, MPI_T_finalize());
+    is_initialized(1);
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(kept, MPI_INFO_NULL));
+    EXPECT(MPI_SUCCESS, MPI_T_finalize());
+    is_initialized(0);
+    EXPECT(MPI_T_ERR_NOT_INITIALIZED, MPI_T_finalize());
+    EXPECT(MPI_T_ERR_NOT_INITIALIZED, MPI_T_event_handle_free(kept, &freed, on_free));
+    HOLDS(freed == 0);
+    EXPECT(MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    is_initialized(1);
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(kept, &freed, on_free));
+    HOLDS(freed == 1);
+    EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(kept, &freed, on_free));
+    EXPECT(MPI_SUCCESS, MPI_T_finalize());
+    is_initialized(0);
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    nested();
+    MPI_Init(&argc, &argv);
+    nested();
+    EXPECT(MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_Finalize();
+    is_initialized(1);
+    printf("%d wrong\n", wrong);
+    return wrong != 0;
+}

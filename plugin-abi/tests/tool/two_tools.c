@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Two tools in one process, each a library: one registers while the other frees, and one sees what the other allocates. */
+#include <pthread.h>
+#include "expect.h"
+#include "two_tools.h"
+
+enum { TURNS = 500 };
+
+static void *run(void *turn)
+{
+    for (int i = 0; i < TURNS; ++i)
+        EXPECT(0, ((int (*)(void)) turn)());
+    return NULL;
+}
+
+int main(void)
+{
+    int provided, types;
+    pthread_t other;
+    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+    MPI_T_event_get_num(&types);
+    pthread_create(&other, NULL, run, (void *) two_turn);
+    run((void *) one_turn);
+    pthread_join(other, NULL);
+    /* One that was freed while the other tool was at the same ends no later than with the next. */
+    EXPECT(0, two_turn());
+    HOLDS(one_ended == TURNS * types && two_ended == (TURNS + 1) * types);
+    HOLDS(intercepted == (2 * TURNS + 1) * types);
+    printf("%d wrong\n", wrong);
+    return wrong != 0;
+}
