@@ -1,43 +1,82 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What callgrind writes: the instructions of each object (a shared library, or the program itself).
+//! What callgrind writes: the instructions of each object (a shared library, or the program itself), of each address, and how
+//! often functions were called.
 //!
 //! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost lines
 //! after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of what was
-//! called, which has lines of its own elsewhere, and is not counted here. A cost line is a position and counts.
+//! called, which has lines of its own elsewhere, and is not counted here. A cost line is an address, a line and counts:
+//! callgrind is run with `--dump-instr=yes --compress-pos=no`.
 //!
 //! Grade: setup. Called by [`super::instructions`]. Tests: at the end of this file.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// Instructions per object, by file name.
-///
-/// # Errors
-/// When the text is not what callgrind writes, or counts nothing.
-pub(crate) fn by_object(text: &str) -> Result<BTreeMap<String, u64>> {
-    let mut names: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    let mut object = "";
-    let mut cost_of_call = false;
-    for line in text.lines() {
-        if let Some(named) = line.strip_prefix("ob=") {
-            object = name(named, &mut names)?;
-        } else if let Some(named) = line.strip_prefix("cob=") {
-            name(named, &mut names)?;
-        } else if line.starts_with("calls=") {
-            cost_of_call = true;
-        } else if let Some(count) = cost(line)
-            && !std::mem::take(&mut cost_of_call)
-        {
-            let file = object.rsplit('/').next().unwrap_or(object);
-            *counts.entry(file.to_owned()).or_default() += count;
+/// What was counted.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Profile {
+    /// Instructions executed at each address of each object; the address is that in the file.
+    instructions: BTreeMap<(String, u64), u64>,
+    /// Calls of each function.
+    calls: BTreeMap<String, u64>,
+}
+
+impl Profile {
+    /// Reads what callgrind wrote.
+    ///
+    /// # Errors
+    /// When the text is not what callgrind writes, or counts nothing.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let (mut objects, mut functions) = (BTreeMap::new(), BTreeMap::new());
+        let mut profile = Self::default();
+        let (mut object, mut callee, mut cost_of_call) = ("", "", false);
+        for line in text.lines() {
+            if let Some(named) = line.strip_prefix("ob=") {
+                object = name(named, &mut objects)?;
+            } else if let Some(named) = line.strip_prefix("cob=") {
+                name(named, &mut objects)?;
+            } else if let Some(named) = line.strip_prefix("fn=") {
+                name(named, &mut functions)?;
+            } else if let Some(named) = line.strip_prefix("cfn=") {
+                callee = name(named, &mut functions)?;
+            } else if let Some(calls) = line.strip_prefix("calls=") {
+                let calls = calls.split(' ').next().and_then(|count| count.parse::<u64>().ok());
+                let calls = calls.with_context(|| format!("callgrind wrote no number of calls: {line}"))?;
+                *profile.calls.entry(callee.to_owned()).or_default() += calls;
+                cost_of_call = true;
+            } else if let Some((address, count)) = cost(line)
+                && !std::mem::take(&mut cost_of_call)
+                && count > 0
+            {
+                let file = object.rsplit('/').next().unwrap_or(object);
+                *profile.instructions.entry((file.to_owned(), address)).or_default() += count;
+            }
         }
+        if profile.instructions.is_empty() {
+            bail!("callgrind counted nothing");
+        }
+        Ok(profile)
     }
-    counts.retain(|_, count| *count > 0);
-    if counts.is_empty() {
-        bail!("callgrind counted nothing");
+
+    /// Instructions per object, by file name.
+    pub(crate) fn by_object(&self) -> BTreeMap<&str, u64> {
+        let mut counts = BTreeMap::new();
+        for ((object, _), count) in &self.instructions {
+            *counts.entry(object.as_str()).or_default() += count;
+        }
+        counts
     }
-    Ok(counts)
+
+    /// How often the instructions at these addresses of an object were executed.
+    pub(crate) fn executed(&self, object: &str, addresses: &[u64]) -> u64 {
+        let count = |address: &u64| self.instructions.get(&(object.to_owned(), *address)).copied();
+        addresses.iter().filter_map(count).sum()
+    }
+
+    /// How often any of these functions was called.
+    pub(crate) fn calls(&self, functions: &[&str]) -> u64 {
+        functions.iter().filter_map(|function| self.calls.get(*function)).sum()
+    }
 }
 
 /// The name that `(3) /lib/x.so` or, once it was given, `(3)` stands for.
@@ -50,12 +89,12 @@ fn name<'a>(text: &'a str, names: &mut BTreeMap<&'a str, &'a str>) -> Result<&'a
     names.get(number).copied().with_context(|| format!("callgrind wrote the number of no name: {text}"))
 }
 
-/// The count of a cost line: `16 4`, `+3 2`, `* 1`; a count that is left out is 0.
-fn cost(line: &str) -> Option<u64> {
-    let (position, counts) = line.split_once(' ').unwrap_or((line, "0"));
-    let digits = position.strip_prefix(['+', '-']).unwrap_or(position);
-    let is_position = position == "*" || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
-    if is_position { counts.split(' ').next()?.parse().ok() } else { None }
+/// Address and count of a cost line, `0x4a10 16 4`; a count that is left out is 0.
+fn cost(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split(' ');
+    let address = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    words.next()?;
+    Some((address, words.next().map_or(Ok(0), str::parse).ok()?))
 }
 
 #[cfg(test)]
@@ -64,39 +103,47 @@ mod tests {
 
     const TEXT: &str = "\
 version: 1
-positions: line
+positions: instr line
 events: Ir
 summary: 1000
 
 ob=(1) /usr/lib/liba.so.1
 fl=(1) a.c
 fn=(1) outer
-16 400
-+3 2
+0x1000 16 400
+0x1004 19 2
 cob=(2) /opt/libb.so
 cfi=(2) b.c
-cfn=(2) inner
-calls=50 0
-* 600
--1 1
+cfn=(2) malloc
+calls=50 0x2000 0
+0x1008 20 600
+0x100c 19 1
 
 ob=(2)
 fn=(2)
-0 590
-*
-+1 10
+0x2000 0 590
+0x2004 0
+0x2004 1 10
 totals: 1003
 ";
 
     #[test]
-    fn each_instruction_is_counted_once_for_the_object_it_is_in() {
-        let counts = by_object(TEXT).unwrap();
-        assert_eq!(counts, BTreeMap::from([("liba.so.1".to_owned(), 403), ("libb.so".to_owned(), 600)]));
+    fn each_instruction_is_counted_once_for_the_object_and_the_address_it_is_at() {
+        let profile = Profile::parse(TEXT).unwrap();
+        assert_eq!(profile.by_object(), BTreeMap::from([("liba.so.1", 403), ("libb.so", 600)]));
+        assert_eq!(profile.executed("libb.so", &[0x2004, 0x1000]), 10);
+        assert_eq!(profile.executed("liba.so.1", &[0x1000, 0x1004, 0x1008]), 402);
+    }
+
+    #[test]
+    fn calls_are_counted_by_what_is_called() {
+        let profile = Profile::parse(TEXT).unwrap();
+        assert_eq!((profile.calls(&["malloc", "calloc"]), profile.calls(&["outer"])), (50, 0));
     }
 
     #[test]
     fn a_file_that_counts_nothing_or_names_nothing_is_an_error() {
-        assert!(by_object("events: Ir\n").unwrap_err().to_string().contains("nothing"));
-        assert!(by_object("ob=(9)\n1 2\n").unwrap_err().to_string().contains("no name"));
+        assert!(Profile::parse("events: Ir\n").unwrap_err().to_string().contains("nothing"));
+        assert!(Profile::parse("ob=(9)\n0x1 1 2\n").unwrap_err().to_string().contains("no name"));
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
-use super::callgrind;
+use super::callgrind::Profile;
 use super::mpi::{self, Place};
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
@@ -31,6 +31,20 @@ pub(crate) struct OfObject {
     pub(crate) per_message: f64,
 }
 
+/// What was counted for a message sent and received.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Counted {
+    /// Its instructions, of each object.
+    pub(crate) objects: Vec<OfObject>,
+    /// How often ibex looked whether a tool wants something.
+    pub(crate) looks: f64,
+    /// How often memory was allocated.
+    pub(crate) allocations: f64,
+}
+
+/// The functions of the C library that allocate.
+const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
+
 /// The command that counts over a transport, and the file that it leaves.
 ///
 /// # Errors
@@ -42,23 +56,26 @@ pub(crate) fn command(place: Place, transport: Transport) -> Result<(Vec<String>
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     add(&["-n", "1", "valgrind", "--quiet", "--tool=callgrind"]);
     add(&["--toggle-collect=counted_send", "--toggle-collect=counted_recv"]);
+    add(&["--dump-instr=yes", "--compress-pos=no"]);
     add(&[&format!("--callgrind-out-file={}", file.display()), &program[0], &program[1]]);
     add(&[":", "-n", "1", &program[0], &program[1]]);
     Ok((words, file))
 }
 
-/// What a file of callgrind says of each object.
+/// What a file of callgrind says, where libibex.so looks at these addresses.
 ///
 /// # Errors
 /// When it cannot be read, or has no instruction of an adapter: something else was counted then.
-pub(crate) fn read(file: &Path) -> Result<Vec<OfObject>> {
+pub(crate) fn read(file: &Path, looks: &[u64]) -> Result<Counted> {
     let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
-    let counts = callgrind::by_object(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
-    let objects: Vec<OfObject> = counts.into_iter().map(|(object, count)| of_object(&object, count)).collect();
+    let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
+    let objects: Vec<OfObject> = profile.by_object().into_iter().map(|(file, count)| of_object(file, count)).collect();
     if !objects.iter().any(|object| object.adapter) {
         bail!("no instruction of the emulated adapter is among those counted: {objects:?}");
     }
-    Ok(objects)
+    let per_message = |count: u64| count as f64 / MESSAGES as f64;
+    let (looks, allocations) = (profile.executed("libibex.so", looks), profile.calls(&ALLOCATING));
+    Ok(Counted { objects, looks: per_message(looks), allocations: per_message(allocations) })
 }
 
 /// Instructions per message, without the adapter's.

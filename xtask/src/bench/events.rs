@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask bench --events`: what events cost, as ratios to a build that has none, and the bars for it.
+//!
+//! The five ways ([`transport::EVENTS`]) take turns, a round of each after the other. A ratio is taken within a round, where both
+//! values are seconds apart; shown are the median over the rounds and an interval that holds the true median with some 95 %:
+//! of eight rounds and more all but the least and the greatest ratio, of fewer all. A bound that lies inside the interval, below
+//! the median, is neither met nor missed: the machine is too noisy to say. Instructions, allocations and counts are exact.
+//!
+//! Grade: setup. Called by the bench; read by [`super::table`], [`super::html`], [`super::bars`]. Tests: at the end.
+
+use super::bars::{Outcome, Verdict};
+use super::catalogue::{self, Metric};
+use super::instructions::{self, Counted};
+use super::report::Measurement;
+use super::run::Found;
+use super::transport::{self, Transport};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is compared with everything else.
+const BASE: Transport = transport::EVENTS[0];
+
+/// From which size on no change may be measurable.
+const LARGE: u64 = 64 << 10;
+
+/// How many events a second a thread has to raise and deliver through a buffer.
+const DELIVERIES: f64 = 10e6;
+
+/// The part of `report.json` about events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cost {
+    /// Each value over that of the build without events.
+    pub(crate) ratios: Vec<Ratio>,
+    /// What one 8-byte message takes, sent and received.
+    pub(crate) messages: Vec<Message>,
+    /// The events of all runs of each way, and of one with a buffer that is too small.
+    pub(crate) counts: Vec<NamedCounts>,
+    /// Events raised and delivered through a buffer, per second and thread.
+    pub(crate) deliveries_per_second: Option<f64>,
+}
+
+/// A ratio over all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ratio {
+    test: String,
+    transport: String,
+    /// Message size; none: the mean of all from 64 KiB on.
+    bytes: Option<u64>,
+    median: f64,
+    least: f64,
+    greatest: f64,
+}
+
+/// What was counted of one message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Message {
+    pub(crate) transport: String,
+    /// Instructions without the adapter's.
+    pub(crate) instructions: f64,
+    /// How often ibex looked whether a tool wants something.
+    pub(crate) looks: f64,
+    pub(crate) allocations: f64,
+}
+
+/// What became of events, as the transport counts, and what the handler for lost ones was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) raised: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: u64,
+    pub(crate) late: u64,
+    pub(crate) told: u64,
+}
+
+/// The counts of a way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NamedCounts {
+    pub(crate) what: String,
+    #[serde(flatten)]
+    pub(crate) counts: Counts,
+}
+
+/// What the counts with a buffer that is too small are called.
+pub(crate) const SMALL_BUFFER: &str = "small buffer";
+
+impl Counts {
+    /// What a rank's tool printed at its end; none where a line is something else.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix("every_event: rank ")?.split(' ').skip(1);
+        let mut count = |name: &str| (words.next()? == name).then(|| words.next()?.parse().ok())?;
+        Some(Self {
+            raised: count("raised")?,
+            delivered: count("delivered")?,
+            dropped: count("dropped")?,
+            late: count("late")?,
+            told: count("told")?,
+        })
+    }
+
+    /// The sum of both.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.raised += other.raised;
+        self.delivered += other.delivered;
+        self.dropped += other.dropped;
+        self.late += other.late;
+        self.told += other.told;
+    }
+
+    /// Whether each event was delivered or lost, and each loss told.
+    fn add_up(self) -> bool {
+        self.raised == self.delivered + self.dropped + self.late && self.told == self.dropped + self.late
+    }
+}
+
+impl Cost {
+    /// Of all that a run found, and of what was measured without MPI.
+    pub(crate) fn new(found: &Found, deliveries_per_second: Option<f64>) -> Self {
+        let counts =
+            found.events.iter().map(|(what, counts)| NamedCounts { what: (*what).to_owned(), counts: *counts });
+        let messages = found.instructions.iter().map(|(transport, counted)| Message::new(*transport, counted));
+        Self {
+            ratios: ratios(&found.measured),
+            messages: messages.collect(),
+            counts: counts.collect(),
+            deliveries_per_second,
+        }
+    }
+
+    /// Of a way, a test and a size over the build without events: `1.012 (0.998 to 1.020)`.
+    pub(crate) fn ratio(&self, test: &str, transport: Transport, bytes: u64) -> Option<String> {
+        self.find(test, transport, Some(bytes)).map(Ratio::words)
+    }
+
+    fn find(&self, test: &str, transport: Transport, bytes: Option<u64>) -> Option<&Ratio> {
+        let wanted = |ratio: &&Ratio| ratio.test == test && ratio.transport == transport.name() && ratio.bytes == bytes;
+        self.ratios.iter().find(wanted)
+    }
+
+    fn message(&self, transport: Transport) -> Option<&Message> {
+        self.messages.iter().find(|message| message.transport == transport.name())
+    }
+
+    /// Sites that a message passes while nobody is registered, and the instructions of one.
+    pub(crate) fn per_site(&self) -> Option<(f64, f64)> {
+        let (without, with) = (self.message(BASE)?, self.message(Transport::Unregistered)?);
+        let sites = with.looks - without.looks;
+        (sites > 0.0).then(|| (sites, (with.instructions - without.instructions) / sites))
+    }
+
+    /// What is wanted, and whether it is so.
+    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
+        let (unregistered, callbacks) = (Transport::Unregistered, Transport::Callbacks);
+        vec![
+            self.at_most("nobody registered: latency of 8 B", unregistered, 1.01),
+            self.sites(),
+            self.at_most("empty callbacks: latency of 8 B", callbacks, 1.05),
+            self.unchanged("empty callbacks: latency at 64 KiB and above", "latency"),
+            self.unchanged("empty callbacks: bandwidth at 64 KiB and above", "bandwidth"),
+            self.allocations(),
+            self.deliveries(),
+            self.all_accounted_for(),
+        ]
+    }
+
+    fn at_most(&self, what: &'static str, transport: Transport, bound: f64) -> Verdict {
+        let ratio = self.find("latency", transport, Some(8));
+        let judge = |ratio: &Ratio| match ratio {
+            _ if ratio.median <= bound => Outcome::Met,
+            _ if ratio.least <= bound => Outcome::Unclear,
+            _ => Outcome::NotMet,
+        };
+        verdict(what, format!("at most {bound:.2} x"), "a build without events", ratio, judge, |ratio| {
+            (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
+        })
+    }
+
+    /// Slower in the median, and in the whole interval.
+    fn unchanged(&self, what: &'static str, test: &str) -> Verdict {
+        let ratio = self.find(test, Transport::Callbacks, None);
+        let slower = |ratio: &Ratio| match metric(test) {
+            Some(Metric::Bandwidth | Metric::MessageRate) => ratio.greatest < 1.0,
+            _ => ratio.least > 1.0,
+        };
+        let judge = |ratio: &Ratio| if slower(ratio) { Outcome::NotMet } else { Outcome::Met };
+        verdict(what, "1.00 x, as far as can be told".to_owned(), "a build without events", ratio, judge, |ratio| {
+            (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
+        })
+    }
+
+    fn sites(&self) -> Verdict {
+        let judge = |(_, instructions): &(f64, f64)| met(*instructions <= 2.0);
+        verdict(
+            "nobody registered: instructions per site",
+            "at most 2".to_owned(),
+            "a build without events",
+            self.per_site().as_ref(),
+            judge,
+            |(sites, instructions)| (format!("{instructions:.2}"), format!("{sites:.1} sites in a message of 8 B")),
+        )
+    }
+
+    fn allocations(&self) -> Verdict {
+        let watched = [Transport::Callbacks, Transport::Buffered].into_iter().filter_map(|way| self.message(way));
+        let most = watched.map(|message| message.allocations).max_by(f64::total_cmp);
+        verdict(
+            "callbacks, buffered: allocations per message",
+            "0".to_owned(),
+            "in all of the process",
+            most.as_ref(),
+            |allocations| met(*allocations == 0.0),
+            |allocations| (format!("{allocations}"), "8 B".to_owned()),
+        )
+    }
+
+    fn deliveries(&self) -> Verdict {
+        verdict(
+            "through a buffer: events of a thread",
+            format!("at least {:.0} M/s", DELIVERIES / 1e6),
+            "raised and delivered",
+            self.deliveries_per_second.as_ref(),
+            |rate| met(*rate >= DELIVERIES),
+            |rate| (format!("{:.1} M/s", rate / 1e6), "without MPI".to_owned()),
+        )
+    }
+
+    fn all_accounted_for(&self) -> Verdict {
+        let lossy = self.counts.iter().any(|counts| counts.what == SMALL_BUFFER && counts.counts.dropped > 0);
+        let raised: u64 = self.counts.iter().map(|counts| counts.counts.raised).sum();
+        let dropped: u64 = self.counts.iter().map(|counts| counts.counts.dropped).sum();
+        let exact = self.counts.iter().all(|counts| counts.counts.add_up());
+        verdict(
+            "each event: delivered, or lost and told",
+            "every one".to_owned(),
+            "of those raised",
+            lossy.then_some(&raised),
+            |_| met(exact),
+            |raised| (if exact { "all" } else { "not all" }.to_owned(), format!("{raised} raised, {dropped} dropped")),
+        )
+    }
+}
+
+impl Ratio {
+    fn words(&self) -> String {
+        format!("{:.3} ({:.2} to {:.2})", self.median, self.least, self.greatest)
+    }
+}
+
+impl Message {
+    fn new(transport: Transport, counted: &Counted) -> Self {
+        Self {
+            transport: transport.name().to_owned(),
+            instructions: instructions::without_adapter(&counted.objects),
+            looks: counted.looks,
+            allocations: counted.allocations,
+        }
+    }
+}
+
+fn metric(test: &str) -> Option<Metric> {
+    catalogue::test(test).map(|test| test.metric)
+}
+
+fn met(met: bool) -> Outcome {
+    if met { Outcome::Met } else { Outcome::NotMet }
+}
+
+fn verdict<T>(
+    what: &'static str,
+    bound: String,
+    against: &'static str,
+    measured: Option<&T>,
+    judge: impl Fn(&T) -> Outcome,
+    shown: impl Fn(&T) -> (String, String),
+) -> Verdict {
+    let outcome = measured.map_or(Outcome::NotMeasured, judge);
+    Verdict { what, against, bound, measured: measured.map(shown), outcome }
+}
+
+/// Of each test, way and size, in the order of tables; and, for a way and a test, of all large sizes together.
+fn ratios(measured: &[Measurement]) -> Vec<Ratio> {
+    // The values of a key are in the order of the rounds.
+    let mut values: BTreeMap<(&str, Transport, u64), Vec<f64>> = BTreeMap::new();
+    for one in measured.iter().filter(|one| metric(&one.test) != Some(Metric::Instructions)) {
+        values.entry((&one.test, one.transport, one.bytes)).or_default().push(one.value);
+    }
+    let mut found = Vec::new();
+    let mut large: BTreeMap<(&str, Transport), Vec<Vec<f64>>> = BTreeMap::new();
+    for (&(test, transport, bytes), of_way) in values.iter().filter(|((_, transport, _), _)| *transport != BASE) {
+        let Some(of_base) = values.get(&(test, BASE, bytes)) else { continue };
+        let rounds: Vec<f64> = of_way.iter().zip(of_base).map(|(way, base)| way / base).collect();
+        found.extend(over_rounds(test, transport, Some(bytes), &rounds));
+        if bytes >= LARGE {
+            large.entry((test, transport)).or_default().push(rounds);
+        }
+    }
+    found.extend(
+        large.iter().filter_map(|((test, transport), sizes)| over_rounds(test, *transport, None, &means(sizes))),
+    );
+    found
+}
+
+/// The geometric mean of each round's ratios, one of each size.
+fn means(sizes: &[Vec<f64>]) -> Vec<f64> {
+    let rounds = sizes.iter().map(Vec::len).min().unwrap_or(0);
+    let mean = |round: usize| {
+        let logarithms: f64 = sizes.iter().map(|ratios| ratios[round].ln()).sum();
+        (logarithms / sizes.len() as f64).exp()
+    };
+    (0..rounds).map(mean).collect()
+}
+
+/// From eight rounds on the interval leaves the least and the greatest out.
+const MANY_ROUNDS: usize = 8;
+
+fn over_rounds(test: &str, transport: Transport, bytes: Option<u64>, ratios: &[f64]) -> Option<Ratio> {
+    let mut ascending = ratios.to_vec();
+    ascending.sort_by(f64::total_cmp);
+    let left_out = usize::from(ascending.len() >= MANY_ROUNDS);
+    let (least, greatest) = (*ascending.get(left_out)?, *ascending.iter().rev().nth(left_out)?);
+    let middle = ascending.len() / 2;
+    let median = if ascending.len() % 2 == 1 {
+        ascending[middle]
+    } else {
+        f64::midpoint(ascending[middle - 1], ascending[middle])
+    };
+    Some(Ratio { test: test.to_owned(), transport: transport.name().to_owned(), bytes, median, least, greatest })
+}
+
+/// The median that criterion printed, of a bench that raises and delivers `batch` events: events per second.
+///
+/// # Errors
+/// When it printed none.
+pub(crate) fn rate(output: &str, bench: &str, batch: f64) -> Result<f64> {
+    let named = output.lines().find(|line| line.starts_with(&format!("test {bench} ")));
+    let line = named.with_context(|| format!("the bench {bench} printed nothing:\n{output}"))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "ns/iter").and_then(|at| words.get(at.checked_sub(1)?));
+    let nanoseconds: f64 = at
+        .and_then(|number| number.replace(',', "").parse().ok())
+        .with_context(|| format!("the bench {bench} printed no time: {line}"))?;
+    Ok(batch * 1e9 / nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::measured;
+    use super::*;
+
+    /// Rounds of a latency, each of the build without events and of another way that takes so much of it.
+    fn latencies(transport: Transport, bytes: u64, ratios: &[f64]) -> Vec<Measurement> {
+        let round = |(round, ratio): (usize, &f64)| {
+            // What the machine does at the time moves both.
+            let base = 1.0 + round as f64;
+            [measured("latency", BASE, bytes, base), measured("latency", transport, bytes, base * ratio)]
+        };
+        ratios.iter().enumerate().flat_map(round).collect()
+    }
+
+    fn cost(measured: Vec<Measurement>) -> Cost {
+        Cost::new(&Found { measured, ..Found::default() }, None)
+    }
+
+    fn outcome(cost: &Cost, what: &str) -> Outcome {
+        let verdicts = cost.verdicts();
+        let mut wanted = verdicts.iter().filter(|verdict| verdict.what.starts_with(what));
+        let found = wanted.next().expect("there is such a bar").outcome;
+        assert!(wanted.next().is_none(), "several bars are called {what}");
+        found
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_a_round_and_the_outermost_of_many_are_left_out() {
+        let few = cost(latencies(Transport::Callbacks, 8, &[1.04, 1.02, 1.03]));
+        assert_eq!(few.ratio("latency", Transport::Callbacks, 8).unwrap(), "1.030 (1.02 to 1.04)");
+        let many = cost(latencies(Transport::Callbacks, 8, &[9.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 0.1]));
+        assert_eq!(many.ratio("latency", Transport::Callbacks, 8).unwrap(), "1.350 (1.10 to 1.60)");
+        assert_eq!(many.ratio("latency", Transport::Buffered, 8), None);
+    }
+
+    #[test]
+    fn a_bound_inside_the_interval_is_neither_met_nor_missed() {
+        let judged = |ratios: &[f64]| {
+            outcome(&cost(latencies(Transport::Unregistered, 8, ratios)), "nobody registered: latency")
+        };
+        assert_eq!(judged(&[1.0, 1.005, 1.2]), Outcome::Met);
+        assert_eq!(judged(&[1.0, 1.05, 1.2]), Outcome::Unclear);
+        assert_eq!(judged(&[1.02, 1.05, 1.2]), Outcome::NotMet);
+        assert_eq!(judged(&[]), Outcome::NotMeasured);
+    }
+
+    #[test]
+    fn large_messages_are_judged_together_and_slower_means_slower_in_the_whole_interval() {
+        let judged = |large: &[f64]| {
+            let small = latencies(Transport::Callbacks, 4096, &[5.0, 5.0, 5.0]);
+            let rest = latencies(Transport::Callbacks, 64 << 10, &[1.0, 1.0, 1.0]);
+            let large = latencies(Transport::Callbacks, 1 << 20, large);
+            outcome(&cost([small, rest, large].concat()), "empty callbacks: latency at 64 KiB")
+        };
+        assert_eq!(judged(&[0.99, 1.02, 1.03]), Outcome::Met);
+        assert_eq!(judged(&[1.01, 1.02, 1.03]), Outcome::NotMet);
+    }
+
+    #[test]
+    fn of_a_bandwidth_less_is_slower() {
+        let judged = |ratio: f64| {
+            let round = |_| {
+                [
+                    measured("bandwidth", BASE, 1 << 20, 100.0),
+                    measured("bandwidth", Transport::Callbacks, 1 << 20, 100.0 * ratio),
+                ]
+            };
+            outcome(&cost((0..3).flat_map(round).collect()), "empty callbacks: bandwidth")
+        };
+        assert_eq!((judged(1.1), judged(0.9)), (Outcome::Met, Outcome::NotMet));
+    }
+
+    fn message(transport: Transport, instructions: f64, looks: f64, allocations: f64) -> Message {
+        Message { transport: transport.name().to_owned(), instructions, looks, allocations }
+    }
+
+    #[test]
+    fn a_site_is_a_look_that_the_build_without_events_does_not_take() {
+        let of = |with| {
+            let without = message(BASE, 1000.0, 1.0, 0.0);
+            let messages = vec![without, message(Transport::Unregistered, with, 6.0, 0.0)];
+            Cost { messages, ..cost(Vec::new()) }
+        };
+        assert_eq!(of(1010.0).per_site(), Some((5.0, 2.0)));
+        assert_eq!(outcome(&of(1010.0), "nobody registered: instructions"), Outcome::Met);
+        assert_eq!(outcome(&of(1011.0), "nobody registered: instructions"), Outcome::NotMet);
+    }
+
+    #[test]
+    fn one_allocation_of_either_kind_of_delivery_is_too_many() {
+        let of = |buffered| {
+            let messages =
+                vec![message(Transport::Callbacks, 1.0, 1.0, 0.0), message(Transport::Buffered, 1.0, 1.0, buffered)];
+            outcome(&Cost { messages, ..cost(Vec::new()) }, "callbacks, buffered: allocations")
+        };
+        assert_eq!((of(0.0), of(0.001)), (Outcome::Met, Outcome::NotMet));
+    }
+
+    #[test]
+    fn events_that_are_not_accounted_for_are_noticed_and_without_a_loss_nothing_is_shown() {
+        let line = "every_event: rank 1 raised 10 delivered 7 dropped 2 late 1 told 3";
+        let counts = Counts::parse(line).unwrap();
+        assert_eq!(Counts::parse("every_event: rank 1 raised 10"), None);
+        assert_eq!(Counts::parse("raised 10"), None);
+        let judged = |counts| {
+            let counts = vec![NamedCounts { what: SMALL_BUFFER.to_owned(), counts }];
+            outcome(&Cost { counts, ..cost(Vec::new()) }, "each event")
+        };
+        assert_eq!(judged(counts), Outcome::Met);
+        assert_eq!(judged(Counts { told: 2, ..counts }), Outcome::NotMet);
+        assert_eq!(judged(Counts { raised: 11, ..counts }), Outcome::NotMet);
+        assert_eq!(judged(Counts { raised: 7, dropped: 0, late: 0, told: 0, ..counts }), Outcome::NotMeasured);
+    }
+
+    #[test]
+    fn the_rate_is_read_from_what_the_bench_prints() {
+        let output = "test event/clock ... bench:          20 ns/iter (+/- 1)\n\
+                      test event/buffer_in_and_out ... bench:      51,200 ns/iter (+/- 99)\n";
+        assert!((rate(output, "event/buffer_in_and_out", 1024.0).unwrap() - 20e6).abs() < 1.0);
+        assert!(rate(output, "event/other", 1.0).unwrap_err().to_string().contains("event/other"));
+    }
+}
