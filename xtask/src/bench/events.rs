@@ -56,10 +56,11 @@ pub(crate) struct Ratio {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) transport: String,
-    /// Instructions without the adapter's.
-    pub(crate) instructions: f64,
-    /// How often ibex looked whether a tool wants something.
+    /// Instructions of libibex.so.
+    pub(crate) instructions_of_ibex: f64,
+    /// How often it looked whether a tool wants something.
     pub(crate) looks: f64,
+    /// How often memory was allocated, in all of the process.
     pub(crate) allocations: f64,
 }
 
@@ -145,7 +146,7 @@ impl Cost {
     pub(crate) fn per_site(&self) -> Option<(f64, f64)> {
         let (without, with) = (self.message(BASE)?, self.message(Transport::Unregistered)?);
         let sites = with.looks - without.looks;
-        (sites > 0.0).then(|| (sites, (with.instructions - without.instructions) / sites))
+        (sites > 0.0).then(|| (sites, (with.instructions_of_ibex - without.instructions_of_ibex) / sites))
     }
 
     /// What is wanted, and whether it is so.
@@ -250,7 +251,7 @@ impl Message {
     fn new(transport: Transport, counted: &Counted) -> Self {
         Self {
             transport: transport.name().to_owned(),
-            instructions: instructions::without_adapter(&counted.objects),
+            instructions_of_ibex: instructions::of_ibex(&counted.objects),
             looks: counted.looks,
             allocations: counted.allocations,
         }
@@ -416,7 +417,7 @@ mod tests {
     }
 
     fn message(transport: Transport, instructions: f64, looks: f64, allocations: f64) -> Message {
-        Message { transport: transport.name().to_owned(), instructions, looks, allocations }
+        Message { transport: transport.name().to_owned(), instructions_of_ibex: instructions, looks, allocations }
     }
 
     #[test]

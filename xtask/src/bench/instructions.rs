@@ -83,6 +83,11 @@ pub(crate) fn without_adapter(objects: &[OfObject]) -> f64 {
     objects.iter().filter(|object| !object.adapter).map(|object| object.per_message).sum()
 }
 
+/// Instructions per message of ibex alone.
+pub(crate) fn of_ibex(objects: &[OfObject]) -> f64 {
+    objects.iter().filter(|object| object.object == "libibex").map(|object| object.per_message).sum()
+}
+
 /// Whether two counts of the same agree, to 1 %.
 pub(crate) fn repeats(count: f64, other: f64) -> bool {
     (count - other).abs() <= 0.01 * other
