@@ -184,7 +184,7 @@ impl Cost {
             _ => ratio.least > 1.0,
         };
         let judge = |ratio: &Ratio| if slower(ratio) { Outcome::NotMet } else { Outcome::Met };
-        verdict(what, "1.00 x, as far as can be told".to_owned(), "a build without events", ratio, judge, |ratio| {
+        verdict(what, "no measurable change".to_owned(), "to a build without events", ratio, judge, |ratio| {
             (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
         })
     }
@@ -194,7 +194,7 @@ impl Cost {
         verdict(
             "nobody registered: instructions per site",
             "at most 2".to_owned(),
-            "a build without events",
+            "more than a build without events",
             self.per_site().as_ref(),
             judge,
             |(sites, instructions)| (format!("{instructions:.2}"), format!("{sites:.1} sites in a message of 8 B")),
@@ -207,21 +207,21 @@ impl Cost {
         verdict(
             "callbacks, buffered: allocations per message",
             "0".to_owned(),
-            "in all of the process",
+            "in the whole process",
             most.as_ref(),
             |allocations| met(*allocations == 0.0),
-            |allocations| (format!("{allocations}"), "8 B".to_owned()),
+            |allocations| (allocations.to_string(), "messages of 8 B".to_owned()),
         )
     }
 
     fn deliveries(&self) -> Verdict {
         verdict(
-            "through a buffer: events of a thread",
+            "through a buffer: events",
             format!("at least {:.0} M/s", DELIVERIES / 1e6),
-            "raised and delivered",
+            "raised and delivered by one thread",
             self.deliveries_per_second.as_ref(),
             |rate| met(*rate >= DELIVERIES),
-            |rate| (format!("{:.1} M/s", rate / 1e6), "without MPI".to_owned()),
+            |rate| (format!("{:.1} M/s", rate / 1e6), "the engine alone".to_owned()),
         )
     }
 

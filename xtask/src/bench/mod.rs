@@ -161,9 +161,10 @@ fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
     const BENCH: &str = "event/buffer_in_and_out";
     const BATCH: f64 = 1024.0;
     step("Measuring the delivery through a buffer");
-    let arguments =
-        ["bench", "--package", "ibex", "--bench", "events", "--", "--quick", "--output-format", "bencher", BENCH];
-    events::rate(&output(cargo(workspace.root()).args(arguments))?, BENCH, BATCH)
+    let mut bench = cargo(workspace.root());
+    bench.args(["bench", "--package", "ibex", "--bench", "events", "--"]);
+    bench.args(["--warm-up-time", "0.5", "--measurement-time", "2", "--output-format", "bencher", BENCH]);
+    events::rate(&output(&mut bench)?, BENCH, BATCH)
 }
 
 fn build(workspace: &Workspace, tests: &[&Test], transports: &[Transport]) -> Result<()> {

@@ -91,6 +91,7 @@ pub(crate) struct Plan {
     /// How often latencies are measured; at least as often as the rest.
     pub(crate) rounds: usize,
     rounds_of_the_rest: usize,
+    rounds_of_instructions: usize,
     /// How long the MPI program measures each latency, and each other value.
     seconds_per_row: (f64, f64),
 }
@@ -130,14 +131,23 @@ impl Plan {
             (_, true) => (FEW, 2, 2, (0.2, 0.2)),
             (_, false) => (ALL, 3, 3, (0.3, 0.3)),
         };
-        Self { kind, tests, transports, sizes: sizes.to_vec(), rounds, rounds_of_the_rest: rest, seconds_per_row }
+        Self {
+            kind,
+            tests,
+            transports,
+            sizes: sizes.to_vec(),
+            rounds,
+            rounds_of_the_rest: rest,
+            rounds_of_instructions: ROUNDS_OF_INSTRUCTIONS,
+            seconds_per_row,
+        }
     }
 
     /// The plan for what events cost: small differences, so many short rounds.
     pub(crate) fn of_events(kind: Kind, quick: bool, tests: Vec<&'static Test>) -> Self {
-        let rounds = if quick { 5 } else { 9 };
+        let (rounds, rounds_of_instructions) = if quick { (5, 1) } else { (9, ROUNDS_OF_INSTRUCTIONS) };
         let plan = Self::new(kind, quick, tests, transport::EVENTS.to_vec());
-        Self { rounds, rounds_of_the_rest: rounds, ..plan }
+        Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, ..plan }
     }
 
     /// Whether this is a plan for what events cost.
@@ -180,7 +190,7 @@ impl Plan {
         let Some(first) = tests.first() else { return Vec::new() };
         let (seconds_per_row, rounds) = match (first.name, first.by) {
             ("latency", _) => (self.seconds_per_row.0, self.rounds),
-            (_, By::InstructionCounter) => (0.0, ROUNDS_OF_INSTRUCTIONS),
+            (_, By::InstructionCounter) => (0.0, self.rounds_of_instructions),
             _ => (self.seconds_per_row.1, self.rounds_of_the_rest),
         };
         if round > rounds {

@@ -66,7 +66,14 @@ pub(crate) fn compared(report: &Report, test: &Test) -> Option<(Transport, Vec<T
 /// The tables of all tests.
 pub(crate) fn tables(report: &Report, tests: &[&'static Test]) -> String {
     let tables: String = tests.iter().map(|test| table(report, test)).collect();
+    let tables = if report.events.is_some() { legend() + &tables } else { tables };
     tables + &parts(&report.instructions) + &report.events.as_ref().map(counts).unwrap_or_default()
+}
+
+/// What the columns are where events are measured.
+fn legend() -> String {
+    let line = |transport: &Transport| format!("  {:<14}{}\n", transport.name(), transport.words());
+    format!("What events cost\n{}\n", transport::EVENTS.iter().map(line).collect::<String>())
 }
 
 /// The speed bars.
@@ -74,7 +81,7 @@ pub(crate) fn bars(verdicts: &[Verdict]) -> String {
     let widest = |text: fn(&Verdict) -> &str| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
     let widths = (widest(|one| one.what), widest(|one| &one.bound));
     let lines: Vec<String> = verdicts.iter().map(|verdict| bar(verdict, widths)).collect();
-    format!("Speed, as ratios measured in this run; of several sizes the worst\n{}", lines.concat())
+    format!("What is wanted, and what was measured in this run; of several sizes the worst\n{}", lines.concat())
 }
 
 fn bar(verdict: &Verdict, (what, bound): (usize, usize)) -> String {
