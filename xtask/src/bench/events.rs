@@ -11,7 +11,7 @@
 use super::bars::{Outcome, Verdict};
 use super::catalogue::{self, Metric};
 use super::instructions::{self, Counted};
-use super::report::Measurement;
+use super::report::{Measurement, Report, Row, rounded};
 use super::run::Found;
 use super::transport::{self, Transport};
 use anyhow::{Context, Result};
@@ -131,6 +131,23 @@ impl Cost {
     /// Of a way, a test and a size over the build without events: `1.012 (0.998 to 1.020)`.
     pub(crate) fn ratio(&self, test: &str, transport: Transport, bytes: u64) -> Option<String> {
         self.find(test, transport, Some(bytes)).map(Ratio::words)
+    }
+
+    /// The ratios as rows of their own, in percent, to be drawn.
+    pub(crate) fn percentages(&self, report: &Report) -> Report {
+        let row = |ratio: &Ratio| {
+            Some(Row {
+                test: ratio.test.clone(),
+                transport: ratio.transport.clone(),
+                bytes: ratio.bytes?,
+                metric: "ratio".to_owned(),
+                unit: format!("% of {}", BASE.name()),
+                value: 100.0 * ratio.median,
+                spread: 100.0 * (ratio.greatest - ratio.least),
+                ratio_to_raw: None,
+            })
+        };
+        Report { rows: self.ratios.iter().filter_map(row).collect(), ..report.clone() }
     }
 
     fn find(&self, test: &str, transport: Transport, bytes: Option<u64>) -> Option<&Ratio> {
@@ -325,7 +342,9 @@ fn over_rounds(test: &str, transport: Transport, bytes: Option<u64>, ratios: &[f
     } else {
         f64::midpoint(ascending[middle - 1], ascending[middle])
     };
-    Some(Ratio { test: test.to_owned(), transport: transport.name().to_owned(), bytes, median, least, greatest })
+    let (test, transport) = (test.to_owned(), transport.name().to_owned());
+    let (median, least, greatest) = (rounded(median), rounded(least), rounded(greatest));
+    Some(Ratio { test, transport, bytes, median, least, greatest })
 }
 
 /// The median that criterion printed, of a bench that raises and delivers `batch` events: events per second.

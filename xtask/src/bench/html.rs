@@ -83,7 +83,9 @@ fn test_section(report: &Report, test: &Test) -> Result<String> {
         .collect();
     // One size is no line.
     let plot = if report.sizes(test.name).len() > 1 {
-        format!("<p class=\"legend\">{}</p>\n{}\n", legend.concat(), plot::svg(report, test)?)
+        let percentages = report.events.as_ref().map(|cost| plot::svg(&cost.percentages(report), test)).transpose()?;
+        let percentages = percentages.unwrap_or_default();
+        format!("<p class=\"legend\">{}</p>\n{}\n{percentages}\n", legend.concat(), plot::svg(report, test)?)
     } else {
         String::new()
     };

@@ -145,7 +145,7 @@ impl Plan {
 
     /// The plan for what events cost: small differences, so many short rounds.
     pub(crate) fn of_events(kind: Kind, quick: bool, tests: Vec<&'static Test>) -> Self {
-        let (rounds, rounds_of_instructions) = if quick { (5, 1) } else { (9, ROUNDS_OF_INSTRUCTIONS) };
+        let (rounds, rounds_of_instructions) = if quick { (5, 1) } else { (8, ROUNDS_OF_INSTRUCTIONS) };
         let plan = Self::new(kind, quick, tests, transport::EVENTS.to_vec());
         Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, ..plan }
     }

@@ -70,7 +70,7 @@ fn draw(area: &DrawingArea<SVGBackend, Shift>, test: &Test, rows: &[&Row]) -> Re
         .label_style((FONT, 13).into_font().color(&TEXT))
         .axis_desc_style((FONT, 13).into_font().color(&TEXT))
         .x_desc("message size")
-        .y_desc(test.metric.unit().replace("us", "µs"))
+        .y_desc(rows.first().map_or("", |row| row.unit.as_str()).replace("us", "µs"))
         .x_label_formatter(&|bytes| size(*bytes as u64))
         .y_label_formatter(&|value| number_of_axis(*value))
         .draw()

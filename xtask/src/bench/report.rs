@@ -232,7 +232,7 @@ fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
 }
 
 /// Six significant digits: more than any of the measurements has.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
