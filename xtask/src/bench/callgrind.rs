@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What callgrind writes: the instructions of each object (a shared library, or the program itself), of each address, and how
-//! often functions were called.
+//! What callgrind writes: the instructions of each object (a shared library, or the program itself), and how often functions
+//! were called.
 //!
 //! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost lines
 //! after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of what was
-//! called, which has lines of its own elsewhere, and is not counted here. A cost line is an address, a line and counts:
-//! callgrind is run with `--dump-instr=yes --compress-pos=no`.
+//! called, which has lines of its own elsewhere, and is not counted here. A cost line is a position and counts.
 //!
 //! Grade: setup. Called by [`super::instructions`]. Tests: at the end of this file.
 
@@ -15,8 +14,8 @@ use std::collections::BTreeMap;
 /// What was counted.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Profile {
-    /// Instructions executed at each address of each object; the address is that in the file.
-    instructions: BTreeMap<(String, u64), u64>,
+    /// Instructions of each object, by file name.
+    pub(crate) objects: BTreeMap<String, u64>,
     /// Calls of each function.
     calls: BTreeMap<String, u64>,
 }
@@ -44,33 +43,18 @@ impl Profile {
                 let calls = calls.with_context(|| format!("callgrind wrote no number of calls: {line}"))?;
                 *profile.calls.entry(callee.to_owned()).or_default() += calls;
                 cost_of_call = true;
-            } else if let Some((address, count)) = cost(line)
+            } else if let Some(count) = cost(line)
                 && !std::mem::take(&mut cost_of_call)
-                && count > 0
             {
                 let file = object.rsplit('/').next().unwrap_or(object);
-                *profile.instructions.entry((file.to_owned(), address)).or_default() += count;
+                *profile.objects.entry(file.to_owned()).or_default() += count;
             }
         }
-        if profile.instructions.is_empty() {
+        profile.objects.retain(|_, count| *count > 0);
+        if profile.objects.is_empty() {
             bail!("callgrind counted nothing");
         }
         Ok(profile)
-    }
-
-    /// Instructions per object, by file name.
-    pub(crate) fn by_object(&self) -> BTreeMap<&str, u64> {
-        let mut counts = BTreeMap::new();
-        for ((object, _), count) in &self.instructions {
-            *counts.entry(object.as_str()).or_default() += count;
-        }
-        counts
-    }
-
-    /// How often the instructions at these addresses of an object were executed.
-    pub(crate) fn executed(&self, object: &str, addresses: &[u64]) -> u64 {
-        let count = |address: &u64| self.instructions.get(&(object.to_owned(), *address)).copied();
-        addresses.iter().filter_map(count).sum()
     }
 
     /// How often any of these functions was called.
@@ -89,12 +73,12 @@ fn name<'a>(text: &'a str, names: &mut BTreeMap<&'a str, &'a str>) -> Result<&'a
     names.get(number).copied().with_context(|| format!("callgrind wrote the number of no name: {text}"))
 }
 
-/// Address and count of a cost line, `0x4a10 16 4`; a count that is left out is 0.
-fn cost(line: &str) -> Option<(u64, u64)> {
-    let mut words = line.split(' ');
-    let address = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-    words.next()?;
-    Some((address, words.next().map_or(Ok(0), str::parse).ok()?))
+/// The count of a cost line: `16 4`, `+3 2`, `* 1`; a count that is left out is 0.
+fn cost(line: &str) -> Option<u64> {
+    let (position, counts) = line.split_once(' ').unwrap_or((line, "0"));
+    let digits = position.strip_prefix(['+', '-']).unwrap_or(position);
+    let is_position = position == "*" || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    if is_position { counts.split(' ').next()?.parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -103,36 +87,34 @@ mod tests {
 
     const TEXT: &str = "\
 version: 1
-positions: instr line
+positions: line
 events: Ir
 summary: 1000
 
 ob=(1) /usr/lib/liba.so.1
 fl=(1) a.c
 fn=(1) outer
-0x1000 16 400
-0x1004 19 2
+16 400
++3 2
 cob=(2) /opt/libb.so
 cfi=(2) b.c
 cfn=(2) malloc
-calls=50 0x2000 0
-0x1008 20 600
-0x100c 19 1
+calls=50 0
+* 600
+-1 1
 
 ob=(2)
 fn=(2)
-0x2000 0 590
-0x2004 0
-0x2004 1 10
+0 590
+*
++1 10
 totals: 1003
 ";
 
     #[test]
-    fn each_instruction_is_counted_once_for_the_object_and_the_address_it_is_at() {
+    fn each_instruction_is_counted_once_for_the_object_it_is_in() {
         let profile = Profile::parse(TEXT).unwrap();
-        assert_eq!(profile.by_object(), BTreeMap::from([("liba.so.1", 403), ("libb.so", 600)]));
-        assert_eq!(profile.executed("libb.so", &[0x2004, 0x1000]), 10);
-        assert_eq!(profile.executed("liba.so.1", &[0x1000, 0x1004, 0x1008]), 402);
+        assert_eq!(profile.objects, BTreeMap::from([("liba.so.1".to_owned(), 403), ("libb.so".to_owned(), 600)]));
     }
 
     #[test]
@@ -144,6 +126,6 @@ totals: 1003
     #[test]
     fn a_file_that_counts_nothing_or_names_nothing_is_an_error() {
         assert!(Profile::parse("events: Ir\n").unwrap_err().to_string().contains("nothing"));
-        assert!(Profile::parse("ob=(9)\n0x1 1 2\n").unwrap_err().to_string().contains("no name"));
+        assert!(Profile::parse("ob=(9)\n1 2\n").unwrap_err().to_string().contains("no name"));
     }
 }

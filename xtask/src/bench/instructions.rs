@@ -36,8 +36,8 @@ pub(crate) struct OfObject {
 pub(crate) struct Counted {
     /// Its instructions, of each object.
     pub(crate) objects: Vec<OfObject>,
-    /// How often ibex looked whether a tool wants something.
-    pub(crate) looks: f64,
+    /// How often the tool `every_event` was told of an event.
+    pub(crate) events: f64,
     /// How often memory was allocated.
     pub(crate) allocations: f64,
 }
@@ -56,26 +56,25 @@ pub(crate) fn command(place: Place, transport: Transport) -> Result<(Vec<String>
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     add(&["-n", "1", "valgrind", "--quiet", "--tool=callgrind"]);
     add(&["--toggle-collect=counted_send", "--toggle-collect=counted_recv"]);
-    add(&["--dump-instr=yes", "--compress-pos=no"]);
     add(&[&format!("--callgrind-out-file={}", file.display()), &program[0], &program[1]]);
     add(&[":", "-n", "1", &program[0], &program[1]]);
     Ok((words, file))
 }
 
-/// What a file of callgrind says, where libibex.so looks at these addresses.
+/// What a file of callgrind says.
 ///
 /// # Errors
 /// When it cannot be read, or has no instruction of an adapter: something else was counted then.
-pub(crate) fn read(file: &Path, looks: &[u64]) -> Result<Counted> {
+pub(crate) fn read(file: &Path) -> Result<Counted> {
     let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
     let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
-    let objects: Vec<OfObject> = profile.by_object().into_iter().map(|(file, count)| of_object(file, count)).collect();
+    let objects: Vec<OfObject> = profile.objects.iter().map(|(file, count)| of_object(file, *count)).collect();
     if !objects.iter().any(|object| object.adapter) {
         bail!("no instruction of the emulated adapter is among those counted: {objects:?}");
     }
     let per_message = |count: u64| count as f64 / MESSAGES as f64;
-    let (looks, allocations) = (profile.executed("libibex.so", looks), profile.calls(&ALLOCATING));
-    Ok(Counted { objects, looks: per_message(looks), allocations: per_message(allocations) })
+    let (events, allocations) = (profile.calls(&["on_event"]), profile.calls(&ALLOCATING));
+    Ok(Counted { objects, events: per_message(events), allocations: per_message(allocations) })
 }
 
 /// Instructions per message, without the adapter's.

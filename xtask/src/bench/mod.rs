@@ -2,9 +2,8 @@
 //! `cargo xtask bench`: what MPI through ibex gives, beside the raw adapter and beside other transports on the same device.
 //!
 //! [`catalogue`] says what can be measured and [`transport`] over what, [`plan`] what is in which order, [`run`] does it
-//! ([`mpi`], [`perftest`], [`ucx_perftest`], [`instructions`] with [`callgrind`] and [`sites`], and [`host_memory`] know the
-//! programs), [`report`] condenses it, [`table`], [`plot`] and [`html`] show it, [`bars`] judges it. What events cost
-//! (`--events`) is in [`events`].
+//! ([`mpi`], [`perftest`], [`ucx_perftest`], [`instructions`] with [`callgrind`], and [`host_memory`] know the programs),
+//! [`report`] condenses it, [`table`], [`plot`] and [`html`] show it, [`bars`] judges it. [`events`] is what `--events` adds.
 //!
 //! Grade: setup. Tests: in each file.
 
@@ -23,7 +22,6 @@ mod processors;
 mod progress;
 mod report;
 mod run;
-mod sites;
 mod table;
 mod transport;
 mod ucx_perftest;

@@ -130,12 +130,6 @@ fn tool(place: Place, transport: Transport) -> Option<PathBuf> {
     }
 }
 
-/// The library of ibex that a transport is.
-pub(crate) fn library(place: Place, transport: Transport) -> PathBuf {
-    let without = transport == Transport::WithoutEvents;
-    if without { place.without_events } else { place.components }.with_file_name("libibex.so")
-}
-
 /// The file a rank's log goes to.
 pub(crate) fn log(place: Place, rank: u32) -> PathBuf {
     place.reports.join(format!("events.{rank}"))

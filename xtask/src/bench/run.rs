@@ -12,7 +12,6 @@ use super::perftest;
 use super::plan::{Kind, Plan, Step};
 use super::progress::Progress;
 use super::report::Measurement;
-use super::sites;
 use super::table::size;
 use super::transport::Transport;
 use super::ucx_perftest;
@@ -257,9 +256,7 @@ impl Bench<'_> {
         let mut job = Job::new(argv);
         job.env = mpi::environment(self.place, transport);
         self.fabric.run(&job)?.checked()?;
-        let looks =
-            if transport.is_ibex() { sites::addresses(&mpi::library(self.place, transport))? } else { Vec::new() };
-        instructions::read(&file, &looks)
+        instructions::read(&file)
     }
 
     fn next_port(&mut self) -> u16 {
