@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask bench --events`: what events cost, as ratios to a build that has none, and the bars for it.
 //!
-//! The five ways ([`transport::EVENTS`]) take turns, a round of each after the other. A ratio is taken within a round, where both
-//! values are seconds apart; shown are the median over the rounds and an interval that holds the true median with some 95 %:
-//! of eight rounds and more all but the least and the greatest ratio, of fewer all. A bound that lies inside the interval, below
-//! the median, is neither met nor missed: the machine is too noisy to say. Instructions, allocations and counts are exact.
+//! The five ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. A bound below the median
+//! that the ratio may yet keep is neither met nor missed: the machine is too noisy to say. Instructions, allocations and
+//! counts of events are exact.
 //!
 //! Grade: setup. Called by the bench; read by [`super::table`], [`super::html`], [`super::bars`]. Tests: at the end.
 
 use super::bars::{Outcome, Verdict};
-use super::catalogue::{self, Metric};
 use super::instructions::{self, Counted};
-use super::report::{Measurement, Report, Row, rounded};
+use super::ratios::{Ratio, ratios};
+use super::report::{Report, Row};
 use super::run::Found;
 use super::transport::{self, Transport};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What is compared with everything else.
 const BASE: Transport = transport::EVENTS[0];
-
-/// From which size on no change may be measurable.
-const LARGE: u64 = 64 << 10;
 
 /// How many events a second a thread has to raise and deliver through a buffer.
 const DELIVERIES: f64 = 10e6;
@@ -38,18 +33,6 @@ pub(crate) struct Cost {
     pub(crate) counts: Vec<NamedCounts>,
     /// Events raised and delivered through a buffer, per second and thread.
     pub(crate) deliveries_per_second: Option<f64>,
-}
-
-/// A ratio over all rounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ratio {
-    test: String,
-    transport: String,
-    /// Message size; none: the mean of all from 64 KiB on.
-    bytes: Option<u64>,
-    median: f64,
-    least: f64,
-    greatest: f64,
 }
 
 /// What was counted of one message.
@@ -121,7 +104,7 @@ impl Cost {
             found.events.iter().map(|(what, counts)| NamedCounts { what: (*what).to_owned(), counts: *counts });
         let messages = found.instructions.iter().map(|(transport, counted)| Message::new(*transport, counted));
         Self {
-            ratios: ratios(&found.measured),
+            ratios: ratios(&found.measured, BASE),
             messages: messages.collect(),
             counts: counts.collect(),
             deliveries_per_second,
@@ -194,14 +177,9 @@ impl Cost {
         })
     }
 
-    /// Slower in the median, and in the whole interval.
     fn unchanged(&self, what: &'static str, test: &str) -> Verdict {
         let ratio = self.find(test, Transport::Callbacks, None);
-        let slower = |ratio: &Ratio| match metric(test) {
-            Some(Metric::Bandwidth | Metric::MessageRate) => ratio.greatest < 1.0,
-            _ => ratio.least > 1.0,
-        };
-        let judge = |ratio: &Ratio| if slower(ratio) { Outcome::NotMet } else { Outcome::Met };
+        let judge = |ratio: &Ratio| met(!ratio.is_slower());
         verdict(what, "no measurable change".to_owned(), "to a build without events", ratio, judge, |ratio| {
             (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
         })
@@ -262,12 +240,6 @@ impl Cost {
     }
 }
 
-impl Ratio {
-    fn words(&self) -> String {
-        format!("{:.3} ({:.2} to {:.2})", self.median, self.least, self.greatest)
-    }
-}
-
 impl Message {
     fn new(transport: Transport, counted: &Counted) -> Self {
         Self {
@@ -277,10 +249,6 @@ impl Message {
             allocations: counted.allocations,
         }
     }
-}
-
-fn metric(test: &str) -> Option<Metric> {
-    catalogue::test(test).map(|test| test.metric)
 }
 
 fn met(met: bool) -> Outcome {
@@ -297,58 +265,6 @@ fn verdict<T>(
 ) -> Verdict {
     let outcome = measured.map_or(Outcome::NotMeasured, judge);
     Verdict { what, against, bound, measured: measured.map(shown), outcome }
-}
-
-/// Of each test, way and size, in the order of tables; and, for a way and a test, of all large sizes together.
-fn ratios(measured: &[Measurement]) -> Vec<Ratio> {
-    // The values of a key are in the order of the rounds.
-    let mut values: BTreeMap<(&str, Transport, u64), Vec<f64>> = BTreeMap::new();
-    for one in measured.iter().filter(|one| metric(&one.test) != Some(Metric::Instructions)) {
-        values.entry((&one.test, one.transport, one.bytes)).or_default().push(one.value);
-    }
-    let mut found = Vec::new();
-    let mut large: BTreeMap<(&str, Transport), Vec<Vec<f64>>> = BTreeMap::new();
-    for (&(test, transport, bytes), of_way) in values.iter().filter(|((_, transport, _), _)| *transport != BASE) {
-        let Some(of_base) = values.get(&(test, BASE, bytes)) else { continue };
-        let rounds: Vec<f64> = of_way.iter().zip(of_base).map(|(way, base)| way / base).collect();
-        found.extend(over_rounds(test, transport, Some(bytes), &rounds));
-        if bytes >= LARGE {
-            large.entry((test, transport)).or_default().push(rounds);
-        }
-    }
-    found.extend(
-        large.iter().filter_map(|((test, transport), sizes)| over_rounds(test, *transport, None, &means(sizes))),
-    );
-    found
-}
-
-/// The geometric mean of each round's ratios, one of each size.
-fn means(sizes: &[Vec<f64>]) -> Vec<f64> {
-    let rounds = sizes.iter().map(Vec::len).min().unwrap_or(0);
-    let mean = |round: usize| {
-        let logarithms: f64 = sizes.iter().map(|ratios| ratios[round].ln()).sum();
-        (logarithms / sizes.len() as f64).exp()
-    };
-    (0..rounds).map(mean).collect()
-}
-
-/// From eight rounds on the interval leaves the least and the greatest out.
-const MANY_ROUNDS: usize = 8;
-
-fn over_rounds(test: &str, transport: Transport, bytes: Option<u64>, ratios: &[f64]) -> Option<Ratio> {
-    let mut ascending = ratios.to_vec();
-    ascending.sort_by(f64::total_cmp);
-    let left_out = usize::from(ascending.len() >= MANY_ROUNDS);
-    let (least, greatest) = (*ascending.get(left_out)?, *ascending.iter().rev().nth(left_out)?);
-    let middle = ascending.len() / 2;
-    let median = if ascending.len() % 2 == 1 {
-        ascending[middle]
-    } else {
-        f64::midpoint(ascending[middle - 1], ascending[middle])
-    };
-    let (test, transport) = (test.to_owned(), transport.name().to_owned());
-    let (median, least, greatest) = (rounded(median), rounded(least), rounded(greatest));
-    Some(Ratio { test, transport, bytes, median, least, greatest })
 }
 
 /// The median that criterion printed, of a bench that raises and delivers `batch` events: events per second.
@@ -368,18 +284,9 @@ pub(crate) fn rate(output: &str, bench: &str, batch: f64) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::measured;
+    use super::super::ratios::tests::rounds;
+    use super::super::report::Measurement;
     use super::*;
-
-    /// Rounds of a latency, each of the build without events and of another way that takes so much of it.
-    fn latencies(transport: Transport, bytes: u64, ratios: &[f64]) -> Vec<Measurement> {
-        let round = |(round, ratio): (usize, &f64)| {
-            // What the machine does at the time moves both.
-            let base = 1.0 + round as f64;
-            [measured("latency", BASE, bytes, base), measured("latency", transport, bytes, base * ratio)]
-        };
-        ratios.iter().enumerate().flat_map(round).collect()
-    }
 
     fn cost(measured: Vec<Measurement>) -> Cost {
         Cost::new(&Found { measured, ..Found::default() }, None)
@@ -394,18 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_that_of_a_round_and_the_outermost_of_many_are_left_out() {
-        let few = cost(latencies(Transport::Callbacks, 8, &[1.04, 1.02, 1.03]));
-        assert_eq!(few.ratio("latency", Transport::Callbacks, 8).unwrap(), "1.030 (1.02 to 1.04)");
-        let many = cost(latencies(Transport::Callbacks, 8, &[9.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 0.1]));
-        assert_eq!(many.ratio("latency", Transport::Callbacks, 8).unwrap(), "1.350 (1.10 to 1.60)");
-        assert_eq!(many.ratio("latency", Transport::Buffered, 8), None);
-    }
-
-    #[test]
     fn a_bound_inside_the_interval_is_neither_met_nor_missed() {
         let judged = |ratios: &[f64]| {
-            outcome(&cost(latencies(Transport::Unregistered, 8, ratios)), "nobody registered: latency")
+            outcome(&cost(rounds("latency", Transport::Unregistered, 8, ratios)), "nobody registered: latency")
         };
         assert_eq!(judged(&[1.0, 1.005, 1.2]), Outcome::Met);
         assert_eq!(judged(&[1.0, 1.05, 1.2]), Outcome::Unclear);
@@ -414,29 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn large_messages_are_judged_together_and_slower_means_slower_in_the_whole_interval() {
+    fn callbacks_must_not_be_slower_with_large_messages_and_small_ones_do_not_count() {
         let judged = |large: &[f64]| {
-            let small = latencies(Transport::Callbacks, 4096, &[5.0, 5.0, 5.0]);
-            let rest = latencies(Transport::Callbacks, 64 << 10, &[1.0, 1.0, 1.0]);
-            let large = latencies(Transport::Callbacks, 1 << 20, large);
-            outcome(&cost([small, rest, large].concat()), "empty callbacks: latency at 64 KiB")
+            let small = rounds("latency", Transport::Callbacks, 4096, &[5.0, 5.0, 5.0]);
+            let large = rounds("latency", Transport::Callbacks, 1 << 20, large);
+            outcome(&cost([small, large].concat()), "empty callbacks: latency at 64 KiB")
         };
-        assert_eq!(judged(&[0.99, 1.02, 1.03]), Outcome::Met);
-        assert_eq!(judged(&[1.01, 1.02, 1.03]), Outcome::NotMet);
-    }
-
-    #[test]
-    fn of_a_bandwidth_less_is_slower() {
-        let judged = |ratio: f64| {
-            let round = |_| {
-                [
-                    measured("bandwidth", BASE, 1 << 20, 100.0),
-                    measured("bandwidth", Transport::Callbacks, 1 << 20, 100.0 * ratio),
-                ]
-            };
-            outcome(&cost((0..3).flat_map(round).collect()), "empty callbacks: bandwidth")
-        };
-        assert_eq!((judged(1.1), judged(0.9)), (Outcome::Met, Outcome::NotMet));
+        assert_eq!((judged(&[0.99, 1.02, 1.03]), judged(&[1.01, 1.02, 1.03])), (Outcome::Met, Outcome::NotMet));
     }
 
     fn message(transport: Transport, instructions: f64, events: f64, allocations: f64) -> Message {

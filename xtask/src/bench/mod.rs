@@ -20,6 +20,7 @@ mod plan;
 mod plot;
 mod processors;
 mod progress;
+mod ratios;
 mod report;
 mod run;
 mod table;
