@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Profile {
     /// Instructions of each object, by file name.
     pub(crate) objects: BTreeMap<String, u64>,
-    /// Calls of each function.
+    /// Calls of each function from places that were passed while callgrind counted. Where such a place was passed before, too,
+    /// callgrind counts that, so that only 0 is exact.
     calls: BTreeMap<String, u64>,
 }
 
@@ -57,7 +58,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// How often any of these functions was called.
+    /// How often any of these functions was called, at the most.
     pub(crate) fn calls(&self, functions: &[&str]) -> u64 {
         functions.iter().filter_map(|function| self.calls.get(*function)).sum()
     }

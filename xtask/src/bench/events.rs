@@ -41,9 +41,9 @@ pub(crate) struct Message {
     pub(crate) transport: String,
     /// Instructions of libibex.so.
     pub(crate) instructions_of_ibex: f64,
-    /// Events that the tool was told of.
+    /// Events raised.
     pub(crate) events: f64,
-    /// How often memory was allocated, in all of the process.
+    /// How often memory was allocated, in all of the process, at the most.
     pub(crate) allocations: f64,
 }
 
@@ -80,6 +80,13 @@ impl Counts {
             late: count("late")?,
             told: count("told")?,
         })
+    }
+
+    /// What the tools of all ranks printed.
+    pub(crate) fn of_all(output: &str) -> Self {
+        let mut all = Self::default();
+        output.lines().filter_map(Self::parse).for_each(|counts| all.add(counts));
+        all
     }
 
     /// The sum of both.

@@ -7,6 +7,7 @@
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
 use super::callgrind::Profile;
+use super::events::Counts;
 use super::mpi::{self, Place};
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
@@ -17,6 +18,12 @@ pub(crate) const BYTES: u64 = 8;
 
 /// Messages of which the instructions are counted: each sent and each received.
 const MESSAGES: u64 = 1000;
+
+/// Messages before them (`MESSAGES_BEFORE` of the program).
+const MESSAGES_BEFORE: u64 = 500;
+
+/// Each sends so many, and receives so many.
+const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
 
@@ -36,9 +43,9 @@ pub(crate) struct OfObject {
 pub(crate) struct Counted {
     /// Its instructions, of each object.
     pub(crate) objects: Vec<OfObject>,
-    /// How often the tool `every_event` was told of an event.
+    /// Events raised, where a tool counted them; those of the start of the job are among them, a few in thousands.
     pub(crate) events: f64,
-    /// How often memory was allocated.
+    /// How often memory was allocated, at the most.
     pub(crate) allocations: f64,
 }
 
@@ -61,20 +68,22 @@ pub(crate) fn command(place: Place, transport: Transport) -> Result<(Vec<String>
     Ok((words, file))
 }
 
-/// What a file of callgrind says.
+/// What a file of callgrind says, and what tools counted in all ranks.
 ///
 /// # Errors
 /// When it cannot be read, or has no instruction of an adapter: something else was counted then.
-pub(crate) fn read(file: &Path) -> Result<Counted> {
+pub(crate) fn read(file: &Path, events: Counts) -> Result<Counted> {
     let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
     let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
     let objects: Vec<OfObject> = profile.objects.iter().map(|(file, count)| of_object(file, *count)).collect();
     if !objects.iter().any(|object| object.adapter) {
         bail!("no instruction of the emulated adapter is among those counted: {objects:?}");
     }
-    let per_message = |count: u64| count as f64 / MESSAGES as f64;
-    let (events, allocations) = (profile.calls(&["on_event"]), profile.calls(&ALLOCATING));
-    Ok(Counted { objects, events: per_message(events), allocations: per_message(allocations) })
+    Ok(Counted {
+        objects,
+        events: events.raised as f64 / (RANKS * (MESSAGES + MESSAGES_BEFORE)) as f64,
+        allocations: profile.calls(&ALLOCATING) as f64 / MESSAGES as f64,
+    })
 }
 
 /// Instructions per message, without the adapter's.

@@ -166,9 +166,7 @@ impl Bench<'_> {
         job.env = mpi::environment(self.place, Transport::Buffered);
         job.env.push(("OMPI_MCA_btl_ibex_event_buffer".to_owned(), "8".to_owned()));
         let outcome = self.fabric.run(&job)?.checked().context("MPI with a small buffer for events failed")?;
-        for counts in outcome.stdout.lines().filter_map(Counts::parse) {
-            self.found.events.entry(events::SMALL_BUFFER).or_default().add(counts);
-        }
+        self.found.events.insert(events::SMALL_BUFFER, Counts::of_all(&outcome.stdout));
         Ok(())
     }
 
@@ -255,8 +253,8 @@ impl Bench<'_> {
         }
         let mut job = Job::new(argv);
         job.env = mpi::environment(self.place, transport);
-        self.fabric.run(&job)?.checked()?;
-        instructions::read(&file)
+        let outcome = self.fabric.run(&job)?.checked()?;
+        instructions::read(&file, Counts::of_all(&outcome.stdout))
     }
 
     fn next_port(&mut self) -> u16 {
