@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 /// What is compared with everything else.
 const BASE: Transport = transport::EVENTS[0];
 
+/// Where a change of this much would not be noticed for noise, nothing is said of smaller ones either.
+const UNNOTICED: f64 = 1.05;
+
 /// How many events a second a thread has to raise and deliver through a buffer.
 const DELIVERIES: f64 = 10e6;
 
@@ -186,7 +189,11 @@ impl Cost {
 
     fn unchanged(&self, what: &'static str, test: &str) -> Verdict {
         let ratio = self.find(test, Transport::Callbacks, None);
-        let judge = |ratio: &Ratio| met(!ratio.is_slower());
+        let judge = |ratio: &Ratio| match ratio.slowdown() {
+            (least, _) if least > 1.0 => Outcome::NotMet,
+            (_, most) if most > UNNOTICED => Outcome::Unclear,
+            _ => Outcome::Met,
+        };
         verdict(what, "no measurable change".to_owned(), "to a build without events", ratio, judge, |ratio| {
             (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
         })
@@ -326,6 +333,7 @@ mod tests {
             outcome(&cost([small, large].concat()), "empty callbacks: latency at 64 KiB")
         };
         assert_eq!((judged(&[0.99, 1.02, 1.03]), judged(&[1.01, 1.02, 1.03])), (Outcome::Met, Outcome::NotMet));
+        assert_eq!(judged(&[0.8, 1.0, 1.2]), Outcome::Unclear);
     }
 
     fn message(transport: Transport, instructions: f64, events: f64, allocations: f64) -> Message {

@@ -89,11 +89,11 @@ impl Ratio {
         })
     }
 
-    /// Whether that is slower, wherever between its limits it lies.
-    pub(crate) fn is_slower(&self) -> bool {
+    /// How many times as long something takes, at the least and at the most: of a bandwidth the inverse.
+    pub(crate) fn slowdown(&self) -> (f64, f64) {
         match metric(&self.test) {
-            Some(Metric::Bandwidth | Metric::MessageRate) => self.greatest < 1.0,
-            _ => self.least > 1.0,
+            Some(Metric::Bandwidth | Metric::MessageRate) => (1.0 / self.greatest, 1.0 / self.least),
+            _ => (self.least, self.greatest),
         }
     }
 
@@ -145,10 +145,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn of_a_latency_more_is_slower_and_of_a_bandwidth_less_and_only_in_every_round_that_counts() {
-        let slower = |test, of: &[f64]| ratios(&rounds(test, Transport::Callbacks, 8, of), BASE)[0].is_slower();
-        assert!(slower("latency", &[1.01, 1.02, 1.03]) && slower("bandwidth", &[0.99, 0.98, 0.97]));
-        assert!(!slower("latency", &[0.99, 1.02, 1.03]) && !slower("bandwidth", &[1.01, 0.98, 0.97]));
-        assert!(!slower("latency", &[0.9, 0.9, 0.9]) && !slower("bandwidth", &[1.1, 1.1, 1.1]));
+    fn of_a_latency_more_is_slower_and_of_a_bandwidth_less() {
+        let slowdown = |test| ratios(&rounds(test, Transport::Callbacks, 8, &[0.5, 2.0, 4.0]), BASE)[0].slowdown();
+        assert_eq!((slowdown("latency"), slowdown("bandwidth")), ((0.5, 4.0), (0.25, 2.0)));
     }
 }
