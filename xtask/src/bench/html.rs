@@ -167,12 +167,10 @@ fn counts_section(cost: &Cost) -> String {
     )
 }
 
-/// The spread is set smaller than the value, and nothing measured is a dash.
+/// Spread and limits are set smaller than the value, and nothing measured is a dash.
 fn cell(text: &str) -> String {
-    match text.split_once(['±', '(']) {
-        Some((value, spread)) => {
-            format!("{value}<small>{}{spread}</small>", &text[value.len()..text.len() - spread.len()])
-        }
+    match text.find(['±', '(']) {
+        Some(at) => format!("{}<small>{}</small>", &text[..at], &text[at..]),
         None => text.replace('-', "–"),
     }
 }

@@ -68,12 +68,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
         parameter("mpi_yield_when_idle", "1");
     }
     match transport {
-        Transport::Ibex
-        | Transport::WithoutEvents
-        | Transport::Unregistered
-        | Transport::Callbacks
-        | Transport::Buffered
-        | Transport::Logger => {
+        _ if transport.is_ibex() => {
             parameter("pml", "ob1");
             parameter("btl", "self,ibex");
             parameter("btl_ibex_if_include", place.device);
@@ -114,9 +109,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
             parameter("btl_tcp_if_include", place.interface);
             parameter("osc", "pt2pt");
         }
-        Transport::Raw | Transport::UcxPerftest | Transport::Memory => {
-            bail!("there is no MPI over {}", transport.name())
-        }
+        _ => bail!("there is no MPI over {}", transport.name()),
     }
     Ok(words)
 }

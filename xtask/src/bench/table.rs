@@ -127,9 +127,9 @@ fn table(report: &Report, test: &Test) -> String {
     let mut header = vec!["size".to_owned()];
     header.extend(all().map(|transport| transport.name().to_owned()));
     let of_events = report.events.is_some();
-    header.extend(
-        rest.iter().map(|other| if of_events { format!("{}/", other.name()) } else { format!("/{}", other.name()) }),
-    );
+    let over_name =
+        |other: &Transport| if of_events { other.name().to_owned() + "/" } else { format!("/{}", other.name()) };
+    header.extend(rest.iter().map(over_name));
     let mut lines = vec![header];
     for bytes in report.sizes(test.name) {
         let mut line = vec![size(bytes)];
