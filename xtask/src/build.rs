@@ -23,18 +23,37 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
     step("Building libibex.so (release)");
     let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log"];
     run(cargo(workspace.root()).args(["build", "--release"]).args(packages))?;
-    let built = workspace.target().join("release/libibex.so");
-    let bytes = fs::read(&built).with_context(|| format!("cargo built no {}", built.display()))?;
+    let library = put_down(workspace)?;
+    // Beside it, where it looks for it.
+    replace_file(&logger(&library), &built(workspace, "libibex_log.so")?)?;
+    Ok(library)
+}
+
+/// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the other.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
+    step("Building libibex.so without events (release)");
+    let without = workspace.without_events();
+    let arguments = ["build", "--release", "--package", "ibex-plugin-abi", "--no-default-features", "--target-dir"];
+    run(cargo(workspace.root()).args(arguments).arg(without.target()))?;
+    put_down(&without).map(drop)
+}
+
+/// Copies the library that cargo built to where it is used from, with its component link, and returns where that is.
+fn put_down(workspace: &Workspace) -> Result<PathBuf> {
     let library = workspace.library();
     fs::create_dir_all(workspace.components())?;
-    replace_file(&library, &bytes)?;
-    // Beside it, where it looks for it.
-    let built = workspace.target().join("release/libibex_log.so");
-    let bytes = fs::read(&built).with_context(|| format!("cargo built no {}", built.display()))?;
-    replace_file(&logger(&library), &bytes)?;
+    replace_file(&library, &built(workspace, "libibex.so")?)?;
     let link = Link { path: workspace.components().join("mca_btl_ibex.so"), target: "../libibex.so".into() };
     replace_link(&link)?;
     Ok(library)
+}
+
+fn built(workspace: &Workspace, name: &str) -> Result<Vec<u8>> {
+    let path = workspace.target().join("release").join(name);
+    fs::read(&path).with_context(|| format!("cargo built no {}", path.display()))
 }
 
 /// The logger that belongs to a library: beside it.
@@ -48,7 +67,15 @@ pub(crate) fn logger(library: &Path) -> PathBuf {
 /// # Errors
 /// When the folder holds no program, or one does not compile without a warning.
 pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
-    compiled(workspace, folder, "mpicc", "-lm")
+    compiled(workspace, folder, "", &Compiler { program: "mpicc", options: &[], library: "-lm" })
+}
+
+/// The same of tools to preload, which are libraries: `NAME.so`.
+///
+/// # Errors
+/// Those of [`programs`].
+pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+    compiled(workspace, folder, "so", &Compiler { program: "mpicc", options: &["-shared", "-fPIC"], library: "-lm" })
 }
 
 /// The same of programs that use libibverbs, and no MPI.
@@ -56,10 +83,16 @@ pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBu
 /// # Errors
 /// Those of [`programs`].
 pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
-    compiled(workspace, folder, "cc", "-libverbs")
+    compiled(workspace, folder, "", &Compiler { program: "cc", options: &[], library: "-libverbs" })
 }
 
-fn compiled(workspace: &Workspace, folder: &str, compiler: &str, library: &str) -> Result<Vec<PathBuf>> {
+struct Compiler {
+    program: &'static str,
+    options: &'static [&'static str],
+    library: &'static str,
+}
+
+fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Compiler) -> Result<Vec<PathBuf>> {
     let sources = sources(&workspace.root().join(folder))?;
     let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
     fs::create_dir_all(workspace.programs())?;
@@ -67,9 +100,9 @@ fn compiled(workspace: &Workspace, folder: &str, compiler: &str, library: &str) 
     sources
         .iter()
         .map(|source| {
-            let program = workspace.programs().join(source.file_stem().unwrap_or_default());
+            let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
             if modified(&program) <= headers.max(modified(source)) {
-                compile(workspace, compiler, source, &program, library)?;
+                compile(workspace, compiler, source, &program)?;
             }
             Ok(program)
         })
@@ -112,9 +145,10 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-fn compile(workspace: &Workspace, compiler: &str, source: &Path, program: &Path, library: &str) -> Result<()> {
-    let mut compile = Command::new(compiler);
-    compile.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(program).arg(source);
+fn compile(workspace: &Workspace, compiler: &Compiler, source: &Path, program: &Path) -> Result<()> {
+    let mut compile = Command::new(compiler.program);
+    compile.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(compiler.options);
+    compile.arg("-o").arg(program).arg(source);
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
     if is_tool(&text) {
         // A tool is linked with the library that the component is a link to, so that both are one; and finds it whatever
@@ -124,7 +158,7 @@ fn compile(workspace: &Workspace, compiler: &str, source: &Path, program: &Path,
         compile.arg("-I").arg(workspace.headers()).arg("-L").arg(folder).arg("-libex");
         compile.arg(format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display()));
     }
-    run(compile.arg(library))
+    run(compile.arg(compiler.library))
 }
 
 /// Whether a program includes a header of ibex's.

@@ -5,7 +5,8 @@
 //! target/ibex/lib/libibex.so               the one real file
 //! target/ibex/lib/libibex-log.so           the logger, which looks for libibex.so beside it
 //! target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in this folder
-//! target/ibex/mpi/                         the compiled MPI programs
+//! target/ibex/mpi/                         the compiled MPI programs, and tools to preload
+//! target/without-events/                   a target folder of its own: libibex.so without events
 //! target/bench/                            report.json, report.html
 //! ```
 //!
@@ -40,6 +41,11 @@ impl Workspace {
     /// Cargo's target folder.
     pub(crate) fn target(&self) -> &Path {
         &self.target
+    }
+
+    /// The same checkout with a target folder for the build without events.
+    pub(crate) fn without_events(&self) -> Self {
+        Self { root: self.root.clone(), target: self.target.join("without-events") }
     }
 
     /// Where the library of this build is.

@@ -8,15 +8,14 @@
 
 use super::plan::Kind;
 use super::report::Report;
+use super::table::size;
 use super::transport::Transport;
 
 /// One speed that is wanted.
 #[derive(Debug)]
-pub(crate) struct Bar {
-    /// What is measured.
-    pub(crate) what: &'static str,
-    /// What it is compared with.
-    pub(crate) against: &'static str,
+struct Bar {
+    what: &'static str,
+    against: &'static str,
     test: &'static str,
     of: Transport,
     to: Transport,
@@ -32,13 +31,32 @@ enum Bound {
     Below(f64),
 }
 
-/// A bar and what a report says of it.
+/// What is wanted, and what a report says of it.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// The bar.
-    pub(crate) bar: &'static Bar,
-    /// The worst ratio of the sizes it holds for, and its size; none where nothing was measured.
-    pub(crate) worst: Option<(f64, u64)>,
+    /// What is measured.
+    pub(crate) what: &'static str,
+    /// What it is compared with.
+    pub(crate) against: &'static str,
+    /// The bound in words: `at most 1.15 x`.
+    pub(crate) bound: String,
+    /// The value, of several sizes the worst, and what it is of (its size); none where nothing was measured.
+    pub(crate) measured: Option<(String, String)>,
+    /// Whether it is so.
+    pub(crate) outcome: Outcome,
+}
+
+/// Whether what is wanted was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was.
+    Met,
+    /// It was not.
+    NotMet,
+    /// What was measured moves too much to say.
+    Unclear,
+    /// Nothing was measured.
+    NotMeasured,
 }
 
 const EVERY_SIZE: (u64, u64) = (0, u64::MAX);
@@ -89,8 +107,11 @@ static EMULATED: [Bar; 6] = [
 
 /// What a report says of each bar of such a device.
 pub(crate) fn verdicts(kind: Kind, report: &Report) -> Vec<Verdict> {
-    let bars: &'static [Bar] = if kind == Kind::SoftHca { &EMULATED } else { &AGAINST_RAW };
-    bars.iter().map(|bar| Verdict { bar, worst: bar.worst(report) }).collect()
+    if let Some(cost) = &report.events {
+        return cost.verdicts();
+    }
+    let bars: &[Bar] = if kind == Kind::SoftHca { &EMULATED } else { &AGAINST_RAW };
+    bars.iter().map(|bar| bar.verdict(report)).collect()
 }
 
 impl Bar {
@@ -110,8 +131,27 @@ impl Bar {
         Self { what, against, test, of: Transport::Ibex, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
     }
 
-    /// The bound in words: `at most 1.15 x`.
-    pub(crate) fn bound(&self) -> String {
+    fn verdict(&self, report: &Report) -> Verdict {
+        let worst = self.worst(report);
+        Verdict {
+            what: self.what,
+            against: self.against,
+            bound: self.bound(),
+            measured: worst.map(|(ratio, bytes)| (format!("{ratio:.2}"), size(bytes))),
+            outcome: worst.map_or(Outcome::NotMeasured, |(ratio, _)| self.judge(ratio)),
+        }
+    }
+
+    fn judge(&self, ratio: f64) -> Outcome {
+        let met = match self.bound {
+            Bound::AtMost(bound) => ratio <= bound,
+            Bound::AtLeast(bound) => ratio >= bound,
+            Bound::Below(bound) => ratio < bound,
+        };
+        if met { Outcome::Met } else { Outcome::NotMet }
+    }
+
+    fn bound(&self) -> String {
         match self.bound {
             Bound::AtMost(ratio) => format!("at most {ratio:.2} x"),
             Bound::AtLeast(ratio) => format!("at least {ratio:.2} x"),
@@ -129,23 +169,14 @@ impl Bar {
     }
 }
 
-impl Verdict {
-    /// Whether the bar is met; none where nothing was measured.
-    pub(crate) fn met(&self) -> Option<bool> {
-        let (ratio, _) = self.worst?;
-        Some(match self.bar.bound {
-            Bound::AtMost(bound) => ratio <= bound,
-            Bound::AtLeast(bound) => ratio >= bound,
-            Bound::Below(bound) => ratio < bound,
-        })
-    }
-
-    /// `met`, `not met` or `not measured`.
-    pub(crate) fn word(&self) -> &'static str {
-        match self.met() {
-            Some(true) => "met",
-            Some(false) => "not met",
-            None => "not measured",
+impl Outcome {
+    /// `met`, `not met`, `unclear` or `not measured`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::NotMet => "not met",
+            Self::Unclear => "unclear",
+            Self::NotMeasured => "not measured",
         }
     }
 }
@@ -165,9 +196,9 @@ mod tests {
         }
         let verdicts =
             verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("bandwidth").unwrap()], &measurements));
-        assert_eq!(verdicts[1].worst, Some((0.94, 4 << 20)));
+        assert_eq!(verdicts[1].measured, Some(("0.94".to_owned(), "4 MiB".to_owned())));
         assert_eq!(
-            verdicts.iter().map(Verdict::word).collect::<Vec<_>>(),
+            verdicts.iter().map(|verdict| verdict.outcome.word()).collect::<Vec<_>>(),
             ["not measured", "not met", "met", "not measured"]
         );
     }
@@ -178,8 +209,8 @@ mod tests {
             [measured("latency", Transport::Ibex, 8, 115.0), measured("ib_send_lat", Transport::Raw, 8, 100.0)];
         let verdicts =
             verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements));
-        assert_eq!(verdicts[0].met(), Some(true));
-        assert_eq!(verdicts[0].bar.bound(), "at most 1.15 x");
+        assert_eq!(verdicts[0].outcome, Outcome::Met);
+        assert_eq!(verdicts[0].bound, "at most 1.15 x");
     }
 
     #[test]
@@ -194,8 +225,9 @@ mod tests {
         ];
         let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
         let verdicts = verdicts(Kind::SoftHca, &report);
-        assert_eq!((verdicts[0].worst, verdicts[0].word()), (Some((0.75, 4096)), "met"));
-        assert_eq!((verdicts[1].worst, verdicts[1].word()), (Some((1.0, 4096)), "not met"));
-        assert!(verdicts[2..].iter().all(|verdict| verdict.met().is_none()));
+        let measured = |ratio: &str| Some((ratio.to_owned(), "4 KiB".to_owned()));
+        assert_eq!((&verdicts[0].measured, verdicts[0].outcome), (&measured("0.75"), Outcome::Met));
+        assert_eq!((&verdicts[1].measured, verdicts[1].outcome), (&measured("1.00"), Outcome::NotMet));
+        assert!(verdicts[2..].iter().all(|verdict| verdict.outcome == Outcome::NotMeasured));
     }
 }

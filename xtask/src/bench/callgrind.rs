@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What callgrind writes: the instructions of each object (a shared library, or the program itself).
+//! What callgrind writes: the instructions of each object (a shared library, or the program itself), and how often functions
+//! were called.
 //!
 //! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost lines
 //! after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of what was
@@ -10,34 +11,57 @@
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// Instructions per object, by file name.
-///
-/// # Errors
-/// When the text is not what callgrind writes, or counts nothing.
-pub(crate) fn by_object(text: &str) -> Result<BTreeMap<String, u64>> {
-    let mut names: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    let mut object = "";
-    let mut cost_of_call = false;
-    for line in text.lines() {
-        if let Some(named) = line.strip_prefix("ob=") {
-            object = name(named, &mut names)?;
-        } else if let Some(named) = line.strip_prefix("cob=") {
-            name(named, &mut names)?;
-        } else if line.starts_with("calls=") {
-            cost_of_call = true;
-        } else if let Some(count) = cost(line)
-            && !std::mem::take(&mut cost_of_call)
-        {
-            let file = object.rsplit('/').next().unwrap_or(object);
-            *counts.entry(file.to_owned()).or_default() += count;
+/// What was counted.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Profile {
+    /// Instructions of each object, by file name.
+    pub(crate) objects: BTreeMap<String, u64>,
+    /// Calls of each function from places that were passed while callgrind counted. Where such a place was passed before, too,
+    /// callgrind counts that, so that only 0 is exact.
+    calls: BTreeMap<String, u64>,
+}
+
+impl Profile {
+    /// Reads what callgrind wrote.
+    ///
+    /// # Errors
+    /// When the text is not what callgrind writes, or counts nothing.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let (mut objects, mut functions) = (BTreeMap::new(), BTreeMap::new());
+        let mut profile = Self::default();
+        let (mut object, mut callee, mut cost_of_call) = ("", "", false);
+        for line in text.lines() {
+            if let Some(named) = line.strip_prefix("ob=") {
+                object = name(named, &mut objects)?;
+            } else if let Some(named) = line.strip_prefix("cob=") {
+                name(named, &mut objects)?;
+            } else if let Some(named) = line.strip_prefix("fn=") {
+                name(named, &mut functions)?;
+            } else if let Some(named) = line.strip_prefix("cfn=") {
+                callee = name(named, &mut functions)?;
+            } else if let Some(calls) = line.strip_prefix("calls=") {
+                let calls = calls.split(' ').next().and_then(|count| count.parse::<u64>().ok());
+                let calls = calls.with_context(|| format!("callgrind wrote no number of calls: {line}"))?;
+                *profile.calls.entry(callee.to_owned()).or_default() += calls;
+                cost_of_call = true;
+            } else if let Some(count) = cost(line)
+                && !std::mem::take(&mut cost_of_call)
+            {
+                let file = object.rsplit('/').next().unwrap_or(object);
+                *profile.objects.entry(file.to_owned()).or_default() += count;
+            }
         }
+        profile.objects.retain(|_, count| *count > 0);
+        if profile.objects.is_empty() {
+            bail!("callgrind counted nothing");
+        }
+        Ok(profile)
     }
-    counts.retain(|_, count| *count > 0);
-    if counts.is_empty() {
-        bail!("callgrind counted nothing");
+
+    /// How often any of these functions was called, at the most.
+    pub(crate) fn calls(&self, functions: &[&str]) -> u64 {
+        functions.iter().filter_map(|function| self.calls.get(*function)).sum()
     }
-    Ok(counts)
 }
 
 /// The name that `(3) /lib/x.so` or, once it was given, `(3)` stands for.
@@ -75,7 +99,7 @@ fn=(1) outer
 +3 2
 cob=(2) /opt/libb.so
 cfi=(2) b.c
-cfn=(2) inner
+cfn=(2) malloc
 calls=50 0
 * 600
 -1 1
@@ -90,13 +114,19 @@ totals: 1003
 
     #[test]
     fn each_instruction_is_counted_once_for_the_object_it_is_in() {
-        let counts = by_object(TEXT).unwrap();
-        assert_eq!(counts, BTreeMap::from([("liba.so.1".to_owned(), 403), ("libb.so".to_owned(), 600)]));
+        let profile = Profile::parse(TEXT).unwrap();
+        assert_eq!(profile.objects, BTreeMap::from([("liba.so.1".to_owned(), 403), ("libb.so".to_owned(), 600)]));
+    }
+
+    #[test]
+    fn calls_are_counted_by_what_is_called() {
+        let profile = Profile::parse(TEXT).unwrap();
+        assert_eq!((profile.calls(&["malloc", "calloc"]), profile.calls(&["outer"])), (50, 0));
     }
 
     #[test]
     fn a_file_that_counts_nothing_or_names_nothing_is_an_error() {
-        assert!(by_object("events: Ir\n").unwrap_err().to_string().contains("nothing"));
-        assert!(by_object("ob=(9)\n1 2\n").unwrap_err().to_string().contains("no name"));
+        assert!(Profile::parse("events: Ir\n").unwrap_err().to_string().contains("nothing"));
+        assert!(Profile::parse("ob=(9)\n1 2\n").unwrap_err().to_string().contains("no name"));
     }
 }

@@ -4,12 +4,13 @@
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
-use super::bars::{self, Verdict};
+use super::bars::{self, Outcome, Verdict};
 use super::catalogue::Test;
+use super::events::Cost;
 use super::plan::Kind;
 use super::plot;
 use super::report::{Part, Report};
-use super::table::{compared, note, part_lines, ratio, size, with_spread};
+use super::table::{compared, count_lines, divided, note, over, part_lines, size, with_spread};
 use super::transport::{self, Transport};
 use anyhow::Result;
 
@@ -35,6 +36,7 @@ pub(crate) fn page(
         }
     }
     body += &parts_section(&report.instructions);
+    body += &report.events.as_ref().map(counts_section).unwrap_or_default();
     body += &environment_section(environment);
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -56,20 +58,20 @@ fn bars_section(verdicts: &[Verdict]) -> String {
 }
 
 fn bar_line(verdict: &Verdict) -> String {
-    let class = match verdict.met() {
-        Some(true) => "met",
-        Some(false) => "missed",
-        None => "open",
+    let class = match verdict.outcome {
+        Outcome::Met => "met",
+        Outcome::NotMet => "missed",
+        Outcome::Unclear | Outcome::NotMeasured => "open",
     };
-    let shown = |(ratio, bytes)| format!("{ratio:.2} × <small>at {}</small>", size(bytes));
+    let shown = |(value, of): &(String, String)| format!("{value} <small>{of}</small>");
     format!(
         "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
          <td><span class=\"{class}\">{}</span></td></tr>\n",
-        verdict.bar.what,
-        verdict.bar.against,
-        verdict.bar.bound().replace(" x", " ×"),
-        verdict.worst.map_or_else(|| "–".to_owned(), shown),
-        verdict.word(),
+        verdict.what,
+        verdict.against,
+        verdict.bound.replace(" x", " ×"),
+        verdict.measured.as_ref().map_or_else(|| "–".to_owned(), shown),
+        verdict.outcome.word(),
     )
 }
 
@@ -81,7 +83,9 @@ fn test_section(report: &Report, test: &Test) -> Result<String> {
         .collect();
     // One size is no line.
     let plot = if report.sizes(test.name).len() > 1 {
-        format!("<p class=\"legend\">{}</p>\n{}\n", legend.concat(), plot::svg(report, test)?)
+        let percentages = report.events.as_ref().map(|cost| plot::svg(&cost.percentages(report), test)).transpose()?;
+        let percentages = percentages.unwrap_or_default();
+        format!("<p class=\"legend\">{}</p>\n{}\n{percentages}\n", legend.concat(), plot::svg(report, test)?)
     } else {
         String::new()
     };
@@ -101,11 +105,14 @@ fn test_table(report: &Report, test: &Test) -> String {
     let all = || std::iter::once(&first).chain(&rest);
     let mut header = vec![("", "size".to_owned())];
     header.extend(all().map(|transport| ("n", format!("{}, {unit}", transport.name()))));
-    header.extend(rest.iter().map(|other| ("n", format!("{} / {}", first.name(), other.name()))));
+    header.extend(rest.iter().map(|other| {
+        let (of, to) = divided(report, first, *other);
+        ("n", format!("{} / {}", of.name(), to.name()))
+    }));
     header.extend(several.then(|| ("", "raw is".to_owned())));
     let lines = report.sizes(test.name).into_iter().map(|bytes| {
         let value = |transport: &Transport| cell(&with_spread(report.row(test.name, *transport, bytes)));
-        let over = |other: &Transport| cell(&ratio(report.ratio(test.name, first, *other, bytes)));
+        let over = |other: &Transport| cell(&over(report, test, first, *other, bytes));
         let mut cells = vec![("", size(bytes))];
         cells.extend(all().map(|transport| ("n", value(transport))));
         cells.extend(rest.iter().map(|other| ("n strong", over(other))));
@@ -144,10 +151,26 @@ fn parts_section(parts: &[Part]) -> String {
     )
 }
 
-/// The spread is set smaller than the value, and nothing measured is a dash.
+fn counts_section(cost: &Cost) -> String {
+    let row = |tag: &str, cells: Vec<String>| {
+        let mut cells: Vec<_> = cells.into_iter().map(|text| ("n", text)).collect();
+        cells[0].0 = "";
+        line(tag, &cells)
+    };
+    let mut lines = count_lines(cost).into_iter();
+    let header = lines.next().map(|cells| row("th", cells)).unwrap_or_default();
+    format!(
+        "<section>\n<h2>What became of the events</h2>\n\
+         <p class=\"note\">As ibex counts them, and what the handler for lost events was told.</p>\n\
+         <table>\n<thead>{header}</thead>\n<tbody>\n{}</tbody>\n</table>\n</section>\n",
+        lines.map(|cells| row("td", cells)).collect::<String>()
+    )
+}
+
+/// Spread and limits are set smaller than the value, and nothing measured is a dash.
 fn cell(text: &str) -> String {
-    match text.split_once('±') {
-        Some((value, spread)) => format!("{value}<small>±{spread}</small>"),
+    match text.find(['±', '(']) {
+        Some(at) => format!("{}<small>{}</small>", &text[..at], &text[at..]),
         None => text.replace('-', "–"),
     }
 }
@@ -166,7 +189,7 @@ fn environment_section(environment: &[(String, String)]) -> String {
 fn colours() -> String {
     let rule = |transport: &Transport| {
         let plotters::style::RGBColor(red, green, blue) = plot::colour(*transport);
-        let style = if *transport == Transport::Raw { "dashed" } else { "solid" };
+        let style = if transport.is_reference() { "dashed" } else { "solid" };
         format!(".legend .{}::before{{border-top:3px {style} rgb({red},{green},{blue})}}", transport.name())
     };
     transport::ALL.iter().map(rule).collect::<Vec<_>>().concat()

@@ -6,7 +6,8 @@
 //!
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
-use super::callgrind;
+use super::callgrind::Profile;
+use super::events::Counts;
 use super::mpi::{self, Place};
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
@@ -17,6 +18,12 @@ pub(crate) const BYTES: u64 = 8;
 
 /// Messages of which the instructions are counted: each sent and each received.
 const MESSAGES: u64 = 1000;
+
+/// Messages before them (`MESSAGES_BEFORE` of the program).
+const MESSAGES_BEFORE: u64 = 500;
+
+/// Each sends so many, and receives so many.
+const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
 
@@ -30,6 +37,20 @@ pub(crate) struct OfObject {
     /// Instructions.
     pub(crate) per_message: f64,
 }
+
+/// What was counted for a message sent and received.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Counted {
+    /// Its instructions, of each object.
+    pub(crate) objects: Vec<OfObject>,
+    /// Events raised, where a tool counted them; those of the start of the job are among them, a few in thousands.
+    pub(crate) events: f64,
+    /// How often memory was allocated, at the most.
+    pub(crate) allocations: f64,
+}
+
+/// The functions of the C library that allocate.
+const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
 
 /// The command that counts over a transport, and the file that it leaves.
 ///
@@ -47,23 +68,32 @@ pub(crate) fn command(place: Place, transport: Transport) -> Result<(Vec<String>
     Ok((words, file))
 }
 
-/// What a file of callgrind says of each object.
+/// What a file of callgrind says, and what tools counted in all ranks.
 ///
 /// # Errors
 /// When it cannot be read, or has no instruction of an adapter: something else was counted then.
-pub(crate) fn read(file: &Path) -> Result<Vec<OfObject>> {
+pub(crate) fn read(file: &Path, events: Counts) -> Result<Counted> {
     let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
-    let counts = callgrind::by_object(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
-    let objects: Vec<OfObject> = counts.into_iter().map(|(object, count)| of_object(&object, count)).collect();
+    let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
+    let objects: Vec<OfObject> = profile.objects.iter().map(|(file, count)| of_object(file, *count)).collect();
     if !objects.iter().any(|object| object.adapter) {
         bail!("no instruction of the emulated adapter is among those counted: {objects:?}");
     }
-    Ok(objects)
+    Ok(Counted {
+        objects,
+        events: events.raised as f64 / (RANKS * (MESSAGES + MESSAGES_BEFORE)) as f64,
+        allocations: profile.calls(&ALLOCATING) as f64 / MESSAGES as f64,
+    })
 }
 
 /// Instructions per message, without the adapter's.
 pub(crate) fn without_adapter(objects: &[OfObject]) -> f64 {
     objects.iter().filter(|object| !object.adapter).map(|object| object.per_message).sum()
+}
+
+/// Instructions per message of ibex alone.
+pub(crate) fn of_ibex(objects: &[OfObject]) -> f64 {
+    objects.iter().filter(|object| object.object == "libibex").map(|object| object.per_message).sum()
 }
 
 /// Whether two counts of the same agree, to 1 %.

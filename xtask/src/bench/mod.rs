@@ -3,13 +3,14 @@
 //!
 //! [`catalogue`] says what can be measured and [`transport`] over what, [`plan`] what is in which order, [`run`] does it
 //! ([`mpi`], [`perftest`], [`ucx_perftest`], [`instructions`] with [`callgrind`], and [`host_memory`] know the programs),
-//! [`report`] condenses it, [`table`], [`plot`] and [`html`] show it, [`bars`] judges it.
+//! [`report`] condenses it, [`table`], [`plot`] and [`html`] show it, [`bars`] judges it. [`events`] is what `--events` adds.
 //!
 //! Grade: setup. Tests: in each file.
 
 mod bars;
 mod callgrind;
 mod catalogue;
+mod events;
 mod host_memory;
 mod html;
 mod instructions;
@@ -19,18 +20,20 @@ mod plan;
 mod plot;
 mod processors;
 mod progress;
+mod ratios;
 mod report;
 mod run;
 mod table;
 mod transport;
 mod ucx_perftest;
 
-use crate::command::step;
+use crate::command::{cargo, output, step};
 use crate::workspace::Workspace;
 use crate::{build, setup};
 use anyhow::{Context, Result, bail};
 use catalogue::{By, Test};
 use clap::builder::PossibleValuesParser;
+use events::Cost;
 use hw_tests::{Device, Fabric, Job, Options, device};
 use plan::{Kind, Plan};
 use report::Report;
@@ -55,7 +58,13 @@ pub(crate) struct Arguments {
     /// Only these transports [default: all on softhca; elsewhere ibex,raw,tcp]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
+    /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
+    #[arg(long, conflicts_with = "transports")]
+    events: bool,
 }
+
+/// What `--events` measures unless the arguments say otherwise.
+const OF_EVENTS: [&str; 3] = ["latency", "bandwidth", "instructions"];
 
 /// `cargo xtask bench`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
@@ -63,22 +72,29 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::here();
     let device = arguments.device.clone().unwrap_or_else(default_device);
     let kind = Kind::of(&device);
-    let tests = tests(kind, &arguments.tests)?;
-    let transports = if arguments.transports.is_empty() { kind.transports() } else { arguments.transports.clone() };
+    let tests =
+        if arguments.events { tests_of_events(kind, &arguments.tests)? } else { tests(kind, &arguments.tests)? };
+    let plan = match &arguments.transports[..] {
+        _ if arguments.events => Plan::of_events(kind, arguments.quick, tests),
+        [] => Plan::new(kind, arguments.quick, tests, kind.transports()),
+        chosen => Plan::new(kind, arguments.quick, tests, chosen.to_vec()),
+    };
     setup::ensure_for_bench(&device.to_string())?;
-    transport::ensure_available(&transports)?;
-    build(&workspace, &tests, &transports)?;
+    transport::ensure_available(&plan.transports)?;
+    build(&workspace, &plan.tests, &plan.transports)?;
+    let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
     step(&format!("Opening {device}"));
     let mut options = Options::new(1);
     options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
     let fabric = Fabric::open_with(&device, &options)?;
-    let plan = Plan::new(kind, arguments.quick, tests, transports);
     let (programs, components, reports) = (workspace.programs(), workspace.components(), workspace.reports());
+    let without_events = workspace.without_events().components();
     fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
     let place = mpi::Place {
         programs: &programs,
         components: &components,
+        without_events: &without_events,
         reports: &reports,
         device: fabric.device_name(),
         interface: fabric.interface(),
@@ -92,6 +108,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
 
     let mut report = report::summarise(&device_title(&device, &environment), &plan.tests, &found.measured);
     report.instructions = report::parts(&found.instructions);
+    report.events = arguments.events.then(|| Cost::new(&found, deliveries));
     println!("\n{}", table::tables(&report, &plan.tests));
     print!("{}", table::bars(&bars::verdicts(kind, &report)));
     println!("{}", kind.remark());
@@ -127,9 +144,35 @@ fn tests(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
     Ok(tests)
 }
 
+/// The same for `--events`: messages alone.
+fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let default = || OF_EVENTS.into_iter().filter(|name| catalogue::test(name).is_some_and(|test| kind.has(test)));
+    let names = if names.is_empty() { default().map(str::to_owned).collect() } else { names.to_vec() };
+    let tests = tests(kind, &names)?;
+    if let Some(test) = tests.iter().find(|test| ![By::Messages, By::InstructionCounter].contains(&test.by)) {
+        bail!("the test {} is not among those of --events", test.name);
+    }
+    Ok(tests)
+}
+
+/// Events that a thread raises and delivers through a buffer, per second: the median of a micro-benchmark without MPI.
+fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
+    const BENCH: &str = "event/buffer_in_and_out";
+    const BATCH: f64 = 1024.0;
+    step("Measuring the delivery through a buffer");
+    let mut bench = cargo(workspace.root());
+    bench.args(["bench", "--package", "ibex", "--bench", "events", "--"]);
+    bench.args(["--warm-up-time", "0.5", "--measurement-time", "2", "--output-format", "bencher", BENCH]);
+    events::rate(&output(&mut bench)?, BENCH, BATCH)
+}
+
 fn build(workspace: &Workspace, tests: &[&Test], transports: &[Transport]) -> Result<()> {
-    if transports.contains(&Transport::Ibex) {
+    if transports.iter().any(|transport| transport.is_ibex()) {
         build::library(workspace)?;
+    }
+    if transports.contains(&Transport::WithoutEvents) {
+        build::library_without_events(workspace)?;
+        build::preloaded_tools(workspace, "benches/tools")?;
     }
     build::programs(workspace, "benches/mpi")?;
     if tests.iter().any(|test| test.by == By::HostMemory) {

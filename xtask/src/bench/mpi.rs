@@ -11,7 +11,7 @@ use super::report::Measurement;
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a run over a transport needs to know of the place it runs in.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Place<'a> {
     pub(crate) programs: &'a Path,
     /// The folder of the component links.
     pub(crate) components: &'a Path,
+    /// The same of the build without events.
+    pub(crate) without_events: &'a Path,
     /// The folder of what a run leaves.
     pub(crate) reports: &'a Path,
     /// The RDMA device.
@@ -66,11 +68,18 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
         parameter("mpi_yield_when_idle", "1");
     }
     match transport {
-        Transport::Ibex => {
+        _ if transport.is_ibex() => {
             parameter("pml", "ob1");
             parameter("btl", "self,ibex");
             parameter("btl_ibex_if_include", place.device);
             parameter("osc", "rdma");
+            if transport == Transport::Buffered {
+                parameter("btl_ibex_event_buffered", "1");
+            }
+            // Of the ranks alone: mpirun is not watched.
+            if let Some(tool) = tool(place, transport) {
+                parameter("mca_base_env_list", &format!("LD_PRELOAD={}", tool.display()));
+            }
         }
         Transport::Openib => {
             parameter("pml", "ob1");
@@ -100,11 +109,23 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
             parameter("btl_tcp_if_include", place.interface);
             parameter("osc", "pt2pt");
         }
-        Transport::Raw | Transport::UcxPerftest | Transport::Memory => {
-            bail!("there is no MPI over {}", transport.name())
-        }
+        _ => bail!("there is no MPI over {}", transport.name()),
     }
     Ok(words)
+}
+
+/// The tool that watches the ranks.
+fn tool(place: Place, transport: Transport) -> Option<PathBuf> {
+    match transport {
+        Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
+        Transport::Logger => Some(place.components.with_file_name("libibex-log.so")),
+        _ => None,
+    }
+}
+
+/// The file a rank's log goes to.
+pub(crate) fn log(place: Place, rank: u32) -> PathBuf {
+    place.reports.join(format!("events.{rank}"))
 }
 
 /// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
@@ -115,13 +136,18 @@ pub(crate) fn environment(place: Place, transport: Transport) -> Vec<(String, St
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
         variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
     ];
-    match transport {
-        Transport::Ibex => {
-            let path = format!("{}:SYSTEM_DEFAULT", place.components.display());
-            variables.push(variable("OMPI_MCA_mca_base_component_path", path));
-        }
-        Transport::Ucx => variables.extend(ucx_environment(place.device)),
-        _ => {}
+    if transport.is_ibex() {
+        let without = transport == Transport::WithoutEvents;
+        let components = if without { place.without_events } else { place.components };
+        let path = format!("{}:SYSTEM_DEFAULT", components.display());
+        variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+    }
+    if transport == Transport::Ucx {
+        variables.extend(ucx_environment(place.device));
+    }
+    if transport == Transport::Logger {
+        variables.push(variable("IBEX_LOG_EVENTS", "all".to_owned()));
+        variables.push(variable("IBEX_LOG_FILE", place.reports.join("events").display().to_string()));
     }
     variables
 }
@@ -177,6 +203,7 @@ pub(crate) mod tests {
         Place {
             programs: Path::new("/t/mpi"),
             components: Path::new("/t/lib/openmpi"),
+            without_events: Path::new("/t/without/lib/openmpi"),
             reports: Path::new("/t/bench"),
             device: "rxe0",
             interface: "veth0",
@@ -222,6 +249,21 @@ pub(crate) mod tests {
         assert!(names(Transport::Ibex).contains("mca_base_component_path"));
         for other in [Transport::Openib, Transport::Ucx, Transport::Tcp] {
             assert!(!names(other).contains("mca_base_component_path"), "{}", other.name());
+        }
+    }
+
+    #[test]
+    fn only_those_that_watch_have_a_tool_and_only_one_build_has_no_events() {
+        let lines = super::super::transport::EVENTS.map(|transport| line(place(), transport));
+        let tools = lines.each_ref().map(|line| line.split(' ').find_map(|word| word.strip_prefix("LD_PRELOAD=")));
+        let (empty, logger) = ("/t/mpi/every_event.so", "/t/lib/libibex-log.so");
+        assert_eq!(tools, [None, None, Some(empty), Some(empty), Some(logger)]);
+        let buffered = lines.each_ref().map(|line| line.contains("--mca btl_ibex_event_buffered 1"));
+        assert_eq!(buffered, [false, false, false, true, false]);
+        for transport in super::super::transport::EVENTS {
+            let variables = format!("{:?}", environment(place(), transport));
+            assert_eq!(variables.contains("/t/without/"), transport == Transport::WithoutEvents, "{variables}");
+            assert_eq!(variables.contains("IBEX_LOG"), transport == Transport::Logger, "{variables}");
         }
     }
 

@@ -7,7 +7,7 @@
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
 use super::catalogue::{By, RAW, RawProgram, Test};
-use super::transport::Transport;
+use super::transport::{self, Transport};
 use hw_tests::Device;
 
 /// What sort of device is measured: it decides what is worth measuring, and in which time.
@@ -91,6 +91,7 @@ pub(crate) struct Plan {
     /// How often latencies are measured; at least as often as the rest.
     pub(crate) rounds: usize,
     rounds_of_the_rest: usize,
+    rounds_of_instructions: usize,
     /// How long the MPI program measures each latency, and each other value.
     seconds_per_row: (f64, f64),
 }
@@ -114,6 +115,8 @@ pub(crate) enum Step {
     Instructions { transport: Transport },
     /// The adapter beside the host's memory.
     HostMemory,
+    /// Events through a buffer that is too small.
+    SmallBuffer,
 }
 
 impl Plan {
@@ -128,7 +131,28 @@ impl Plan {
             (_, true) => (FEW, 2, 2, (0.2, 0.2)),
             (_, false) => (ALL, 3, 3, (0.3, 0.3)),
         };
-        Self { kind, tests, transports, sizes: sizes.to_vec(), rounds, rounds_of_the_rest: rest, seconds_per_row }
+        Self {
+            kind,
+            tests,
+            transports,
+            sizes: sizes.to_vec(),
+            rounds,
+            rounds_of_the_rest: rest,
+            rounds_of_instructions: ROUNDS_OF_INSTRUCTIONS,
+            seconds_per_row,
+        }
+    }
+
+    /// The plan for what events cost: small differences, so many short rounds.
+    pub(crate) fn of_events(kind: Kind, quick: bool, tests: Vec<&'static Test>) -> Self {
+        let (rounds, rounds_of_instructions) = if quick { (5, 1) } else { (8, ROUNDS_OF_INSTRUCTIONS) };
+        let plan = Self::new(kind, quick, tests, transport::EVENTS.to_vec());
+        Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, ..plan }
+    }
+
+    /// Whether this is a plan for what events cost.
+    fn is_of_events(&self) -> bool {
+        self.transports.contains(&Transport::WithoutEvents)
     }
 
     /// The sizes a test is measured with.
@@ -138,7 +162,11 @@ impl Plan {
 
     /// Everything a round, from 1, starts, in order.
     pub(crate) fn round(&self, round: usize) -> Vec<Step> {
-        GROUPS.iter().flat_map(|group| self.group(round, group)).collect()
+        let mut steps: Vec<Step> = GROUPS.iter().flat_map(|group| self.group(round, group)).collect();
+        if self.is_of_events() && round == 1 {
+            steps.push(Step::SmallBuffer);
+        }
+        steps
     }
 
     /// How many values all rounds yield.
@@ -153,6 +181,7 @@ impl Plan {
             Step::Mpi { tests, .. } => tests.iter().map(|test| self.sizes_of(test).count()).sum(),
             Step::UcxPerftest { runs } => runs.len(),
             Step::HostMemory => 4,
+            Step::SmallBuffer => 0,
         }
     }
 
@@ -161,7 +190,7 @@ impl Plan {
         let Some(first) = tests.first() else { return Vec::new() };
         let (seconds_per_row, rounds) = match (first.name, first.by) {
             ("latency", _) => (self.seconds_per_row.0, self.rounds),
-            (_, By::InstructionCounter) => (0.0, ROUNDS_OF_INSTRUCTIONS),
+            (_, By::InstructionCounter) => (0.0, self.rounds_of_instructions),
             _ => (self.seconds_per_row.1, self.rounds_of_the_rest),
         };
         if round > rounds {
@@ -177,8 +206,15 @@ impl Plan {
                 && round > ROUNDS_OF_RAW
         };
         let measured = |transport: &Transport| self.measures(*transport, first) && !enough(*transport);
-        let transports = self.transports.iter().copied().filter(measured);
+        let mut transports = self.transports.clone();
+        if self.is_of_events() {
+            // What comes first in a round may be at an advantage: each does in its turn.
+            let turn = round % transports.len();
+            transports.rotate_left(turn);
+        }
         transports
+            .into_iter()
+            .filter(measured)
             .flat_map(|transport| match (transport, first.by) {
                 (Transport::Raw, _) => self.raw(&tests),
                 (Transport::UcxPerftest, _) => self.ucx_perftest(&tests),
@@ -193,7 +229,8 @@ impl Plan {
         match test.by {
             By::Messages => true,
             By::OneSided => transport != Transport::Tcp || self.kind != Kind::SoftHca,
-            By::InstructionCounter => transport.is_mpi() && transport != Transport::Tcp,
+            // The logger writes in a thread of its own, whenever that gets the processor.
+            By::InstructionCounter => transport.is_mpi() && ![Transport::Tcp, Transport::Logger].contains(&transport),
             By::HostMemory => false,
         }
     }
@@ -271,9 +308,30 @@ mod tests {
             Step::Mpi { tests, .. } => tests.iter().all(|test| test.name == "latency"),
             Step::Raw { program, .. } => program.name == "ib_send_lat",
             Step::UcxPerftest { runs } => runs.iter().all(|run| run.0.name == "latency"),
-            Step::Instructions { .. } | Step::HostMemory => false,
+            Step::Instructions { .. } | Step::HostMemory | Step::SmallBuffer => false,
         });
         assert!(all_latency && !plan.round(plan.rounds).is_empty());
+    }
+
+    #[test]
+    fn what_events_cost_is_measured_the_five_ways_in_turns() {
+        let tests = ["latency", "instructions"].into_iter().filter_map(super::super::catalogue::test).collect();
+        let plan = Plan::of_events(Kind::SoftHca, false, tests);
+        let ways = |round, counted: bool| -> Vec<&str> {
+            let steps = plan.round(round).into_iter();
+            let way = |step| match step {
+                Step::Mpi { transport, .. } => (!counted).then(|| transport.name()),
+                Step::Instructions { transport } => counted.then(|| transport.name()),
+                _ => None,
+            };
+            steps.filter_map(way).collect()
+        };
+        assert_eq!(ways(5, false), ["without", "unregistered", "callbacks", "buffered", "logger"]);
+        let firsts: Vec<&str> = (1..=5).map(|round| ways(round, false)[0]).collect();
+        assert_eq!(firsts, ["unregistered", "callbacks", "buffered", "logger", "without"]);
+        assert_eq!(ways(1, true), ["unregistered", "callbacks", "buffered", "without"]);
+        let small = |round: usize| plan.round(round).iter().filter(|step| matches!(step, Step::SmallBuffer)).count();
+        assert_eq!((small(1), small(2)), (1, 0));
     }
 
     #[test]

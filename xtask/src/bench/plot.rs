@@ -16,13 +16,13 @@ use std::ops::Range;
 /// The colour of a transport in plots and legends.
 pub(crate) fn colour(transport: Transport) -> RGBColor {
     match transport {
-        Transport::Ibex => RGBColor(0x0b, 0x5f, 0xa5),
-        Transport::Raw => RGBColor(0x4a, 0x4f, 0x57),
-        Transport::Openib => RGBColor(0x2e, 0x8b, 0x57),
+        Transport::Ibex | Transport::Unregistered => RGBColor(0x0b, 0x5f, 0xa5),
+        Transport::Raw | Transport::WithoutEvents => RGBColor(0x4a, 0x4f, 0x57),
+        Transport::Openib | Transport::Callbacks => RGBColor(0x2e, 0x8b, 0x57),
         Transport::Ucx => RGBColor(0x8e, 0x3b, 0x9e),
         Transport::UcxPerftest => RGBColor(0xc9, 0x8a, 0xd6),
-        Transport::Tcp => RGBColor(0xc4, 0x6a, 0x12),
-        Transport::Memory => RGBColor(0xa8, 0x8f, 0x2c),
+        Transport::Tcp | Transport::Logger => RGBColor(0xc4, 0x6a, 0x12),
+        Transport::Memory | Transport::Buffered => RGBColor(0xa8, 0x8f, 0x2c),
     }
 }
 
@@ -70,23 +70,23 @@ fn draw(area: &DrawingArea<SVGBackend, Shift>, test: &Test, rows: &[&Row]) -> Re
         .label_style((FONT, 13).into_font().color(&TEXT))
         .axis_desc_style((FONT, 13).into_font().color(&TEXT))
         .x_desc("message size")
-        .y_desc(test.metric.unit().replace("us", "µs"))
+        .y_desc(rows.first().map_or("", |row| row.unit.as_str()).replace("us", "µs"))
         .x_label_formatter(&|bytes| size(*bytes as u64))
         .y_label_formatter(&|value| number_of_axis(*value))
         .draw()
         .map_err(drawing)?;
-    // ibex on top of the others, and the raw line last and dashed: where ibex is as fast, both are seen.
+    // ibex on top of the others, and the reference last and dashed: where ibex is as fast, both are seen.
     let mut order = transport::ALL.to_vec();
     order.sort_by_key(|transport| match transport {
-        Transport::Raw => 2,
         Transport::Ibex => 1,
+        _ if transport.is_reference() => 2,
         _ => 0,
     });
     for transport in order {
         let line: Vec<&&Row> = rows.iter().filter(|row| row.transport == transport.name()).collect();
         let colour = colour(transport);
         let points = line.iter().map(|row| (row.bytes as f64, row.value));
-        if transport == Transport::Raw {
+        if transport.is_reference() {
             let dashed = DashedLineSeries::new(points.clone(), 6, 5, colour.stroke_width(2));
             chart.draw_series(dashed).map_err(drawing)?;
         } else {

@@ -11,7 +11,8 @@
 //! Tests: at the end of this file.
 
 use super::catalogue::{self, Test};
-use super::instructions::OfObject;
+use super::events::Cost;
+use super::instructions::{Counted, OfObject};
 use super::transport::{self, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +26,9 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
     /// Where the instructions of a message go; empty where they were not counted.
     pub(crate) instructions: Vec<Part>,
+    /// What events cost, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) events: Option<Cost>,
 }
 
 /// One value of `report.json`.
@@ -32,7 +36,8 @@ pub(crate) struct Report {
 pub(crate) struct Row {
     /// Name of the test, or of the raw program.
     pub(crate) test: String,
-    /// What carried it: `ibex`, `raw`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`.
+    /// What carried it: `ibex`, `raw`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`; where events are measured
+    /// `without`, `unregistered`, `callbacks`, `buffered` or `logger`.
     pub(crate) transport: String,
     /// Message size.
     pub(crate) bytes: u64,
@@ -95,14 +100,14 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
         }
     }
     rows.extend(raw_rows(tests, &medians));
-    Report { device: device.to_owned(), rows, instructions: Vec::new() }
+    Report { device: device.to_owned(), rows, instructions: Vec::new(), events: None }
 }
 
 /// Where the instructions go, over each transport, the largest part of a transport first.
-pub(crate) fn parts(counted: &BTreeMap<Transport, Vec<OfObject>>) -> Vec<Part> {
+pub(crate) fn parts(counted: &BTreeMap<Transport, Counted>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    for (transport, objects) in counted {
-        let mut objects: Vec<&OfObject> = objects.iter().collect();
+    for (transport, counted) in counted {
+        let mut objects: Vec<&OfObject> = counted.objects.iter().collect();
         objects.sort_by(|a, b| b.per_message.total_cmp(&a.per_message));
         parts.extend(objects.into_iter().map(|object| Part {
             transport: transport.name().to_owned(),
@@ -177,7 +182,7 @@ fn over_rounds(rounds: &[&Measurement]) -> Found {
 }
 
 /// Of ascending values, at least one, the quantile `at` in 0..=1, interpolated between neighbours.
-fn quantile(ascending: &[f64], at: f64) -> f64 {
+pub(crate) fn quantile(ascending: &[f64], at: f64) -> f64 {
     let position = at * (ascending.len() - 1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);
     ascending[below] + (ascending[above] - ascending[below]) * (position - position.floor())
@@ -227,7 +232,7 @@ fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
 }
 
 /// Six significant digits: more than any of the measurements has.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 

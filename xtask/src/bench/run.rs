@@ -3,9 +3,10 @@
 //!
 //! Grade: setup. Called by the bench. Single-threaded, but for the progress bar's own clock.
 
-use super::catalogue::{RawProgram, Reads, Test};
+use super::catalogue::{self, RawProgram, Reads, Test};
+use super::events::{self, Counts};
 use super::host_memory;
-use super::instructions::{self, OfObject};
+use super::instructions::{self, Counted};
 use super::mpi::{self, Place};
 use super::perftest;
 use super::plan::{Kind, Plan, Step};
@@ -26,7 +27,9 @@ pub(crate) struct Found {
     /// In the order it was measured.
     pub(crate) measured: Vec<Measurement>,
     /// Where the instructions go, of each transport's last count.
-    pub(crate) instructions: BTreeMap<Transport, Vec<OfObject>>,
+    pub(crate) instructions: BTreeMap<Transport, Counted>,
+    /// What became of events, in all runs with a tool that counts them, by the transport's name.
+    pub(crate) events: BTreeMap<&'static str, Counts>,
     /// How often a program of perftest was run again, as it could not find out how fast the processor's clock runs.
     pub(crate) repeated: usize,
 }
@@ -74,6 +77,10 @@ impl Bench<'_> {
                 self.progress.says(round, &format!("MPI over {}: {}", transport.name(), names.join(", ")));
                 return self.mpi(transport, &tests, &sizes, seconds_per_row, values);
             }
+            Step::SmallBuffer => {
+                self.progress.says(round, "events through a buffer that is too small");
+                self.small_buffer()?;
+            }
             Step::Raw { program, bytes } => {
                 self.progress.says(round, &format!("{}, {}", program.name, size(bytes)));
                 self.raw(program, bytes)?;
@@ -114,6 +121,9 @@ impl Bench<'_> {
         let mut wrong = None;
         let outcome = self.fabric.spawn(&job)?.wait_with(|stream, line| {
             if stream == Stream::Stdout {
+                if let Some(counts) = Counts::parse(line) {
+                    self.found.events.entry(transport.name()).or_default().add(counts);
+                }
                 match mpi::measurement(line, transport, tests) {
                     Ok(Some(measurement)) => {
                         self.progress.advance(1);
@@ -136,6 +146,27 @@ impl Bench<'_> {
             );
         }
         self.found.measured.extend(found);
+        if transport == Transport::Logger {
+            self.remove_logs()?;
+        }
+        Ok(())
+    }
+
+    /// Logs are long, and nobody reads them.
+    fn remove_logs(&self) -> Result<()> {
+        let logs = [0, 1].map(|rank| mpi::log(self.place, rank).display().to_string());
+        self.fabric.run(&Job::new(["rm", &logs[0], &logs[1]]))?.checked().context("the logger wrote no file")?;
+        Ok(())
+    }
+
+    /// Loses events on purpose, to see that none is lost without being counted.
+    fn small_buffer(&mut self) -> Result<()> {
+        let tests: Vec<&Test> = catalogue::test("bandwidth").into_iter().collect();
+        let mut job = Job::new(mpi::command(self.place, Transport::Buffered, &tests, &[8], 0.05)?);
+        job.env = mpi::environment(self.place, Transport::Buffered);
+        job.env.push(("OMPI_MCA_btl_ibex_event_buffer".to_owned(), "8".to_owned()));
+        let outcome = self.fabric.run(&job)?.checked().context("MPI with a small buffer for events failed")?;
+        self.found.events.insert(events::SMALL_BUFFER, Counts::of_all(&outcome.stdout));
         Ok(())
     }
 
@@ -183,15 +214,18 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Counts, and counts again where the number is not that of the round before: then something was waited for.
+    /// Counts, and counts again where the number is not that of the round before: then something was waited for. What a
+    /// tool is told, and when, depends on time, and is counted as it comes.
     fn instructions(&mut self, transport: Transport) -> Result<()> {
         let named = || format!("counting the instructions of MPI over {} failed", transport.name());
-        let before = self.found.instructions.get(&transport).map(|objects| instructions::without_adapter(objects));
+        let before = self.found.instructions.get(&transport);
+        let before = before.map(|counted| instructions::without_adapter(&counted.objects));
         let mut counts: Vec<f64> = before.into_iter().collect();
         for _ in 0..COUNTS {
-            let objects = self.count(transport).with_context(named)?;
-            let count = instructions::without_adapter(&objects);
-            if before.is_none() || counts.iter().any(|other| instructions::repeats(count, *other)) {
+            let counted = self.count(transport).with_context(named)?;
+            let count = instructions::without_adapter(&counted.objects);
+            let varies = matches!(transport, Transport::Callbacks | Transport::Buffered);
+            if varies || before.is_none() || counts.iter().any(|other| instructions::repeats(count, *other)) {
                 self.found.measured.push(Measurement {
                     test: "instructions".to_owned(),
                     transport,
@@ -199,7 +233,7 @@ impl Bench<'_> {
                     value: count,
                     spread: 0.0,
                 });
-                self.found.instructions.insert(transport, objects);
+                self.found.instructions.insert(transport, counted);
                 return Ok(());
             }
             self.progress.remarks(&format!(
@@ -212,15 +246,15 @@ impl Bench<'_> {
         bail!("the instructions of MPI over {} do not repeat: {counts:.0?}", transport.name());
     }
 
-    fn count(&self, transport: Transport) -> Result<Vec<OfObject>> {
+    fn count(&self, transport: Transport) -> Result<Counted> {
         let (argv, file) = instructions::command(self.place, transport)?;
         if file.exists() {
             fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         }
         let mut job = Job::new(argv);
         job.env = mpi::environment(self.place, transport);
-        self.fabric.run(&job)?.checked()?;
-        instructions::read(&file)
+        let outcome = self.fabric.run(&job)?.checked()?;
+        instructions::read(&file, Counts::of_all(&outcome.stdout))
     }
 
     fn next_port(&mut self) -> u16 {

@@ -6,6 +6,7 @@
 
 use super::bars::Verdict;
 use super::catalogue::Test;
+use super::events::Cost;
 use super::report::{Part, Report, Row};
 use super::transport::{self, Transport};
 
@@ -56,11 +57,6 @@ pub(crate) fn with_spread(row: Option<&Row>) -> String {
     format!("{value} ±{spread}{suffix}")
 }
 
-/// A ratio: `1.08`.
-pub(crate) fn ratio(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
-}
-
 /// The transport that a test is about, and those it is compared with: the first and the rest of a table's columns.
 pub(crate) fn compared(report: &Report, test: &Test) -> Option<(Transport, Vec<Transport>)> {
     let transports = report.transports(test.name);
@@ -70,27 +66,51 @@ pub(crate) fn compared(report: &Report, test: &Test) -> Option<(Transport, Vec<T
 /// The tables of all tests.
 pub(crate) fn tables(report: &Report, tests: &[&'static Test]) -> String {
     let tables: String = tests.iter().map(|test| table(report, test)).collect();
-    tables + &parts(&report.instructions)
+    let tables = if report.events.is_some() { legend() + &tables } else { tables };
+    tables + &parts(&report.instructions) + &report.events.as_ref().map(counts).unwrap_or_default()
+}
+
+/// What the columns are where events are measured.
+fn legend() -> String {
+    let line = |transport: &Transport| format!("  {:<14}{}\n", transport.name(), transport.words());
+    format!("What events cost\n{}\n", transport::EVENTS.iter().map(line).collect::<String>())
 }
 
 /// The speed bars.
 pub(crate) fn bars(verdicts: &[Verdict]) -> String {
-    let widest = |text: fn(&Verdict) -> String| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
-    let widths = (widest(|one| one.bar.what.to_owned()), widest(|one| one.bar.bound()));
+    let widest = |text: fn(&Verdict) -> &str| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
+    let widths = (widest(|one| one.what), widest(|one| &one.bound));
     let lines: Vec<String> = verdicts.iter().map(|verdict| bar(verdict, widths)).collect();
-    format!("Speed, as ratios measured in this run; of several sizes the worst\n{}", lines.concat())
+    format!("What is wanted, and what was measured in this run; of several sizes the worst\n{}", lines.concat())
 }
 
 fn bar(verdict: &Verdict, (what, bound): (usize, usize)) -> String {
-    let shown = |(ratio, bytes)| format!("{ratio:.2} ({})", size(bytes));
+    let shown = |(value, of): &(String, String)| format!("{value} ({of})");
     format!(
         "  {:<12}  {:<what$}  {:>bound$} {}: measured {}\n",
-        verdict.word(),
-        verdict.bar.what,
-        verdict.bar.bound(),
-        verdict.bar.against,
-        verdict.worst.map_or_else(|| "-".to_owned(), shown),
+        verdict.outcome.word(),
+        verdict.what,
+        verdict.bound,
+        verdict.against,
+        verdict.measured.as_ref().map_or_else(|| "-".to_owned(), shown),
     )
+}
+
+/// Which of two transports is divided by which in a column of ratios: the first of a table by the others; where events are
+/// measured, the others by the first.
+pub(crate) fn divided(report: &Report, first: Transport, other: Transport) -> (Transport, Transport) {
+    if report.events.is_some() { (other, first) } else { (first, other) }
+}
+
+/// Such a ratio: `1.08`; where events are measured, `1.012 (0.99 to 1.02)`, or `1.012` of what is exact.
+pub(crate) fn over(report: &Report, test: &Test, first: Transport, other: Transport, bytes: u64) -> String {
+    let (of, to) = divided(report, first, other);
+    let plain = report.ratio(test.name, of, to, bytes);
+    match &report.events {
+        Some(cost) => cost.ratio(test.name, other, bytes).or_else(|| plain.map(|ratio| format!("{ratio:.3}"))),
+        None => plain.map(|ratio| format!("{ratio:.2}")),
+    }
+    .unwrap_or_else(|| "-".to_owned())
 }
 
 /// What a test measures, and what it is over those transports that were measured.
@@ -106,16 +126,21 @@ fn table(report: &Report, test: &Test) -> String {
     let all = || std::iter::once(&first).chain(&rest);
     let mut header = vec!["size".to_owned()];
     header.extend(all().map(|transport| transport.name().to_owned()));
-    header.extend(rest.iter().map(|other| format!("/{}", other.name())));
+    let of_events = report.events.is_some();
+    let over_name =
+        |other: &Transport| if of_events { other.name().to_owned() + "/" } else { format!("/{}", other.name()) };
+    header.extend(rest.iter().map(over_name));
     let mut lines = vec![header];
     for bytes in report.sizes(test.name) {
         let mut line = vec![size(bytes)];
         line.extend(all().map(|transport| with_spread(report.row(test.name, *transport, bytes))));
-        line.extend(rest.iter().map(|other| ratio(report.ratio(test.name, first, *other, bytes))));
+        line.extend(rest.iter().map(|other| over(report, test, first, *other, bytes)));
         lines.push(line);
     }
     let mut note = note(report, test);
-    if !rest.is_empty() {
+    if of_events {
+        note = format!("{note}; name/: name over {}, and where that lies over the rounds", first.name());
+    } else if !rest.is_empty() {
         note = format!("{note}; /name: {} over name", first.name());
     }
     format!("{}, {}\n({note})\n{}\n", test.title, test.metric.unit(), aligned(&lines))
@@ -162,6 +187,23 @@ pub(crate) fn part_lines(parts: &[Part]) -> Vec<(String, Vec<String>)> {
     lines.extend(objects.iter().map(|(name, _)| line(name, &|part| part.object == *name)));
     lines.push(line("the adapter", &|part| part.adapter));
     lines
+}
+
+/// What became of events.
+fn counts(cost: &Cost) -> String {
+    let lines = count_lines(cost);
+    if lines.len() > 1 { format!("What became of the events\n{}\n", aligned(&lines)) } else { String::new() }
+}
+
+/// The table of counts: a header, then a line for each way.
+pub(crate) fn count_lines(cost: &Cost) -> Vec<Vec<String>> {
+    let header = ["", "raised", "delivered", "dropped", "late", "told"].map(str::to_owned).to_vec();
+    let lines = cost.counts.iter().map(|named| {
+        let counts = named.counts;
+        let numbers = [counts.raised, counts.delivered, counts.dropped, counts.late, counts.told];
+        std::iter::once(named.what.clone()).chain(numbers.map(|number| grouped(number as i64))).collect()
+    });
+    std::iter::once(header).chain(lines).collect()
 }
 
 /// Columns wide enough for what is in them, aligned to the right.

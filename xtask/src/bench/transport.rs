@@ -26,10 +26,29 @@ pub(crate) enum Transport {
     /// The bare memory of the host.
     #[value(skip)]
     Memory,
+    /// MPI through an ibex that was built without events.
+    #[value(skip)]
+    WithoutEvents,
+    /// MPI through ibex while nobody is registered for an event: what [`Self::Ibex`] is, named beside the others.
+    #[value(skip)]
+    Unregistered,
+    /// While a tool is registered for every event, with a callback that does nothing.
+    #[value(skip)]
+    Callbacks,
+    /// The same, with buffered registrations.
+    #[value(skip)]
+    Buffered,
+    /// While the logger writes every event to a file.
+    #[value(skip)]
+    Logger,
 }
 
+/// What `--events` compares; the first is what the others are compared with.
+pub(crate) const EVENTS: [Transport; 5] =
+    [Transport::WithoutEvents, Transport::Unregistered, Transport::Callbacks, Transport::Buffered, Transport::Logger];
+
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 7] = [
+pub(crate) const ALL: [Transport; 12] = [
     Transport::Ibex,
     Transport::Raw,
     Transport::Openib,
@@ -37,6 +56,11 @@ pub(crate) const ALL: [Transport; 7] = [
     Transport::UcxPerftest,
     Transport::Tcp,
     Transport::Memory,
+    Transport::WithoutEvents,
+    Transport::Unregistered,
+    Transport::Callbacks,
+    Transport::Buffered,
+    Transport::Logger,
 ];
 
 impl Transport {
@@ -50,6 +74,11 @@ impl Transport {
             Self::UcxPerftest => "ucx_perftest",
             Self::Tcp => "tcp",
             Self::Memory => "memory",
+            Self::WithoutEvents => "without",
+            Self::Unregistered => "unregistered",
+            Self::Callbacks => "callbacks",
+            Self::Buffered => "buffered",
+            Self::Logger => "logger",
         }
     }
 
@@ -63,12 +92,27 @@ impl Transport {
             Self::UcxPerftest => "UCX without MPI (ucx_perftest)",
             Self::Tcp => "MPI through TCP",
             Self::Memory => "bare memory of the host",
+            Self::WithoutEvents => "a build without events",
+            Self::Unregistered => "nobody registered",
+            Self::Callbacks => "every event, an empty callback",
+            Self::Buffered => "every event, buffered",
+            Self::Logger => "every event written to a file",
         }
     }
 
     /// Whether MPI runs over it.
     pub(crate) fn is_mpi(self) -> bool {
-        matches!(self, Self::Ibex | Self::Openib | Self::Ucx | Self::Tcp)
+        matches!(self, Self::Openib | Self::Ucx | Self::Tcp) || self.is_ibex()
+    }
+
+    /// Whether that is ibex, of one build or another, watched or not.
+    pub(crate) fn is_ibex(self) -> bool {
+        self == Self::Ibex || EVENTS.contains(&self)
+    }
+
+    /// Whether that is what the others are compared with.
+    pub(crate) fn is_reference(self) -> bool {
+        matches!(self, Self::Raw | Self::WithoutEvents)
     }
 
     /// The component of Open MPI it needs beyond ob1, as `ompi_info --parsable` begins its line, and the package of it.
@@ -77,7 +121,7 @@ impl Transport {
             Self::Openib => Some("mca:btl:openib:"),
             Self::Ucx => Some("mca:pml:ucx:"),
             Self::Tcp => Some("mca:btl:tcp:"),
-            Self::Ibex | Self::Raw | Self::UcxPerftest | Self::Memory => None,
+            _ => None,
         }
     }
 }
