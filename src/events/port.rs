@@ -136,6 +136,9 @@ impl PortSource {
     pub(super) fn submit(&self, records: &mut [Record], raw: u64, posted: Option<u64>) -> Option<Refusals> {
         let host = HostClock::get().now();
         let mut state = self.locked();
+        if state.unwrap.is_stale(host) {
+            let _ = state.sample();
+        }
         let ticks = state.unwrap.place(raw, host, posted)?;
         if let Some(before) = posted {
             state.fit.add(Sample { before, ticks, after: host });

@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// Where the adapter is asked now and then: whatever the lags and the silences, a stamp is placed exactly or not at all, and
+    /// Where the adapter is asked now and then: whatever the lags, the program's pauses, a stamp is placed exactly or not at all, and
     /// it is placed where the queue was empty less than a period ago.
     #[test]
     fn no_stamp_is_ever_placed_wrongly(
@@ -127,7 +127,7 @@ proptest! {
             // Polled all the time, then not while the program computed; meanwhile something completed.
             host += of_period(silence) + 2;
             drain(&mut unwrap, host);
-            if asked {
+            if asked || unwrap.is_stale(host) {
                 let now = truth(7, ppm, host);
                 prop_assert_eq!(unwrap.observe(now & (period - 1), host, 0).wrapping_sub(now), away);
             }
@@ -137,7 +137,8 @@ proptest! {
             let ticks = truth(7, ppm, happened);
             let got = unwrap.place(ticks & (period - 1), host, posted.then_some(happened - 1));
             prop_assert!(got.is_none_or(|got| got.wrapping_sub(ticks) == away), "{:?} {} {}", got, ticks, away);
-            let is_certain = computed < 0.9 || posted && host - happened < of_period(0.9);
+            // A sixteenth of a period is aside for the floor, and half of one for the drift since the adapter was asked.
+            let is_certain = computed < 0.85 || posted && host - happened < of_period(0.85);
             prop_assert!(got.is_some() || !is_certain);
         }
     }
