@@ -35,6 +35,9 @@ const CATCH_UP_NS: u64 = 200_000;
 /// See [`is_turn`].
 const LOOK: usize = 16;
 
+/// How often progress was made, that is to say all ports were polled; of several threads that do at once not all are counted.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
 /// How many events [`progress`] delivers at most from buffers.
 const BUDGET: usize = 256;
 
@@ -82,7 +85,6 @@ pub fn progress(context: Safety) {
 
 /// What ports hold waits for its turn, which comes with time: it is looked at in one of so many calls.
 fn is_turn() -> bool {
-    static CALLS: AtomicUsize = AtomicUsize::new(0);
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
     calls.is_multiple_of(LOOK)
@@ -140,12 +142,13 @@ fn pump(inside: &mut Inside<'_>, context: Safety) {
     if attention::is_flagged(FOLLOWING) && (followed == 0 || !attention::is_any_active()) {
         rest();
     }
+    let polls = CALLS.load(Ordering::Relaxed);
     let mut holding = HOLDING.swap(0, Ordering::SeqCst) | followed;
     while holding != 0 {
         let id = SourceId(holding.trailing_zeros() as u16);
         holding &= holding - 1;
         let Some(port) = id.source().port() else { continue };
-        port.maintain();
+        port.maintain(polls);
         if port.pump(false, |record| inside.dispatch(record, context)) {
             flag_port(id);
         }

@@ -189,11 +189,12 @@ impl PortSource {
         state.fit.to_adapter(HostClock::get().now()).map(|now| now.ticks)
     }
 
-    /// Keeps the relation of the clocks fresh. Called after polls: of a clock that [is short](PortSource::is_short) after each.
-    pub(super) fn maintain(&self) {
+    /// Keeps the relation of the clocks fresh. Called after polls, of which there were so many in all: where the clock
+    /// [is short](PortSource::is_short) all the time.
+    pub(super) fn maintain(&self, polls: usize) {
         let mut state = self.locked();
         let host = HostClock::get().now();
-        state.unwrap.looked(host);
+        state.unwrap.looked(host, polls);
         if state.fit.wants(host) {
             let _ = state.sample();
         }

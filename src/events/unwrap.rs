@@ -18,7 +18,7 @@ pub(super) const DRIFT: f64 = 500e-6;
 
 /// After so many polls all has been read that had completed before the first of them: as many as empty the longest queue that is
 /// usual, of 8192 completions, 16 at a time.
-const POLLS: u32 = 512;
+const POLLS: usize = 512;
 
 /// Carries one clock's timestamps past its mask.
 #[derive(Debug, Clone)]
@@ -35,9 +35,9 @@ pub(super) struct Unwrap {
     asked: bool,
     /// All that had completed when the adapter showed this has been read.
     floor: u64,
-    /// The floor after [`POLLS`] looks, and how many there were since it was noted.
+    /// The floor once there are [`POLLS`] polls more than when it was noted.
     next_floor: u64,
-    polls: u32,
+    noted: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,7 @@ impl Unwrap {
     pub(super) fn new(bits: u32, rate: f64) -> Unwrap {
         let mask = u64::MAX >> (64 - bits.clamp(1, 64));
         let base = if bits <= 60 { mask + 1 } else { 0 };
-        Unwrap { mask, base, rate, anchor: None, asked: false, floor: 0, next_floor: 0, polls: 0 }
+        Unwrap { mask, base, rate, anchor: None, asked: false, floor: 0, next_floor: 0, noted: 0 }
     }
 
     /// The ticks of a stamp read at `host`, of something that was begun after `posted` (the host's time), where that is known;
@@ -118,15 +118,15 @@ impl Unwrap {
         self.asked && self.anchor.as_ref().is_some_and(is_far)
     }
 
-    /// The queue was polled, and what was read before `host` has been placed: moves the floor up to where it was [`POLLS`] polls ago.
-    pub(super) fn looked(&mut self, host: u64) {
-        self.polls += 1;
-        if self.polls >= POLLS
+    /// The queue has been polled `polls` times in all, and what was read before `host` has been placed: moves the floor up to where
+    /// the clock was [`POLLS`] polls ago.
+    pub(super) fn looked(&mut self, host: u64, polls: usize) {
+        if polls.wrapping_sub(self.noted) >= POLLS
             && let Some(anchor) = self.anchor
         {
             self.floor = self.next_floor;
             self.next_floor = self.now(&anchor, host);
-            self.polls = 0;
+            self.noted = polls;
         }
     }
 
