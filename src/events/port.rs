@@ -189,12 +189,12 @@ impl PortSource {
         state.fit.to_adapter(HostClock::get().now()).map(|now| now.ticks)
     }
 
-    /// Keeps the relation of the clocks fresh. Called after polls, of which there were so many in all: where the clock
+    /// Keeps the relation of the clocks fresh. Called by progress, which was called so often in all: where the clock
     /// [is short](PortSource::is_short) all the time.
-    pub(super) fn maintain(&self, polls: usize) {
+    pub(super) fn maintain(&self, calls: usize) {
         let mut state = self.locked();
         let host = HostClock::get().now();
-        state.unwrap.looked(host, polls);
+        state.unwrap.looked(host, calls);
         if state.fit.wants(host) {
             let _ = state.sample();
         }

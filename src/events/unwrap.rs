@@ -16,9 +16,9 @@
 /// How fast two clocks may drift apart, as a fraction: well above what any oscillator does.
 pub(super) const DRIFT: f64 = 500e-6;
 
-/// After so many polls all has been read that had completed before the first of them: as many as empty the longest queue that is
-/// usual, of 8192 completions, 16 at a time.
-const POLLS: usize = 512;
+/// After so many calls of progress all has been read that had completed before the first of them. It is called when a poll has found
+/// nothing, else after 16 polls of up to 16 completions: these empty a queue of 8192, the default.
+const CALLS: usize = 32;
 
 /// Carries one clock's timestamps past its mask.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub(super) struct Unwrap {
     asked: bool,
     /// All that had completed when the adapter showed this has been read.
     floor: u64,
-    /// The floor once there are [`POLLS`] polls more than when it was noted.
+    /// The floor once there are [`CALLS`] calls more than when it was noted.
     next_floor: u64,
     noted: usize,
 }
@@ -118,15 +118,15 @@ impl Unwrap {
         self.asked && self.anchor.as_ref().is_some_and(is_far)
     }
 
-    /// The queue has been polled `polls` times in all, and what was read before `host` has been placed: moves the floor up to where
-    /// the clock was [`POLLS`] polls ago.
-    pub(super) fn looked(&mut self, host: u64, polls: usize) {
-        if polls.wrapping_sub(self.noted) >= POLLS
+    /// Progress has been called so often in all, and what was read before `host` has been placed: moves the floor up to where the clock
+    /// was [`CALLS`] calls ago.
+    pub(super) fn looked(&mut self, host: u64, calls: usize) {
+        if calls.wrapping_sub(self.noted) >= CALLS
             && let Some(anchor) = self.anchor
         {
             self.floor = self.next_floor;
             self.next_floor = self.now(&anchor, host);
-            self.noted = polls;
+            self.noted = calls;
         }
     }
 
