@@ -11,7 +11,8 @@
 enum { RDMA_WRITE = 1, RDMA_READ = 2, COMP_SWAP = 3, FETCH_ADD = 4, RECV = 128 };
 
 // Of ob1's headers: of a whole message, of a fragment (and an announcement), of what says that a read or a write is done.
-enum { OF_MESSAGE = 14, OF_FRAGMENT = 32, OF_FINISHED = 24 };
+// With the keys of the memory to be read an announcement is longer.
+enum { OF_MESSAGE = 14, OF_FRAGMENT = 32, OF_FINISHED = 24, MOST_OF_ANNOUNCEMENT = 256 };
 
 struct completion {
     char device[48];
@@ -80,29 +81,32 @@ static inline bool trace_is_of(const struct completion *completion, const struct
         return completion->opcode == RDMA_READ && bytes == seen->data.operation.bytes;
     case ATOMIC_COMPLETE:
         return completion->opcode == (seen->data.atomic.kind ? COMP_SWAP : FETCH_ADD) && seen->data.atomic.bytes == 8;
-    case BEGIN: {
-        // Of a message that arrived in one piece.
-        const struct transfer *begin = &seen->data.transfer;
-        bool whole = begin->bytes == begin->total;
-        return completion->opcode == RECV && whole && (bytes == begin->total + OF_MESSAGE || bytes == begin->total + OF_FRAGMENT);
-    }
+    case BEGIN:
+    case CONTINUE:
     case END: {
-        const struct transfer *end = &seen->data.transfer;
+        const struct transfer *piece = &seen->data.transfer;
         if (completion->opcode == RDMA_READ)
-            return bytes == end->bytes;
+            return seen->kind != BEGIN && bytes == piece->bytes;
         if (completion->opcode != RECV)
             return false;
-        // All bytes of a message of one piece are in its begin.
-        bool whole = end->bytes == 0 && (bytes == end->total + OF_MESSAGE || bytes == end->total + OF_FRAGMENT);
-        return whole || bytes == end->bytes + OF_FRAGMENT || bytes == OF_FINISHED;
+        // All bytes of a message of one piece are in its begin. An announcement may have none.
+        bool whole = seen->kind != CONTINUE && (piece->bytes == 0 || piece->bytes == piece->total) &&
+                     (bytes == piece->total + OF_MESSAGE || bytes == piece->total + OF_FRAGMENT);
+        bool announced = seen->kind == BEGIN && piece->bytes == 0 && bytes >= OF_FRAGMENT && bytes <= MOST_OF_ANNOUNCEMENT;
+        return whole || announced || bytes == piece->bytes + OF_FRAGMENT || (seen->kind != BEGIN && bytes == OF_FINISHED);
     }
     default:
         return false;
     }
 }
 
-// Marks the completion that an event is, if there is one `away` from its timestamp; one may be a piece of a message as well as an
-// operation, or its begin as well as its end.
+// Whether an event is the end of an operation, and so the only one of its kind of a completion.
+static inline bool trace_is_operation(const struct seen *seen) {
+    return seen->kind == PUT_COMPLETE || seen->kind == GET_COMPLETE || seen->kind == ATOMIC_COMPLETE;
+}
+
+// Marks the completion that an event is, if there is one `away` from its timestamp. A message of one piece is two events of one
+// completion, as is a read of a message.
 static inline bool trace_match(struct completion *all, int count, const struct seen *seen, uint64_t away) {
     struct completion key = {.ticks = (uint64_t)seen->timestamp - away};
     int low = 0, high = count;
@@ -114,11 +118,10 @@ static inline bool trace_match(struct completion *all, int count, const struct s
             high = middle;
     }
     for (; low < count && all[low].ticks == key.ticks; low++) {
-        bool is_operation = seen->kind != BEGIN && seen->kind != END;
-        if ((is_operation && all[low].matched) || !trace_is_of(&all[low], seen))
+        bool operation = trace_is_operation(seen);
+        if ((operation && all[low].matched) || !trace_is_of(&all[low], seen))
             continue;
-        if (is_operation)
-            all[low].matched = true;
+        all[low].matched |= operation;
         return true;
     }
     return false;
@@ -193,8 +196,7 @@ static inline void trace_judge(struct tool *tool, bool exact) {
     for (int index = 0; index < sources && index < 256; index++)
         is_host[index] = seen_source(index).is_host;
     for (int i = 0; i < seen_count(tool); i++) {
-        int kind = tool->all[i].kind;
-        bool of_adapter = kind == PUT_COMPLETE || kind == GET_COMPLETE || kind == ATOMIC_COMPLETE;
+        bool of_adapter = trace_is_operation(&tool->all[i]);
         by_host += of_adapter && is_host[tool->all[i].source];
         by_adapter += of_adapter;
     }

@@ -35,6 +35,9 @@ const CATCH_UP_NS: u64 = 200_000;
 /// See [`is_turn`].
 const LOOK: usize = 16;
 
+/// How often [`progress`] was called, after polls of all ports; of several threads that do at once not all are counted.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
 /// How many events [`progress`] delivers at most from buffers.
 const BUDGET: usize = 256;
 
@@ -82,7 +85,6 @@ pub fn progress(context: Safety) {
 
 /// What ports hold waits for its turn, which comes with time: it is looked at in one of so many calls.
 fn is_turn() -> bool {
-    static CALLS: AtomicUsize = AtomicUsize::new(0);
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
     calls.is_multiple_of(LOOK)
@@ -112,18 +114,18 @@ pub(super) fn deliver_counted(budget: usize, context: Safety) -> usize {
     })
 }
 
-/// Delivers what the ports' sources hold, waiting until its turn has come: for who is about to stop listening, so that what has
+/// Delivers what waits in this thread and what the ports' sources hold, waiting until its turn has come: for who is about to stop listening, so that what has
 /// happened is shown. Takes a fifth of a millisecond at most, while more keeps coming. From within a callback it does nothing.
 #[cold]
 pub fn catch_up(context: Safety) {
     let clock = HostClock::get();
     let limit = clock.now() + clock.ticks(CATCH_UP_NS);
     let is_busy = || thread::with(&mut (), |thread, ()| thread.is_busy());
-    while attention::is_flagged(PORTS) && !is_busy() {
+    loop {
         // Looked at before: a thread that had to wait for a processor delivers what has become due.
         let is_last = clock.now() >= limit;
         deliver(0, context);
-        if is_last {
+        if is_last || !attention::is_flagged(PORTS) || is_busy() {
             return;
         }
         std::hint::spin_loop();
@@ -140,12 +142,13 @@ fn pump(inside: &mut Inside<'_>, context: Safety) {
     if attention::is_flagged(FOLLOWING) && (followed == 0 || !attention::is_any_active()) {
         rest();
     }
+    let calls = CALLS.load(Ordering::Relaxed);
     let mut holding = HOLDING.swap(0, Ordering::SeqCst) | followed;
     while holding != 0 {
         let id = SourceId(holding.trailing_zeros() as u16);
         holding &= holding - 1;
         let Some(port) = id.source().port() else { continue };
-        port.maintain();
+        port.maintain(calls);
         if port.pump(false, |record| inside.dispatch(record, context)) {
             flag_port(id);
         }

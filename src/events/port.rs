@@ -136,6 +136,9 @@ impl PortSource {
     pub(super) fn submit(&self, records: &mut [Record], raw: u64, posted: Option<u64>) -> Option<Refusals> {
         let host = HostClock::get().now();
         let mut state = self.locked();
+        if state.unwrap.is_stale(host) {
+            let _ = state.sample();
+        }
         let ticks = state.unwrap.place(raw, host, posted)?;
         if let Some(before) = posted {
             state.fit.add(Sample { before, ticks, after: host });
@@ -186,11 +189,12 @@ impl PortSource {
         state.fit.to_adapter(HostClock::get().now()).map(|now| now.ticks)
     }
 
-    /// Keeps the relation of the clocks fresh. Called after polls: of a clock that [is short](PortSource::is_short) after each.
-    pub(super) fn maintain(&self) {
+    /// Keeps the relation of the clocks fresh. Called by progress, which was called so often in all: where the clock
+    /// [is short](PortSource::is_short) all the time.
+    pub(super) fn maintain(&self, calls: usize) {
         let mut state = self.locked();
         let host = HostClock::get().now();
-        state.unwrap.looked(host);
+        state.unwrap.looked(host, calls);
         if state.fit.wants(host) {
             let _ = state.sample();
         }

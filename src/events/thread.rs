@@ -28,8 +28,9 @@ use super::source::{self, SourceId};
 use super::sync::Arc;
 use super::table::{COUNT, Payload};
 
-/// How many events may wait in a thread.
-const STAGED: usize = 256;
+/// How many events may wait in a thread; and for how many it has room from the start.
+const STAGED: usize = 4096;
+const ROOM: usize = 256;
 
 /// Whether more than one thread raises: callbacks may then run at the same time.
 static THREADED: AtomicBool = AtomicBool::new(false);
@@ -75,7 +76,7 @@ impl Thread {
             shared: source::is_shared(source),
             last: Cell::new(floor),
             busy: Cell::new(false),
-            staged: RefCell::new(VecDeque::with_capacity(STAGED)),
+            staged: RefCell::new(VecDeque::with_capacity(ROOM)),
             snapshots: [const { RefCell::new(None) }; COUNT],
         }
     }

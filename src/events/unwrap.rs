@@ -7,18 +7,18 @@
 //! known, and nothing is guessed ([`Unwrap::place`]). What the adapter's clock shows now is estimated from the host's, by the
 //! nominal rate, and kept right by asking the adapter ([`Unwrap::observe`]) and by the stamps.
 //!
-//! Rests on: the adapter is asked, or some stamps are read within an eighth of the period; silences of at most 100 periods
-//! (at 1 GHz: 7 min with 32 bits, 10 months with 48); and no thread holding on to what it has read for most of a period while others go
-//! on reading. With 64 bits nothing wraps.
+//! Rests on: the adapter can be asked, at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps are read within
+//! an eighth of the period and silences last no more than 100 periods (7 min with 32 bits, 10 months with 48); and no thread
+//! holding on to what it has read for most of a period while others go on reading. With 64 bits nothing wraps.
 //! Path: hot, behind the branch of a site. Threads: one at a time. Units: adapter's ticks; the host's time as expected
 //! adapter's ticks. Tests: `tests/unwrap.rs`.
 
 /// How fast two clocks may drift apart, as a fraction: well above what any oscillator does.
 pub(super) const DRIFT: f64 = 500e-6;
 
-/// After so many polls all has been read that had completed before the first of them: as many as empty the longest queue that is
-/// usual, of 8192 completions, 16 at a time.
-const POLLS: u32 = 512;
+/// After so many calls of progress all has been read that had completed before the first of them. It is called when a poll has found
+/// nothing, else after 16 polls of up to 16 completions: these empty a queue of 8192, the default.
+const CALLS: usize = 32;
 
 /// Carries one clock's timestamps past its mask.
 #[derive(Debug, Clone)]
@@ -31,11 +31,13 @@ pub(super) struct Unwrap {
     rate: f64,
     /// The greatest estimate: at this host's time the adapter shows this.
     anchor: Option<Anchor>,
+    /// Whether the adapter can be asked.
+    asked: bool,
     /// All that had completed when the adapter showed this has been read.
     floor: u64,
-    /// The floor after [`POLLS`] looks, and how many there were since it was noted.
+    /// The floor once there are [`CALLS`] calls more than when it was noted.
     next_floor: u64,
-    polls: u32,
+    noted: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +62,7 @@ impl Unwrap {
     pub(super) fn new(bits: u32, rate: f64) -> Unwrap {
         let mask = u64::MAX >> (64 - bits.clamp(1, 64));
         let base = if bits <= 60 { mask + 1 } else { 0 };
-        Unwrap { mask, base, rate, anchor: None, floor: 0, next_floor: 0, polls: 0 }
+        Unwrap { mask, base, rate, anchor: None, asked: false, floor: 0, next_floor: 0, noted: 0 }
     }
 
     /// The ticks of a stamp read at `host`, of something that was begun after `posted` (the host's time), where that is known;
@@ -94,6 +96,7 @@ impl Unwrap {
             return raw;
         }
         let raw = raw & self.mask;
+        self.asked = true;
         let ahead = self.elapsed(width) + 1;
         let Some(anchor) = self.anchor else {
             let ticks = self.base + raw;
@@ -108,15 +111,22 @@ impl Unwrap {
         ticks
     }
 
-    /// The queue was polled, and what was read before `host` has been placed: moves the floor up to where it was [`POLLS`] polls ago.
-    pub(super) fn looked(&mut self, host: u64) {
-        self.polls += 1;
-        if self.polls >= POLLS
+    /// Whether the adapter must be asked before the next stamp is placed: the clocks may have drifted apart too far.
+    #[inline]
+    pub(super) fn is_stale(&self, host: u64) -> bool {
+        let is_far = |anchor: &Anchor| self.drift(anchor, host) > self.mask >> 4;
+        self.asked && self.anchor.as_ref().is_some_and(is_far)
+    }
+
+    /// Progress has been called so often in all, and what was read before `host` has been placed: moves the floor up to where the clock
+    /// was [`CALLS`] calls ago.
+    pub(super) fn looked(&mut self, host: u64, calls: usize) {
+        if calls.wrapping_sub(self.noted) >= CALLS
             && let Some(anchor) = self.anchor
         {
             self.floor = self.next_floor;
             self.next_floor = self.now(&anchor, host);
-            self.polls = 0;
+            self.noted = calls;
         }
     }
 
@@ -142,8 +152,12 @@ impl Unwrap {
 
     /// By how much the clock may be ahead of the estimate at `host`.
     fn ahead(&self, anchor: &Anchor, host: u64) -> u64 {
-        let drift = self.elapsed(host.saturating_sub(anchor.host)) as f64 * DRIFT;
-        anchor.ahead.saturating_add(drift as u64).min(self.mask >> 3)
+        anchor.ahead.saturating_add(self.drift(anchor, host)).min(self.mask >> 3)
+    }
+
+    /// By how much the clocks may have drifted apart since they were compared.
+    fn drift(&self, anchor: &Anchor, host: u64) -> u64 {
+        (self.elapsed(host.saturating_sub(anchor.host)) as f64 * DRIFT) as u64
     }
 
     /// Corrects the estimate by a stamp that came at `host`, when it was `now`.
@@ -151,6 +165,9 @@ impl Unwrap {
         if ticks >= now {
             let ahead = self.ahead(&anchor, host).saturating_sub(ticks - now);
             self.anchor = Some(Anchor::new(host, ticks, ahead));
+            return;
+        }
+        if self.asked {
             return;
         }
         anchor.least_lag = anchor.least_lag.min(now - ticks);

@@ -74,6 +74,10 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
     // The tests on a device are a target of hw-tests, and follow later.
     let rest = ["test", "--no-fail-fast", "--workspace", "--exclude", "ibex-hw-tests", "--exclude", "softhca"];
     tally.tests("unit, doc and compile-fail tests", cargo(root).args(rest));
+    // Loom's flag is for all that is built, so that it has a folder of its own.
+    let models = ["test", "--package", "ibex", "--lib", "events::"];
+    let with_loom = [("RUSTFLAGS", "--cfg loom".into()), ("CARGO_TARGET_DIR", workspace.target().join("loom"))];
+    tally.tests("the event engine's models, under loom", cargo(root).args(models).envs(with_loom));
     // Among them the programs that nobody here wrote (hw-tests/softhca/tests/programs).
     let softhca = ["test", "--no-fail-fast", "--package", "softhca"];
     tally.tests("tests of the emulated adapter, and programs of others on it", cargo(root).args(softhca));

@@ -129,7 +129,7 @@ fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the
     assert_eq!(counts(port), counted, "it is the thread's");
     // A thread that loses its processor for a period computes, too.
     let placed = (0..20).any(|_| {
-        (0..1100).for_each(|_| deliver(256, Safety::ThreadSafe));
+        (0..1100).for_each(|_| progress(Safety::ThreadSafe));
         put_complete(port, adapter.raw(adapter.ticks()), 8);
         deliver(256, Safety::ThreadSafe);
         seen.lock().last().is_some_and(|record| record.source == port)
