@@ -149,7 +149,7 @@ pub(super) fn is_work() -> bool {
 /// Whether there is anything to do but what ports hold. Hot, behind the branch of a site.
 #[inline]
 pub(super) fn is_pressing() -> bool {
-    word() & !(TYPES | PORTS) != 0
+    word() & !(TYPES | PORTS | FOLLOWING) != 0
 }
 
 /// Whether a freed registration is on its way out. Hot, behind the branch of a site.
