@@ -15,6 +15,7 @@ use engine::events::{self, Handle, HandleId, Options, Record, Safety, SourceId, 
 
 use super::host::{self, Code, Info};
 use crate::variables::events as defaults;
+use crate::watch;
 
 /// Whether events wait until progress delivers them.
 const BUFFERED: &CStr = c"ibex_buffered";
@@ -186,7 +187,7 @@ fn tell_dropped(given: &Mutex<Given>, count: u64, source: SourceId, handle: &Han
 extern "C" fn communicator_freed(context: u64) {
     crate::guard::fence("the end of a communicator", (), || {
         // What happened in it is still shown.
-        events::catch_up(Safety::MpiRestricted);
+        watch::catch_up();
         let is_ours = |handle: &&Arc<Handle>| lock(&GIVEN).contains_key(&handle.id.0);
         for handle in events::all().iter().filter(|handle| handle.object == Some(context)).filter(is_ours) {
             // One that is just being freed needs nothing more.
@@ -284,7 +285,7 @@ pub(crate) fn free(registration: Registration, user: *mut c_void, function: Opti
         })
     });
     // What happened before is still shown.
-    crate::watch::catch_up();
+    watch::catch_up();
     // Called by the tool, from wherever it may call: nothing is asked of its callbacks that it does not know.
     events::free(&handle, Safety::None, on_free).map_err(|_| Code::InvalidHandle)?;
     lock(&GIVEN).remove(&handle.id.0);

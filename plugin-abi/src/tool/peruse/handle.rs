@@ -20,6 +20,7 @@ use super::Code;
 use super::descriptor::Descriptor;
 use super::lock::{self, InUpcall};
 use crate::tool::communicator::{self, Byte, Comm, Watched};
+use crate::watch;
 
 /// `peruse_comm_spec_t`
 #[repr(C)]
@@ -120,7 +121,7 @@ pub(super) fn release(number: i64) -> Result<(), Code> {
 /// The handles of a communicator that is gone (`None`: of all) call nothing any more; their use is an error of its own.
 pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
     // What was received on it is still shown, to those that follow it as well.
-    events::catch_up(CONTEXT);
+    watch::catch_up();
     let gone: Vec<_> = {
         let handles = handles();
         let of = |handle: &&Arc<Handle>| number.is_none_or(|number| handle.watched.number == number);
@@ -170,7 +171,7 @@ impl Handle {
 
     /// Closes its window. What happened while it was open is still shown.
     pub(super) fn deactivate(&self) {
-        events::catch_up(CONTEXT);
+        watch::catch_up();
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_active() {
             self.window.fetch_add(1, Ordering::SeqCst);
