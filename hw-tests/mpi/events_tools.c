@@ -136,7 +136,7 @@ static void judge_source(int source) {
             return;
         }
         if (one->timestamp < last)
-            check_fail("source %d: expected at least %lld, got %lld", source, (long long)last, (long long)one->timestamp);
+            check_fail("source %d: expected at least %lld, got %lld (%s, number %d)", source, (long long)last, (long long)one->timestamp, seen_names[one->kind], at[0]);
         last = one->timestamp;
     }
     check_true("both have as many of a source", at[0] == count[0] && at[1] == count[1]);
