@@ -78,7 +78,7 @@ fn rest() {
 /// need. `context` says what they must be fit for.
 #[inline]
 pub fn progress(context: Safety) {
-    if attention::is_work() && (attention::is_pressing() || is_turn()) {
+    if attention::is_work() && (is_turn() || attention::is_pressing()) {
         deliver(BUDGET, context);
     }
 }
