@@ -189,14 +189,14 @@ static inline long long seen_counted(const struct counter *counter, int source) 
     return (long long)values[source];
 }
 
-// Events that came too late for their place among those of their source: dropped for all, and counted.
-static struct counter seen_late;
+// Events that were lost, and counted: they came too late for their place among those of their source, or waited in a thread that ended.
+static struct counter seen_dropped;
 
-static inline long long seen_all_late(void) {
-    long long late = 0;
-    for (int source = 0; source < seen_late.values; source++)
-        late += seen_counted(&seen_late, source);
-    return late;
+static inline long long seen_all_dropped(void) {
+    long long dropped = 0;
+    for (int source = 0; source < seen_dropped.values; source++)
+        dropped += seen_counted(&seen_dropped, source);
+    return dropped;
 }
 
 #endif

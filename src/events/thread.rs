@@ -105,9 +105,10 @@ impl Thread {
             return;
         }
         let mut inside = Inside::new(self);
+        // What callbacks raise meanwhile is later than all of these.
+        let waits = self.has_staged();
         for record in records {
-            // Callbacks may have raised more.
-            if self.has_staged() {
+            if waits {
                 self.stage(record, context);
             } else {
                 inside.dispatch(record, context);

@@ -36,6 +36,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the tool of the page counts what was sent", counts),
         Test::new("the logger writes down what a job did", logs),
         Test::new("the logger follows ranks of many threads", follows_threads),
+        Test::new("tools see the same beside the logger", beside_the_logger),
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
         Test::new("callbacks of PERUSE are told of messages in pieces", in_pieces),
@@ -173,6 +174,15 @@ fn follows_threads(site: &mut Site) -> Result<()> {
             let [begun, ended] = [begin, end].map(|name| lines.get(name).copied().unwrap_or(0));
             ensure!(begun == ended, "{begun} times {begin}, {ended} times {end}: {log}");
         }
+    }
+    Ok(())
+}
+
+/// A library that is preloaded and the registrations of the program: each sees all, whatever the other's callbacks do.
+fn beside_the_logger(site: &mut Site) -> Result<()> {
+    for log in &logged(site, "events_tools", 2, Some("xfer_end"))? {
+        let ends = log.lines().filter(|line| !line.starts_with('#') && elements(line).get("tag") == Some(&100)).count();
+        ensure!(ends == 1200, "{ends} ends of 600 messages each way: {log}");
     }
     Ok(())
 }

@@ -24,6 +24,27 @@ fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_regis
 }
 
 #[test]
+fn what_a_callback_raises_comes_after_all_events_of_the_moment_it_was_called_for() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let watching = seen.callback();
+    let callback: Callback = Arc::new(move |record: &Record, handle: &Handle, level| {
+        watching(record, handle, level);
+        if record.value(0) == Some(Value::U32(1)) {
+            raise_number(3);
+        }
+    });
+    let _handle = listen(Options::default(), callback);
+    let mut together = Together::new(active());
+    for event in [1, 2] {
+        together.add(|| DeviceAsync { event, port: 0 });
+    }
+    together.raise(moment(), Safety::MpiRestricted);
+    assert_eq!(seen.numbers(), [1, 2, 3]);
+    assert!(seen.lock().is_sorted_by_key(|record| record.timestamp));
+}
+
+#[test]
 fn a_staged_event_is_shown_to_who_is_about_to_stop_listening() {
     let _alone = alone();
     let seen = Seen::default();
