@@ -209,7 +209,7 @@ fn keys(buffered: bool, room: usize) -> Info {
 /// What a registration has that says nothing, as a new object.
 pub(crate) fn default_info() -> Info {
     let buffered = defaults::default_buffered();
-    keys(buffered, default_room(buffered).next_power_of_two())
+    keys(buffered, default_room(buffered).max(2).next_power_of_two())
 }
 
 /// `MPI_T_event_handle_set_info`: whether events wait can be changed; how many, not.
