@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use super::attention::{self, FOLLOWING, LEAVING, PORTS, RINGS};
 use super::clock::HostClock;
 use super::handle::Handle;
+use super::port::PortSource;
 use super::registry::{self, Entry, Leaving};
 use super::row::Safety;
-use super::source::{Later, SourceId};
+use super::source::{self, Later, SourceId};
 use super::thread::{self, Inside, Thread};
 
 /// The ports' sources that hold events, a bit each.
@@ -129,6 +130,41 @@ pub fn catch_up(context: Safety) {
             return;
         }
         std::hint::spin_loop();
+    }
+}
+
+/// As [`catch_up`], and with what other threads have in hand: all that has happened is shown, unless it is more than comes to an
+/// end. Waits for callbacks in other threads: the caller holds nothing that one of them may want.
+#[cold]
+pub fn catch_up_all(context: Safety) {
+    let clock = HostClock::get();
+    let limit = clock.now() + clock.ticks(CATCH_UP_NS);
+    // After the limit once more: another thread may have been at it since before, and have looked too early.
+    let mut rounds = 0;
+    while rounds < 2 && !thread::with(&mut (), |thread, ()| thread.is_busy()) {
+        let is_held = (0..source::count()).any(|index| {
+            let port = SourceId(index as u16).source().port();
+            port.is_some_and(PortSource::is_holding)
+        });
+        if is_held {
+            rounds += u32::from(clock.now() >= limit);
+            deliver(0, context);
+        }
+        wait_for_others();
+        if !is_held {
+            return;
+        }
+    }
+}
+
+/// Waits until each thread that delivers now has done so once. From within a callback it does nothing. As [`catch_up_all`].
+#[cold]
+pub fn wait_for_others() {
+    if !thread::with(&mut (), |thread, ()| thread.is_busy()) {
+        let mut others = registry::DELIVERING.grace();
+        while !others.is_over() {
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -34,7 +34,7 @@ mod unwrap;
 
 pub use attention::{Active, active, awakenings, is_active, is_any_active, is_quiet};
 pub use clock::HostClock;
-pub use deliver::{catch_up, deliver, progress};
+pub use deliver::{catch_up, catch_up_all, deliver, progress, wait_for_others};
 pub use fit::{Converted, Sample};
 pub use handle::{Callback, DroppedCallback, FreeCallback, Handle, HandleId, Options};
 pub use page::markdown;

@@ -153,6 +153,11 @@ impl PortSource {
         Some(refusals)
     }
 
+    /// Whether it holds events that are yet to be delivered.
+    pub(super) fn is_holding(&self) -> bool {
+        self.locked().order.len() > 0
+    }
+
     /// Delivers those whose turn has come, through `deliver`, unless another thread is at it, which then delivers them. With
     /// `all`, those too whose turn has not come. Returns whether some are still held. No lock is held while `deliver` runs.
     pub(super) fn pump(&self, all: bool, mut deliver: impl FnMut(&Record)) -> bool {

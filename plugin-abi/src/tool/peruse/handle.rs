@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, Options, Record, Safety, TypeId, Value};
@@ -20,7 +20,6 @@ use super::Code;
 use super::descriptor::Descriptor;
 use super::lock::{self, InUpcall};
 use crate::tool::communicator::{self, Byte, Comm, Watched};
-use crate::watch;
 
 /// `peruse_comm_spec_t`
 #[repr(C)]
@@ -61,11 +60,7 @@ pub(super) struct Handle {
     /// Locked while the window is opened or closed, too.
     callback: Mutex<Callback>,
     /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that was closed.
-    /// Sequentially consistent with `running`: who closes it writes here and then reads there, who calls does the reverse, so that
-    /// one of the two sees the other.
     window: AtomicU64,
-    /// How many threads are in its callback, or about to look whether their window is open.
-    running: AtomicU32,
     propagate: AtomicBool,
 }
 
@@ -101,7 +96,6 @@ pub(super) fn new(descriptor: &'static Descriptor, comm: Comm, watched: Arc<Watc
         registration: events::register(descriptor.kind, Options::default()),
         callback: Mutex::new(callback),
         window: AtomicU64::new(0),
-        running: AtomicU32::new(0),
         propagate: AtomicBool::new(false),
     });
     handles().insert(number, Some(handle));
@@ -121,7 +115,7 @@ pub(super) fn release(number: i64) -> Result<(), Code> {
 /// The handles of a communicator that is gone (`None`: of all) call nothing any more; their use is an error of its own.
 pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
     // What was received on it is still shown, to those that follow it as well.
-    watch::catch_up();
+    catch_up();
     let gone: Vec<_> = {
         let handles = handles();
         let of = |handle: &&Arc<Handle>| number.is_none_or(|number| handle.watched.number == number);
@@ -143,8 +137,15 @@ pub(in crate::tool) fn propagated(original: &Watched) -> Vec<i64> {
     handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
 
-/// What callbacks must be fit for where a tool is in a call of PERUSE's.
-const CONTEXT: Safety = Safety::MpiRestricted;
+/// Shows all that has happened.
+fn catch_up() {
+    if lock::may_wait_for_callbacks() {
+        crate::watch::show_arrived();
+        events::catch_up_all(crate::watch::CONTEXT);
+    } else {
+        crate::watch::catch_up();
+    }
+}
 
 impl Handle {
     pub(super) fn is_active(&self) -> bool {
@@ -171,15 +172,15 @@ impl Handle {
 
     /// Closes its window. What happened while it was open is still shown.
     pub(super) fn deactivate(&self) {
-        watch::catch_up();
+        catch_up();
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_active() {
             self.window.fetch_add(1, Ordering::SeqCst);
             let _ = events::set_callback(&self.registration, Safety::AsyncSignalSafe, None);
         }
         drop(callback);
-        while self.running.load(Ordering::SeqCst) != 0 && lock::may_wait_for_callbacks() {
-            std::thread::yield_now();
+        if lock::may_wait_for_callbacks() {
+            events::wait_for_others();
         }
     }
 
@@ -187,7 +188,7 @@ impl Handle {
     fn end(&self) {
         self.deactivate();
         // Refused only where it has been freed already.
-        let _ = events::free(&self.registration, CONTEXT, None);
+        let _ = events::free(&self.registration, crate::watch::CONTEXT, None);
     }
 
     pub(super) fn callback(&self) -> Callback {
@@ -216,12 +217,12 @@ impl Handle {
 
     /// An event of this type, in any communicator, for the callback of a window.
     fn event(&self, record: &Record, window: u64, callback: Callback) {
-        let Some(comm) = self.communicator(number(record, self.places.context)) else { return };
-        self.running.fetch_add(1, Ordering::SeqCst);
-        if self.window.load(Ordering::SeqCst) == window {
+        // After the thread has entered the delivery: who has closed the window waits for it, or it sees that.
+        if self.window.load(Ordering::SeqCst) == window
+            && let Some(comm) = self.communicator(number(record, self.places.context))
+        {
             self.call(record, comm, callback);
         }
-        self.running.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Calls the callback.

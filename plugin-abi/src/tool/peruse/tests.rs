@@ -6,13 +6,14 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, Once};
+use std::time::Duration;
 
 use engine::events::{self, PutComplete, PutStarted, Safety, XferBegin, XferContinue, XferEnd};
 
 use super::handle::Spec;
 use super::{
     Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
-    PERUSE_Event_get, PERUSE_Event_propagate, PERUSE_Event_release, PERUSE_Init, host,
+    PERUSE_Event_get, PERUSE_Event_propagate, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock, host,
 };
 use crate::tool::communicator::Comm;
 
@@ -290,17 +291,17 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
     let here = context(world);
     let other = std::thread::spawn(move || begin(here, 0));
     has_entered.recv().expect("the callback is called");
+    let (released, has_released) = channel();
     let closing = std::thread::spawn(move || {
         release(handle);
         // Now the tool may free what it gave.
-        gate.left.load(Ordering::SeqCst)
+        released.send(gate.left.load(Ordering::SeqCst)).expect("the test waits");
+        drop(gate);
     });
-    // Not before the window is closed, which is where the release begins to wait.
-    while super::handle::find(handle).is_ok_and(|handle| handle.is_active()) {
-        std::thread::yield_now();
-    }
+    assert!(has_released.recv_timeout(Duration::from_millis(20)).is_err(), "the release did not wait");
     let_leave.send(()).expect("the callback waits");
-    assert!(closing.join().expect("no panic"), "the release did not wait");
+    assert_eq!(has_released.recv(), Ok(true));
+    closing.join().expect("no panic");
     other.join().expect("no panic");
 }
 
@@ -320,8 +321,10 @@ fn a_thread_that_is_late_does_not_call_what_a_window_had_that_was_closed() {
     let here = context(world);
     let other = std::thread::spawn(move || begin(here, 0));
     has_entered.recv().expect("the callback is called");
-    // The other thread is at the first handle, with the second before it.
+    // The other thread is at the first handle, with the second before it. Who has the lock does not wait for it.
+    assert_eq!(PERUSE_Lock(), 0);
     assert_eq!(PERUSE_Event_deactivate(second), 0);
+    assert_eq!(PERUSE_Unlock(), 0);
     let param = std::ptr::from_ref(&new).cast_mut().cast();
     assert_eq!(PERUSE_Event_comm_callback_set(second, Some(note), param), 0);
     assert_eq!(PERUSE_Event_activate(second), 0);
