@@ -5,9 +5,9 @@
 // once; timestamps in order on every source. On emulated adapters that write a trace, also with what these executed.
 // Registers through the events of MPI_T, before MPI_Init. Needs -libex.
 //
-// usage: events [--seed S] [--patterns N] [--threads T] [--adapter NAME] [--trace exact|one|messages|narrow]
+// usage: events [--seed S] [--patterns N] [--threads T] [--adapter NAME] [--trace exact|messages|narrow]
 //   NAME: what is completed is stamped by sources whose names begin so; T: patterns run in so many threads at once;
-//   exact: the adapters' clocks do not wrap, so each stamp is used; one: and there is one port; messages: no one-sided operations;
+//   exact: the adapters' clocks do not wrap, so each stamp is used; messages: the same without one-sided operations;
 //   narrow: some stamps may be too old
 #include "ibex_mpi_t.h"
 
@@ -210,9 +210,7 @@ struct account {
     uint64_t continued_on, ended_on; // sources, a bit each
 };
 
-// Events of two sources are in no order: of two ports, or two threads. A message that keeps to one port and thread is.
-static bool one_flow;
-
+// Pieces that two threads show are in no order, as these have a source each.
 static void judge_piece(const struct seen *seen, const struct message *message, uint32_t context, struct account *account) {
     const struct transfer *piece = &seen->data.transfer;
     bool received = check.rank == message->to;
@@ -222,7 +220,7 @@ static void judge_piece(const struct seen *seen, const struct message *message, 
     check_int("context", context, piece->context);
     check_int("bytes of the message", (long long)message->bytes, (long long)piece->total);
     check_true("an offset within the message", piece->offset + piece->bytes <= piece->total);
-    uint64_t source = one_flow ? 1 : UINT64_C(1) << seen->source % 64;
+    uint64_t source = threads == 1 ? 1 : UINT64_C(1) << seen->source % 64;
     check_true("nothing comes after the end", (account->ended_on & source) == 0);
     check_true("nothing comes before the begin", seen->kind != BEGIN || (account->continued_on & source) == 0);
     account->continued_on |= seen->kind == CONTINUE ? source : 0;
@@ -426,7 +424,6 @@ int main(int argc, char **argv) {
     }
     // Which adapters have them all is known of the emulated ones; of several threads they are another test's.
     one_sided = trace && threads == 1 && strcmp(trace, "messages") != 0;
-    one_flow = trace && threads == 1 && strcmp(trace, "one") == 0;
     start(&argc, &argv);
     double began = MPI_Wtime();
     plan.patterns = plan.patterns ? plan.patterns : scaled(300, 10);

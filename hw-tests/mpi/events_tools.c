@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
     check_attach(2);
     seen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
     seen_begin(&seen_dropped, "btl_ibex_events_dropped");
-    rounds = scaled(600, 60 * FREED_AFTER / 10);
+    rounds = scaled(600, 6 * FREED_AFTER) / threads;
     seen_listen(&tools[0], MOST_EVENTS, WATCHED, MPI_INFO_NULL);
     slow = with_callback(BEGIN, be_slow);
     freeing = with_callback(BEGIN, free_itself);

@@ -129,8 +129,8 @@ fn executed(site: &mut Site) -> Result<()> {
     let with = |parameters: &[(&str, &str)]| {
         parameters.iter().fold(Launch::new("events", 4), |launch, (name, value)| launch.with(name, value))
     };
-    compare(with(&[]), one, &["--trace", "one", "--seed", "7", "--patterns", "1000"], site)?;
-    compare(with(STARVED), one, &["--trace", "one", "--seed", "8", "--patterns", "500"], site)?;
+    compare(with(&[]), one, &["--trace", "exact", "--seed", "7", "--patterns", "1000"], site)?;
+    compare(with(STARVED), one, &["--trace", "exact", "--seed", "8", "--patterns", "500"], site)?;
     compare(with(STARVED), two, &["--trace", "exact", "--seed", "4", "--patterns", "1000"], site)?;
     compare(with(COPIED), two, &["--trace", "exact", "--seed", "5", "--patterns", "500"], site)?;
     compare(with(WRITTEN), two, &["--trace", "messages", "--seed", "6", "--patterns", "500"], site)
