@@ -53,7 +53,6 @@ static void *with_handles_of_its_own(void *argument) {
         check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(end));
         // Nobody sends to a rank whose windows are not open.
         MPI_OK(MPI_Barrier(comm));
-        int collective = atomic_load(&given->begun);
         for (int i = 0; i < MESSAGES; i++)
             MPI_OK(MPI_Sendrecv(out, i % 2 ? BYTES : 8, MPI_BYTE, to, i, in, i % 2 ? BYTES : 8, MPI_BYTE, from, i, comm,
                                 MPI_STATUS_IGNORE));
@@ -62,8 +61,8 @@ static void *with_handles_of_its_own(void *argument) {
         check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&begin));
         check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&end));
         int begun = atomic_load(&given->begun), ended = atomic_load(&given->ended);
-        if (!(begun - collective >= MESSAGES && ended >= 2 * MESSAGES))
-            check_fail("round %d: expected %d begun and ended, got %d and %d", round, 2 * MESSAGES, begun - collective, ended);
+        if (begun < 2 * MESSAGES || ended < 2 * MESSAGES)
+            check_fail("round %d: expected %d begun and ended, got %d and %d", round, 2 * MESSAGES, begun, ended);
         atomic_fetch_add(&expected, begun + ended);
         given->valid = 0;
         free(given);
@@ -143,11 +142,12 @@ static void a_thread_that_has_the_lock(void) {
     check_int("refused", 0, refused);
     check_int("lock", PERUSE_SUCCESS, PERUSE_Lock());
     MPI_OK(MPI_Sendrecv(&out, 1, MPI_BYTE, to, 0, &in, 1, MPI_BYTE, from, 0, comms[0], MPI_STATUS_IGNORE));
-    check_int("unlock", PERUSE_SUCCESS, PERUSE_Unlock());
+    // What has arrived may be shown here at last.
     check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
-    // The other's message may have come before, and may be shown after.
+    check_int("unlock", PERUSE_SUCCESS, PERUSE_Unlock());
+    check_int("granted", before, granted);
+    // The other's message may have come before.
     check_true("refused", refused >= 1);
-    check_true("both messages at most", granted - before + refused <= 2);
     check_end_case();
 }
 
