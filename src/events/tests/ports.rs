@@ -5,7 +5,9 @@ use super::*;
 use crate::events::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// An adapter whose clock is the host's monotonic one, times a drift, with a narrow mask.
 #[derive(Clone)]
@@ -62,6 +64,38 @@ fn who_is_about_to_stop_listening_is_shown_what_is_held() {
     catch_up(Safety::ThreadSafe);
     free(&handle, Safety::ThreadSafe, None).expect("live");
     assert_eq!(seen.numbers(), [7]);
+    close_port(port, Safety::ThreadSafe);
+}
+
+#[test]
+fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
+    let (note, leave) = (seen.callback(), Mutex::new(leave));
+    let linger: Callback = Arc::new(move |record, handle, level| {
+        entered.send(()).expect("the test waits");
+        leave.lock().expect("no panic").recv().expect("the test says so");
+        note(record, handle, level);
+    });
+    let handle = register(PutComplete::TYPE, Options::default());
+    set_callback(&handle, Safety::ThreadSafe, Some(linger)).expect("live");
+    let port = open_port(Adapter::new(48).clock("test_in_hand:1", 50_000, false)).expect("room");
+    put_complete(port, 1000, 7);
+    let other = std::thread::spawn(|| catch_up(Safety::ThreadSafe));
+    has_entered.recv().expect("the callback is called");
+    let (shown, is_shown) = channel();
+    let stops = std::thread::spawn(move || {
+        catch_up_all(Safety::ThreadSafe);
+        shown.send(seen.numbers()).expect("the test waits");
+    });
+    assert!(is_shown.recv_timeout(Duration::from_millis(20)).is_err(), "it did not wait");
+    let_leave.send(()).expect("the callback waits");
+    assert_eq!(is_shown.recv(), Ok(vec![7]));
+    for thread in [other, stops] {
+        thread.join().expect("no panic");
+    }
+    free(&handle, Safety::ThreadSafe, None).expect("live");
     close_port(port, Safety::ThreadSafe);
 }
 
