@@ -245,7 +245,7 @@ impl Drop for Draining<'_> {
 /// Delivers up to `budget` events from one buffer, and tells what was lost. Returns how many.
 fn drain(inside: &mut Inside<'_>, entry: &Entry, context: Safety, budget: usize) -> usize {
     let handle = &*entry.handle;
-    if handle.ring.is_empty() && !handle.losing.load(Ordering::SeqCst) {
+    if handle.ring.is_empty() && !handle.is_losing() {
         return 0;
     }
     if handle.draining.swap(true, Ordering::SeqCst) {
@@ -255,20 +255,23 @@ fn drain(inside: &mut Inside<'_>, entry: &Entry, context: Safety, budget: usize)
     let revision = handle.revision.load(Ordering::SeqCst);
     let mut run = Later::new();
     let mut count = 0;
-    if let Some((level, callback)) = entry.calls.fit(context) {
+    if let Some(callback) = entry.calls.fit(context) {
         while count < budget && handle.revision.load(Ordering::Relaxed) == revision {
             let Some(record) = handle.ring.pop(|_| handle.used) else { break };
+            // A loss is told before what its source raised after it.
+            if entry.calls.must_tell(handle) {
+                entry.calls.tell(handle, context);
+            }
             run.count(record.source);
             count += 1;
-            callback(&record, handle, level);
+            callback(&record, handle, context);
             // What the callback raised; for this registration it waits behind what is in the buffer.
             inside.run_staged();
         }
     }
     drop(run);
-    if let Some(dropped) = &entry.calls.dropped {
-        let level = entry.calls.level(context);
-        handle.untold(|source, lost| dropped(lost, source, handle, level));
+    if entry.calls.must_tell(handle) {
+        entry.calls.tell(handle, context);
         inside.run_staged();
     }
     drop(draining);
@@ -315,11 +318,12 @@ fn finish(thread: &Thread, mut leaving: Leaving, context: Safety) -> Option<Leav
             record.source.source().count_dropped_later(1);
             handle.lose(record.source, 1);
         }
-        drain(&mut inside, &leaving.entry, context, 0);
+        leaving.entry.calls.tell_last(&handle, context);
+        inside.run_staged();
         handle.set_freed();
     }
     if let Some(on_free) = leaving.on_free.take() {
-        on_free(&handle, leaving.entry.calls.level(context));
+        on_free(&handle, context);
     }
     None
 }

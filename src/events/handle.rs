@@ -18,13 +18,14 @@ use super::source::{SOURCES, SourceId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HandleId(pub u64);
 
-/// What is called for an event: the event, the registration, the level of this callback.
+/// What is called for an event: the event, the registration, what the callback must be fit for here (at most its level).
 pub type Callback = Arc<dyn Fn(&Record, &Handle, Safety) + Send + Sync>;
 
-/// What is called when events were lost: how many of which source since it was last called, the registration, a level.
+/// What is called when events were lost: how many of which source since it was last called, the registration, what it must be fit
+/// for here. Where no callback of the registration is fit it is not called, unless the registration ends.
 pub type DroppedCallback = Arc<dyn Fn(u64, SourceId, &Handle, Safety) + Send + Sync>;
 
-/// What is called once a freed registration calls nothing any more.
+/// What is called once a freed registration calls nothing any more: the registration, what it must be fit for here.
 pub type FreeCallback = Box<dyn FnOnce(&Handle, Safety) + Send>;
 
 /// How a registration is to be.
@@ -152,6 +153,12 @@ impl Handle {
         self.is_buffered() || !self.ring.is_empty() || self.draining.load(Ordering::SeqCst)
     }
 
+    /// Whether there may be losses nobody was told of.
+    #[inline]
+    pub(super) fn is_losing(&self) -> bool {
+        self.losing.load(Ordering::SeqCst)
+    }
+
     /// It loses events of a source. From any thread.
     #[cold]
     pub(super) fn lose(&self, source: SourceId, events: u64) {
@@ -160,7 +167,7 @@ impl Handle {
     }
 
     /// Takes what was lost and nobody was told of, per source. By who drains it.
-    pub(super) fn untold(&self, mut tell: impl FnMut(SourceId, u64)) {
+    fn untold(&self, mut tell: impl FnMut(SourceId, u64)) {
         if !self.losing.swap(false, Ordering::SeqCst) {
             return;
         }
@@ -207,14 +214,28 @@ impl Calls {
 
     /// The callback of the least level that is fit for a place that asks `needed`.
     #[inline]
-    pub(super) fn fit(&self, needed: Safety) -> Option<(Safety, &Callback)> {
-        let level = self.least[needed.index()]?;
-        Some((level, self.events[level.index()].as_ref()?))
+    pub(super) fn fit(&self, needed: Safety) -> Option<&Callback> {
+        self.events[self.least[needed.index()]?.index()].as_ref()
     }
 
-    /// The level under which something other than an event is told.
-    pub(super) fn level(&self, needed: Safety) -> Safety {
-        self.fit(needed).map_or(needed, |(level, _)| level)
+    /// Whether a loss is to be told before anything else is.
+    #[inline]
+    pub(super) fn must_tell(&self, handle: &Handle) -> bool {
+        handle.is_losing() && self.dropped.is_some()
+    }
+
+    /// Tells losses, where a callback is fit for the place: elsewhere one may be. By who drains the registration.
+    pub(super) fn tell(&self, handle: &Handle, context: Safety) {
+        if self.fit(context).is_some() {
+            self.tell_last(handle, context);
+        }
+    }
+
+    /// Tells losses; there will be no other place.
+    pub(super) fn tell_last(&self, handle: &Handle, context: Safety) {
+        if let Some(dropped) = &self.dropped {
+            handle.untold(|source, lost| dropped(lost, source, handle, context));
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -216,10 +216,11 @@ impl<'a> Inside<'a> {
                 continue;
             }
             if !handle.must_wait()
-                && let Some((level, callback)) = entry.calls.fit(needed)
+                && !entry.calls.must_tell(handle)
+                && let Some(callback) = entry.calls.fit(needed)
             {
                 source.count_delivered();
-                callback(record, handle, level);
+                callback(record, handle, needed);
             } else if handle.ring.push(record, handle.used).is_ok() {
                 source.count_buffered();
                 attention::flag(attention::RINGS);

@@ -241,14 +241,14 @@ pub(crate) fn register(
     let (handle, given) = registration.given()?;
     let user = User(user);
     let callback = function.map(|function| -> events::Callback {
-        Arc::new(move |record: &Record, handle: &Handle, level: Safety| {
+        Arc::new(move |record: &Record, handle: &Handle, needed: Safety| {
             if !host::may_call() {
                 return;
             }
             // A signal handler may have come within another callback.
             let before = SHOWN.replace(record);
             // SAFETY: the tool's function with what the tool gave for it; the record outlives the call.
-            unsafe { function(Instance(record), Registration::of(handle), level.index() as c_int, user.pointer()) };
+            unsafe { function(Instance(record), Registration::of(handle), needed.index() as c_int, user.pointer()) };
             SHOWN.set(before);
         })
     });

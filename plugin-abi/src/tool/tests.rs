@@ -106,7 +106,7 @@ fn user(seen: &Mutex<Seen>) -> *mut c_void {
 }
 
 #[test]
-fn a_callback_reads_what_was_raised_and_is_told_its_level() {
+fn a_callback_reads_what_was_raised_and_is_told_what_the_place_asks() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let registration = alloc(c"btl_ibex_xfer_end");
@@ -120,7 +120,9 @@ fn a_callback_reads_what_was_raised_and_is_told_its_level() {
     events::raise(Safety::MpiRestricted, XferEnd::default);
     let seen = seen.into_inner().expect("no panic");
     let [(tag, bytes, whole, level)] = &seen.events[..] else { panic!("{seen:?}") };
-    assert_eq!((*tag, *bytes, *level, seen.freed), (-5, 1 << 40, 3, 1));
+    // From the moment a second thread raises, it must be fit for threads.
+    assert!([1, 2].contains(level), "{level}");
+    assert_eq!((*tag, *bytes, seen.freed), (-5, 1 << 40, 1));
     assert_eq!(whole[..8], 7_u64.to_ne_bytes());
 }
 
@@ -159,7 +161,7 @@ fn what_a_buffer_has_no_room_for_is_told_with_the_data_of_the_callback_of_that_l
     // SAFETY: as above.
     unsafe { assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0) };
     let seen = seen.into_inner().expect("no panic");
-    assert_eq!((seen.events.len(), &seen.dropped[..]), (room, &[(5, 2)][..]));
+    assert_eq!((seen.events.len(), &seen.dropped[..]), (room, &[(5, 1)][..]));
 }
 
 #[test]

@@ -76,6 +76,33 @@ fn a_handler_set_later_is_told_what_was_lost_before() {
 }
 
 #[test]
+fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit() {
+    let _alone = alone();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let handle = register(NUMBERED, buffered(2));
+    let (events, losses) = (Arc::clone(&order), Arc::clone(&order));
+    let callback: Callback = Arc::new(move |record: &Record, _: &Handle, _| {
+        let number = record.words[0] & 0xffff_ffff;
+        events.lock().expect("no panic").push(number);
+        // There is room again: this one comes after the lost ones.
+        if number == 1 {
+            raise_number(5);
+        }
+    });
+    let dropped: DroppedCallback =
+        Arc::new(move |count: u64, _, _: &Handle, _| losses.lock().expect("no panic").push(100 + count));
+    set_callback(&handle, Safety::MpiRestricted, Some(callback)).expect("live");
+    set_dropped(&handle, Some(dropped)).expect("live");
+    (1..=4).for_each(raise_number);
+    deliver(usize::MAX, Safety::ThreadSafe);
+    assert_eq!(*order.lock().expect("no panic"), [], "no callback is fit");
+    deliver(usize::MAX, Safety::MpiRestricted);
+    let order = order.lock().expect("no panic").clone();
+    let place = |what| order.iter().position(|seen| *seen == what);
+    assert!(order.len() == 4 && place(102) < place(5) && place(1) < place(2) && place(2) < place(5), "{order:?}");
+}
+
+#[test]
 fn a_buffer_that_is_switched_off_delivers_what_waits_before_what_comes() {
     let _alone = alone();
     let seen = Seen::default();
