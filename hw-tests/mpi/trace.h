@@ -11,8 +11,7 @@
 enum { RDMA_WRITE = 1, RDMA_READ = 2, COMP_SWAP = 3, FETCH_ADD = 4, RECV = 128 };
 
 // Of ob1's headers: of a whole message, of a fragment (and an announcement), of what says that a read or a write is done.
-// With the keys of the memory to be read an announcement is longer.
-enum { OF_MESSAGE = 14, OF_FRAGMENT = 32, OF_FINISHED = 24, MOST_OF_ANNOUNCEMENT = 256 };
+enum { OF_MESSAGE = 14, OF_FRAGMENT = 32, OF_FINISHED = 24 };
 
 struct completion {
     char device[48];
@@ -82,18 +81,16 @@ static inline bool trace_is_of(const struct completion *completion, const struct
     case ATOMIC_COMPLETE:
         return completion->opcode == (seen->data.atomic.kind ? COMP_SWAP : FETCH_ADD) && seen->data.atomic.bytes == 8;
     case BEGIN:
-    case CONTINUE:
     case END: {
+        // The adapter's stamp is for the end of a message; its begin has it only where that is the same, and then has all the bytes.
         const struct transfer *piece = &seen->data.transfer;
+        bool whole = bytes == piece->total + OF_MESSAGE || bytes == piece->total + OF_FRAGMENT;
+        if (seen->kind == BEGIN)
+            return completion->opcode == RECV && whole && piece->bytes == piece->total;
         if (completion->opcode == RDMA_READ)
-            return seen->kind != BEGIN && bytes == piece->bytes;
-        if (completion->opcode != RECV)
-            return false;
-        // All bytes of a message of one piece are in its begin. An announcement may have none.
-        bool whole = seen->kind != CONTINUE && (piece->bytes == 0 || piece->bytes == piece->total) &&
-                     (bytes == piece->total + OF_MESSAGE || bytes == piece->total + OF_FRAGMENT);
-        bool announced = seen->kind == BEGIN && piece->bytes == 0 && bytes >= OF_FRAGMENT && bytes <= MOST_OF_ANNOUNCEMENT;
-        return whole || announced || bytes == piece->bytes + OF_FRAGMENT || (seen->kind != BEGIN && bytes == OF_FINISHED);
+            return bytes == piece->bytes;
+        bool last = bytes == piece->bytes + OF_FRAGMENT || bytes == OF_FINISHED;
+        return completion->opcode == RECV && (last || (whole && piece->bytes == 0));
     }
     default:
         return false;

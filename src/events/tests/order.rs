@@ -38,11 +38,12 @@ fn an_earlier_one_after_a_later_one_is_out_is_refused_and_an_equal_one_is_not() 
 #[test]
 fn equal_stamps_come_out_in_the_order_they_came() {
     let mut order = Order::new(8, (10, 10));
-    for number in 0..3 {
-        assert_eq!(order.hold(&at(5, number), 0), Ok(()));
+    // The last two after a later one.
+    for (timestamp, number) in [(5, 0), (5, 1), (9, 4), (5, 2), (5, 3)] {
+        assert_eq!(order.hold(&at(timestamp, number), 0), Ok(()));
     }
     let out: Vec<_> = std::iter::from_fn(|| order.earliest()).map(|record| record.words[0]).collect();
-    assert_eq!(out, [0, 1, 2]);
+    assert_eq!(out, [0, 1, 2, 3, 4]);
 }
 
 #[test]
