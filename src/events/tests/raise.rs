@@ -44,6 +44,42 @@ fn what_a_callback_raises_comes_after_all_events_of_the_moment_it_was_called_for
     assert!(seen.lock().is_sorted_by_key(|record| record.timestamp));
 }
 
+fn raise_as_of(moment: Moment, event: u32) {
+    let mut together = Together::new(active());
+    together.add(|| DeviceAsync { event, port: 0 });
+    together.raise(moment, Safety::MpiRestricted);
+}
+
+#[test]
+fn what_is_raised_as_of_an_earlier_moment_does_not_go_back_in_time() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen(Options::default(), seen.callback());
+    let before = moment();
+    raise_number(1);
+    raise_as_of(before, 2);
+    assert_eq!(seen.numbers(), [1, 2]);
+    assert!(seen.lock().is_sorted_by_key(|record| record.timestamp));
+}
+
+#[test]
+fn a_thread_does_not_go_back_behind_the_last_event_of_who_had_its_source_before() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen(Options::default(), seen.callback());
+    // Another thread of this process may take the source in between.
+    let inherited = (0..50).any(|_| {
+        let before = moment();
+        std::thread::spawn(|| raise_number(1)).join().expect("no panic");
+        std::thread::spawn(move || raise_as_of(before, 2)).join().expect("no panic");
+        let records = std::mem::take(&mut *seen.lock());
+        let [first, second] = records[..] else { panic!("two events") };
+        assert!(first.source != second.source || first.timestamp <= second.timestamp);
+        first.source == second.source
+    });
+    assert!(inherited);
+}
+
 #[test]
 fn a_staged_event_is_shown_to_who_is_about_to_stop_listening() {
     let _alone = alone();
