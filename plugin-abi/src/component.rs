@@ -75,7 +75,7 @@ static TEMPLATE: Shared<std::mem::MaybeUninit<sys::mca_btl_base_module_t>> =
 const MAX_PORTS: usize = 16;
 
 /// See [`progress_watched`].
-const BUSY: usize = 16;
+const BUSY: usize = 4;
 
 /// What progress goes through. Slots are filled in order at init and emptied when their module is finalized.
 static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
@@ -338,7 +338,7 @@ fn progress_watched() -> c_int {
     let count = progress_all::<true>();
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
-    if count == 0 || calls.is_multiple_of(BUSY) {
+    if count == 0 || calls.is_multiple_of(BUSY) || events::is_crowded() {
         watch::show_arrived();
         events::progress(watch::CONTEXT);
     }

@@ -136,7 +136,8 @@ pub(crate) unsafe extern "C" fn btl_sendi(
 ///
 /// # Safety
 /// M1, M3.
-#[inline]
+#[allow(clippy::inline_always, reason = "one of the two callers is cold")]
+#[inline(always)]
 unsafe fn at_once(
     module: &Module,
     to: EndpointId,

@@ -21,8 +21,10 @@ pub(super) const PORTS: u64 = RINGS << 1;
 pub(super) const LEAVING: u64 = RINGS << 2;
 /// A port's clock goes round so fast that it is followed at every poll, while somebody listens.
 pub(super) const FOLLOWING: u64 = RINGS << 3;
+/// A port's source holds so much that it must be looked at before it has no room.
+pub(super) const CROWDED: u64 = RINGS << 4;
 /// A thread in which events wait; the bits from here up count them.
-const STAGING: u64 = RINGS << 4;
+const STAGING: u64 = RINGS << 5;
 
 /// The types' bits.
 const TYPES: u64 = RINGS - 1;
@@ -99,6 +101,14 @@ pub fn is_active(kind: TypeId) -> bool {
 #[inline]
 pub fn is_quiet() -> bool {
     word() == 0
+}
+
+/// Whether so much waits to be delivered that it is lost if more comes before [`super::progress`] is called. Hot, behind the branch of
+/// a site.
+#[must_use]
+#[inline]
+pub fn is_crowded() -> bool {
+    word() & CROWDED != 0
 }
 
 /// Changes whenever somebody begins to listen to messages when nobody had: who keeps something from one event to another forgets it then, as

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::attention::{self, FOLLOWING, LEAVING, PORTS, RINGS};
+use super::attention::{self, CROWDED, FOLLOWING, LEAVING, PORTS, RINGS};
 use super::clock::HostClock;
 use super::handle::Handle;
 use super::port::PortSource;
@@ -40,12 +40,15 @@ const LOOK: usize = 16;
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// How many events [`progress`] delivers at most from buffers.
-const BUDGET: usize = 256;
+const BUDGET: usize = 1024;
 
 #[inline]
-pub(super) fn flag_port(source: SourceId) {
+pub(super) fn flag_port(source: SourceId, is_crowded: bool) {
     HOLDING.fetch_or(1 << source.index(), Ordering::SeqCst);
     attention::flag(PORTS);
+    if is_crowded {
+        attention::flag(CROWDED);
+    }
 }
 
 /// A port is open whose clock must be followed while somebody listens.
@@ -173,7 +176,7 @@ fn pump(inside: &mut Inside<'_>, context: Safety) {
     if !attention::is_flagged(PORTS | FOLLOWING) {
         return;
     }
-    attention::unflag(PORTS);
+    attention::unflag(PORTS | CROWDED);
     let followed = FOLLOWED.load(Ordering::SeqCst);
     if attention::is_flagged(FOLLOWING) && (followed == 0 || !attention::is_any_active()) {
         rest();
@@ -186,7 +189,7 @@ fn pump(inside: &mut Inside<'_>, context: Safety) {
         let Some(port) = id.source().port() else { continue };
         port.maintain(calls);
         if port.pump(false, |record| inside.dispatch(record, context)) {
-            flag_port(id);
+            flag_port(id, false);
         }
     }
 }

@@ -32,7 +32,7 @@ mod tests;
 mod thread;
 mod unwrap;
 
-pub use attention::{Active, active, awakenings, is_active, is_any_active, is_quiet};
+pub use attention::{Active, active, awakenings, is_active, is_any_active, is_crowded, is_quiet};
 pub use clock::HostClock;
 pub use deliver::{catch_up, catch_up_all, deliver, progress, wait_for_others};
 pub use fit::{Converted, Sample};

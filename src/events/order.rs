@@ -53,6 +53,12 @@ impl Order {
         self.held.len() > self.room / 2
     }
 
+    /// Whether a good part of the room is used up.
+    #[inline]
+    pub(super) fn is_filling(&self) -> bool {
+        self.held.len() > self.room / 4
+    }
+
     /// How many are held.
     pub(super) fn len(&self) -> usize {
         self.held.len()

@@ -131,9 +131,10 @@ impl PortSource {
     }
 
     /// Takes events stamped `raw`, polled just now; `posted` is the host's time before their operation was posted, where that is
-    /// known. Returns which of them it could not hold; `None`, and holds none, where their time is not known.
+    /// known. Returns which of them it could not hold, and whether it holds so many that they should be delivered soon; `None`, and
+    /// holds none, where their time is not known.
     #[inline]
-    pub(super) fn submit(&self, records: &mut [Record], raw: u64, posted: Option<u64>) -> Option<Refusals> {
+    pub(super) fn submit(&self, records: &mut [Record], raw: u64, posted: Option<u64>) -> Option<(Refusals, bool)> {
         let host = HostClock::get().now();
         let mut state = self.locked();
         if state.unwrap.is_stale(host) {
@@ -150,7 +151,7 @@ impl PortSource {
                 let _ = refusals.try_push((index, refused));
             }
         }
-        Some(refusals)
+        Some((refusals, state.order.is_filling()))
     }
 
     /// Whether it holds events that are yet to be delivered.

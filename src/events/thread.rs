@@ -359,7 +359,7 @@ fn stamped_now(records: &mut [Record], id: SourceId, raw: u64, posted: Option<u6
     for record in records.iter_mut() {
         record.source = id;
     }
-    let Some(refusals) = port.submit(records, raw, posted) else {
+    let Some((refusals, is_crowded)) = port.submit(records, raw, posted) else {
         // When the adapter did it is not known; that it has is, now.
         return stage_now(records, Safety::MpiRestricted);
     };
@@ -370,7 +370,7 @@ fn stamped_now(records: &mut [Record], id: SourceId, raw: u64, posted: Option<u6
         lose(&records[index]);
     }
     source.count_raised_by_any(records.len() as u64);
-    deliver::flag_port(id);
+    deliver::flag_port(id, is_crowded);
 }
 
 /// One event, of the types somebody listens to now.
