@@ -121,69 +121,33 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
         // SAFETY: null, or with data: the caller's for this call.
-        let data = unsafe { Convertor::from_raw(convertor) };
+        let mut data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
         if events::is_any_active() {
-            // SAFETY: M1, M3.
-            return unsafe { at_once_watched(module, to, tag, header, data, payload_size) };
+            watch::posting();
         }
         // SAFETY: M1, M3.
-        unsafe { at_once(module, to, tag, header, data, payload_size) }
+        let code = match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
+            Ok(Inline::Posted) => sys::OPAL_SUCCESS,
+            // SAFETY: M1, M3.
+            Ok(Inline::Busy) => unsafe { from_slot(module, to, tag, header, data, payload_size) },
+            Err(code) => code,
+        };
+        if events::is_any_active() && code == sys::OPAL_SUCCESS {
+            sent(module, to, tag, header, payload_size);
+        }
+        code
     })
 }
 
-/// Sends inside the work request, or else from a slot.
-///
-/// # Safety
-/// M1, M3.
-#[allow(clippy::inline_always, reason = "one of the two callers is cold")]
-#[inline(always)]
-unsafe fn at_once(
-    module: &Module,
-    to: EndpointId,
-    tag: u8,
-    header: &[u8],
-    mut data: Option<Convertor<'_>>,
-    payload_size: usize,
-) -> c_int {
-    // SAFETY: this function's rule.
-    match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
-        Ok(Inline::Posted) => sys::OPAL_SUCCESS,
-        // SAFETY: this function's rule.
-        Ok(Inline::Busy) => unsafe { from_slot(module, to, tag, header, data, payload_size) },
-        Err(code) => code,
-    }
-}
-
-/// [`at_once`] while a tool listens.
-///
-/// # Safety
-/// M1, M3.
+/// A message was posted while a tool listens. All that Open MPI's ob1 sends in this way [is
+/// whole](crate::watch::is_whole), so that it can be told of afterwards.
 #[cold]
 #[inline(never)]
-unsafe fn at_once_watched(
-    module: &Module,
-    to: EndpointId,
-    tag: u8,
-    header: &[u8],
-    data: Option<Convertor<'_>>,
-    payload_size: usize,
-) -> c_int {
-    if !events::active().has_transfers() {
-        // SAFETY: this function's rule.
-        return unsafe { at_once(module, to, tag, header, data, payload_size) };
-    }
+fn sent(module: &Module, to: EndpointId, tag: u8, header: &[u8], payload_size: usize) {
     let length = (header.len() + payload_size) as u64;
-    let moment = events::moment();
     // SAFETY: the header's own bytes.
-    let outgoing = || unsafe { Outgoing::new(module, to, tag, (header.as_ptr(), header.len()), length, moment) };
-    let before = (!watch::is_whole(tag)).then(outgoing);
-    // SAFETY: this function's rule.
-    let code = unsafe { at_once(module, to, tag, header, data, payload_size) };
-    if code == sys::OPAL_SUCCESS {
-        before.unwrap_or_else(outgoing).posted();
-    }
-    code
+    unsafe { Outgoing::new(module, to, tag, (header.as_ptr(), header.len()), length, watch::posted()) }.posted();
 }
 
 /// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.

@@ -39,6 +39,9 @@ pub(crate) type Stamp = Option<(SourceId, u64)>;
 thread_local! {
     /// Of the completion whose callback runs in this thread.
     static STAMP: Cell<Stamp> = const { Cell::new(None) };
+
+    /// When this thread began to post a message.
+    static POSTING: Cell<Option<Moment>> = const { Cell::new(None) };
 }
 
 /// Raises events with the adapter's stamp where there is one, else as of this moment of the host's clock.
@@ -47,6 +50,18 @@ fn tell(together: Together, stamp: Stamp, moment: impl FnOnce() -> Moment) {
         Some((source, raw)) => together.stage_stamped(source, raw, None),
         None => together.raise(moment(), CONTEXT),
     }
+}
+
+/// This thread begins to post a message.
+#[cold]
+#[inline(never)]
+pub(crate) fn posting() {
+    POSTING.set(events::active().has_transfers().then(events::moment));
+}
+
+/// When it did; now, where nobody listened then.
+pub(crate) fn posted() -> Moment {
+    POSTING.take().unwrap_or_else(events::moment)
 }
 
 /// A message that is being sent.
