@@ -17,7 +17,7 @@ const VARIABLE: &str = "IBEX_ENGINE_TESTS";
 pub(crate) fn tests() -> Vec<Test> {
     match listed() {
         Ok((program, names)) => names.into_iter().map(|name| test(program.clone(), name)).collect(),
-        Err(error) => vec![Test::new("the tests of the engine can be listed", move |_| Err(error))],
+        Err(error) => vec![Test::new("the tests of the engine can be listed", move |_| anyhow::bail!("{error:#}"))],
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Site {
     refused: Vec<(usize, String)>,
     /// What was skipped, each with its reason.
     pub(crate) skips: Vec<String>,
+    /// What was done once more, each with what the kernel of a machine crashed in.
+    pub(crate) repeats: Vec<String>,
     /// How many cases the programs reported as passed.
     pub(crate) cases: u64,
     /// How long each test took.
@@ -58,6 +60,7 @@ impl Site {
             open: None,
             refused: Vec::new(),
             skips: Vec::new(),
+            repeats: Vec::new(),
             cases: 0,
             took: Vec::new(),
         }))
