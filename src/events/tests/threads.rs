@@ -57,6 +57,20 @@ fn every_source_is_ordered_at_every_registration_under_load() {
 }
 
 #[test]
+fn a_callback_that_is_not_thread_safe_runs_from_delivery_alone_once_two_threads_raise() {
+    let _alone = alone();
+    let seen = Seen::default();
+    raise_number(0);
+    let handle = register(NUMBERED, Options::default());
+    set_callback(&handle, Safety::MpiRestricted, Some(seen.callback())).expect("live");
+    std::thread::spawn(|| raise_number(1)).join().expect("no panic");
+    raise_number(2);
+    assert_eq!((seen.numbers(), handle.waiting()), (vec![], 2));
+    assert_eq!(deliver_all(), 2);
+    assert_eq!(seen.numbers(), [1, 2]);
+}
+
+#[test]
 fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
     let _alone = alone();
     let seen = Seen::default();

@@ -83,6 +83,15 @@ fn polls_make_stamps_certain_again_only_when_they_have_emptied_the_queue() {
     assert_eq!(unwrap.place(5, host + 10, None), Some(first + (99 << 16) + 5));
 }
 
+#[test]
+fn the_adapter_must_be_asked_before_drift_could_misplace_a_stamp_where_it_can_be() {
+    let period = 1 << 16;
+    let mut unwrap = Unwrap::new(16, 1.0);
+    assert!(unwrap.place(5, period, None).is_some() && !unwrap.is_stale(1000 * period), "it was not asked before");
+    unwrap.observe(7, 1000 * period, 0);
+    assert!(!unwrap.is_stale(1100 * period) && unwrap.is_stale(1150 * period));
+}
+
 proptest! {
     /// Stamps of a drifting clock, read with lags and after silences of many periods while the queue is polled, are one constant
     /// away from the truth.
