@@ -20,6 +20,7 @@ mod order;
 mod page;
 mod port;
 mod presence;
+mod raise;
 mod record;
 mod registry;
 mod ring;
@@ -39,6 +40,7 @@ pub use fit::{Converted, Sample};
 pub use handle::{Callback, DroppedCallback, FreeCallback, Handle, HandleId, Options};
 pub use page::markdown;
 pub use port::{AskClock, PortClock};
+pub use raise::{Moment, Together, moment, raise, stage, stage_stamped};
 pub use record::{Record, WORDS, Words};
 pub use registry::{Freed, all, find, free, has_callback, register, set_active, set_callback, set_dropped};
 pub use row::{Element, EventType, Kind, Safety, Stamp, TypeId, Value};
@@ -46,7 +48,6 @@ pub use source::{
     Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,
 };
 pub use table::*;
-pub use thread::{Moment, Together, moment, raise, stage, stage_stamped};
 
 /// The type of this name, without the prefix `btl_ibex_`.
 #[must_use]

@@ -15,10 +15,10 @@ use arrayvec::ArrayVec;
 use super::clock::HostClock;
 use super::fit::{Converted, Fit, Sample};
 use super::order::{Order, Refused};
+use super::raise::MOST;
 use super::record::Record;
 use super::source::SourceInfo;
 use super::sync::{AtomicBool, Ordering};
-use super::thread::MOST;
 use super::unwrap::Unwrap;
 
 /// The places of events that were refused.

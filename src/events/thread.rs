@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raising an event: what a thread does behind the branch of a site.
+//! A thread that raises and delivers events.
 //!
 //! A thread has its own state: its source, its [`Presence`], the lists it has seen, and the events it has raised and not yet
 //! delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a lock
-//! ([`stage`]), waits in the thread and is delivered after, in order, so that a source stays ordered, callbacks do not nest and
+//! (`stage` in `raise.rs`), waits in the thread and is delivered after, in order, so that a source stays ordered, callbacks do not nest and
 //! none runs under a lock of ibex.
 //!
 //! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and one per buffer it goes to). The first event of a
@@ -14,19 +14,16 @@ use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrayvec::ArrayVec;
-
-use super::attention::{self, Active, active};
-use super::clock::HostClock;
+use super::attention;
 use super::deliver;
-use super::order::Refused;
 use super::presence::Presence;
+use super::raise::Moment;
 use super::record::Record;
 use super::registry::{self, DELIVERING, EDITIONS, Snapshot};
 use super::row::{Safety, TypeId};
 use super::source::{self, SourceId};
 use super::sync::Arc;
-use super::table::{COUNT, Payload};
+use super::table::COUNT;
 
 /// How many events may wait in a thread; and for how many it has room from the start.
 const STAGED: usize = 4096;
@@ -87,7 +84,7 @@ impl Thread {
 
     /// Stamps an event of this moment, on the thread's source.
     #[inline]
-    fn stamp(&self, record: &mut Record, moment: Moment) {
+    pub(super) fn stamp(&self, record: &mut Record, moment: Moment) {
         let timestamp = moment.0.max(self.last.get());
         self.last.set(timestamp);
         self.source.source().count_raised();
@@ -97,7 +94,7 @@ impl Thread {
 
     /// Delivers events now, or after what waits.
     #[inline]
-    fn raise(&self, records: &[Record], context: Safety) {
+    pub(super) fn raise(&self, records: &[Record], context: Safety) {
         if self.busy.get() {
             for record in records {
                 self.stage(record, context);
@@ -129,7 +126,7 @@ impl Thread {
 
     /// Lets an event wait in the thread.
     #[cold]
-    fn stage(&self, record: &Record, context: Safety) {
+    pub(super) fn stage(&self, record: &Record, context: Safety) {
         let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {
             if staged.is_empty() {
                 attention::count_staging();
@@ -252,155 +249,11 @@ impl Drop for Inside<'_> {
 
 /// All who want the event lose it.
 #[cold]
-fn lose(record: &Record) {
+pub(super) fn lose(record: &Record) {
     let Some(snapshot) = registry::snapshot(record.kind) else { return };
     for entry in snapshot.list.iter().filter(|entry| entry.handle.wants(record)) {
         record.source.source().count_dropped_later(1);
         entry.handle.lose(record.source, 1);
     }
     attention::flag(attention::RINGS);
-}
-
-/// A moment of the host's clock.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment(u64);
-
-/// This moment: read before an operation is posted, for an event that is raised after it.
-#[must_use]
-#[inline]
-pub fn moment() -> Moment {
-    Moment(HostClock::get().now())
-}
-
-/// Events of one moment: stamped by one look at a clock, and delivered one after the other. Made and raised at once.
-#[derive(Debug)]
-pub struct Together {
-    active: Active,
-    records: ArrayVec<Record, MOST>,
-}
-
-/// How many events may be of one moment.
-pub(super) const MOST: usize = 3;
-
-impl Together {
-    /// None yet, of the types somebody listens to by this look.
-    #[must_use]
-    #[inline]
-    pub fn new(active: Active) -> Together {
-        Together { active, records: ArrayVec::new_const() }
-    }
-
-    /// One more, the third at most. `make` is called only if somebody listens.
-    #[inline]
-    pub fn add<P: Payload>(&mut self, make: impl FnOnce() -> P) {
-        if self.active.has(P::TYPE) {
-            let record = Record { kind: P::TYPE, source: SourceId(0), timestamp: 0, words: make().words() };
-            debug_assert!(self.records.len() < MOST, "there is room");
-            let _ = self.records.try_push(record);
-        }
-    }
-
-    /// As [`raise`], as of this moment, or the thread's last event's if that is later.
-    #[inline]
-    pub fn raise(mut self, moment: Moment, context: Safety) {
-        if !self.records.is_empty() {
-            raise_now(&mut self.records, moment, context);
-        }
-    }
-
-    /// As [`stage`].
-    #[inline]
-    pub fn stage(mut self, context: Safety) {
-        if !self.records.is_empty() {
-            stage_now(&mut self.records, context);
-        }
-    }
-
-    /// As [`stage_stamped`].
-    #[inline]
-    pub fn stage_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>) {
-        if !self.records.is_empty() {
-            stamped_now(&mut self.records, source, raw, posted);
-        }
-    }
-}
-
-/// [`raise`] behind its branch.
-#[cold]
-#[inline(never)]
-fn raise_now(records: &mut [Record], moment: Moment, context: Safety) {
-    with(records, |thread, records| {
-        for record in records.iter_mut() {
-            thread.stamp(record, moment);
-        }
-        thread.raise(records, context);
-    });
-}
-
-/// [`stage`] behind its branch.
-#[cold]
-#[inline(never)]
-fn stage_now(records: &mut [Record], context: Safety) {
-    let moment = moment();
-    with(records, |thread, records| {
-        for record in records {
-            thread.stamp(record, moment);
-            thread.stage(record, context);
-        }
-    });
-}
-
-/// [`stage_stamped`] behind its branch.
-#[cold]
-#[inline(never)]
-fn stamped_now(records: &mut [Record], id: SourceId, raw: u64, posted: Option<u64>) {
-    let source = id.source();
-    let Some(port) = source.port() else { return };
-    for record in records.iter_mut() {
-        record.source = id;
-    }
-    let Some((refusals, is_crowded)) = port.submit(records, raw, posted) else {
-        // When the adapter did it is not known; that it has is, now.
-        return stage_now(records, Safety::MpiRestricted);
-    };
-    for (index, refused) in refusals {
-        if refused == Refused::Late {
-            source.count_late();
-        }
-        lose(&records[index]);
-    }
-    source.count_raised_by_any(records.len() as u64);
-    deliver::flag_port(id, is_crowded);
-}
-
-/// One event, of the types somebody listens to now.
-#[inline]
-fn alone<P: Payload>(make: impl FnOnce() -> P) -> Together {
-    let mut together = Together::new(active());
-    together.add(make);
-    together
-}
-
-/// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock that a
-/// call of ibex from within one could need. `context` says what they must be fit for. `make` is called only if somebody listens.
-#[inline]
-pub fn raise<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    if active().has(P::TYPE) {
-        alone(make).raise(moment(), context);
-    }
-}
-
-/// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
-/// [`super::progress`] or raises again.
-#[inline]
-pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    alone(make).stage(context);
-}
-
-/// An event on a port's source, stamped `raw` by the adapter; it is delivered in order by [`super::progress`], of this thread or
-/// another. Where the stamp is so old that its adapter's clock may have gone round since, it is the host's instead, as of now, and the
-/// source this thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
-#[inline]
-pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
-    alone(make).stage_stamped(source, raw, posted);
 }
