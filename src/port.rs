@@ -163,7 +163,8 @@ impl Port {
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(device.max_cqe);
         let poll_batch = (tunables.poll_batch as usize).min(Batch::CAPACITY);
         // Not every adapter stamps completions, and not every one that does lets this process ask it to.
-        let stamping = cfg!(feature = "events").then(|| CompletionQueue::stamping(&context, entries, poll_batch));
+        let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
+        let stamping = is_stamping.then(|| CompletionQueue::stamping(&context, entries, poll_batch));
         let cq = stamping
             .and_then(Result::ok)
             .map_or_else(|| CompletionQueue::new(&context, entries, poll_batch), Ok)

@@ -181,6 +181,10 @@ table! {
     event_buffered: Flag { default: false }, "", level 5,
         "Whether events wait until progress delivers them, in registrations that do not say so (info key ibex_buffered).",
         "Buffered, an event takes less time where it happens and is shown later.";
+    event_adapter_clock: Flag { default: true }, "", level 4,
+        "Whether what has arrived or is complete is stamped by the adapter's clock, where it has one.",
+        "The adapter tells when it happened, and events wait some microseconds so that none overtakes an earlier one; without, \
+         callbacks run when MPI sees what happened, and the host's clock tells when that was.";
 
     // Watching and testing.
     verbose: Count { default: 0, min: 0, max: 100 }, "level", level 1,

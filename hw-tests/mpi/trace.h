@@ -87,10 +87,14 @@ static inline bool trace_is_of(const struct completion *completion, const struct
         bool whole = bytes == piece->total + OF_MESSAGE || bytes == piece->total + OF_FRAGMENT;
         if (seen->kind == BEGIN)
             return completion->opcode == RECV && whole && piece->bytes == piece->total;
+        // All bytes of a message of one piece are in its begin.
+        bool in_one = piece->bytes == (seen->kind == BEGIN ? piece->total : 0) && seen->kind != CONTINUE;
         if (completion->opcode == RDMA_READ)
-            return bytes == piece->bytes;
-        bool last = bytes == piece->bytes + OF_FRAGMENT || bytes == OF_FINISHED;
-        return completion->opcode == RECV && (last || (whole && piece->bytes == 0));
+            return seen->kind == BEGIN ? in_one && bytes == piece->total : bytes == (in_one ? piece->total : piece->bytes);
+        if (completion->opcode != RECV)
+            return false;
+        bool whole = in_one && (bytes == piece->total + OF_MESSAGE || bytes == piece->total + OF_FRAGMENT);
+        return whole || (seen->kind != BEGIN && (bytes == piece->bytes + OF_FRAGMENT || bytes == OF_FINISHED));
     }
     default:
         return false;

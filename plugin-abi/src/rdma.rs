@@ -181,13 +181,14 @@ impl Transfer {
         let operation = operations.take();
         let turn = u64::from(TURN.fetch_add(1, Ordering::Relaxed));
         let token = Token(operation.as_ptr().expose_provenance() as u64 | OPERATION | turn << TURN_SHIFT);
+        let with = port.peer_name(ends.to);
         let watched = Watched {
             kind,
             operation: token.0,
             local: self.local_address.addr() as u64,
             remote: ends.remote.addr,
             bytes: self.size as u64,
-            peer: port.peer_name(ends.to).map_or(u32::MAX, |name| name.rank),
+            peer: with.map_or(u32::MAX, |name| name.rank),
         };
         // SAFETY: just taken, ours alone.
         unsafe {
@@ -201,7 +202,7 @@ impl Transfer {
             return sys::OPAL_ERR_UNREACH;
         }
         drop(state);
-        watch::started(&watched, moment);
+        watch::started(&watched, with, moment);
         sys::OPAL_SUCCESS
     }
 

@@ -291,12 +291,19 @@ pub(crate) struct Watched {
     pub(crate) peer: u32,
 }
 
-/// An operation was taken up, and posted after `moment`.
+/// An operation on the memory of a process (`None`: not known) was taken up, and posted after `moment`.
 #[cold]
 #[inline(never)]
-pub(crate) fn started(watched: &Watched, moment: Moment) {
+pub(crate) fn started(watched: &Watched, with: Option<PeerName>, moment: Moment) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
-    let mut together = Together::new(events::active());
+    let active = events::active();
+    let mut together = Together::new(active);
+    if watched.kind == Kind::Get
+        && active.has_transfers()
+        && let Some(step) = with.and_then(|from| transfer::reading(from, remote, events::awakenings()))
+    {
+        show(&mut together, &step);
+    }
     let atomic = |kind| AtomicStarted { operation, local, remote, bytes, kind, peer };
     match watched.kind {
         Kind::Put => together.add(|| PutStarted { operation, local, remote, bytes, peer }),

@@ -130,12 +130,12 @@ macro_rules! table {
 table! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
     XferBegin = xfer_begin: stamp Adapter, bound "context", level 2,
-        "The first byte of a message is scheduled for sending, or its first fragment or its announcement has arrived. The adapter's clock is that of a message that arrived in one piece; all else is told by the host's. Messages that were under way when the first listener came are not shown."
+        "The first byte of a message is scheduled for sending, or its first fragment has arrived, or its first bytes are about to be read here. The adapter's clock is that of a message that arrived in one piece; all else is told by the host's. Messages that were under way when the first listener came are not shown."
     {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
         offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end, and of one that is read the begin has none.";
         total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
@@ -150,7 +150,7 @@ table! {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
         offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end, and of one that is read the begin has none.";
         total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";
@@ -165,7 +165,7 @@ table! {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
         offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end; the announcement of one that is read has none.";
+        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end, and of one that is read the begin has none.";
         total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
         context: U32 "The communicator: its context number.";
         source: I32 "The sender's rank in it.";

@@ -200,6 +200,13 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        sentence: "what events show is what was sent when the host's clock is to tell all",
+        program: "events",
+        arguments: &["--adapter", "none"],
+        parameters: &[("btl_ibex_event_adapter_clock", "0")],
+        ..PLAIN
+    },
+    Case {
         sentence: "what a tool without room gets and what it is told to have lost is all there was",
         program: "events_lost",
         ranks: &[2, 3],

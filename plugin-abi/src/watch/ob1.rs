@@ -42,8 +42,8 @@ pub(crate) enum Header {
     Match(Envelope),
     /// The announcement of a message of `total` bytes, whose first bytes may follow.
     Rendezvous { envelope: Envelope, total: u64, sender: u64 },
-    /// The announcement of a message that the receiver shall read; each read is told by [`Header::Finished`] of `fragment`.
-    Get { envelope: Envelope, total: u64, sender: u64, fragment: u64 },
+    /// The announcement of a message that the receiver shall read from `address` on; each read is told by [`Header::Finished`] of `fragment`.
+    Get { envelope: Envelope, total: u64, sender: u64, address: u64, fragment: u64 },
     /// The receiver of a message has a request for it.
     Acknowledgement { sender: u64, receiver: u64 },
     /// A further piece of a message; its bytes follow.
@@ -67,10 +67,9 @@ pub(crate) fn header(tag: u8, bytes: &[u8]) -> Option<(Header, usize)> {
             (Header::Rendezvous { envelope: envelope(bytes)?, total, sender }, 32)
         }
         GET => {
-            let (total, sender, fragment) = (word(bytes, 16)?, word(bytes, 24)?, word(bytes, 32)?);
-            // The sender's address follows, which nobody needs here, but a shorter message is not ob1's.
-            word(bytes, 40)?;
-            (Header::Get { envelope: envelope(bytes)?, total, sender, fragment }, 48)
+            let (total, sender) = (word(bytes, 16)?, word(bytes, 24)?);
+            let (fragment, address) = (word(bytes, 32)?, word(bytes, 40)?);
+            (Header::Get { envelope: envelope(bytes)?, total, sender, address, fragment }, 48)
         }
         ACKNOWLEDGEMENT => {
             let (sender, receiver) = (word(bytes, 8)?, word(bytes, 16)?);
@@ -214,7 +213,7 @@ mod tests {
         let mut rget: RgetHdr = zeroed();
         rget.rndv.matched = matched(GET);
         (rget.rndv.msg_length, rget.rndv.src_req, rget.frag, rget.src_ptr) = (100_000, 0x11, 0x22, 0x33);
-        let expected = Header::Get { envelope: ENVELOPE, total: 100_000, sender: 0x11, fragment: 0x22 };
+        let expected = Header::Get { envelope: ENVELOPE, total: 100_000, sender: 0x11, address: 0x33, fragment: 0x22 };
         assert_eq!(header(GET, bytes(&rget)), Some((expected, size_of::<RgetHdr>())));
         rget.rndv.matched.common.kind = RENDEZVOUS;
         let expected = Header::Rendezvous { envelope: ENVELOPE, total: 100_000, sender: 0x11 };

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use engine::peer::PeerName;
 
@@ -73,8 +73,11 @@ struct Message {
     done: u64,
     request: u64,
     peer: PeerName,
-    /// The piece it was announced with, to be forgotten with it.
+    /// Whether its first step was told: an announcement without bytes is none where it arrives.
+    begun: bool,
+    /// The piece it was announced with, and where it is to be read from; to be forgotten with it.
     piece: Option<PieceKey>,
+    address: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +92,8 @@ struct Piece {
 struct Transfers {
     messages: HashMap<Key, Message, BuildHasherDefault<Mix>>,
     pieces: HashMap<PieceKey, Piece, BuildHasherDefault<Mix>>,
+    /// Announced by a peer, to be read from this address on; until the first read.
+    unread: HashMap<(PeerName, u64), Key, BuildHasherDefault<Mix>>,
     /// What the engine said when the first of them was seen ([`engine::events::awakenings`]).
     since: u64,
 }
@@ -105,14 +110,25 @@ pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, a
         let message = NEXT.fetch_add(1, Ordering::Relaxed);
         return Some(whole(Message { number: message, ..Message::new(envelope, bytes, 0, peer) }, received));
     }
+    followed(awakenings).step(header, bytes, peer, received)
+}
+
+/// What the read of a peer's memory from `remote` on, which is just begun, is of a transfer: the begin of a message, or nothing.
+pub(crate) fn reading(from: PeerName, remote: u64, awakenings: u64) -> Option<Step> {
+    followed(awakenings).reading(from, remote)
+}
+
+/// The messages under way; none, if nobody has listened meanwhile.
+fn followed(awakenings: u64) -> MutexGuard<'static, Transfers> {
     let transfers = TRANSFERS.get_or_init(|| Mutex::new(Transfers::with_room(ROOM)));
     let mut transfers = transfers.lock().unwrap_or_else(PoisonError::into_inner);
     if transfers.since != awakenings {
         transfers.messages.clear();
         transfers.pieces.clear();
+        transfers.unread.clear();
         transfers.since = awakenings;
     }
-    transfers.step(header, bytes, peer, received)
+    transfers
 }
 
 /// The only step of a message.
@@ -122,7 +138,7 @@ fn whole(message: Message, received: bool) -> Step {
 
 impl Message {
     fn new(envelope: Envelope, total: u64, request: u64, peer: PeerName) -> Message {
-        Message { envelope, number: 0, total, done: 0, request, peer, piece: None }
+        Message { envelope, number: 0, total, done: 0, request, peer, begun: true, piece: None, address: None }
     }
 
     fn step(&self, offset: u64, bytes: u64, received: bool) -> Step {
@@ -146,6 +162,7 @@ impl Transfers {
         Transfers {
             messages: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
             pieces: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
+            unread: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
             since: 0,
         }
     }
@@ -160,16 +177,21 @@ impl Transfers {
                 let request = if received { 0 } else { sender };
                 self.announced(announced(sender), Message::new(envelope, total, request, peer), bytes)
             }
-            Header::Get { envelope, total, sender, fragment } => {
+            Header::Get { envelope, total, sender, address, fragment } => {
                 let key = announced(sender);
                 let piece = (from, fragment);
                 let request = if received { 0 } else { sender };
-                let message = Message { piece: Some(piece), ..Message::new(envelope, total, request, peer) };
-                let step = self.announced(key, message, 0)?;
-                if !step.last {
+                let (piece_of, address) = (Some(piece), received.then_some(address));
+                let message = Message { piece: piece_of, address, ..Message::new(envelope, total, request, peer) };
+                let step = self.announced(key, message, 0);
+                if self.messages.contains_key(&key) {
                     self.pieces.insert(piece, Piece { of: key, offset: None });
+                    if let Some(address) = address {
+                        // Of two at one address the first is taken for the one that is read first.
+                        self.unread.entry((peer, address)).or_insert(key);
+                    }
                 }
-                Some(step)
+                step
             }
             // From the receiver of a message to its sender.
             Header::Acknowledgement { sender, receiver } => {
@@ -214,14 +236,33 @@ impl Transfers {
         if let Some(piece) = message.piece.and_then(|piece| self.pieces.get_mut(&piece)) {
             piece.of = key;
         }
+        // It is not read after all.
+        self.was_read(Key::Announced(peer, sender), &message);
         self.replace(key, message);
         key
     }
 
     /// Follows a message, in place of one of the same name of which nothing was heard any more.
     fn replace(&mut self, key: Key, message: Message) {
-        if let Some(Message { piece: Some(old), .. }) = self.messages.insert(key, message) {
-            self.pieces.remove(&old);
+        if let Some(old) = self.messages.insert(key, message) {
+            self.forget(key, &old);
+        }
+    }
+
+    /// Forgets what a message that is followed no more was known by beside its key.
+    fn forget(&mut self, key: Key, message: &Message) {
+        if let Some(piece) = message.piece {
+            self.pieces.remove(&piece);
+        }
+        self.was_read(key, message);
+    }
+
+    /// A message waits for its first read no more.
+    fn was_read(&mut self, key: Key, message: &Message) {
+        if let Some(address) = message.address
+            && self.unread.get(&(message.peer, address)) == Some(&key)
+        {
+            self.unread.remove(&(message.peer, address));
         }
     }
 
@@ -230,16 +271,27 @@ impl Transfers {
         message.number = NEXT.fetch_add(1, Ordering::Relaxed);
         let received = key.is_received();
         if bytes >= message.total {
-            self.messages.remove(&key);
+            if let Some(old) = self.messages.remove(&key) {
+                self.forget(key, &old);
+            }
             return Some(whole(message, received));
         }
         if self.messages.len() >= MOST {
             return None;
         }
         message.done = bytes;
-        let step = Step { first: true, ..message.step(0, bytes, received) };
+        message.begun = bytes > 0 || !received;
+        let step = message.begun.then(|| Step { first: true, ..message.step(0, bytes, received) });
         self.replace(key, message);
-        Some(step)
+        step
+    }
+
+    /// A read of a peer's memory begins.
+    fn reading(&mut self, from: PeerName, remote: u64) -> Option<Step> {
+        let key = self.unread.remove(&(from, remote))?;
+        let message = self.messages.get_mut(&key).filter(|message| !message.begun)?;
+        message.begun = true;
+        Some(Step { first: true, ..message.step(0, 0, true) })
     }
 
     /// So many bytes of a message have moved.
@@ -248,11 +300,12 @@ impl Transfers {
         let done = message.done.checked_add(bytes).filter(|done| *done <= message.total)?;
         let step = message.step(offset.unwrap_or(message.done), bytes, key.is_received());
         message.done = done;
+        let first = !std::mem::replace(&mut message.begun, true);
         let last = done == message.total;
-        if last && let Some(Message { piece: Some(piece), .. }) = self.messages.remove(&key) {
-            self.pieces.remove(&piece);
+        if last && let Some(message) = self.messages.remove(&key) {
+            self.forget(key, &message);
         }
-        Some(Step { last, ..step })
+        Some(Step { first, last, ..step })
     }
 }
 

@@ -28,6 +28,11 @@ impl Ends {
         self.steps.extend(self.sender.step(header, 0, PEER, true));
     }
 
+    /// The receiver begins to read from this address on.
+    fn receiver_reads(&mut self, address: u64) {
+        self.steps.extend(self.receiver.reading(PEER, address));
+    }
+
     /// Offset, bytes, first, last of the steps of each side; all are of one message.
     fn seen(&self) -> [Vec<(u64, u64, bool, bool)>; 2] {
         [false, true].map(|received| {
@@ -39,7 +44,8 @@ impl Ends {
     }
 
     fn nothing_is_left(&self) -> bool {
-        [&self.sender, &self.receiver].iter().all(|side| side.messages.is_empty() && side.pieces.is_empty())
+        let is_empty = |side: &Transfers| side.messages.is_empty() && side.pieces.is_empty() && side.unread.is_empty();
+        is_empty(&self.sender) && is_empty(&self.receiver)
     }
 }
 
@@ -62,13 +68,46 @@ fn a_message_in_fragments_begins_goes_on_and_ends_once_on_each_side() {
 #[test]
 fn the_reads_of_a_message_are_pieces_of_it_on_both_sides() {
     let mut ends = Ends::new();
-    ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
-    for bytes in [60, 30, 10] {
+    ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment: 0x30 }, 8);
+    for (address, bytes) in [(0x40, 60), (0x40 + 60, 30), (0x40 + 90, 10)] {
+        ends.receiver_reads(address);
         ends.receiver_says(Header::Finished { fragment: 0x30, bytes });
     }
     let expected = vec![(0, 0, true, false), (0, 60, false, false), (60, 30, false, false), (90, 10, false, true)];
     assert_eq!(ends.seen(), [expected.clone(), expected]);
     assert!(ends.nothing_is_left());
+}
+
+#[test]
+fn the_announcement_of_a_message_is_no_piece_of_it_where_it_arrives() {
+    let mut ends = Ends::new();
+    ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment: 0x30 }, 8);
+    assert!(ends.steps.iter().all(|step| !step.received));
+    // A read whose begin nobody saw.
+    for bytes in [60, 40] {
+        ends.receiver_says(Header::Finished { fragment: 0x30, bytes });
+    }
+    assert_eq!(ends.seen()[1], [(0, 60, true, false), (60, 40, false, true)]);
+    assert!(ends.nothing_is_left());
+}
+
+#[test]
+fn two_messages_at_one_address_each_begin_once() {
+    let mut transfers = Transfers::with_room(4);
+    let announced =
+        |sender| Header::Get { envelope: ENVELOPE, total: 100, sender, address: 0x40, fragment: sender + 0x20 };
+    for sender in [0x10, 0x11] {
+        assert_eq!(transfers.step(announced(sender), 0, PEER, true), None);
+    }
+    let mut begun = vec![];
+    for sender in [0x10, 0x11] {
+        begun.extend(transfers.reading(PEER, 0x40));
+        let finished = Header::Finished { fragment: sender + 0x20, bytes: 100 };
+        begun.extend(transfers.step(finished, 0, PEER, false).filter(|step| step.first));
+    }
+    assert_eq!(begun.len(), 2);
+    assert_ne!(begun[0].message, begun[1].message);
+    assert!(transfers.messages.is_empty() && transfers.pieces.is_empty() && transfers.unread.is_empty());
 }
 
 #[test]
@@ -89,11 +128,10 @@ fn the_writes_of_a_message_are_pieces_of_it_on_both_sides() {
 #[test]
 fn a_message_that_was_to_be_read_may_come_in_fragments() {
     let mut ends = Ends::new();
-    ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 }, 8);
+    ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment: 0x30 }, 8);
     ends.receiver_says(Header::Acknowledgement { sender: 0x10, receiver: 0x20 });
     ends.sender_says(Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 }, 100);
-    let expected = vec![(0, 0, true, false), (0, 100, false, true)];
-    assert_eq!(ends.seen(), [expected.clone(), expected]);
+    assert_eq!(ends.seen(), [vec![(0, 0, true, false), (0, 100, false, true)], vec![(0, 100, true, true)]]);
     assert!(ends.nothing_is_left());
 }
 
@@ -113,8 +151,8 @@ fn pieces_of_what_was_not_seen_and_too_many_bytes_are_nothing() {
     let fragment = Header::Fragment { offset: 0, sender: 0x10, receiver: 0x20 };
     assert_eq!(transfers.step(fragment, 10, PEER, true), None);
     assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 10 }, 0, PEER, true), None);
-    let announced = Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment: 0x30 };
-    assert!(transfers.step(announced, 0, PEER, true).is_some());
+    let announced = Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment: 0x30 };
+    assert_eq!(transfers.step(announced, 0, PEER, true), None);
     assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: -5 }, 0, PEER, false), None);
     assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 101 }, 0, PEER, false), None);
     // Of another peer's message of that name.
@@ -145,7 +183,7 @@ fn a_senders_request_that_is_used_again_before_all_has_arrived_is_told_apart() {
 #[test]
 fn a_request_that_is_used_again_is_a_new_message() {
     let mut transfers = Transfers::with_room(4);
-    let announced = |fragment| Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, fragment };
+    let announced = |fragment| Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment };
     let first = transfers.step(announced(0x30), 0, PEER, false).expect("it begins");
     let second = transfers.step(announced(0x31), 0, PEER, false).expect("it begins");
     assert_ne!(first.message, second.message);
