@@ -49,9 +49,8 @@ pub(crate) fn ticks(spec: &ClockSpec, ns: u64) -> u64 {
 
 /// As [`ticks`], before they are wrapped.
 pub(crate) fn all_ticks(spec: &ClockSpec, ns: u64) -> u64 {
-    let mask = if spec.mask_bits >= 64 { u64::MAX } else { (1 << spec.mask_bits) - 1 };
     if spec.frequency_hz == 1_000_000_000 && spec.drift_ppm == 0.0 {
-        return ns.wrapping_add(spec.offset) & mask;
+        return ns.wrapping_add(spec.offset);
     }
     // Parts per 10^12, so that a drift of a millionth of a ppm is still a whole number.
     let rate = 1_000_000_000_000_i128 + (spec.drift_ppm * 1e6) as i128;
