@@ -334,6 +334,23 @@ static void judge_connections(void) {
 
 // ---- sources --------------------------------------------------------------------------------------------------------
 
+// What was done to memory was begun before it was complete, by the host's clock, as far as an adapter's time is known on that.
+static void judge_host_times(int started, int complete) {
+    for (int i = 0; i < seen_count(&tool); i++) {
+        const struct seen *end = &tool.all[i];
+        if (end->kind != complete)
+            continue;
+        MPI_Count host = 0, error = 0;
+        check_int("ibex_source_to_host", MPI_SUCCESS, ibex_source_to_host(end->source, end->timestamp, &host, &error));
+        int begin = i;
+        while (begin-- > 0 && (tool.all[begin].kind != started || operation_of(&tool.all[begin]) != operation_of(end)))
+            ;
+        if (begin >= 0 && tool.all[begin].timestamp > host + error)
+            check_fail("an operation that was started at %lld: expected it to be complete after that, got %lld, within %lld",
+                       (long long)tool.all[begin].timestamp, (long long)host, (long long)error);
+    }
+}
+
 // Timestamps in the order of delivery, none in the future. Returns how many events there are.
 static int judge_source(int index, const struct source *source, double elapsed) {
     MPI_Count last = 0, first = 0, now = 0;
@@ -470,6 +487,11 @@ int main(int argc, char **argv) {
     check_end_case();
     check_case("timestamps are in order on each source");
     judge_sources(adapter, elapsed);
+    check_end_case();
+    check_case("operations begin before they end, on the host's clock");
+    judge_host_times(PUT_STARTED, PUT_COMPLETE);
+    judge_host_times(GET_STARTED, GET_COMPLETE);
+    judge_host_times(ATOMIC_STARTED, ATOMIC_COMPLETE);
     check_end_case();
     if (trace) {
         check_case("what was seen of the adapters is what they executed, with their timestamps");

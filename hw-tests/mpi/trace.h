@@ -84,17 +84,16 @@ static inline bool trace_is_of(const struct completion *completion, const struct
     case END: {
         // The adapter's stamp is for the end of a message; its begin has it only where that is the same, and then has all the bytes.
         const struct transfer *piece = &seen->data.transfer;
-        bool whole = bytes == piece->total + OF_MESSAGE || bytes == piece->total + OF_FRAGMENT;
-        if (seen->kind == BEGIN)
-            return completion->opcode == RECV && whole && piece->bytes == piece->total;
-        // All bytes of a message of one piece are in its begin.
-        bool in_one = piece->bytes == (seen->kind == BEGIN ? piece->total : 0) && seen->kind != CONTINUE;
+        bool in_one = piece->bytes == (seen->kind == BEGIN ? piece->total : 0);
+        if (seen->kind == BEGIN && !in_one)
+            return false;
         if (completion->opcode == RDMA_READ)
-            return seen->kind == BEGIN ? in_one && bytes == piece->total : bytes == (in_one ? piece->total : piece->bytes);
+            return bytes == (in_one ? piece->total : piece->bytes);
         if (completion->opcode != RECV)
             return false;
         bool whole = in_one && (bytes == piece->total + OF_MESSAGE || bytes == piece->total + OF_FRAGMENT);
-        return whole || (seen->kind != BEGIN && (bytes == piece->bytes + OF_FRAGMENT || bytes == OF_FINISHED));
+        // That all of it was written is told by a message, too.
+        return whole || bytes == OF_FINISHED || (seen->kind == END && bytes == piece->bytes + OF_FRAGMENT);
     }
     default:
         return false;

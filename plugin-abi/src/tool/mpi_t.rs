@@ -78,7 +78,7 @@ fn ok(code: Code) -> Result<(), Answer> {
     if code == Code::Success { Ok(()) } else { Err(Answer::Code(code)) }
 }
 
-fn initialized() -> Result<(), Code> {
+pub(super) fn initialized() -> Result<(), Code> {
     if host::is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
 }
 
@@ -91,7 +91,7 @@ fn event_type(index: c_int) -> Result<TypeId, Code> {
     usize::try_from(index).ok().and_then(TypeId::from_index).ok_or(Code::InvalidIndex)
 }
 
-fn source(index: c_int) -> Result<SourceId, Code> {
+pub(super) fn source(index: c_int) -> Result<SourceId, Code> {
     usize::try_from(index).ok().and_then(SourceId::from_index).ok_or(Code::InvalidIndex)
 }
 

@@ -48,6 +48,7 @@ static void not_initialized(void)
     EXPECT(code, MPI_T_source_get_num(&number));
     EXPECT(code, MPI_T_source_get_info(0, NULL, NULL, NULL, NULL, NULL, &count, NULL, NULL));
     EXPECT(code, MPI_T_source_get_timestamp(0, &count));
+    EXPECT(code, ibex_source_to_host(0, 1, &count, &count));
     EXPECT(code, MPI_T_category_get_num_events(0, &number));
     EXPECT(code, MPI_T_category_get_events(0, 1, &number));
     HOLDS(number == -7 && count == -7 && registration == MPI_T_EVENT_REGISTRATION_NULL && info == MPI_INFO_NULL);
@@ -320,6 +321,16 @@ static void sources(int mpi_is_usable)
         EXPECT(MPI_SUCCESS, MPI_T_source_get_timestamp(i, &after));
         HOLDS(before <= after && after <= most);
         EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_timestamp(i, NULL));
+        if (strncmp(name, "host:", 5) == 0) {
+            MPI_Count host = -7, error = -7;
+            EXPECT(MPI_T_ERR_INVALID, ibex_source_to_host(i, before, NULL, &error));
+            EXPECT(MPI_T_ERR_INVALID, ibex_source_to_host(i, -1, &host, &error));
+            HOLDS(host == -7 && error == -7);
+            EXPECT(MPI_SUCCESS, ibex_source_to_host(i, before, &host, &error));
+            HOLDS(host == before && error == 0);
+            EXPECT(MPI_SUCCESS, ibex_source_to_host(i, after, &host, NULL));
+            HOLDS(host == after);
+        }
         int minus = -1;
         ordering = 9;
         EXPECT(MPI_T_ERR_INVALID, MPI_T_source_get_info(i, name, &minus, NULL, NULL, &ordering, NULL, NULL, NULL));
@@ -330,6 +341,7 @@ static void sources(int mpi_is_usable)
     for (int i = -1; i <= 10000; i += 10001) {
         EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
         EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_timestamp(i, &timestamp));
+        EXPECT(MPI_T_ERR_INVALID_INDEX, ibex_source_to_host(i, 1, &timestamp, NULL));
     }
     HOLDS(timestamp == -7);
 }
