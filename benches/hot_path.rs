@@ -8,6 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ibex::address::PortAddress;
 use ibex::connect::Identity;
 use ibex::connect::hello::{Hello, QpInfo};
+use ibex::connect::key::Key;
 use ibex::event::{Batch, EndpointId, Event, Immediate, Token, WrId};
 use ibex::peer::PeerName;
 use ibex::posted::{List, Posted};
@@ -48,9 +49,10 @@ fn hello(c: &mut Criterion) {
         heard_epoch: 0,
         confirmed: false,
     };
-    let bytes = hello.encode();
-    c.bench_function("hello: encode", |b| b.iter(|| black_box(&hello).encode()));
-    c.bench_function("hello: decode and check", |b| b.iter(|| Hello::decode(black_box(&bytes))));
+    let key = Key::from_bytes([7; Key::SIZE]);
+    let bytes = hello.encode(&key);
+    c.bench_function("hello: encode", |b| b.iter(|| black_box(&hello).encode(&key)));
+    c.bench_function("hello: decode and check", |b| b.iter(|| Hello::decode(black_box(&bytes), &key)));
 }
 
 /// A request is noted when it is posted, and its token taken when it completes.

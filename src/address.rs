@@ -2,7 +2,8 @@
 //! What one process tells all others about its ports before anyone speaks: the modex.
 //!
 //! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes what
-//! [`encode_ports`] makes and hands what it got to [`decode_ports`]; the handshake carries one [`PortAddress`] as well.
+//! [`encode_ports`] makes and hands what it got to [`decode_ports`]: an address and a key for each port ([`PortEntry`]). The
+//! handshake carries one [`PortAddress`] as well, but no key.
 //!
 //! Bytes: fixed size, versioned, little-endian; GIDs and IP addresses stay in network order, as the adapter and the network
 //! have them. What arrives is checked here before anyone uses it; no input panics. Link layer, GID type and MTU are the
@@ -11,6 +12,8 @@
 //! Path: setup. Threads: plain data. Tests: `address/tests.rs`.
 
 use std::net::Ipv6Addr;
+
+use crate::connect::key::Key;
 
 pub use ibex_ffi::verbs::link_layer::{ETHERNET as LINK_ETHERNET, INFINIBAND as LINK_INFINIBAND};
 
@@ -34,7 +37,7 @@ pub const MAX_PORTS: usize = 64;
 /// The first bytes of the modex: `ibex`.
 const MAGIC: [u8; 4] = *b"ibex";
 /// The version of these bytes. Another one is refused: the peer is then reached by another BTL.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Magic, version, count, size of an entry (2).
 const HEADER_SIZE: usize = 8;
 
@@ -82,6 +85,15 @@ pub struct PortAddress {
     pub instance: u64,
     /// A number of the host: equal means that loopback reaches the peer.
     pub host: u64,
+}
+
+/// What the modex holds of one port: where it is reached, and what one must know to be heard there.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct PortEntry {
+    /// Where it is reached.
+    pub address: PortAddress,
+    /// With what hellos to it are sealed. It is in no packet.
+    pub key: Key,
 }
 
 /// The peer's bytes cannot be used.
@@ -229,18 +241,37 @@ fn check(field: &'static str, fits: bool, value: u64) -> Result<(), AddressError
     if fits { Ok(()) } else { Err(AddressError::Field { field, value }) }
 }
 
+impl PortEntry {
+    /// Bytes of one entry: the address, then the key.
+    pub const SIZE: usize = PortAddress::SIZE + Key::SIZE;
+
+    fn encode(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..PortAddress::SIZE].copy_from_slice(&self.address.encode());
+        bytes[PortAddress::SIZE..].copy_from_slice(&self.key.to_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; Self::SIZE]) -> Result<PortEntry, AddressError> {
+        let address = PortAddress::decode(&bytes[..PortAddress::SIZE])?;
+        let key: [u8; Key::SIZE] = take(bytes, PortAddress::SIZE);
+        check("key", key != [0; Key::SIZE], 0)?;
+        Ok(PortEntry { address, key: Key::from_bytes(key) })
+    }
+}
+
 /// The modex of a process: the bytes it publishes.
 ///
 /// # Panics
 /// With more than [`MAX_PORTS`] ports, which no caller has: the choice of ports stops there.
 #[must_use]
-pub fn encode_ports(ports: &[PortAddress]) -> Vec<u8> {
+pub fn encode_ports(ports: &[PortEntry]) -> Vec<u8> {
     assert!(ports.len() <= MAX_PORTS, "{} ports are more than the {MAX_PORTS} of the modex", ports.len());
-    let mut bytes = Vec::with_capacity(HEADER_SIZE + ports.len() * PortAddress::SIZE);
+    let mut bytes = Vec::with_capacity(HEADER_SIZE + ports.len() * PortEntry::SIZE);
     bytes.extend_from_slice(&MAGIC);
     bytes.push(VERSION);
     bytes.push(ports.len() as u8);
-    bytes.extend_from_slice(&(PortAddress::SIZE as u16).to_le_bytes());
+    bytes.extend_from_slice(&(PortEntry::SIZE as u16).to_le_bytes());
     for port in ports {
         bytes.extend_from_slice(&port.encode());
     }
@@ -251,7 +282,7 @@ pub fn encode_ports(ports: &[PortAddress]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`AddressError`] when it is not ibex's, has another version or length, or a port's address does not hold.
-pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortAddress>, AddressError> {
+pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortEntry>, AddressError> {
     let Some((header, ports)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err(AddressError::Length { got: bytes.len(), wanted: HEADER_SIZE });
     };
@@ -264,12 +295,13 @@ pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortAddress>, AddressError> {
     let count = usize::from(header[5]);
     check("number of ports", count <= MAX_PORTS, count as u64)?;
     let size = u16::from_le_bytes([header[6], header[7]]);
-    check("size of a port's address", usize::from(size) == PortAddress::SIZE, size.into())?;
-    let wanted = HEADER_SIZE + count * PortAddress::SIZE;
+    check("size of a port's entry", usize::from(size) == PortEntry::SIZE, size.into())?;
+    let wanted = HEADER_SIZE + count * PortEntry::SIZE;
     if bytes.len() != wanted {
         return Err(AddressError::Length { got: bytes.len(), wanted });
     }
-    ports.chunks_exact(PortAddress::SIZE).map(PortAddress::decode).collect()
+    let (entries, _) = ports.as_chunks::<{ PortEntry::SIZE }>();
+    entries.iter().map(PortEntry::decode).collect()
 }
 
 /// Which remote port each local port connects to: ports of one network (InfiniBand: the subnet; Ethernet: the type of GID) are

@@ -4,21 +4,25 @@
 //! Made with the port (`port.rs`), used by `connecting.rs`. Setup grade; its port's thread. Tests: the device tests in
 //! `hw-tests`.
 
-use crate::address::PortAddress;
+use crate::address::{PortAddress, PortEntry};
 use crate::connect::hello::Hello;
+use crate::connect::key::Key;
 use crate::connect::tcp::TcpCarrier;
 use crate::connect::ud::UdCarrier;
-use crate::connect::{Carrier, Faults, Identity, Random, Reach, host};
+use crate::connect::{Carrier, Faults, Identity, Random, Reach, Refusal, host, interfaces};
+use crate::counters::Counters;
 use crate::device::PortChoice;
+use crate::endpoint::Connection;
 use crate::event::EndpointId;
 use crate::peer::PeerName;
-use crate::port::{Setup, queue_pair_limits};
+use crate::port::{Port, Setup, queue_pair_limits};
 use crate::probe::Probes;
 use crate::tunables::{ConnectVia, Tunables};
 use ibex_ffi::verbs::{Context, DeviceAttributes, ProtectionDomain, QueuePairLimits};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// After how many looks the device is asked for asynchronous events: a system call each time. Counted, not timed, because a
@@ -28,11 +32,43 @@ pub(crate) const ASYNC_INTERVAL: u32 = 4096;
 /// The least time between two looks for a first connection by TCP.
 const TCP_PAUSE: Duration = Duration::from_millis(1);
 
+bitflags::bitflags! {
+    /// What was said once already.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Refusals: u8 {
+        /// Bytes came that are no hello for this port.
+        const UNREADABLE = 1;
+        /// A hello named a port that nobody has published.
+        const NOT_IN_JOB = 2;
+        /// A hello named another life of a port.
+        const OTHER_INSTANCE = 4;
+        /// A connection that a peer began came to nothing.
+        const NOT_MADE = 8;
+    }
+}
+
+/// What the carriers have brought.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    pub(crate) hellos: Vec<(Hello, Carrier)>,
+    pub(crate) refusals: Vec<Refusal>,
+}
+
 /// What a port has for connecting.
 pub(crate) struct Connector {
     pub(crate) ud: Option<UdCarrier>,
     pub(crate) tcp: Option<TcpCarrier>,
     pub(crate) me: Identity,
+    /// With what hellos to this port are sealed.
+    pub(crate) key: Key,
+    /// Connections that take the place of one in use when they are confirmed.
+    pub(crate) successors: Vec<(EndpointId, Box<Connection>)>,
+    /// Before this moment the modex is not asked for a name that a hello brings.
+    pub(crate) next_lookup: Duration,
+    /// What was said once already.
+    pub(crate) told: Refusals,
+    /// What the user should know of this port's TCP addresses.
+    pub(crate) warning: Option<String>,
     pub(crate) names: HashMap<(PeerName, u8), EndpointId>,
     /// Peers whose handshake is not confirmed yet, with their addresses.
     pub(crate) active: Vec<(EndpointId, PortAddress)>,
@@ -74,11 +110,12 @@ impl Connector {
             // An adapter without UD is used with TCP alone.
             ConnectVia::Auto => UdCarrier::open(context, domain, choice, tunables).ok(),
         };
-        let (instance, number) = (host::new_instance()?, host::host_number());
+        let (instance, number, key) = (host::new_instance()?, host::host_number(), Key::random()?);
+        let mut warning = None;
         let tcp = match via {
             ConnectVia::Ud => None,
-            ConnectVia::Auto if ud.is_some() => TcpCarrier::open(instance, number).ok(),
-            _ => Some(TcpCarrier::open(instance, number)?),
+            ConnectVia::Auto if ud.is_some() => open_tcp(tunables, key, number, &mut warning).ok(),
+            _ => Some(open_tcp(tunables, key, number, &mut warning)?),
         };
         let address = PortAddress {
             instance,
@@ -92,6 +129,11 @@ impl Connector {
             ud,
             tcp,
             me: Identity { name: setup.me, port: setup.index, address },
+            key,
+            successors: Vec::new(),
+            next_lookup: Duration::ZERO,
+            told: Refusals::empty(),
+            warning,
             names: HashMap::new(),
             active: Vec::new(),
             limits: queue_pair_limits(tunables, device),
@@ -133,8 +175,22 @@ impl Connector {
 
     /// A handshake with this peer begins.
     pub(crate) fn activate(&mut self, peer: EndpointId, address: PortAddress) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.expect(&address);
+        }
         self.active.push((peer, address));
         self.next_due = Duration::ZERO;
+    }
+
+    /// The connection being made beside one in use.
+    pub(crate) fn successor_mut(&mut self, peer: EndpointId) -> Option<&mut Connection> {
+        self.successors.iter_mut().find(|(of, _)| *of == peer).map(|(_, connection)| &mut **connection)
+    }
+
+    /// Takes it.
+    pub(crate) fn take_successor(&mut self, peer: EndpointId) -> Option<Box<Connection>> {
+        let place = self.successors.iter().position(|(of, _)| *of == peer)?;
+        Some(self.successors.swap_remove(place).1)
     }
 
     /// The handshake with this peer is over.
@@ -153,13 +209,14 @@ impl Connector {
         self.tcp.as_ref().map_or(Reach::Unused, |tcp| tcp.reach(remote))
     }
 
-    /// The hellos that have come in.
-    pub(crate) fn receive(&mut self, tunables: &Tunables, malformed: &mut u64) -> Vec<(Hello, Carrier)> {
-        let mut hellos = Vec::new();
+    /// What has come in.
+    pub(crate) fn receive(&mut self, tunables: &Tunables, counters: &Counters) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        let key = self.key;
         if let Some(ud) = &mut self.ud {
-            let taken = ud.poll(|bytes| match Hello::decode(bytes) {
-                Ok(hello) => hellos.push((hello, Carrier::Ud)),
-                Err(_) => *malformed += 1,
+            let taken = ud.poll(|bytes| match Hello::decode(bytes, &key) {
+                Ok(hello) => arrivals.hellos.push((hello, Carrier::Ud)),
+                Err(why) => arrivals.refusals.push(Refusal { from: None, why }),
             });
             if let Err(error) = taken {
                 // The other carrier may still do.
@@ -173,15 +230,66 @@ impl Connector {
             let busy = !self.active.is_empty() || !tcp.is_idle();
             let pause = if busy { tunables.connect_poll_interval } else { tunables.connect_tcp_interval };
             self.until_tcp = pause as u32;
-            // Where polls are fast, so many of them are soon over, and a message would have to wait for the look.
+            // Where polls are fast, so many of them are soon over, and a message would have to wait for the look. Strangers who
+            // keep connections open do not hasten it.
             let now = self.start.elapsed();
-            if busy || now >= self.tcp_due {
+            if !self.active.is_empty() || now >= self.tcp_due {
                 self.tcp_due = now + TCP_PAUSE;
-                tcp.poll(&mut |hello| hellos.push((hello, Carrier::Tcp)));
+                tcp.poll(&mut |arrival| match arrival {
+                    Ok(hello) => arrivals.hellos.push((hello, Carrier::Tcp)),
+                    Err(refusal) => arrivals.refusals.push(refusal),
+                });
+                let seen = tcp.counters();
+                counters.tcp_refused.store(seen.garbage + seen.silent + seen.needless, Ordering::Relaxed);
             }
         }
-        hellos
+        arrivals
     }
+}
+
+impl Port {
+    /// Where this port is reached.
+    #[must_use]
+    pub fn address(&self) -> &PortAddress {
+        &self.connector.me.address
+    }
+
+    /// What this port publishes about itself.
+    #[must_use]
+    pub fn entry(&self) -> PortEntry {
+        PortEntry { address: self.connector.me.address, key: self.connector.key }
+    }
+
+    /// What the user should be told of how this port was opened.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.connector.warning.as_deref()
+    }
+}
+
+/// The TCP carrier, and what the user should know of the addresses it was asked for.
+fn open_tcp(tunables: &Tunables, key: Key, host: u64, warning: &mut Option<String>) -> io::Result<TcpCarrier> {
+    let all = interfaces::all()?;
+    let (include, exclude) = (&tunables.tcp_if_include, &tunables.tcp_if_exclude);
+    let chosen = interfaces::choose(&all, include, exclude);
+    let asked = format!("btl_ibex_tcp_if_include is \"{include}\", btl_ibex_tcp_if_exclude \"{exclude}\"");
+    if chosen.addresses.is_empty() {
+        let mut names: Vec<_> = all.iter().map(|found| format!("{} {}", found.name, found.address)).collect();
+        names.sort();
+        let text =
+            format!("no address is left to take handshakes over TCP at ({asked}; this host has {})", names.join(", "));
+        *warning = Some(format!("{text}; processes are connected by datagrams of the fabric alone"));
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
+    }
+    if !chosen.absent.is_empty() {
+        let absent = chosen.absent.join(", ");
+        let taken: Vec<_> = chosen.addresses.iter().map(ToString::to_string).collect();
+        let taken = taken.join(", ");
+        *warning = Some(format!(
+            "no interface of this host that is up is {absent} ({asked}); handshakes over TCP are taken at {taken}"
+        ));
+    }
+    TcpCarrier::open(key, host, &chosen.addresses, all.into_iter().map(|found| found.address).collect())
 }
 
 /// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.

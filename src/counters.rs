@@ -84,12 +84,15 @@ counters! {
     receives_used_up: Counter "events" "Times this process found all its posted receives used up.";
     queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry.";
     waiting: Level "requests" "Requests waiting inside ibex now.";
+    send_memory: Level "bytes" "Memory registered for send slots and bounce buffers.";
     connections: Level "connections" "Peers connected now.";
     connected: Counter "connections" "Connections made.";
     failed: Counter "connections" "Connections that failed.";
     handshakes_sent: Counter "packets" "Handshake packets sent, by datagram or TCP.";
     handshakes_received: Counter "packets" "Handshake packets received.";
-    handshakes_dropped: Counter "packets" "Handshake packets not understood, or not for this process.";
+    handshakes_dropped: Counter "packets" "Handshake packets not taken: not understood, not sealed with this port's key, from nobody of the job, or late.";
+    tcp_refused: Counter "connections" "TCP connections of others that were closed because they led to no connection of this process.";
+    ack_timeout: Level "us" "The longest acknowledgement time-out of the connections made.";
     registrations: Counter "registrations" "Registrations of user memory made with the adapter.";
     deregistrations: Counter "registrations" "Registrations of user memory taken back.";
     polls: Counter "polls" "Times the completion queue was looked at.";

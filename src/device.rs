@@ -6,6 +6,7 @@
 
 use crate::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
 use crate::gid::GidInfo;
+use crate::limits;
 use crate::select::{self, Chosen, DeviceInfo, PortInfo, Selection};
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{self, Context, link_layer};
@@ -109,10 +110,11 @@ fn report(selection: &Selection) -> Vec<String> {
 
 #[cold]
 fn unlisted(error: &io::Error) -> Survey {
-    let complaint = format!(
-        "ibex could not list the RDMA devices of this host: {error}. See that the kernel module ib_uverbs is loaded and that \
-         /dev/infiniband and /sys/class/infiniband_verbs may be read."
-    );
+    let advice = limits::advice(error, None).unwrap_or_else(|| {
+        "See that the kernel module ib_uverbs is loaded and that /dev/infiniband and /sys/class/infiniband_verbs may be read"
+            .to_owned()
+    });
+    let complaint = format!("ibex could not list the RDMA devices of this host: {error}. {advice}.");
     Survey { ports: Vec::new(), report: vec![complaint.clone()], complaint }
 }
 
@@ -171,12 +173,9 @@ fn refusal(name: &str, error: &io::Error) -> String {
              rules of the rdma-core package open it to all users)"
         );
     }
-    match error.kind() {
-        io::ErrorKind::OutOfMemory => format!(
-            "it could not be opened: {error}; the limit of locked memory is too low, see `ulimit -l` (limits.conf: `* - \
-             memlock unlimited`)"
-        ),
-        _ => format!("it could not be opened: {error}; see the kernel's log and `ibv_devinfo -d`"),
+    match limits::advice(error, None) {
+        Some(advice) => format!("it could not be opened: {error}. {advice}"),
+        None => format!("it could not be opened: {error}; see the kernel's log and `ibv_devinfo -d`"),
     }
 }
 

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A peer as a port sees it: 32 bytes until it is spoken to, a connection from then on.
 //!
-//! Owned by `port.rs`; `send.rs` posts to its connection, `poll.rs` retires from it, `connecting.rs` makes it. The fields that
+//! Owned by `port.rs`; `send.rs` and `backlog.rs` post to its connection, `poll.rs` retires from it, `connecting.rs` makes it. The fields that
 //! a post or a retirement touches lie together. Budget: an endpoint at most 64 bytes, a connection at most 1 KiB beside
 //! the adapter's own buffers; both held by tests at the end of the file.
 
+use crate::bounce::InUse;
 use crate::connect::handshake::Handshake;
+use crate::connect::key::Key;
 use crate::event::{Immediate, Token};
 use crate::failure::Failure;
+use crate::patience::Patience;
 use crate::peer::PeerName;
 use crate::posted::List;
+use crate::room::Refusals;
 use ibex_ffi::verbs::{LocalSpan, QueuePair, RemoteSpan};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A peer.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub(crate) struct Endpoint {
     pub(crate) remote_port: u8,
     /// Given up by the upper layer ([`crate::port::Port::forget`]).
     pub(crate) forgotten: bool,
+    /// Its messages go by another port for now (`divert.rs`).
+    pub(crate) diverted: bool,
     /// Made by the first message to or from the peer.
     pub(crate) connection: Option<Box<Connection>>,
     /// Why the connection failed, or could not be made.
@@ -34,6 +41,8 @@ pub(crate) enum State {
     Connecting,
     /// Both sides are set.
     Ready,
+    /// Both sides are set, and new messages go by another port (`divert.rs`).
+    Aside,
     /// It failed; requests are refused.
     Failed,
 }
@@ -59,10 +68,20 @@ pub(crate) struct Connection {
     pub(crate) named: u32,
     /// Tokens of what is posted.
     pub(crate) list: List,
+    /// The bounce buffers that posted requests use.
+    pub(crate) bounced: InUse,
     /// What could not be posted yet, in order. While there is any, everything queues behind it.
     pub(crate) pending: VecDeque<Request>,
     /// Whether the port's backlog has this endpoint.
     pub(crate) in_backlog: bool,
+    /// How often the adapter had no room.
+    pub(crate) refusals: Refusals,
+    /// With what hellos to the peer are sealed.
+    pub(crate) key: Key,
+    /// Reads and atomics it may have in flight, as both sides have said.
+    pub(crate) initiator_depth: u8,
+    /// How long the adapter waits for an acknowledgement, and how often.
+    pub(crate) patience: Patience,
     /// The handshake; kept while connected, for a peer that missed its last word.
     pub(crate) handshake: Box<Handshake>,
 }
@@ -86,6 +105,34 @@ impl Connection {
     pub(crate) fn set_limit(&mut self) {
         let open = self.state == State::Ready && self.pending.is_empty();
         self.limit = if open { self.retired.wrapping_add(self.depth) } else { self.posted };
+    }
+
+    /// As [`Self::set_limit`], for requests that are posted although the peer is diverted.
+    pub(crate) fn open(&mut self) {
+        let state = self.state;
+        if state == State::Aside {
+            self.state = State::Ready;
+        }
+        self.set_limit();
+        self.state = state;
+    }
+
+    /// Whether both sides are set.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self.state, State::Ready | State::Aside)
+    }
+
+    /// Sends new messages by another port, or by this one again.
+    pub(crate) fn divert(&mut self, diverted: bool) {
+        if self.is_made() {
+            self.state = if diverted { State::Aside } else { State::Ready };
+            self.set_limit();
+        }
+    }
+
+    /// Whether a request is under way that asked for a completion.
+    pub(crate) fn is_completion_due(&self) -> bool {
+        self.signalled != self.retired
     }
 
     /// The request numbered `through` and all before it are done. Returns how many that makes; `None` for a number of a queue
@@ -119,8 +166,15 @@ pub(crate) enum Operation {
         spans: [LocalSpan; 2],
         /// How many of them.
         count: u8,
-        /// Its completion is wanted soon.
-        prompt: bool,
+    },
+    /// A message in memory of no registration.
+    SendBytes {
+        /// The tag it carries.
+        tag: u8,
+        /// Memory that it stands at the start of, shared with who queued it.
+        bytes: Arc<[u8]>,
+        /// How many bytes it has.
+        length: u32,
     },
     Put {
         local: LocalSpan,

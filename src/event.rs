@@ -35,6 +35,8 @@ pub struct Token(pub u64);
 pub struct Failed {
     /// The adapter's status; flushed also where the request never reached the adapter because its connection had failed.
     pub status: Status,
+    /// Whether the adapter had it: if not, the peer has nothing of it.
+    pub posted: bool,
 }
 
 /// Something that happened on a port.
@@ -61,6 +63,12 @@ pub enum Event {
         to: EndpointId,
         /// How it ended.
         outcome: Result<(), Failed>,
+    },
+    /// The port has lost its link, or has one again. The latter is repeated now and then while peers are diverted
+    /// ([`crate::port::Port::divert_all`]).
+    LinkChanged {
+        /// Whether it has one.
+        is_up: bool,
     },
     /// The connection to a peer failed. Reported once; [`crate::port::Port::failure`] says why.
     PeerFailed {

@@ -4,8 +4,10 @@
 //! Made once per failed connection, by `poll.rs` and `connecting.rs`; shown by the plugin. Setup grade.
 //! Tests: at the end of the file.
 
+use crate::patience::Patience;
 use crate::peer::PeerName;
-use ibex_ffi::verbs::Status;
+use crate::room::{ATTEMPTS, PATIENCE};
+use ibex_ffi::verbs::{PostError, Status};
 use std::fmt;
 
 /// The first thing that went wrong on a connection.
@@ -42,11 +44,13 @@ pub struct Failure {
     pub qp_num: u32,
     /// What went wrong.
     pub cause: Cause,
+    /// How long the adapter waited for acknowledgements, and how often.
+    pub patience: Patience,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { peer, host, port, qp_num, cause } = self;
+        let Failure { peer, host, port, qp_num, cause, patience } = self;
         write!(
             f,
             "the connection to rank {} ({peer}) on host {host} through {port}, queue pair 0x{qp_num:06x}, ",
@@ -54,7 +58,24 @@ impl fmt::Display for Failure {
         )?;
         match cause {
             Cause::Completion { status, vendor } => {
-                write!(f, "failed with status {status}, vendor error 0x{vendor:x}: {}", status.advice())
+                write!(f, "failed with status {status}, vendor error 0x{vendor:x}: {}", status.advice())?;
+                if *status == Status::RETRY_EXCEEDED {
+                    write!(
+                        f,
+                        " (the adapter waited {patience} for an acknowledgement, or up to four times as long; \
+                         btl_ibex_ack_timeout, btl_ibex_link_outage and btl_ibex_retry_count set that)"
+                    )?;
+                }
+                Ok(())
+            }
+            Cause::Post { errno } if PostError(*errno).is_full() => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                write!(
+                    f,
+                    "failed: the adapter says that its send queue is full ({error}), and has said so {ATTEMPTS} times and for \
+                     {} s in which no request was under way; see the kernel's log for the device and for want of memory",
+                    PATIENCE.as_secs()
+                )
             }
             Cause::Post { errno } => {
                 let error = std::io::Error::from_raw_os_error(*errno);
@@ -78,9 +99,10 @@ mod tests {
             port: "mlx5_0:1".into(),
             qp_num: 0x1a2b,
             cause: Cause::Completion { status: Status::RETRY_EXCEEDED, vendor: 0x81 },
+            patience: Patience { exponent: 16, retries: 7 },
         };
         let text = failure.to_string();
-        for part in ["rank 3", "n2", "mlx5_0:1", "0x001a2b", "RETRY_EXC_ERR (12)", "0x81"] {
+        for part in ["rank 3", "n2", "mlx5_0:1", "0x001a2b", "RETRY_EXC_ERR (12)", "0x81", "8 times 268.435ms"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
     }

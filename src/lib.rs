@@ -9,22 +9,29 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod admission;
+pub mod backlog;
+mod bounce;
 pub mod connect;
 mod connecting;
 mod connector;
 pub mod counters;
 pub mod device;
+mod divert;
 mod endpoint;
 pub mod event;
 pub mod events;
 pub mod failure;
 pub mod gid;
+pub mod limits;
+pub mod patience;
 pub mod peer;
 mod poll;
 pub mod port;
 pub mod posted;
 mod probe;
 mod receive;
+mod room;
 pub mod select;
 pub mod send;
 pub mod tunables;

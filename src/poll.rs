@@ -5,10 +5,12 @@
 //! many polls it also looks after connections (`connecting.rs`, setup grade). Failures are cold. One thread at a time
 //! (`&mut Port`). Tests: the device tests in `hw-tests`.
 
+use crate::bounce::Bounce;
 use crate::counters::{Counters, add, subtract};
 use crate::endpoint::{Endpoint, State};
-use crate::event::{Batch, EndpointId, Event, Failed, Immediate, Late, WrId};
+use crate::event::{Batch, EndpointId, Event, Failed, Immediate, Late, Token, WrId};
 use crate::failure::{Cause, Failure};
+use crate::patience::Patience;
 use crate::port::Port;
 use crate::posted::Posted;
 use crate::watch;
@@ -112,10 +114,14 @@ impl Port {
         self.connection(named).filter(|connection| connection.qp.number() == qp_num).map(|_| named)
     }
 
-    /// Takes completions while nobody can be told of them: their events wait for the next polls.
+    /// Takes completions while nobody can be told of them: their events wait for the next polls, but for requests that have
+    /// succeeded and of which `done` takes the token.
     #[cold]
-    pub(crate) fn take_ahead(&mut self) {
-        self.countdown = self.connect();
+    pub(crate) fn take_ahead(&mut self, done: &mut dyn FnMut(Token) -> bool) {
+        self.countdown -= 1;
+        if self.countdown == 0 {
+            self.countdown = self.connect();
+        }
         let mut events = std::mem::take(&mut self.overflow);
         let mut batch = Batch::default();
         loop {
@@ -125,7 +131,9 @@ impl Port {
             } else {
                 self.take::<false>(&mut batch);
             }
-            events.extend(batch.late());
+            let mut is_taken =
+                |event: Event| matches!(event, Event::Completed { token, outcome: Ok(()), .. } if done(token));
+            events.extend(batch.late().filter(|late| !is_taken(late.event)));
             events.append(&mut self.overflow);
             if batch.events().is_empty() {
                 break;
@@ -159,7 +167,8 @@ impl Port {
                 continue;
             }
             if id.is_send() {
-                let done = retire(&mut self.endpoints, &mut self.posted, id, batch, &mut self.overflow);
+                let done =
+                    retire(&mut self.endpoints, &mut self.posted, &mut self.bounce, id, batch, &mut self.overflow);
                 self.credits += done;
                 self.freed |= done > 0;
                 continue;
@@ -202,9 +211,7 @@ impl Port {
                     self.post_receives();
                 }
                 Rare::Early { immediate, qp_num } => {
-                    if let Some(peer) = self.sender(immediate, qp_num) {
-                        self.confirmed_by_data(peer);
-                    }
+                    self.confirmed_by_data(immediate.endpoint(), qp_num);
                 }
             }
         }
@@ -235,11 +242,24 @@ impl Port {
         let Some(done) = connection.retire(id.low()) else { return };
         self.credits += done;
         self.freed = true;
+        self.bounce.take_back(&mut connection.bounced, id.low());
+        let mut failed = None;
         while let Some((sequence, token)) = self.posted.pop_through(&mut connection.list, id.low()) {
-            let outcome = if sequence == id.low() { Err(Failed { status }) } else { Ok(()) };
-            self.overflow.push_back(Event::Completed { token, to, outcome }.into());
+            if sequence == id.low() {
+                failed = Some(token);
+            } else {
+                self.overflow.push_back(Event::Completed { token, to, outcome: Ok(()) }.into());
+            }
         }
-        self.fail(to, Cause::Completion { status, vendor });
+        // The reason before what failed for it: who is told of a failed request may end the job at once.
+        let is_first = self.give_up(to, Cause::Completion { status, vendor });
+        if let Some(token) = failed {
+            self.overflow
+                .push_back(Event::Completed { token, to, outcome: Err(Failed { status, posted: true }) }.into());
+        }
+        if is_first {
+            self.fail_pending(to);
+        }
     }
 
     /// A receive did not succeed: a message larger than a slot, or a queue pair that was given up.
@@ -259,24 +279,32 @@ impl Port {
         }
     }
 
-    /// Gives a connection up: reports it once, fails what waits, and lets the adapter flush what it has.
+    /// Gives a connection up: reports it once, then fails what waits, and lets the adapter flush what it has.
     #[cold]
     pub(crate) fn fail(&mut self, to: EndpointId, cause: Cause) {
-        let Some(endpoint) = self.endpoints.get_mut(to.index() as usize) else { return };
-        if endpoint.failure.is_some() {
-            return;
+        if self.give_up(to, cause) {
+            self.fail_pending(to);
         }
-        let mut qp_num = 0;
+    }
+
+    /// [`Self::fail`], but for what waits. False where it was given up before.
+    fn give_up(&mut self, to: EndpointId, cause: Cause) -> bool {
+        let Some(endpoint) = self.endpoints.get_mut(to.index() as usize) else { return false };
+        if endpoint.failure.is_some() {
+            return false;
+        }
+        let (mut qp_num, mut patience) = (0, Patience::default());
         if let Some(connection) = endpoint.connection.as_deref_mut() {
-            if connection.state == State::Ready {
+            if connection.is_made() {
                 subtract(&self.counters.connections, 1);
             }
             connection.state = State::Failed;
             connection.set_limit();
-            qp_num = connection.qp.number();
+            (qp_num, patience) = (connection.qp.number(), connection.patience);
             // Where even this fails the queue pair is in error already, or the device is gone.
             let _ = connection.qp.fail();
         }
+        self.connector.take_successor(to);
         self.connector.settle(to);
         let failure = Failure {
             peer: endpoint.name,
@@ -284,16 +312,18 @@ impl Port {
             port: self.attributes.place(),
             qp_num,
             cause,
+            patience,
         };
         if !self.closing {
             watch::failed(endpoint.name.rank, self.connector.me.port, &failure);
         }
-        endpoint.failure = Some(Box::new(failure));
         add(&self.counters.failed, 1);
         if !endpoint.forgotten && !self.closing {
+            self.untold.push(failure.to_string());
             self.overflow.push_back(Event::PeerFailed { peer: to }.into());
         }
-        self.fail_pending(to);
+        endpoint.failure = Some(Box::new(failure));
+        true
     }
 
     /// The port itself can no longer be used: every connection fails.
@@ -306,6 +336,13 @@ impl Port {
                 self.fail(peer, Cause::Port(why.clone()));
             }
         }
+    }
+
+    /// Why connections failed, in words, each once. To be said before anything that failed for it is handed on: a call that
+    /// is refused comes before the event of the failure, and with several threads a failed request may, too.
+    #[must_use]
+    pub fn take_untold(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.untold)
     }
 
     /// Why the connection to `peer` failed; `None` while it has not.
@@ -326,6 +363,7 @@ fn stamp_waiting(overflow: &mut VecDeque<Late>, from: usize, raw: u64) -> usize 
 fn retire(
     endpoints: &mut [Endpoint],
     posted: &mut Posted,
+    bounce: &mut Bounce,
     id: WrId,
     batch: &mut Batch,
     overflow: &mut VecDeque<Late>,
@@ -334,6 +372,9 @@ fn retire(
     let endpoint = endpoints.get_mut(to.index() as usize);
     let Some(connection) = endpoint.and_then(|endpoint| endpoint.connection.as_deref_mut()) else { return 0 };
     let Some(done) = connection.retire(id.low()) else { return 0 };
+    if !connection.bounced.is_empty() {
+        bounce.take_back(&mut connection.bounced, id.low());
+    }
     while let Some((_, token)) = posted.pop_through(&mut connection.list, id.low()) {
         if let Err(event) = batch.push(Event::Completed { token, to, outcome: Ok(()) }) {
             overflow.push_back(event.into());

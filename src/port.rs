@@ -10,11 +10,13 @@ mod error;
 
 pub use error::PortError;
 
-use crate::address::PortAddress;
+use crate::address::PortEntry;
+use crate::bounce::Bounce;
 use crate::connector::Connector;
 use crate::counters::{Counters, add, subtract};
 use crate::device::PortChoice;
-use crate::endpoint::{Connection, Endpoint, State};
+use crate::divert::Diversion;
+use crate::endpoint::{Connection, Endpoint};
 use crate::event::{Batch, EndpointId, Event, Late};
 use crate::events::SourceId;
 
@@ -32,10 +34,12 @@ use std::time::{Duration, Instant};
 
 /// What the engine asks the upper layer about peers. Called while the port is borrowed: it must not call the port.
 pub trait Directory: Send {
-    /// The address that `peer` published for its port numbered `port`; `None` where it published none.
-    fn address(&self, peer: PeerName, port: u8) -> Option<PortAddress>;
+    /// What `peer` published of its port numbered `port`; `None` where it published none, or there is no such process.
+    fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry>;
     /// The name of the host `peer` runs on, for messages.
     fn host(&self, peer: PeerName) -> String;
+    /// A line for a user who wants to know more (`btl_ibex_verbose`). It is not called where none does.
+    fn tell(&self, _line: &str) {}
 }
 
 /// How a port is to be used.
@@ -46,6 +50,8 @@ pub struct Setup {
     pub me: PeerName,
     /// The largest message, bytes: the size of a receive slot.
     pub receive_size: u32,
+    /// The largest message that may wait in memory of no registration, bytes: the size of a bounce buffer.
+    pub bounce_size: u32,
     /// Whom to ask about peers.
     pub directory: Box<dyn Directory>,
 }
@@ -126,7 +132,12 @@ pub struct Port {
     pub(crate) overflow: VecDeque<Late>,
     /// Peers with requests that wait.
     pub(crate) backlog: VecDeque<EndpointId>,
+    pub(crate) bounce: Bounce,
+    pub(crate) bounce_size: u32,
     pub(crate) rare: Vec<Rare>,
+    /// Why connections failed, for who has not been told yet.
+    pub(crate) untold: Vec<String>,
+    pub(crate) diversion: Diversion,
 
     // Setup.
     pub(crate) attributes: Attributes,
@@ -148,7 +159,7 @@ impl Port {
         let place = format!("{}:{}", choice.device, choice.port);
         let failed = |doing: String| {
             let place = place.clone();
-            move |error| PortError { place, doing, error }
+            move |error| PortError { place, doing, bytes: None, error }
         };
         let context = Context::open(&choice.device).map_err(failed("opening the device".into()))?;
         let device = context.attributes().map_err(failed("asking for the device's attributes".into()))?;
@@ -171,8 +182,12 @@ impl Port {
             .map_err(failed(format!("making a completion queue of {entries} entries")))?;
         let doing = format!("making a shared receive queue of {receives} slots of {} bytes", setup.receive_size);
         let batch = (tunables.receive_batch as usize).min(receives as usize / 2).max(1);
-        let receives_side =
-            Receives::new(&domain, setup.receive_size, receives, batch, setup.index).map_err(failed(doing))?;
+        let bytes = Some(u64::from(receives) * u64::from(setup.receive_size));
+        let receives_side = Receives::new(&domain, setup.receive_size, receives, batch, setup.index)
+            .map_err(|error| PortError { bytes, ..failed(doing)(error) })?;
+
+        let bounce = Bounce::new(&domain, setup.bounce_size)
+            .map_err(failed(format!("registering bounce buffers of {} bytes", setup.bounce_size)))?;
 
         let limits = queue_pair_limits(tunables, &device);
         let probe = QueuePair::new(&domain, &cq, receives_side.srq(), limits)
@@ -196,6 +211,8 @@ impl Port {
         let connector = Connector::open(&context, &domain, choice, tunables, &setup, &device)
             .map_err(failed("making the handshake's queue pair and listener".into()))?;
         let credits = cq.capacity().saturating_sub(receives).max(1);
+        let counters = Arc::new(Counters::new(context.sysfs(), choice.port));
+        add(&counters.send_memory, bounce.bytes() as u64);
         Ok(Port {
             endpoints: Vec::new(),
             connector,
@@ -210,10 +227,14 @@ impl Port {
             countdown: 1,
             freed: false,
             posted: Posted::with_capacity(1024),
-            counters: Arc::new(Counters::new(context.sysfs(), choice.port)),
+            counters,
             overflow: VecDeque::with_capacity(64),
             backlog: VecDeque::new(),
+            bounce,
+            bounce_size: setup.bounce_size,
             rare: Vec::new(),
+            untold: Vec::new(),
+            diversion: Diversion::default(),
             attributes,
             directory: setup.directory,
             tunables: tunables.clone(),
@@ -221,12 +242,6 @@ impl Port {
             closing: false,
             source,
         })
-    }
-
-    /// What this port publishes about itself.
-    #[must_use]
-    pub fn address(&self) -> &PortAddress {
-        &self.connector.me.address
     }
 
     /// What it is and can.
@@ -261,9 +276,11 @@ impl Port {
         let arena = Arena::new(&self.domain, size as usize, count as usize).map_err(|error| PortError {
             place: self.attributes.place(),
             doing: format!("registering {count} send slots of {size} bytes"),
+            bytes: Some(u64::from(count) * u64::from(size)),
             error,
         })?;
         let spans = (0..arena.count()).filter_map(|index| arena.span(index)).collect();
+        add(&self.counters.send_memory, arena.bytes() as u64);
         self.arenas.push(arena);
         Ok(spans)
     }
@@ -278,7 +295,15 @@ impl Port {
             return known;
         }
         let id = EndpointId::from_index(self.endpoints.len() as u32);
-        self.endpoints.push(Endpoint { name, remote_port, forgotten: false, connection: None, failure: None });
+        let diverted = self.diversion.is_on;
+        self.endpoints.push(Endpoint {
+            name,
+            remote_port,
+            forgotten: false,
+            diverted,
+            connection: None,
+            failure: None,
+        });
         self.connector.learn(name, remote_port, id);
         id
     }
@@ -294,20 +319,30 @@ impl Port {
             .forget(self.endpoints[peer.index() as usize].name, self.endpoints[peer.index() as usize].remote_port);
     }
 
-    /// Destroys a peer's queue pair. Its requests the adapter had complete as failed.
+    /// Whether the upper layer has given the peer up: what fails then is nobody's concern.
+    #[must_use]
+    pub fn is_forgotten(&self, to: EndpointId) -> bool {
+        self.endpoints.get(to.index() as usize).is_some_and(|endpoint| endpoint.forgotten)
+    }
+
+    /// Destroys a peer's queue pair. Its requests complete as failed, those the adapter had and those that waited.
     pub(crate) fn drop_connection(&mut self, peer: EndpointId) {
+        self.fail_pending(peer);
+        self.connector.take_successor(peer);
         let Some(endpoint) = self.endpoints.get_mut(peer.index() as usize) else { return };
         let Some(mut connection) = endpoint.connection.take() else { return };
-        if connection.state == State::Ready {
+        if connection.is_made() {
             subtract(&self.counters.connections, 1);
         }
         let last = connection.posted.wrapping_sub(1);
         self.credits += connection.in_flight();
+        let mut bounced = std::mem::take(&mut connection.bounced);
         let mut tokens = std::mem::take(&mut connection.list);
         // The queue pair goes first: what is flushed with it was the adapter's until now.
         drop(connection);
+        self.bounce.take_back(&mut bounced, last);
         while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {
-            let outcome = Err(crate::event::Failed { status: ibex_ffi::verbs::Status::FLUSHED });
+            let outcome = Err(crate::event::Failed { status: ibex_ffi::verbs::Status::FLUSHED, posted: true });
             self.overflow.push_back(Event::Completed { token, to: peer, outcome }.into());
         }
     }
@@ -315,8 +350,7 @@ impl Port {
     /// Polls until nothing waits to be posted to a connected peer any more, at most until `end`. What was posted is the
     /// adapter's to deliver; it is not waited for, because a peer that has ended already acknowledges nothing.
     fn drain(&mut self, peer: EndpointId, end: Instant) {
-        let waits =
-            |port: &Port| port.connection(peer).is_some_and(|c| c.state == State::Ready && !c.pending.is_empty());
+        let waits = |port: &Port| port.connection(peer).is_some_and(|c| c.is_made() && !c.pending.is_empty());
         let mut held = Vec::new();
         while waits(self) && Instant::now() < end {
             let mut batch = Batch::new();

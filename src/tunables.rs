@@ -14,6 +14,8 @@ mod row;
 #[cfg(test)]
 mod tests;
 
+use crate::connect::interfaces;
+
 pub use page::markdown;
 pub use row::{Kind, OutOfBounds, Row, Value};
 
@@ -116,10 +118,9 @@ table! {
         "How many send slots are registered at once when there are none left.",
         "Each slot holds one message of up to btl_ibex_max_send_size bytes; more makes fewer, larger registrations.";
     send_slots_max: Count { default: 4096, min: 0, max: 1048576 }, "slots", level 5,
-        "The greatest number of send slots of a port, half of them for eager messages and half for fragments; 0: as many as \
-         memory may be locked.",
-        "Bounds locked memory; sends beyond it wait. Messages of up to 320 bytes, MPI's control messages among them, get a slot \
-         all the same.";
+        "The greatest number of send slots of a port: half as many of each size (320 bytes, eager messages, fragments); 0: as many \
+         as memory may be locked.",
+        "Bounds locked memory: eager messages beyond it wait in ordinary memory, fragments wait to be cut.";
     zero_copy_min: Count { default: 16384, min: 0, max: 4294967295 }, "bytes", level 4,
         "From which size a contiguous fragment is sent from the user's memory instead of being copied.",
         "Registering memory costs more than copying little; registered memory is cached, so programs that reuse buffers gain from \
@@ -131,10 +132,17 @@ table! {
          processor's cache before it is copied.";
 
     // What the adapter does when packets are lost or the receiver is late.
-    ack_timeout: Count { default: 18, min: 0, max: 31 }, "exponent", level 5,
-        "How long the adapter waits for an acknowledgement: 4.096 us * 2^n (14: 67 ms, 18: 1.07 s); 0: for ever.",
-        "Smaller finds lost packets sooner; too small repeats packets that are merely late. With retry_count it sets how soon a \
-         dead peer is an error: about (retry_count + 1) * 4 * this. 0 never notices a dead peer.";
+    ack_timeout: Count { default: 0, min: 0, max: 31 }, "exponent", level 5,
+        "How long the adapter waits for an acknowledgement before it repeats: 4.096 us * 2^n (14: 67 ms, 16: 268 ms, 18: 1.07 s). \
+         0: chosen for each connection by its round trip and link_outage.",
+        "What a lost packet costs when nothing follows it, once or up to four times by the adapter's own rounding. Smaller finds it \
+         sooner; too small repeats packets that are merely late, and ends a connection sooner: about (retry_count + 1) * this, up \
+         to four times as much.";
+    link_outage: Count { default: 2000, min: 0, max: 600000 }, "ms", level 5,
+        "How long a path may be silent without ending a connection, where ack_timeout is 0: the time-out is chosen so that \
+         retry_count + 1 of it are at least that.",
+        "More rides out longer interruptions (a link that comes back, a switch that starts anew); less finds a lost packet and a \
+         dead peer sooner. A lost packet costs about link_outage / (retry_count + 1).";
     retry_count: Count { default: 7, min: 0, max: 7 }, "tries", level 5,
         "How often the adapter repeats a packet that is not acknowledged before the connection fails. At most 6 on a software \
          adapter: soft-RoCE takes 7 for without end.",
@@ -158,6 +166,14 @@ table! {
          and tcp as well when ud is missing or unanswered (auto).",
         "tcp serves adapters without UD and networks that filter it. With ud alone a peer that computes for longer than \
          connect_timeout cannot be told from a dead one.";
+    tcp_if_include: Text { default: "", choices: &[] }, "", level 4,
+        "Take handshakes over TCP only at the addresses of these interfaces: comma-separated names (eth0) and networks \
+         (10.1.0.0/16), in order of preference. Empty: all addresses that another host may reach. Four are used at most.",
+        "Chooses the network that handshakes over TCP use; ibex listens on no other address. Not together with tcp_if_exclude.";
+    tcp_if_exclude: Text { default: "", choices: &[] }, "", level 4,
+        "Do not take handshakes over TCP at the addresses of these interfaces: comma-separated names and networks, as in \
+         tcp_if_include.",
+        "Keeps ibex from listening on a network that peers cannot reach, or that others can. Not together with tcp_if_include.";
     connect_retry: Count { default: 50, min: 1, max: 10000 }, "ms", level 6,
         "After which time an unanswered handshake packet is sent again; it doubles with each try, up to 1000 ms.",
         "Smaller connects sooner where packets are lost; larger sends fewer packets to a peer that computes.";
@@ -234,6 +250,19 @@ impl Tunables {
 
     /// Limits of one parameter that another one sets.
     fn check_together(&self) -> Result<(), OutOfBounds> {
+        for (name, list) in [("tcp_if_include", &self.tcp_if_include), ("tcp_if_exclude", &self.tcp_if_exclude)] {
+            if let Some(item) = interfaces::malformed(list) {
+                return Err(refused(
+                    name,
+                    item,
+                    "a list of interface names (eth0) and networks (10.1.0.0/16)".to_owned(),
+                ));
+            }
+        }
+        if !self.tcp_if_include.is_empty() && !self.tcp_if_exclude.is_empty() {
+            let permitted = "set only where btl_ibex_tcp_if_include is not".to_owned();
+            return Err(refused("tcp_if_exclude", &self.tcp_if_exclude, permitted));
+        }
         at_most_half("receive_batch", self.receive_batch, "receive_queue_depth", self.receive_queue_depth)?;
         at_most_half("signal_interval", self.signal_interval, "send_queue_depth", self.send_queue_depth)
     }
@@ -266,10 +295,15 @@ fn at_most_half(name: &'static str, value: u64, other: &str, depth: u64) -> Resu
     if value <= depth / 2 {
         return Ok(());
     }
+    let permitted = format!("at most {} (half of btl_ibex_{other}, which is {depth})", depth / 2);
+    Err(refused(name, &value.to_string(), permitted))
+}
+
+/// The refusal of what only a look at several parameters, or into a text, shows.
+fn refused(name: &'static str, given: &str, permitted: String) -> OutOfBounds {
     let default =
         TABLE.iter().find(|row| row.name == name).map_or(String::new(), |row| row.default_value().to_string());
-    let permitted = format!("at most {} (half of btl_ibex_{other}, which is {depth})", depth / 2);
-    Err(OutOfBounds { name, given: value.to_string(), permitted, default })
+    OutOfBounds { name, given: given.to_owned(), permitted, default }
 }
 
 impl Default for Tunables {

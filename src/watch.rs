@@ -19,8 +19,9 @@ use std::sync::Arc;
 /// What callbacks must be fit for: MPI is on the stack.
 const CONTEXT: Safety = Safety::MpiRestricted;
 
-/// For how long an adapter's event is held back for an earlier one, nanoseconds. Completions are polled from one queue in the
-/// order in which the adapter wrote them; threads that took a batch each may show theirs in another.
+/// For how long an adapter's event is held back for an earlier one where it is not known whether one is to come, nanoseconds.
+/// Completions are polled from one queue in the order in which the adapter wrote them, and what is polled is said to be
+/// ([`events::taken`]); so this is for events that are raised without.
 const WINDOW: u64 = 50_000;
 
 /// How many of an adapter's events are held back at most.
@@ -38,11 +39,11 @@ const STAMPED: u64 = {
     word
 };
 
-/// Whether somebody listens to what the adapter could stamp.
+/// Whether somebody wants what the adapter could stamp by its stamp.
 #[cold]
 #[inline(never)]
 pub(crate) fn wants_stamps() -> bool {
-    events::active().has_any(STAMPED)
+    events::ordered().has_any(STAMPED)
 }
 
 /// The source of a port whose completion queue gives stamps; `None` where it does not.

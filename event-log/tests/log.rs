@@ -73,7 +73,7 @@ fn run_with(words: &[&str], environment: &[(&str, &str)]) -> (Output, BTreeMap<S
     let folder = place().join(format!("run-{}-{run}", std::process::id()));
     std::fs::create_dir(&folder).expect("the target directory can be written to");
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120"]).args(words);
+    command.args(["-k", "5", "900"]).args(words);
     command.env("LD_PRELOAD", place().join("libibex-log.so"));
     command.env("IBEX_LOG_FILE", folder.join("log"));
     command.env("OMPI_MCA_btl", "self").env_remove("IBEX_LOG_EVENTS").env_remove("LD_LIBRARY_PATH");

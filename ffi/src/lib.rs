@@ -1,6 +1,7 @@
 //! What ibex calls, made safe.
 
 pub mod clock;
+pub mod limits;
 #[cfg(feature = "openmpi")]
 pub mod openmpi;
 pub mod topology;

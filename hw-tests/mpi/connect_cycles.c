@@ -3,11 +3,11 @@
 // Connections made and taken down many times within one job. Two groups of the job meet through a port, part, and meet
 // again; with `spawn`, processes are started, talked to and let go again and again: each brings peers that the
 // transport has never heard of, and takes them away. Traffic of all sizes is checked each time, and so is the traffic
-// between the original ranks, which must not be disturbed. Needs 2 or more ranks.
+// between the original ranks, which must not be disturbed. Needs 2 or more ranks, `spawn` 1.
 //
-// `spawn` is not in the default because Open MPI 4.1 with Debian's PMIx now and then hangs in it on a busy machine, in
-// the child's PMIx_Init, before any transport is opened. It needs `mpirun --oversubscribe` or free slots, and a
-// transport between jobs (not vader alone).
+// `spawn` is not in the default because Open MPI 4.1 with Debian's PMIx now and then hangs in it, in the child's PMIx_Init,
+// before any transport is opened; so it says how many processes there should be. It needs `mpirun --oversubscribe` or free
+// slots, and a transport between jobs (not vader alone).
 //
 // usage: connect_cycles [ports|spawn] [--cycles N] [--children C]     (defaults 5 times IBEX_TEST_SCALE, and 2)
 #include "check.h"
@@ -73,12 +73,20 @@ static int child(MPI_Comm parent) {
     return wrong ? CHILD_FAILED : 0;
 }
 
+// So many processes are started now: who looks on can tell which of them never came.
+static void say_processes(int number) {
+    if (check.rank == 0)
+        printf("processes %d\n", number);
+    fflush(stdout);
+}
+
 static void spawn_cycles(int cycles, int children) {
     check_case("children_spawned_talked_to_and_disconnected_%d_times", cycles);
     for (int i = 0; i < cycles; i++) {
         MPI_Comm inter;
         int *codes = check_alloc((size_t)children * sizeof *codes), wrong = 0;
         char *no_arguments[] = {NULL};
+        say_processes(children);
         MPI_OK(MPI_Comm_spawn(program, no_arguments, children, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes));
         MPI_OK(MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN));
         for (int c = 0; c < children; c++)
@@ -124,15 +132,15 @@ static void port_cycles(int cycles) {
 int main(int argc, char **argv) {
     MPI_Comm parent;
     int cycles = 0, children = 2, at = 1;
-    bool spawn = false;
+    bool spawn = argc > 1 && strcmp(argv[1], "spawn") == 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_get_parent(&parent);
-    check_attach(parent == MPI_COMM_NULL ? 2 : 1);
+    check_attach(parent == MPI_COMM_NULL && !spawn ? 2 : 1);
     if (parent != MPI_COMM_NULL)
         return child(parent);
     program = argv[0];
-    if (argc > 1 && (strcmp(argv[1], "spawn") == 0 || strcmp(argv[1], "ports") == 0))
-        spawn = strcmp(argv[at++], "spawn") == 0;
+    if (spawn || (argc > 1 && strcmp(argv[1], "ports") == 0))
+        at++;
     for (; at < argc; at += 2) {
         bool is_cycles = strcmp(argv[at], "--cycles") == 0, is_children = strcmp(argv[at], "--children") == 0;
         int *value = is_cycles ? &cycles : is_children ? &children : NULL;
@@ -145,6 +153,7 @@ int main(int argc, char **argv) {
     }
     if (cycles == 0)
         cycles = scaled(5, 2);
+    say_processes(check.size);
     if (spawn)
         spawn_cycles(cycles, children);
     else

@@ -13,9 +13,8 @@
 
 #include "trace.h"
 
-#include <pthread.h>
 
-enum { FIRST_TAG = 1000, MOST_MESSAGES = 12, MOST_OPERATIONS = 4, MOST_EVENTS = 1 << 19, COMMS = 3, MOST_THREADS = 4 };
+enum { FIRST_TAG = 1000, MOST_MESSAGES = 12, MOST_OPERATIONS = 4, MOST_EVENTS = 1 << 19, COMMS = 3 };
 enum { WINDOW_BYTES = 1 << 17, OF_RENDEZVOUS = 56, EAGER_LIMIT = 12 << 10 };
 
 static struct tool tool;
@@ -173,16 +172,6 @@ static void *run_patterns(void *first) {
     for (int pattern = (int)(intptr_t)first; pattern < plan.patterns; pattern += threads)
         run_pattern(pattern);
     return NULL;
-}
-
-static void exchange(void) {
-    pthread_t others[MOST_THREADS];
-    for (intptr_t i = 1; i < threads; i++)
-        if (pthread_create(&others[i], NULL, run_patterns, (void *)i) != 0)
-            MPI_Abort(MPI_COMM_WORLD, 1);
-    run_patterns((void *)0);
-    for (int i = 1; i < threads; i++)
-        pthread_join(others[i], NULL);
 }
 
 // What arrived last waits for its turn among the adapter's events.
@@ -419,7 +408,7 @@ static void run(void) {
         MPI_OK(MPI_Win_lock_all(0, window));
     }
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    exchange();
+    seen_in_threads(threads, run_patterns);
     if (one_sided) {
         MPI_OK(MPI_Win_unlock_all(window));
         MPI_OK(MPI_Win_free(&window));

@@ -9,10 +9,9 @@
 
 #include "seen.h"
 
-#include <pthread.h>
 #include <time.h>
 
-enum { MOST_EVENTS = 1 << 17, MOST_SOURCES = 64, MOST_THREADS = 4, TAG = 100, FREED_AFTER = 50, CALLERS_EVENTS = 200 };
+enum { MOST_EVENTS = 1 << 17, MOST_SOURCES = 64, TAG = 100, FREED_AFTER = 50, CALLERS_EVENTS = 200 };
 
 static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << GET_COMPLETE | 1u << EAGER;
 
@@ -100,13 +99,7 @@ static void *exchange(void *argument) {
 }
 
 static void traffic(void) {
-    pthread_t others[MOST_THREADS];
-    for (intptr_t i = 1; i < threads; i++)
-        if (pthread_create(&others[i], NULL, exchange, (void *)i) != 0)
-            MPI_Abort(MPI_COMM_WORLD, 1);
-    exchange((void *)0);
-    for (int i = 1; i < threads; i++)
-        pthread_join(others[i], NULL);
+    seen_in_threads(threads, exchange);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 

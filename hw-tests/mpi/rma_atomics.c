@@ -303,15 +303,6 @@ static void accumulate_in_fences(int epochs) {
     check_end_case();
 }
 
-static bool on_one_node(void) {
-    MPI_Comm node;
-    int here;
-    MPI_OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-    MPI_OK(MPI_Comm_size(node, &here));
-    MPI_OK(MPI_Comm_free(&node));
-    return here == size;
-}
-
 static void everything_in_one_window(bool allocated) {
     int each = scaled(500 / size, 5);
     kind_name = allocated ? "allocated" : "created";
@@ -340,12 +331,7 @@ static void everything_in_one_window(bool allocated) {
     get_accumulate(1, each);
     get_accumulate(300, each / 4 + 1);
     swaps_int32(each);
-    // Stock osc/rdma, where all ranks are on one node, swaps in a rank's own created window with the processor, in another's
-    // with the transport, and takes no lock that would keep the two apart (osc_rdma_accumulate.c, compare_and_swap).
-    if (!allocated && on_one_node())
-        check_skip("created_window_compare_and_swap_of_int64", "stock osc/rdma swaps in two ways at once on one node");
-    else
-        swaps_int64(each);
+    swaps_int64(each);
     MPI_OK(MPI_Win_unlock_all(window));
     exclusive_locks(each / 2 + 1);
     MPI_OK(MPI_Win_free(&window));

@@ -9,6 +9,10 @@
 
 #include "check.h"
 
+#include <pthread.h>
+
+enum { MOST_THREADS = 4 };
+
 // Elements of btl_ibex_xfer_*, as docs/events.md lays them out.
 struct transfer {
     uint64_t request, message, offset, bytes, total;
@@ -137,6 +141,17 @@ static inline void seen_stop(struct tool *tool) {
 static inline int seen_count(struct tool *tool) {
     int count = atomic_load(&tool->count);
     return count < tool->room ? count : tool->room;
+}
+
+// Runs a body in so many threads at once, each with its number; the first is the one that calls.
+static inline void seen_in_threads(int threads, void *(*body)(void *)) {
+    pthread_t others[MOST_THREADS];
+    for (intptr_t i = 1; i < threads; i++)
+        if (pthread_create(&others[i], NULL, body, (void *)i) != 0)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+    body((void *)0);
+    for (int i = 1; i < threads; i++)
+        pthread_join(others[i], NULL);
 }
 
 // A source: its name, whether it is a thread's (else a port's), and the width of a port's clock.

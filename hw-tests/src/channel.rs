@@ -238,14 +238,14 @@ mod tests {
         let channel = Channel::over(stream.try_clone().unwrap(), stream.try_clone().unwrap()).unwrap();
         let mut running = channel.start(&Job::new(["sh", "-c", "echo $$; sleep 1000"])).unwrap();
         let process = loop {
-            let line = running.wait_for_line("", Duration::from_secs(20)).unwrap();
+            let line = running.wait_for_line("", Duration::from_mins(2)).unwrap();
             if !line.is_empty() {
                 break line;
             }
         };
         stream.shutdown(std::net::Shutdown::Both).unwrap();
         let file = format!("/proc/{}/environ", process.trim());
-        let until = std::time::Instant::now() + Duration::from_secs(20);
+        let until = std::time::Instant::now() + Duration::from_mins(2);
         while std::fs::read(&file).is_ok_and(|bytes| !bytes.is_empty()) {
             assert!(std::time::Instant::now() < until, "process {process} outlived its caller");
             thread::yield_now();

@@ -34,6 +34,7 @@ use crate::channel::Channel;
 use crate::device::{self, Device};
 use crate::job::{Job, Outcome, Stream};
 use crate::local::LocalAgent;
+use crate::pace;
 use crate::process::Kill;
 use crate::programs;
 use crate::running::Running;
@@ -167,9 +168,14 @@ impl Fabric {
     /// # Errors
     /// There is no such node, or it is gone.
     pub fn spawn(&self, job: &Job) -> anyhow::Result<Running> {
+        let mut job = job.clone();
+        if self.is_virtual() {
+            // A guest does not see who keeps its machine from running.
+            job.limit *= pace::crowding();
+        }
         let (sender, events) = mpsc::channel();
-        let kill = self.start(job, sender)?;
-        Ok(Running::new(job, events, kill))
+        let kill = self.start(&job, sender)?;
+        Ok(Running::new(&job, events, kill))
     }
 
     /// Starts a job whose events go to `events`; the returned function kills it.

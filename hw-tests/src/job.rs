@@ -23,13 +23,16 @@ pub struct Job {
     pub env: Vec<(String, String)>,
     /// Where it runs; the node's `/tmp` by default (on a local device: where the caller is).
     pub cwd: Option<PathBuf>,
-    /// After this time all its processes are killed.
+    /// After this time all its processes are killed. Only time counts in which the job had the processors it wanted (`pace`).
     pub limit: Duration,
 }
 
 impl Job {
     /// The limit of a job that sets none.
     pub const LIMIT: Duration = Duration::from_mins(2);
+
+    /// However little it had of it: after so many times its limit a job is killed.
+    pub const CROWDED: u32 = 12;
 
     /// A job in node 0 with the default limit.
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {

@@ -11,7 +11,7 @@
 //!
 //! [`fabric`] is the face; [`job`] says what runs and how it ended, [`Running`] is one that runs; [`device`] names devices;
 //! [`vm`] prepares and boots the virtual machines of soft-RoCE, `local` starts the agent of this machine's devices, `programs`
-//! finds what both start; [`process`] runs a job on the machine it is on (every agent uses it); [`wire`] and [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
+//! finds what both start; [`process`] runs a job on the machine it is on (every agent uses it), `pace` says how much of the time a job had; [`wire`] and [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
 //! several calls of the `fabric` command. Everything here is setup grade: it may block, allocate and start processes.
 
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ pub mod fabric;
 pub mod job;
 pub mod kept;
 mod local;
+mod pace;
 pub mod process;
 mod programs;
 mod running;

@@ -3,7 +3,8 @@
 //!
 //! Called by [`crate::agent`] in a guest and by [`crate::fabric`] for local devices. `mpirun` puts each rank in a process group
 //! of its own, so a process group does not hold a job together; an environment variable with a value of its own does, as every
-//! process hands it to its children: whoever carries it in `/proc/PID/environ` belongs to the job. Setup grade; each job has
+//! process hands it to its children: whoever carries it in `/proc/PID/environ` belongs to the job. Its limit is of the time it had
+//! the processors it wanted ([`crate::pace`]), with a bound for all time. Setup grade; each job has
 //! four threads of its own (supervisor, waiter, one per stream) that end with it. Tests: at the end of this file.
 
 use std::fs;
@@ -19,11 +20,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::job::{Ending, Event, Job, Stream};
+use crate::pace::Pace;
 
 /// The environment variable that marks the processes of a job.
 const MARK: &str = "FABRIC_JOB";
-/// How long killed processes may take to go.
-const GOING: Duration = Duration::from_secs(5);
+/// How long killed processes may take to go: they need a processor for it.
+const GOING: Duration = Duration::from_secs(30);
+/// How often it is looked how much time a job had, at most.
+const LOOKS: Duration = Duration::from_secs(1);
 
 /// Ends the job it was made for when called; harmless when the job has ended.
 pub type Kill = Box<dyn Fn() + Send>;
@@ -48,7 +52,7 @@ pub fn start(job: &Job, inherited: &[(String, String)], events: Sender<Event>) -
         Ok(child) => {
             let limit = job.limit;
             thread::spawn(move || {
-                let ending = supervise(child, &mark, began + limit, &events, &news, &hears);
+                let ending = supervise(child, &mark, limit, &events, &news, &hears);
                 // The caller may have gone; then nobody waits for the ending.
                 let _ = events.send(Event::Ended(ending, began.elapsed()));
             });
@@ -89,7 +93,7 @@ fn spawn(job: &Job, inherited: &[(String, String)], mark: &str) -> Result<Child,
 fn supervise(
     mut child: Child,
     mark: &str,
-    deadline: Instant,
+    limit: Duration,
     events: &Sender<Event>,
     news: &Sender<News>,
     hears: &Receiver<News>,
@@ -103,9 +107,11 @@ fn supervise(
         let _ = exits.send(News::Exited(child.wait()));
     });
     let mut early = None;
-    let mut next = deadline;
+    let mut pace = Pace::new();
+    let (entry, latest) = (entry(mark), Instant::now() + limit * Job::CROWDED);
+    let look = (limit / 8).clamp(Duration::from_millis(10), LOOKS);
     let status = loop {
-        match hears.recv_timeout(next.saturating_duration_since(Instant::now())) {
+        match hears.recv_timeout(look) {
             Ok(News::Exited(status)) => break status,
             Ok(News::StreamEnded) => open -= 1,
             Ok(News::KillAsked) => {
@@ -113,9 +119,10 @@ fn supervise(
                 kill_all(group, mark);
             }
             Err(RecvTimeoutError::Timeout) => {
-                early.get_or_insert(Ending::TimedOut);
-                kill_all(group, mark);
-                next = Instant::now() + GOING;
+                if early.is_some() || pace.own(&marked(&entry)) >= limit || Instant::now() >= latest {
+                    early.get_or_insert(Ending::TimedOut);
+                    kill_all(group, mark);
+                }
             }
             // Cannot be while `news` lives; the job then has no ending of its own.
             Err(RecvTimeoutError::Disconnected) => return Ending::Killed,
@@ -172,7 +179,7 @@ fn kill_all(group: Pid, mark: &str) {
 
 /// Kills every process that carries `mark`, again until none is found, as one may fork while the list is read.
 fn kill_marked(mark: &str) {
-    let entry = format!("{MARK}={mark}");
+    let entry = entry(mark);
     let until = Instant::now() + GOING;
     loop {
         let found = marked(&entry);
@@ -184,6 +191,11 @@ fn kill_marked(mark: &str) {
         }
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// How a job's mark stands in the environment.
+fn entry(mark: &str) -> String {
+    format!("{MARK}={mark}")
 }
 
 fn marked(entry: &str) -> Vec<Pid> {
@@ -253,16 +265,22 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_spins_past_its_limit_ends_too() {
+        let outcome = run(&shell("echo up; while :; do :; done").limit(Duration::from_millis(300)));
+        assert_eq!((outcome.ending, outcome.stdout.as_str()), (Ending::TimedOut, "up\n"));
+    }
+
+    #[test]
     fn what_a_job_leaves_behind_is_ended_and_does_not_hold_up_its_ending() {
         let outcome = run(&shell("setsid sleep 1000 & echo done"));
         assert_eq!((outcome.ending.clone(), outcome.stdout.as_str()), (Ending::Exited(0), "done\n"));
-        assert!(outcome.elapsed < Duration::from_secs(25), "{outcome}");
+        assert!(outcome.elapsed < Duration::from_mins(15), "{outcome}");
     }
 
     #[test]
     fn a_job_can_be_killed_while_it_runs() {
         let mut running = started(&shell("echo up; sleep 1000"));
-        running.wait_for_line("up", Duration::from_secs(20)).unwrap();
+        running.wait_for_line("up", Duration::from_mins(2)).unwrap();
         running.kill();
         assert_eq!(running.wait().unwrap().ending, Ending::Killed);
     }

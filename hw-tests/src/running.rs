@@ -23,14 +23,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// What the node adds to a job's limit for killing it and telling so; a node silent for longer is stuck.
-    const GRACE: Duration = Duration::from_secs(20);
+    /// What the node adds to the longest time of a job for killing it and telling so; a node silent for longer is stuck.
+    const GRACE: Duration = Duration::from_mins(2);
 
     /// A job that was just started: `events` tells of it, `kill` ends it early.
     pub(crate) fn new(job: &Job, events: Receiver<Event>, kill: Box<dyn Fn() + Send>) -> Self {
         Self {
             command: job.argv.join(" "),
-            deadline: Instant::now() + job.limit + Self::GRACE,
+            deadline: Instant::now() + job.limit * Job::CROWDED + Self::GRACE,
             events,
             kill,
             stdout: Vec::new(),
@@ -104,7 +104,7 @@ impl Running {
             Ok(Event::Ended(ending, elapsed)) => self.ended = Some((ending, elapsed)),
             Err(RecvTimeoutError::Timeout) if until < self.deadline => {}
             Err(RecvTimeoutError::Timeout) => bail!(
-                "the node does not answer: `{}` should have been killed at its time limit {} s ago; the fabric must be opened anew",
+                "the node does not answer: `{}` should have been killed {} s ago; the fabric must be opened anew",
                 self.command,
                 Self::GRACE.as_secs()
             ),

@@ -281,6 +281,16 @@ static void counts(MPI_Comm comm) {
     check_end_case();
 }
 
+// Before any registration is made.
+static void codes(void) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    check_case("the_codes_that_the_header_adds_have_texts");
+    MPI_OK(MPI_Error_string(MPI_T_ERR_NOT_SUPPORTED, text, &length));
+    check_true(text, strncmp(text, "MPI_T_ERR_NOT_SUPPORTED: ", 25) == 0);
+    check_end_case();
+}
+
 static void not_initialised(MPI_Comm comm) {
     struct heard heard;
     int provided;
@@ -308,6 +318,7 @@ int main(int argc, char **argv) {
     if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
         return 1;
     check_start(&argc, &argv, 2);
+    codes();
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     safety_levels(comm);
     in_callbacks(comm);

@@ -44,8 +44,8 @@ int main(int argc, char **argv) {
             printf("%s is %s\n", names[i], code == PERUSE_SUCCESS ? "supported" : "not supported");
         check_int(names[i], listed ? PERUSE_SUCCESS : PERUSE_ERR_EVENT, code);
         check_true("an event that is not supported has no number", listed || event == PERUSE_EVENT_INVALID);
-        bool transfer = strncmp(names[i], "PERUSE_COMM_REQ_XFER_", 21) == 0;
-        check_int("transfers are supported, and none of the rest", transfer, listed);
+        bool known = strncmp(names[i], "PERUSE_COMM_REQ_XFER_", 21) == 0 || strcmp(names[i], "PERUSE_COMM_MSG_ARRIVED") == 0;
+        check_int("transfers and arrivals are supported, and none of the rest", known, listed);
     }
     check_end_case();
     return check_finish();

@@ -95,7 +95,7 @@ static void watch(struct watched *type, MPI_Comm comm) {
     if (code != MPI_SUCCESS)
         fail("MPI_T_event_handle_alloc", code);
     MPI_T_event_set_dropped_handler(type->registration, on_dropped);
-    MPI_T_event_register_callback(type->registration, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, MPI_INFO_NULL, type, on_event);
+    MPI_T_event_register_callback(type->registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, type, on_event);
 }
 
 static void tell_when(const struct watched *type) {

@@ -49,7 +49,7 @@ impl Slots for Invented {
         Some((0..count).map(span).collect())
     }
 
-    fn reclaim(&mut self) {}
+    fn reclaim(&mut self, _silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool) {}
 }
 
 /// As `btl_free` does when the port has been entered.

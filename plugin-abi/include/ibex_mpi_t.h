@@ -12,7 +12,8 @@
  * - MPI_INFO_NULL stands where an info object is returned while MPI is not initialised or has been finalised.
  * - MPI_T_EVENT_REGISTRATION_NULL, which no registration is.
  * The enumeration of MPI_T_event_get_info has the names of the elements, in their order. Elements are MPI_INT, MPI_UNSIGNED or
- * MPI_UNSIGNED_LONG; docs/events.md has them all. docs/events-calls.md says what the standard leaves open.
+ * MPI_UNSIGNED_LONG; docs/events.md has them all. The buffer of MPI_T_event_copy ends where the element that lies last does: at its
+ * displacement and the size of its type. docs/events-calls.md says what the standard leaves open.
  */
 #ifndef IBEX_MPI_T_H
 #define IBEX_MPI_T_H
@@ -25,11 +26,16 @@
 extern "C" {
 #endif
 
+/* MPI_Error_string knows both once MPI_Init has opened a port for ibex, or a registration has been made after it. */
 #ifndef MPI_T_ERR_NOT_ACCESSIBLE
 #define MPI_T_ERR_NOT_ACCESSIBLE 81
 #endif
 #ifndef MPI_T_ERR_NOT_SUPPORTED
 #define MPI_T_ERR_NOT_SUPPORTED 82
+#endif
+
+#ifndef MPI_T_BIND_MPI_SESSION
+#define MPI_T_BIND_MPI_SESSION (MPI_T_BIND_MPI_INFO + 1)
 #endif
 
 /* What a callback must be fit for; each includes those before it. */
@@ -99,6 +105,16 @@ IBEX_MPI_T_CALLS(PMPI_T_)
  * MPI_T_ERR_NOT_SUPPORTED: too little is known of the source's clock; MPI_T_ERR_NOT_INITIALIZED.
  */
 int ibex_source_to_host(int source_index, MPI_Count timestamp, MPI_Count *host_timestamp, MPI_Count *error);
+
+/*
+ * Beyond the standard: delivers what has happened before to the callbacks of all registrations, of every level, those that may do anything
+ * (MPI_T_CB_REQUIRE_NONE) among them; it waits for events that an adapter's port still holds (a fifth of a millisecond at most) and
+ * for a thread that delivers at the moment. What callbacks raise themselves waits for the next time. They run in the calling thread: call
+ * it in one that may call MPI now, where MPI has not called this code (no reduction operation, no error handler, no signal handler), and
+ * without a lock that a callback takes. In any thread, also in several at once.
+ * MPI_T_ERR_NOT_INITIALIZED; MPI_T_ERR_INVALID: within a callback, where nothing is delivered.
+ */
+int ibex_events_flush(void);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
 /*
  * PERUSE 2.0 as ibex offers it: link with -libex. The names and prototypes are those of appendix A of the specification.
  *
- * Supported are the events whose name PERUSE_Query_event knows: the transfer of messages that cross ibex, and from
+ * Supported are the events whose name PERUSE_Query_event knows: arrival and transfer of messages that cross ibex, and from
  * PERUSE_FIRST_CUSTOM_EVENT on PERUSE_COMM_REQ_XFER_CONTINUE and the puts and gets of the transport. Of a request the transport
  * knows comm, peer, tag and operation; count is in bytes, so datatype is MPI_BYTE; buf is NULL. Puts and gets belong to no
  * communicator: they are shown to every handle for them, with tag -1, and with buf. docs/peruse.md has every field and id, and what

@@ -10,6 +10,7 @@ use std::ffi::{c_int, c_void};
 use ibex_ffi::openmpi::sys;
 
 use crate::module::Module;
+use crate::own_memory;
 use crate::rdma::Transfer;
 use crate::watch::Kind;
 
@@ -20,10 +21,6 @@ type Opaque = sys::mca_btl_base_registration_handle_t;
 const OPERAND: usize = 8;
 
 /// Whether the adapter can do an operation with these flags at this address, for a result under this handle.
-///
-/// Without a remote handle (`Transfer::start` looks for it) the memory is the caller's own: osc/rdma tries the adapter first
-/// for it too (`osc_rdma_accumulate.c`, `ompi_osc_rdma_compare_and_swap`), and swaps under its lock when it hears that this
-/// cannot be.
 fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
     let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
     let aligned = remote_address.is_multiple_of(OPERAND as u64);
@@ -62,11 +59,13 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     let fits =
         |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
     // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
-    unsafe {
+    let start = |add: Transfer| unsafe {
         add.start("btl_atomic_fop", Kind::FetchAdd, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
             port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
         })
-    }
+    };
+    // SAFETY: as above; without a remote handle the target is this process' own.
+    if remote_handle.is_null() { unsafe { own_memory::start(add, start) } } else { start(add) }
 }
 
 /// `btl_atomic_cswap`: sets remote memory to `value` if it is `compare`; what was there before comes to `local_address`.
@@ -100,9 +99,11 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     };
     let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
     // SAFETY: as in `btl_atomic_fop`.
-    unsafe {
+    let start = |swap: Transfer| unsafe {
         swap.start("btl_atomic_cswap", Kind::CompareSwap, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
             port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
         })
-    }
+    };
+    // SAFETY: as there.
+    if remote_handle.is_null() { unsafe { own_memory::start(swap, start) } } else { start(swap) }
 }

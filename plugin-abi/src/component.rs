@@ -72,7 +72,7 @@ static TEMPLATE: Shared<std::mem::MaybeUninit<sys::mca_btl_base_module_t>> =
     Shared(UnsafeCell::new(std::mem::MaybeUninit::uninit()));
 
 /// The most ports one process uses.
-const MAX_PORTS: usize = 16;
+pub(crate) const MAX_PORTS: usize = 16;
 
 /// See [`progress_watched`].
 const BUSY: usize = 4;
@@ -81,6 +81,9 @@ const BUSY: usize = 4;
 static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
 static MODULE_COUNT: AtomicUsize = AtomicUsize::new(0);
 static DEFECT_REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a port was opened, in this MPI's life so far.
+static HAS_OPENED_PORTS: AtomicBool = AtomicBool::new(false);
 
 /// What open leaves for init, and init for `add_procs`.
 struct Opened {
@@ -128,6 +131,17 @@ pub(crate) fn local_ports() -> Vec<PortAddress> {
     opened().ports.clone()
 }
 
+/// The modules in use.
+pub(crate) fn modules() -> impl Iterator<Item = &'static Module> {
+    // SAFETY: M1: in the table from init until its finalize, which comes after all else.
+    MODULES.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+}
+
+/// Whether this process takes part in its job through ibex, or did until MPI was finalised.
+pub(crate) fn has_opened_ports() -> bool {
+    HAS_OPENED_PORTS.load(Ordering::Acquire)
+}
+
 /// Takes a module that is being finalized out of progress.
 pub(crate) fn forget(module: *mut sys::mca_btl_base_module_t) {
     for place in &MODULES {
@@ -136,11 +150,15 @@ pub(crate) fn forget(module: *mut sys::mca_btl_base_module_t) {
     }
 }
 
-/// `mca_register_component_params`: the variables. In another Open MPI nothing is registered, before any structure is shared
+/// `mca_register_component_params`: the variables. In another Open MPI, or beside another ibex, nothing is registered, before any structure is shared
 /// with it. That is no error here but in [`open`]: a component that was asked for by name and cannot be registered ends the
 /// job (`mca_base_component_find.c`, `component_find_check`), one that cannot be opened does not.
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
+        // First, as another copy's component would be found under the name of this one's.
+        if refusal::another_ibex().is_err() {
+            return sys::OPAL_SUCCESS;
+        }
         if let Err(refusal) = refusal::other_openmpi() {
             messages::other_openmpi(&refusal);
             return sys::OPAL_SUCCESS;
@@ -168,8 +186,14 @@ fn settings() -> sys::mca_btl_base_module_t {
 /// `mca_open_component`: starts from nothing, and checks the parameters.
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
+        // Not when it was registered: then it is not known yet which process is the first of its host.
+        if let Err(refusal) = refusal::another_ibex() {
+            messages::another_ibex(&refusal);
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
         guard::reset();
         DEFECT_REPORTED.store(false, Ordering::Relaxed);
+        HAS_OPENED_PORTS.store(false, Ordering::Release);
         variables::forget_ports();
         MODULE_COUNT.store(0, Ordering::Release);
         *opened() = Opened { tunables: None, ports: Vec::new() };
@@ -238,6 +262,7 @@ unsafe extern "C" fn init(
             // SAFETY: within the array just allocated.
             unsafe { array.add(index).write(module.cast()) };
         }
+        HAS_OPENED_PORTS.store(true, Ordering::Release);
         // SAFETY: the out parameter.
         unsafe { count.write(MODULE_COUNT.load(Ordering::Relaxed) as c_int) };
         array
@@ -266,18 +291,22 @@ fn open_ports(threads: bool) -> Vec<Box<Module>> {
     };
     let settings = settings();
     let mut modules = Vec::new();
-    let mut addresses = Vec::new();
+    let mut entries = Vec::new();
     for choice in survey.ports.iter().take(MAX_PORTS) {
         let index = modules.len() as u8;
         let setup = Setup {
             index,
             me: modex::from_openmpi(me.name()),
             receive_size: settings.btl_max_send_size as u32,
+            bounce_size: settings.btl_eager_limit.max(settings.btl_rndv_eager_limit) as u32,
             directory: Box::new(modex::Published),
         };
         match Port::open(choice, &tunables, setup) {
             Ok(port) => {
-                let address = *port.address();
+                let entry = port.entry();
+                if let Some(warning) = port.warning() {
+                    messages::port_warning(&me.host(), &port.attributes().place(), warning);
+                }
                 let Some(module) = Module::new(&settings, port, index, &tunables, threads) else {
                     messages::no_cache();
                     return Vec::new();
@@ -287,7 +316,7 @@ fn open_ports(threads: bool) -> Vec<Box<Module>> {
                     module.end();
                     continue;
                 }
-                addresses.push(address);
+                entries.push(entry);
                 modules.push(module);
             }
             Err(error) => messages::port_not_opened(&me.host(), &error),
@@ -296,11 +325,11 @@ fn open_ports(threads: bool) -> Vec<Box<Module>> {
     if modules.is_empty() {
         return modules;
     }
-    if let Err(code) = modex::publish(&addresses) {
+    if let Err(code) = modex::publish(&entries) {
         messages::not_published(code);
         return Vec::new();
     }
-    opened().ports = addresses;
+    opened().ports = entries.iter().map(|entry| entry.address).collect();
     modules.iter().filter_map(|module| module.counters()).for_each(variables::show_port);
     modules
 }
@@ -329,12 +358,14 @@ fn progress_all<const WATCHED: bool>() -> c_int {
     count
 }
 
-/// Progress while a tool listens. What waited because a port was entered, what waits for its turn, and buffers are delivered when there
-/// is nothing else to do; if there always is, at every [`BUSY`]th call.
+/// Progress while a tool listens. What the calls before have seen and not shown, so that who waited for it went on, is shown first. Buffers
+/// are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
 #[cold]
 #[inline(never)]
 fn progress_watched() -> c_int {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
+    watch::show_arrived();
+    events::show(watch::CONTEXT);
     let count = progress_all::<true>();
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);

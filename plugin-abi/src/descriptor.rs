@@ -8,17 +8,23 @@
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 
+use engine::event::Token;
+use engine::events;
+use engine::port::Port;
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::LocalSpan;
 
+use crate::failures;
 use crate::guard::fence;
 use crate::module::{Module, State};
+use crate::token::{Record, record};
 
 mod pool;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pool::{Descriptor, Descriptors, slot, spans, take_registration};
+pub(crate) use pool::{Descriptor, Descriptors, bytes, copy, lengths, spans, start, take_registration};
 
 /// Gives a descriptor that is Open MPI's back to its pool, its registration to the cache.
 ///
@@ -40,10 +46,44 @@ pub(crate) unsafe fn free(module: &Module, descriptor: *mut Descriptor) -> c_int
 
 /// Takes a descriptor of the module's. `None`: as for [`Descriptors::take`], or the port is in use further up.
 #[inline]
-fn take(module: &Module, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+pub(crate) fn take(module: &Module, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
     let mut state = module.enter()?;
     let State { port, descriptors, .. } = &mut *state;
     descriptors.take(port, size, flags)
+}
+
+/// As [`take`], with a slot.
+fn take_slot(module: &Module, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+    let mut state = module.enter()?;
+    let State { port, descriptors, .. } = &mut *state;
+    descriptors.take_slot(port, size, flags)
+}
+
+impl pool::Slots for Port {
+    fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>> {
+        Port::grow(self, size, count).ok()
+    }
+
+    fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool) {
+        Port::reclaim(self, &mut |token| message(token).is_some_and(&mut *silent));
+    }
+}
+
+/// Takes what the adapter is done with, and moves what waits on, as far as Open MPI need not hear of it now.
+#[cold]
+pub(crate) fn reap(port: &mut Port, descriptors: &mut Descriptors) {
+    port.reap(&mut |token| {
+        // SAFETY: the engine shows a token once, when its request is done.
+        message(token).is_some_and(|descriptor| unsafe { descriptors.give_back_silent(descriptor) })
+    });
+}
+
+/// The message a token stands for. None while a tool listens: it is shown the end of each where progress sees it.
+fn message(token: Token) -> Option<NonNull<Descriptor>> {
+    match record(token) {
+        Some(Record::Descriptor(descriptor)) if !events::is_any_active() => Some(descriptor),
+        _ => None,
+    }
 }
 
 /// `btl_alloc`: a descriptor with room for `size` bytes, or null.
@@ -57,7 +97,11 @@ pub(crate) unsafe extern "C" fn btl_alloc(
     fence("btl_alloc", null_mut(), || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        take(module, size, flags).map_or(null_mut(), |descriptor| descriptor.as_ptr().cast())
+        let Some(descriptor) = take(module, size, flags) else {
+            failures::out_of_slots(module);
+            return null_mut();
+        };
+        descriptor.as_ptr().cast()
     })
 }
 
@@ -103,6 +147,7 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
         // SAFETY: as above.
         let prepared = zero_copy.or_else(|| unsafe { copied(module, &mut data, piece) });
         let Some((descriptor, length)) = prepared else {
+            failures::out_of_slots(module);
             return null_mut();
         };
         // SAFETY: the out parameter.
@@ -132,7 +177,7 @@ unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> O
     let (start, whole) = data.message()?;
     // SAFETY: M3: user memory of a send, mapped until the descriptor's callback.
     let registered = unsafe { module.memory().register(start.as_ptr().cast(), whole, 0) }?;
-    let descriptor = take(module, reserve, flags);
+    let descriptor = take_slot(module, reserve, flags);
     let taken = descriptor.and_then(|_| data.take(length).ok());
     let (Some(descriptor), Some((place, length))) = (descriptor, taken) else {
         // SAFETY: no work request has named it.
@@ -148,7 +193,7 @@ unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> O
     Some((descriptor, length))
 }
 
-/// A descriptor with the data copied to its slot.
+/// A descriptor with a copy of the data.
 ///
 /// # Safety
 /// M1, M3.
@@ -156,9 +201,9 @@ unsafe fn copied(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Opt
     let Piece { reserve, length, flags } = piece;
     let descriptor = take(module, reserve + length, flags)?;
     // SAFETY: just taken (M2).
-    let slot = unsafe { slot(descriptor) };
-    // SAFETY: the slot holds `reserve + length` bytes (`take`), and is ours until it is sent (R2).
-    let packed = unsafe { data.pack(slot.add(reserve), length) };
+    let start = unsafe { start(descriptor) };
+    // SAFETY: there is room for `reserve + length` bytes (`take`), ours until it is sent (R2).
+    let packed = unsafe { data.pack(start.add(reserve), length) };
     match packed {
         // A convertor that cannot place one element in the room there is makes no progress: better no descriptor.
         Ok(packed) if packed > 0 || length == 0 => {

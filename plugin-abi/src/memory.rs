@@ -20,6 +20,8 @@ use ibex_ffi::openmpi::cache::Cache;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 
+use crate::detour;
+use crate::endpoint::endpoint;
 use crate::guard::fence;
 use crate::messages;
 use crate::module::Module;
@@ -82,7 +84,8 @@ impl Registered {
         unsafe { (*self.0.as_ptr()).handle.lkey }
     }
 
-    fn handle(self) -> NonNull<Handle> {
+    /// What Open MPI shows to peers.
+    pub(crate) fn handle(self) -> NonNull<Handle> {
         // SAFETY: the place of a field of a live registration.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).handle) }
     }
@@ -125,7 +128,7 @@ impl Memory {
     fn refused(&self, code: c_int, size: usize) {
         if code == sys::OPAL_ERR_OUT_OF_RESOURCE {
             // SAFETY: freed only by `close`.
-            messages::cannot_lock(size, &unsafe { self.registrar.as_ref() }.place);
+            messages::cannot_register(size, &unsafe { self.registrar.as_ref() }.place);
         }
     }
 
@@ -236,7 +239,7 @@ fn access(asked: u32, atomics: bool) -> Access {
 /// `btl_register_mem`.
 pub(crate) unsafe extern "C" fn btl_register_mem(
     btl: *mut sys::mca_btl_base_module_t,
-    _endpoint: *mut sys::mca_btl_base_endpoint_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
     base: *mut c_void,
     size: usize,
     flags: u32,
@@ -244,6 +247,10 @@ pub(crate) unsafe extern "C" fn btl_register_mem(
     fence("btl_register_mem", null_mut(), || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
+        // Messages to be read through this port are not announced while it is to be left alone; ob1 takes another one.
+        if module.is_detouring() && detour::is_away(module, endpoint(peer)) {
+            return null_mut();
+        }
         // SAFETY: M3: until btl_deregister_mem.
         let registered = unsafe { module.memory().register(base, size, flags & sys::MCA_BTL_REG_FLAG_ACCESS_ANY) };
         registered.map_or(null_mut(), |registered| registered.handle().as_ptr().cast())

@@ -1,25 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every text the component shows to a user, in one place: what happened, to whom, and what to do.
 //!
-//! Called by all the other files. What is true of a whole host (another Open MPI, a parameter, no port) is said by its first
-//! process; what concerns a peer, by every process that meets it, once. Grade: setup and errors. Threads: any.
+//! Called by all the other files. What may be true of several processes of a host (another Open MPI, a parameter, no port) is
+//! said by the first that meets it, whichever that is; what concerns a peer, by every process that meets it, once. Grade: setup and errors. Threads: any.
 
 use std::fmt::Display;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine::limits;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::messages as channel;
+use ibex_ffi::openmpi::process::Process;
 
-/// Says what is true of the whole host.
+use crate::modex;
+
+/// Says what may be true of other processes of the host, too: one for all of them.
 fn of_host(text: &str) {
-    if channel::first_on_host() {
-        channel::banner(text);
+    if !channel::first_to_say(text) {
+        return;
+    }
+    match Process::me() {
+        Some(me) => channel::banner(&format!(
+            "{text}\n(Rank {} says this; other processes of its host to which the same happens do not repeat it.)",
+            modex::from_openmpi(me.name()).rank
+        )),
+        None => channel::banner(text),
     }
 }
 
 /// Open MPI is another one than ibex was built for; the component is skipped.
 pub(crate) fn other_openmpi(refusal: &dyn Display) {
     of_host(&refusal.to_string());
+}
+
+/// Another libibex.so is in the process; the component is skipped, or a tool's call refused.
+pub(crate) fn another_ibex(refusal: &dyn Display) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        of_host(&refusal.to_string());
+    }
 }
 
 /// A parameter may not have the value it has; the component is skipped.
@@ -39,6 +59,14 @@ pub(crate) fn no_port(complaint: &str) {
 /// A port that looked usable could not be opened; the error names device and port, and what to do.
 pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
     of_host(&format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."));
+}
+
+/// A port was opened, but not quite as the user may have meant it. Said once per process: its ports share the parameters.
+pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        of_host(&format!("ibex on host {host}, port {port}: {warning}."));
+    }
 }
 
 /// Open MPI's registration cache is missing.
@@ -80,18 +108,20 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     channel::banner(&text);
 }
 
-/// The registration of memory failed because too little may be locked. Said once per process.
-pub(crate) fn cannot_lock(size: usize, port: &str) {
+/// The registration of memory failed because there may be no more of it. Said once per process.
+pub(crate) fn cannot_register(size: usize, port: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
         return;
     }
+    // The memory itself is there; what the driver asks for beside it is not known.
+    let error = io::Error::from_raw_os_error(libc::ENOMEM);
+    let advice = limits::advice(&error, None).unwrap_or_default();
     let text = format!(
-        "ibex could not register {size} bytes with {port}: too little memory may be locked. Messages are copied instead, which is\n\
-         slower; a window (MPI_Win_create, MPI_Win_allocate) cannot do without and fails.\n\
-         Raise the limit of locked memory (ulimit -l unlimited; in /etc/security/limits.conf: * - memlock unlimited) on every\n\
-         host, for the service that starts the processes too, or lower btl_ibex_send_slots_max and \
-         btl_ibex_receive_queue_depth."
+        "ibex could not register {size} bytes with {port}: {error}. Messages are copied instead, which is slower; a window\n\
+         (MPI_Win_create, MPI_Win_allocate) cannot do without and fails.\n\
+         {advice}.\n\
+         This is needed on every host, for the service that starts the processes too."
     );
     channel::banner(&text);
 }
@@ -99,6 +129,31 @@ pub(crate) fn cannot_lock(size: usize, port: &str) {
 /// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair, status.
 pub(crate) fn peer_failed(failure: &str) {
     channel::banner(&format!("ibex lost a peer: {failure}"));
+}
+
+/// A request failed on a connection that did not; Open MPI is told right after.
+pub(crate) fn request_failed(endpoint: &str, status: &dyn Display) {
+    channel::banner(&format!(
+        "ibex: a request to {endpoint} ended with {status}, as its connection was closed or begun anew by the peer."
+    ));
+}
+
+/// A port has no link, and the process has others. Every rank of the host meets it.
+pub(crate) fn rail_down(place: &str) {
+    of_host(&format!(
+        "ibex: {place} has lost its link (IBV_EVENT_PORT_ERR). New messages go by the other ports until it is back; what was posted\n\
+         to it waits, and fails when the adapter gives up."
+    ));
+}
+
+/// A port has a link again.
+pub(crate) fn rail_back(place: &str) {
+    of_host(&format!("ibex: {place} has a link again, and messages go by it as before."));
+}
+
+/// A port cannot be connected to a peer which another one reaches.
+pub(crate) fn rail_unusable(failure: &dyn Display, other: &str) {
+    channel::banner(&format!("ibex does without a port: {failure}\nMessages to this peer go by {other}."));
 }
 
 /// A panic was caught: a defect of ibex.

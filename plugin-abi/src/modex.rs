@@ -7,21 +7,23 @@
 
 use std::ffi::CStr;
 
-use engine::address::{self, AddressError, PortAddress};
+use engine::address::{self, AddressError, PortEntry};
 use engine::peer::PeerName;
 use engine::port::Directory;
 use ibex_ffi::openmpi::modex;
 use ibex_ffi::openmpi::process::{Name, Process};
 
+use crate::messages;
+
 const KEY: &CStr = c"btl.ibex.ports";
 
 /// Publishes the ports of this process, in the order in which peers will number them.
-pub(crate) fn publish(ports: &[PortAddress]) -> Result<(), i32> {
+pub(crate) fn publish(ports: &[PortEntry]) -> Result<(), i32> {
     modex::publish(KEY, &address::encode_ports(ports))
 }
 
 /// What `peer` published; `None` where it runs no ibex, or found no port.
-pub(crate) fn ports_of(peer: PeerName) -> Option<Result<Vec<PortAddress>, AddressError>> {
+pub(crate) fn ports_of(peer: PeerName) -> Option<Result<Vec<PortEntry>, AddressError>> {
     modex::fetch(KEY, to_openmpi(peer)).map(|blob| address::decode_ports(&blob))
 }
 
@@ -43,11 +45,15 @@ fn to_openmpi(peer: PeerName) -> Name {
 pub(crate) struct Published;
 
 impl Directory for Published {
-    fn address(&self, peer: PeerName, port: u8) -> Option<PortAddress> {
+    fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
         ports_of(peer)?.ok()?.get(usize::from(port)).copied()
     }
 
     fn host(&self, peer: PeerName) -> String {
         process(peer).map_or_else(|| "an unknown host".to_owned(), Process::host)
+    }
+
+    fn tell(&self, line: &str) {
+        messages::verbose(line);
     }
 }

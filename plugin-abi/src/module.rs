@@ -8,7 +8,7 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::event::EndpointId;
 use engine::events::{self, SourceId};
@@ -17,6 +17,7 @@ use engine::tunables::Tunables;
 use ibex_ffi::openmpi::sys;
 
 use crate::descriptor::Descriptors;
+use crate::endpoint::{EndpointRange, endpoint};
 use crate::exclusive::{Entered, Exclusive};
 use crate::guard::fence;
 use crate::memory::Memory;
@@ -51,8 +52,11 @@ pub(crate) struct Module {
     place: String,
     /// The source of its adapter's events, where that stamps completions.
     source: Option<SourceId>,
+    endpoints: EndpointRange,
     /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
     error_callback: AtomicUsize,
+    /// Some peers' messages go by other ports.
+    detouring: AtomicBool,
 }
 
 /// A module's fields before anything is known of a port: functions, flags and limits that the user may then change.
@@ -112,7 +116,7 @@ const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 
 impl Module {
     /// A module for an open port. `settings` are the template's fields as the user has set them. `None` where Open MPI has
-    /// no registration cache (`grdma`).
+    /// no registration cache (`grdma`), or the process no addresses left.
     pub(crate) fn new(
         settings: &sys::mca_btl_base_module_t,
         port: Port,
@@ -121,6 +125,7 @@ impl Module {
         threads: bool,
     ) -> Option<Box<Self>> {
         let attributes = port.attributes().clone();
+        let endpoints = EndpointRange::new().ok()?;
         let memory = Memory::new(&port, index)?;
         let source = port.source();
         let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
@@ -166,7 +171,9 @@ impl Module {
             has_atomics: attributes.atomics != Atomics::None,
             place: attributes.place(),
             source,
+            endpoints,
             error_callback: AtomicUsize::new(0),
+            detouring: AtomicBool::new(false),
         }))
     }
 
@@ -279,6 +286,12 @@ impl Module {
         self.source
     }
 
+    /// What Open MPI calls an endpoint of this module.
+    #[inline]
+    pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
+        self.endpoints.pointer(id)
+    }
+
     /// Whom to tell that a peer is lost.
     pub(crate) fn error_callback(&self) -> sys::mca_btl_base_module_error_cb_fn_t {
         let address = self.error_callback.load(Ordering::Acquire);
@@ -286,23 +299,21 @@ impl Module {
         unsafe { std::mem::transmute::<usize, sys::mca_btl_base_module_error_cb_fn_t>(address) }
     }
 
+    /// Whether some peers' messages go by other ports.
+    pub(crate) fn is_detouring(&self) -> bool {
+        // Relaxed: who learns of it late does what it did before.
+        self.detouring.load(Ordering::Relaxed)
+    }
+
+    /// See [`Self::is_detouring`].
+    pub(crate) fn has_detours(&self, some: bool) {
+        self.detouring.store(some, Ordering::Relaxed);
+    }
+
     /// What the ports show while the module lives.
     pub(crate) fn counters(&self) -> Option<Arc<engine::counters::Counters>> {
         self.enter().map(|state| state.port.counters())
     }
-}
-
-/// What Open MPI calls an endpoint: never followed as a pointer. The low half is the engine's number + 1, the high half tells
-/// the modules' endpoints apart, as bml/r2 compares them without regard to the module.
-#[inline]
-pub(crate) fn endpoint_pointer(module: u8, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
-    std::ptr::without_provenance_mut((usize::from(module) << 32) | (id.index() as usize + 1))
-}
-
-/// The engine's number of an endpoint; of a null pointer one that no endpoint has, which the engine refuses.
-#[inline]
-pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId {
-    EndpointId::from_index((pointer.addr() as u32).wrapping_sub(1))
 }
 
 /// `btl_register_error`.
@@ -348,17 +359,6 @@ unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_endpoint_survives_the_way_through_open_mpi() {
-        for (module, index) in [(0, 0), (3, 0), (7, 70_000), (0, u32::MAX - 1)] {
-            let pointer = endpoint_pointer(module, EndpointId::from_index(index));
-            assert!(!pointer.is_null());
-            assert_eq!(endpoint(pointer), EndpointId::from_index(index));
-        }
-        assert_ne!(endpoint_pointer(0, EndpointId::from_index(5)), endpoint_pointer(1, EndpointId::from_index(5)));
-        assert_eq!(endpoint(std::ptr::null_mut()), EndpointId::from_index(u32::MAX));
-    }
 
     #[test]
     fn open_mpis_part_of_a_module_stands_first() {

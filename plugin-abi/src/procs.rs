@@ -10,9 +10,10 @@ use std::ffi::c_int;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
+use crate::endpoint::endpoint;
 use crate::guard::fence;
-use crate::module::{Module, endpoint, endpoint_pointer};
-use crate::{component, messages, modex, variables};
+use crate::module::Module;
+use crate::{component, messages, modex, tool, variables};
 use engine::address;
 
 /// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is given.
@@ -24,6 +25,8 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
     reachable: *mut sys::opal_bitmap_t,
 ) -> c_int {
     fence("btl_add_procs", sys::OPAL_ERROR, || {
+        // MPI_Init has come past the MPI's own.
+        tool::explain_codes();
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
         if module.index() > 0 {
@@ -69,13 +72,14 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
             return None;
         }
     };
-    let pairs = address::pair(&component::local_ports(), &ports);
+    let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
+    let pairs = address::pair(&component::local_ports(), &addresses);
     let Some(remote) = pairs.get(usize::from(module.index())).copied().flatten() else {
         told("none of its ports is on this port's network, or they are paired with other ports of this process");
         return None;
     };
     let id = module.enter()?.port.peer(peer, remote as u8);
-    Some(endpoint_pointer(module.index(), id))
+    Some(module.pointer(id))
 }
 
 /// `btl_del_procs`: these endpoints are used no more.

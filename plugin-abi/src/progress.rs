@@ -10,14 +10,16 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 
 use engine::event::{Batch, EndpointId, Event, Failed};
+use engine::events::{self, SourceId, Taken};
 use engine::port::Port;
 use ibex_ffi::openmpi::sys;
 
 use crate::descriptor::{self, Descriptor};
-use crate::module::{Module, State, endpoint_pointer};
+use crate::detour::{self, Again};
+use crate::module::{Module, State};
 use crate::rdma::{Call, Operation};
-use crate::send::{Record, record};
-use crate::{guard, messages, modex, watch};
+use crate::token::{Record, record};
+use crate::{failures, guard, modex, watch};
 
 /// What one call of progress works with while the port is not entered.
 pub(crate) struct Turn {
@@ -88,6 +90,8 @@ pub(crate) fn progress<const WATCHED: bool>(module: &Module) -> c_int {
         turns.give_back(turn, port);
         return 0;
     }
+    // While no other thread polls this port.
+    let stamped = if WATCHED { taken(module) } else { None };
     drop(state);
 
     let mut finished = Finished { descriptors: null_mut(), operations: null_mut() };
@@ -108,7 +112,18 @@ pub(crate) fn progress<const WATCHED: bool>(module: &Module) -> c_int {
         }
     }
     give_back(module, turn, &finished);
+    if let Some((source, taken)) = stamped {
+        events::shown(source, taken);
+    }
     count as c_int
+}
+
+/// Says that events of what was polled will follow.
+#[cold]
+#[inline(never)]
+fn taken(module: &Module) -> Option<(SourceId, Taken)> {
+    let source = module.source()?;
+    Some((source, events::taken(source)?))
 }
 
 /// What the adapter stamped an event of a batch with, while a tool listens.
@@ -124,10 +139,19 @@ fn happened<const WATCHED: bool>(module: &Module, batch: &Batch, event: &Event, 
     match *event {
         Event::Completed { token, to, outcome } => {
             let mut complete = || match record(token) {
-                // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
-                Some(Record::Descriptor(descriptor)) => unsafe {
-                    sent(module, descriptor.as_ptr(), to, status(outcome), finished);
-                },
+                Some(Record::Descriptor(descriptor)) => {
+                    let descriptor = descriptor.as_ptr();
+                    let status = match outcome {
+                        Ok(()) => sys::OPAL_SUCCESS,
+                        // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
+                        Err(failed) => match unsafe { not_sent(module, descriptor, to, failed) } {
+                            Some(status) => status,
+                            None => return,
+                        },
+                    };
+                    // SAFETY: as above.
+                    unsafe { sent(module, descriptor, to, status, finished) };
+                }
                 // SAFETY: as above, an operation.
                 Some(Record::Operation(operation)) => unsafe {
                     done(module, operation.as_ptr(), to, outcome, finished);
@@ -135,20 +159,52 @@ fn happened<const WATCHED: bool>(module: &Module, batch: &Batch, event: &Event, 
                 None => {}
             };
             if WATCHED {
+                if let Some(Record::Operation(operation)) = record(token) {
+                    // SAFETY: as above; its callback has not been called.
+                    let call = unsafe { (*operation.as_ptr()).call };
+                    // SAFETY: as it was given with the operation.
+                    unsafe { watch::completing(module, to, call.callback, call.data) };
+                }
                 watch::with_stamp(stamp(module, batch, event), complete);
             } else {
                 complete();
             }
         }
         Event::PeerFailed { peer } => peer_failed(module, peer),
+        Event::LinkChanged { is_up } => detour::link_changed(module, is_up),
         Event::Received { .. } => {}
     }
 }
 
-/// How a request ended, as Open MPI says it.
+/// A message did not reach its peer by this port: how its send ended all the same; `None`: it is under way again.
+///
+/// # Safety
+/// As of [`sent`].
+#[cold]
+#[inline(never)]
+unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, failed: Failed) -> Option<c_int> {
+    // SAFETY: this function's own rule.
+    match unsafe { detour::again(module, to, descriptor, failed) } {
+        Again::UnderWay => return None,
+        Again::Sent => return Some(sys::OPAL_SUCCESS),
+        Again::Failed => {}
+    }
+    if !failed.posted && failures::has_failed(module, to) {
+        // Open MPI need not have asked to hear of it, and the peer would wait for it.
+        lost(module, to);
+    }
+    // SAFETY: as above.
+    let is_told = unsafe { (*descriptor).callback_wanted };
+    Some(if is_told { failures::failed(module, to, failed) } else { sys::OPAL_ERROR })
+}
+
+/// How a request ended, as Open MPI says it. That it failed Open MPI hears after the user.
 #[inline]
-fn status(outcome: Result<(), Failed>) -> c_int {
-    if outcome.is_ok() { sys::OPAL_SUCCESS } else { sys::OPAL_ERROR }
+fn status(module: &Module, to: EndpointId, outcome: Result<(), Failed>) -> c_int {
+    match outcome {
+        Ok(()) => sys::OPAL_SUCCESS,
+        Err(failed) => failures::failed(module, to, failed),
+    }
 }
 
 /// A message came in: the upper layer's callback for its tag.
@@ -184,7 +240,7 @@ unsafe fn sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, sta
         let function = unsafe { (*descriptor).base.des_cbfunc };
         if let Some(function) = function {
             // SAFETY: the callback Open MPI set, with what it sent (btl.h, mca_btl_base_completion_fn_t).
-            unsafe { function(module.as_raw(), endpoint_pointer(module.index(), to), descriptor.cast(), status) };
+            unsafe { function(module.as_raw(), module.pointer(to), descriptor.cast(), status) };
         }
     }
     if owned {
@@ -216,9 +272,9 @@ unsafe fn done(
     *next = finished.operations;
     finished.operations = operation;
     let Call { callback, context, data, local_address, local_handle, .. } = call;
-    let status = status(outcome);
+    let status = status(module, to, outcome);
     if let Some(function) = callback {
-        let peer = endpoint_pointer(module.index(), to);
+        let peer = module.pointer(to);
         // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
         unsafe { function(module.as_raw(), peer, local_address, local_handle, context, data, status) };
     }
@@ -262,12 +318,20 @@ fn give_back(module: &Module, turn: Box<Turn>, finished: &Finished) {
 /// The connection to a peer failed: says so, and tells Open MPI, which ends the job.
 #[cold]
 fn peer_failed(module: &Module, peer: EndpointId) {
+    if !detour::goes_around(module, peer) {
+        lost(module, peer);
+    }
+}
+
+/// Something cannot reach a peer any more: says why, and has Open MPI end the job.
+#[cold]
+fn lost(module: &Module, peer: EndpointId) {
     let (name, text) = {
-        let Some(state) = module.enter() else { return };
+        let Some(mut state) = module.enter() else { return };
+        failures::tell(&mut state.port);
         let text = state.port.failure(peer).map_or_else(|| state.port.describe(peer), ToString::to_string);
         (state.port.peer_name(peer), text)
     };
-    messages::peer_failed(&text);
     let process = name.and_then(modex::process);
     report(module, process.map_or(null_mut(), ibex_ffi::openmpi::process::Process::as_raw), &text);
 }

@@ -17,12 +17,14 @@ use engine::send::Refused;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
 
+use crate::endpoint::endpoint;
 use crate::exclusive::Entered;
+use crate::failures;
 use crate::guard::fence;
 use crate::memory::read_handle;
-use crate::module::{Module, State, endpoint};
-use crate::send::{OPERATION, TURN_SHIFT};
+use crate::module::{Module, State};
 use crate::stock::{Linked, Stock};
+use crate::token::{OPERATION, TURN_SHIFT};
 use crate::watch::{self, Kind, Watched};
 
 /// What Open MPI is told when a put, a get or an atomic is done.
@@ -161,7 +163,8 @@ impl Transfer {
             } else {
                 // SAFETY: refused, so nothing names it.
                 unsafe { operations.give_back(operation.as_ptr()) };
-                sys::OPAL_ERR_UNREACH
+                drop(state);
+                failures::refused(module)
             }
         })
     }
@@ -195,14 +198,17 @@ impl Transfer {
             (&raw mut (*operation.as_ptr()).call).write(Call { is_watched: true, ..self.call() });
             (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
         }
+        // SAFETY: of this call; before the post, as another thread may see it complete.
+        let read = if kind == Kind::Get { unsafe { watch::noted(self.function, self.data) } } else { None };
         let moment = events::moment();
         if post(port, ends, token).is_err() {
             // SAFETY: refused, so nothing names it.
             unsafe { operations.give_back(operation.as_ptr()) };
+            failures::tell(port);
             return sys::OPAL_ERR_UNREACH;
         }
         drop(state);
-        watch::started(&watched, with, moment);
+        watch::started(&watched, with, read, moment);
         sys::OPAL_SUCCESS
     }
 
@@ -349,8 +355,8 @@ mod tests {
         let address = record.as_ptr().expose_provenance() as u64;
         for turn in [0, 1, u64::from(u16::MAX)] {
             let token = Token(address | OPERATION | turn << TURN_SHIFT);
-            match crate::send::record(token) {
-                Some(crate::send::Record::Operation(found)) => assert_eq!(found, record),
+            match crate::token::record(token) {
+                Some(crate::token::Record::Operation(found)) => assert_eq!(found, record),
                 _ => panic!("{token:?} is an operation's"),
             }
         }

@@ -10,6 +10,7 @@ use std::fmt;
 
 use ibex_ffi::openmpi::version::{self, ClassSize};
 
+use crate::copies;
 use crate::variables::Limits;
 
 /// The Open MPI in this process is not the one ibex was built for.
@@ -62,6 +63,45 @@ fn release(version: &str) -> &str {
     let version = version.trim_start_matches('v');
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     &version[..end]
+}
+
+/// Another libibex.so was loaded before this one.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct AnotherIbex {
+    first: String,
+    this: String,
+}
+
+impl fmt::Display for AnotherIbex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "There are two copies of ibex in this process:\n  {}, which was loaded first (a tool is linked with it, or it was preloaded)\n  \
+             {}, which Open MPI loads now\n\
+             They know nothing of each other: what goes through one is not shown to a tool by the other, and the dynamic linker would mix\n\
+             their functions. ibex takes no part in this job; it goes on with the other transports, if there are any.\n\
+             Link (or preload) the tool with the file that Open MPI loads: one libibex.so, installed once (cargo xtask install), to\n\
+             which mca_btl_ibex.so is a link.",
+            with_target(&self.first),
+            with_target(&self.this)
+        )
+    }
+}
+
+/// A path, and where it leads if it is a link.
+fn with_target(path: &str) -> String {
+    match std::fs::canonicalize(path) {
+        Ok(target) if target != std::path::Path::new(path) => format!("{path} ({})", target.display()),
+        _ => path.to_owned(),
+    }
+}
+
+/// Looks whether this is the only ibex in the process, or the first.
+pub(crate) fn another_ibex() -> Result<(), AnotherIbex> {
+    match copies::first() {
+        Some(first) => Err(AnotherIbex { first: first.path.clone(), this: first.this.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// One of the parameters that Open MPI gives every BTL is out of its range.
@@ -129,6 +169,17 @@ mod tests {
         let class = ClassSize { name: "opal_proc_t", built: 72, running: 80 };
         let text = compare("4.1.4", "4.1.4", &[class]).expect_err("the sizes differ").to_string();
         assert!(text.contains("opal_proc_t is 72 bytes") && text.contains("80 bytes"), "{text}");
+    }
+
+    #[test]
+    fn another_ibex_is_refused_and_both_are_named() {
+        let text = AnotherIbex { first: "/no/a.so".into(), this: "/no/b.so".into() }.to_string();
+        assert!(
+            text.contains("  /no/a.so, which was loaded first") && text.contains("  /no/b.so, which Open MPI"),
+            "{text}"
+        );
+        assert!(text.contains("cargo xtask install"), "{text}");
+        assert_eq!(with_target("/proc/self/.."), "/proc/self/.. (/proc)");
     }
 
     #[test]

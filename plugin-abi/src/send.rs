@@ -2,23 +2,30 @@
 //! `btl_send` and `btl_sendi`: messages.
 //!
 //! A small message goes inside the work request, straight from the header and the user's memory; a larger one from a
-//! descriptor's slot. Neither is ever half done, and neither says "busy": what cannot be posted now waits in the engine, in
-//! order. Grade: hot. Threads: inside the module's `Exclusive`.
+//! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking send
+//! returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message wait in
+//! the engine, in order, and calls back. Grade: hot. Threads: inside the module's `Exclusive`. Tests: `first_send.c`,
+//! `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
-use engine::event::{EndpointId, Token};
+use engine::backlog::WhenDiverted;
+use engine::event::EndpointId;
 use engine::events;
-use engine::send::Inline;
+use engine::port::Port;
+use engine::send::{Refused, Sent};
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::LocalSpan;
 
-use crate::descriptor::{self, Descriptor};
+use crate::descriptor::{self, Descriptor, Descriptors};
+use crate::detour;
+use crate::endpoint::endpoint;
+use crate::exclusive::Entered;
 use crate::guard::fence;
-use crate::module::{Module, State, endpoint};
+use crate::module::{Module, State};
+use crate::token::token;
 use crate::watch::{self, Outgoing};
 
 /// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
@@ -36,41 +43,90 @@ pub(crate) unsafe extern "C" fn btl_send(
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
         let descriptor: *mut Descriptor = descriptor.cast();
-        // SAFETY: M2; the second segment was made by btl_prepare_src.
-        let (spans, count) = unsafe { descriptor::spans(descriptor) };
         // SAFETY: M2.
         let flags = unsafe { (*descriptor).base.des_flags };
-        // The data is in the slot, and the descriptor may be ibex's: Open MPI need not hear of it again.
+        // The descriptor may be ibex's: Open MPI need not hear of it again once the adapter has it.
         let silent = flags & (sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | sys::MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
-            == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP
-            && count == 1;
-        // SAFETY: M2. Before the send: another thread may see it complete before this one goes on.
-        unsafe { (*descriptor).callback_wanted = !silent };
+            == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
         if events::is_any_active() {
             // SAFETY: M2.
             return unsafe { post_watched(module, endpoint(peer), tag, descriptor, silent) };
         }
-        post(module, endpoint(peer), tag, &spans[..count], descriptor, silent)
+        // SAFETY: M2.
+        unsafe { post(module, endpoint(peer), tag, descriptor, silent) }
     })
 }
 
-/// Hands a descriptor to the port.
+/// Hands a descriptor to the port. With `silent`, Open MPI need not hear of it once the adapter has it.
+///
+/// # Safety
+/// M2.
 #[inline]
-fn post(
-    module: &Module,
-    to: EndpointId,
-    tag: u8,
-    spans: &[LocalSpan],
-    descriptor: *mut Descriptor,
-    silent: bool,
-) -> c_int {
+unsafe fn post(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
     let Some(mut state) = module.enter() else {
         return sys::OPAL_ERR_OUT_OF_RESOURCE;
     };
-    match state.port.send(to, tag, spans, token(descriptor), !silent) {
-        Ok(()) => c_int::from(silent),
-        Err(_) => sys::OPAL_ERR_UNREACH,
+    // SAFETY: M2.
+    if unsafe { descriptor::bytes(descriptor) }.is_none() {
+        // SAFETY: M2; the second segment was made by btl_prepare_src.
+        let (spans, count) = unsafe { descriptor::spans(descriptor) };
+        // User memory that is sent in place is Open MPI's business until the adapter is done with it.
+        let silent = silent && count == 1;
+        // SAFETY: M2. No other thread sees it complete while the port is entered.
+        unsafe { (*descriptor).callback_wanted = !silent };
+        if state.port.send(to, tag, &spans[..count], token(descriptor), !silent) == Ok(Sent::Posted) {
+            return c_int::from(silent);
+        }
     }
+    // SAFETY: M2, M3: `btl_send`'s, and not posted.
+    unsafe { not_posted(module, state, to, tag, descriptor) }
+}
+
+/// Lets a descriptor's message wait, here or at another port.
+///
+/// # Safety
+/// M2, M3; the descriptor is filled and was not posted.
+#[cold]
+#[inline(never)]
+unsafe fn not_posted(
+    module: &Module,
+    mut state: Entered<'_, State>,
+    to: EndpointId,
+    tag: u8,
+    descriptor: *mut Descriptor,
+) -> c_int {
+    // SAFETY: this function's own rule.
+    if unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Refuse) }.is_ok() {
+        return sys::OPAL_SUCCESS;
+    }
+    drop(state);
+    // SAFETY: this function's own rule.
+    unsafe { detour::send(module, to, tag, descriptor) }
+}
+
+/// Lets a descriptor's message wait. Its callback comes: the upper layer may be waiting for it to go.
+///
+/// # Errors
+/// Those of [`Port::queue_send`].
+///
+/// # Safety
+/// M2; the descriptor is filled and was not posted.
+pub(crate) unsafe fn wait(
+    port: &mut Port,
+    to: EndpointId,
+    tag: u8,
+    descriptor: *mut Descriptor,
+    when: WhenDiverted,
+) -> Result<(), Refused> {
+    // SAFETY: M2.
+    unsafe { (*descriptor).callback_wanted = true };
+    // SAFETY: M2.
+    if let Some(bytes) = unsafe { descriptor::bytes(descriptor) } {
+        return port.queue_bytes(to, tag, bytes, token(descriptor), when);
+    }
+    // SAFETY: M2; the second segment was made by btl_prepare_src.
+    let (spans, count) = unsafe { descriptor::spans(descriptor) };
+    port.queue_send(to, tag, &spans[..count], token(descriptor), when)
 }
 
 /// [`post`] while a tool listens.
@@ -80,22 +136,24 @@ fn post(
 #[cold]
 #[inline(never)]
 unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
-    // SAFETY: M2: Open MPI has filled the descriptor, and it is not posted yet.
-    let (spans, count) = unsafe { descriptor::spans(descriptor) };
-    let length = spans[..count].iter().map(|span| u64::from(span.len())).sum();
-    // SAFETY: as above: the slot holds as many bytes as its span says (R2).
+    // SAFETY: M2: Open MPI has filled the descriptor, and it is not posted yet; where its message starts there are as many bytes
+    // as its first segment says (R2).
     let outgoing = unsafe {
-        let slot = descriptor::slot(NonNull::new_unchecked(descriptor));
-        Outgoing::new(module, to, tag, (slot, spans[0].len() as usize), length, events::moment())
+        let (first, length) = descriptor::lengths(descriptor);
+        let start = descriptor::start(NonNull::new_unchecked(descriptor));
+        Outgoing::new(module, to, tag, (start, first), length, events::moment)
     };
-    let code = post(module, to, tag, &spans[..count], descriptor, silent);
-    if code >= 0 {
+    // SAFETY: M2.
+    let code = unsafe { post(module, to, tag, descriptor, silent) };
+    if code >= 0
+        && let Some(outgoing) = outgoing
+    {
         outgoing.posted();
     }
     code
 }
 
-/// `btl_sendi`: sends header and data at once, or not at all.
+/// `btl_sendi`: posts header and data at once, or not at all: then `*descriptor`, if it is asked for, is one that holds them.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_sendi(
     btl: *mut sys::mca_btl_base_module_t,
@@ -105,13 +163,13 @@ pub(crate) unsafe extern "C" fn btl_sendi(
     header_size: usize,
     payload_size: usize,
     _order: u8,
-    _flags: u32,
+    flags: u32,
     tag: u8,
     descriptor: *mut *mut sys::mca_btl_base_descriptor_t,
 ) -> c_int {
     fence("btl_sendi", sys::OPAL_ERROR, || {
         if !descriptor.is_null() {
-            // SAFETY: the out parameter: there is nothing left for Open MPI to fill in.
+            // SAFETY: the out parameter.
             unsafe { descriptor.write(null_mut()) };
         }
         // SAFETY: M1.
@@ -128,9 +186,17 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         }
         // SAFETY: M1, M3.
         let code = match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
-            Ok(Inline::Posted) => sys::OPAL_SUCCESS,
-            // SAFETY: M1, M3.
-            Ok(Inline::Busy) => unsafe { from_slot(module, to, tag, header, data, payload_size) },
+            Ok(Sent::Posted) => sys::OPAL_SUCCESS,
+            Ok(Sent::Busy) => {
+                // SAFETY: M1, M3.
+                let code = unsafe { from_slot(module, to, tag, header, data, payload_size) };
+                if code == sys::OPAL_ERR_RESOURCE_BUSY && !descriptor.is_null() {
+                    let instead = descriptor::take(module, header_size + payload_size, flags);
+                    // SAFETY: the out parameter.
+                    unsafe { descriptor.write(instead.map_or(null_mut(), |taken| taken.as_ptr().cast())) };
+                }
+                code
+            }
             Err(code) => code,
         };
         if events::is_any_active() && code == sys::OPAL_SUCCESS {
@@ -146,8 +212,11 @@ pub(crate) unsafe extern "C" fn btl_sendi(
 #[inline(never)]
 fn sent(module: &Module, to: EndpointId, tag: u8, header: &[u8], payload_size: usize) {
     let length = (header.len() + payload_size) as u64;
+    let start = (header.as_ptr(), header.len());
     // SAFETY: the header's own bytes.
-    unsafe { Outgoing::new(module, to, tag, (header.as_ptr(), header.len()), length, watch::posted()) }.posted();
+    if let Some(outgoing) = unsafe { Outgoing::new(module, to, tag, start, length, watch::posting_began) } {
+        outgoing.posted();
+    }
 }
 
 /// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.
@@ -162,7 +231,7 @@ unsafe fn inline(
     header: &[u8],
     mut data: Option<&mut Convertor<'_>>,
     size: usize,
-) -> Result<Inline, c_int> {
+) -> Result<Sent, c_int> {
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
     let mut packed_from = None;
     let contiguous = data.as_ref().map(|data| data.contiguous());
@@ -172,7 +241,7 @@ unsafe fn inline(
         (Some(Some(start)), _) => unsafe { std::slice::from_raw_parts(start.as_ptr(), size) },
         (Some(None), Some(data)) => {
             if header.len() + size > module.max_inline() {
-                return Ok(Inline::Busy);
+                return Ok(Sent::Busy);
             }
             // SAFETY: the payload is smaller than the staging, which is ours alone.
             packed_from = unsafe { pack(data, staging.as_mut_ptr().cast(), size) };
@@ -190,11 +259,12 @@ unsafe fn inline(
     let outcome = state.port.send_inline(to, tag, header, payload);
     drop(state);
     if let (Some(start), Some(data)) = (packed_from, data)
-        && outcome != Ok(Inline::Posted)
+        && outcome != Ok(Sent::Posted)
     {
         data.rewind(start);
     }
-    outcome.map_err(|_| sys::OPAL_ERR_UNREACH)
+    // Refused: `btl_send` will say why, or another port have it.
+    Ok(outcome.unwrap_or(Sent::Busy))
 }
 
 /// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there again.
@@ -212,7 +282,8 @@ unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usi
     None
 }
 
-/// Copies header and data to a slot and sends that; the descriptor frees itself.
+/// Copies header and data to a slot and posts that; the descriptor frees itself. `OPAL_ERR_RESOURCE_BUSY`: it cannot be posted
+/// now, and the convertor stands where it stood.
 ///
 /// # Safety
 /// M1, M3.
@@ -229,61 +300,44 @@ unsafe fn from_slot(
         return sys::OPAL_ERR_OUT_OF_RESOURCE;
     };
     let State { port, descriptors, .. } = &mut *state;
+    if !port.has_room(to) && !makes_room(port, descriptors, to) {
+        return sys::OPAL_ERR_RESOURCE_BUSY;
+    }
     let size = header.len() + payload_size;
-    let Some(descriptor) = descriptors.take(port, size, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) else {
-        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    let Some(descriptor) = descriptors.take_slot(port, size, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) else {
+        return sys::OPAL_ERR_RESOURCE_BUSY;
     };
     // SAFETY: just taken (M2).
-    let slot = unsafe { descriptor::slot(descriptor) };
+    let slot = unsafe { descriptor::start(descriptor) };
     // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2); a header on the stack does not overlap it.
     unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
+    let mut data = data;
     // SAFETY: as above, behind the header.
-    let packed = data.is_none_or(|mut data| unsafe { pack(&mut data, slot.add(header.len()), payload_size) }.is_some());
-    let code = if packed {
+    let pack = |data: &mut Convertor<'_>| unsafe { pack(data, slot.add(header.len()), payload_size) };
+    let start = data.as_mut().map(pack);
+    let code = if start == Some(None) {
+        sys::OPAL_ERROR
+    } else {
         // SAFETY: M2, just filled.
         let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };
         match port.send(to, tag, &spans[..count], token(descriptor.as_ptr()), false) {
-            Ok(()) => return sys::OPAL_SUCCESS,
-            Err(_) => sys::OPAL_ERR_UNREACH,
+            Ok(Sent::Posted) => return sys::OPAL_SUCCESS,
+            // Where its connection has just failed, `btl_send` will say so, or another port have it.
+            Ok(Sent::Busy) | Err(Refused) => sys::OPAL_ERR_RESOURCE_BUSY,
         }
-    } else {
-        sys::OPAL_ERROR
     };
-    // SAFETY: not packed or refused, so the adapter has never seen it.
+    if let (Some(Some(start)), Some(data)) = (start, &mut data) {
+        data.rewind(start);
+    }
+    // SAFETY: not posted, so the adapter has never seen it.
     unsafe { descriptors.give_back(descriptor.as_ptr()) };
     code
 }
 
-/// The low bit of a token tells an RDMA operation from a descriptor; both are aligned further.
-pub(crate) const OPERATION: u64 = 1;
-
-/// The bits of a token that are an address: programs have the lower half of 48 bits. Above them a watched operation has a number, so that
-/// its name is not soon used again.
-const ADDRESS: u64 = ((1 << TURN_SHIFT) - 1) & !OPERATION;
-
-/// See [`ADDRESS`].
-pub(crate) const TURN_SHIFT: u32 = 48;
-
-#[inline]
-fn token(descriptor: *mut Descriptor) -> Token {
-    Token(descriptor.expose_provenance() as u64)
-}
-
-/// What a token stands for.
-pub(crate) enum Record {
-    /// A message.
-    Descriptor(NonNull<Descriptor>),
-    /// A put, a get or an atomic.
-    Operation(NonNull<crate::rdma::Operation>),
-}
-
-/// Reads back a token of this module's; `None` for 0, which the engine never gives back.
-#[inline]
-pub(crate) fn record(token: Token) -> Option<Record> {
-    let address = (token.0 & ADDRESS) as usize;
-    if token.0 & OPERATION == 0 {
-        NonNull::new(std::ptr::with_exposed_provenance_mut(address)).map(Record::Descriptor)
-    } else {
-        NonNull::new(std::ptr::with_exposed_provenance_mut(address)).map(Record::Operation)
-    }
+/// Takes what is done and moves what waits on, as a program that sends and sends does not come to progress. Whether there is
+/// room for a message now.
+#[cold]
+fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) -> bool {
+    descriptor::reap(port, descriptors);
+    port.has_room(to)
 }

@@ -3,29 +3,31 @@
 //!
 //! A site is one comparison ([`engine::events::is_any_active`]); what is called from it is here, out of the way of the path
 //! that nobody watches. `ob1` reads the headers of messages, `transfer` knows which message they belong to, `arrival` keeps what may be
-//! shown later. Tools' callbacks run
-//! in here, so nothing is called while the port is entered. Path: behind the branch of a site; no allocation in steady state.
+//! shown later. Tools' callbacks run in here, so nothing is called while the port is entered. Path: behind the branch of a site; no allocation in steady state.
 //! Threads: any. Tests: in the two files, and `hw-tests/mpi/events.c`, which compares what is shown with what was sent.
 
 mod arrival;
-mod ob1;
+mod fragment;
+pub(crate) mod ob1;
 mod transfer;
 
 use std::cell::Cell;
+use std::ffi::c_void;
 
 use engine::event::{EndpointId, Event, Failed};
 use engine::events::{
-    self, AtomicComplete, AtomicStarted, EagerChosen, GetComplete, GetStarted, Moment, Payload, PutComplete,
-    PutStarted, RegistrationEvict, RegistrationMiss, RendezvousChosen, Safety, SourceId, Together, XferBegin,
-    XferContinue, XferEnd,
+    self, AtomicComplete, AtomicStarted, EagerChosen, GetComplete, GetStarted, Moment, MsgArrived, Payload,
+    PutComplete, PutStarted, RegistrationEvict, RegistrationMiss, RendezvousChosen, Safety, SourceId, Together,
+    XferBegin, XferContinue, XferEnd,
 };
 use engine::peer::PeerName;
+use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::Status;
 
 use crate::module::Module;
 use arrival::Arrival;
 use ob1::Header;
-use transfer::Step;
+use transfer::{Read, Step};
 
 /// What callbacks must be fit for in a call of Open MPI's: MPI is on the stack.
 pub(crate) const CONTEXT: Safety = Safety::MpiRestricted;
@@ -47,8 +49,8 @@ thread_local! {
 /// Raises events with the adapter's stamp where there is one, else as of this moment of the host's clock.
 fn tell(together: Together, stamp: Stamp, moment: impl FnOnce() -> Moment) {
     match stamp {
-        Some((source, raw)) => together.stage_stamped(source, raw, None),
-        None => together.raise(moment(), CONTEXT),
+        Some((source, raw)) => together.raise_stamped(source, raw, None, CONTEXT),
+        None => together.raise(moment, CONTEXT),
     }
 }
 
@@ -60,20 +62,27 @@ pub(crate) fn posting() {
 }
 
 /// When it did; now, where nobody listened then.
-pub(crate) fn posted() -> Moment {
+pub(crate) fn posting_began() -> Moment {
     POSTING.take().unwrap_or_else(events::moment)
 }
 
 /// A message that is being sent.
 pub(crate) struct Outgoing {
     moment: Moment,
-    /// What it is of a transfer, and how the message goes.
-    step: Option<(Step, Protocol)>,
+    /// What it is of a transfer.
+    step: Step,
+    protocol: Protocol,
 }
 
 /// Whether a message with this tag is all of a message of MPI's, so that nothing else will ever be said of it.
 pub(crate) fn is_whole(tag: u8) -> bool {
     tag == ob1::MATCH
+}
+
+/// Whether a message with this tag is to be looked at: somebody listens to messages, or it says something of one that is followed.
+fn is_of_use(tag: u8) -> bool {
+    let active = events::active();
+    active.has_transfers() || active.follows_transfers() && !is_whole(tag)
 }
 
 /// How the sender of a message has chosen to send it; told with its first piece.
@@ -86,8 +95,8 @@ enum Protocol {
 }
 
 impl Outgoing {
-    /// Of `length` bytes, of which `readable` may be read from `start` on; begun at `moment`. To be made before it is posted, as
-    /// another thread may then see its answer, unless it [is whole](is_whole).
+    /// Of `length` bytes, of which `readable` may be read from `start` on; begun at `moment`. `None`: there is nothing to be told.
+    /// To be made before it is posted, as another thread may then see its answer, unless it [is whole](is_whole).
     ///
     /// # Safety
     /// As said of `start`.
@@ -99,25 +108,27 @@ impl Outgoing {
         tag: u8,
         (start, readable): (*const u8, usize),
         length: u64,
-        moment: Moment,
-    ) -> Outgoing {
-        if !events::active().has_transfers() {
-            return Outgoing { moment, step: None };
+        moment: fn() -> Moment,
+    ) -> Option<Outgoing> {
+        if !is_of_use(tag) {
+            return None;
         }
+        let moment = moment();
         let mut bytes = [0; LOOKED_AT];
         let looked_at = readable.min(LOOKED_AT);
         // SAFETY: this function's rule; the local array is no shorter.
         unsafe { start.copy_to_nonoverlapping(bytes.as_mut_ptr(), looked_at) };
-        Outgoing { moment, step: outgoing(module, to, tag, &bytes[..looked_at], length) }
+        let (step, protocol) = outgoing(module, to, tag, &bytes[..looked_at], length)?;
+        Some(Outgoing { moment, step, protocol })
     }
 
     /// It is posted.
     #[cold]
     #[inline(never)]
     pub(crate) fn posted(&self) {
-        let Some((step, protocol)) = &self.step else { return };
+        let step = &self.step;
         let mut together = Together::new(events::active());
-        match protocol {
+        match self.protocol {
             Protocol::Eager => choose::<EagerChosen>(&mut together, step),
             Protocol::Rendezvous => choose::<RendezvousChosen>(&mut together, step),
             Protocol::Chosen => {}
@@ -189,14 +200,29 @@ macro_rules! piece {
 }
 
 impl Step {
-    /// The adapter's stamp is for the end of a message. The pieces before it may come by several ports, whose sources are in no order
+    /// The adapter's stamp is for the end of a message, and for its arrival. The pieces before it may come by several ports, whose sources are in no order
     /// with each other: they are told by the host's clock, at once, so that nothing overtakes them.
     fn stamp(&self, stamp: Stamp) -> Stamp {
         stamp.filter(|_| self.last)
     }
 }
 
-/// The events of a step. The bytes of a message of one piece are in its begin.
+/// The arrival of a message.
+fn show_message(together: &mut Together, step: &Step) {
+    let envelope = step.envelope;
+    together.add(|| MsgArrived {
+        message: step.message,
+        bytes: step.bytes,
+        total: step.total,
+        context: u32::from(envelope.context),
+        source: envelope.source,
+        tag: envelope.tag,
+        sequence: u32::from(envelope.sequence),
+        peer: step.peer.rank,
+    });
+}
+
+/// The events of a step but for the arrival of the message. The bytes of a message of one piece are in its begin.
 fn show(together: &mut Together, step: &Step) {
     match (step.first, step.last) {
         (true, true) => {
@@ -204,6 +230,8 @@ fn show(together: &mut Together, step: &Step) {
             together.add(|| piece!(XferEnd, step, step.total, 0));
         }
         (true, false) => together.add(|| piece!(XferBegin, step, step.offset, step.bytes)),
+        // What announces a message without bytes of it.
+        (false, false) if step.arrives => {}
         (false, false) => together.add(|| piece!(XferContinue, step, step.offset, step.bytes)),
         (false, true) => together.add(|| piece!(XferEnd, step, step.offset, step.bytes)),
     }
@@ -216,35 +244,62 @@ fn show(together: &mut Together, step: &Step) {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn arrived(module: &Module, event: &Event, stamp: Stamp) {
-    if !events::active().has_transfers() {
+    let Event::Received { addr, len, immediate, .. } = *event else { return };
+    if !is_of_use(immediate.tag()) {
         return;
     }
-    let Event::Received { addr, len, immediate, .. } = *event else { return };
     let Some(peer) = sender(module, event) else { return };
     let start = std::ptr::with_exposed_provenance(addr as usize);
     // SAFETY: this function's rule.
     let arrival = unsafe { Arrival::new(peer, immediate.tag(), (start, len), stamp) };
-    if stamp.is_some() && is_whole(arrival.tag) {
-        arrival::note(arrival, events::awakenings(), show_arrival);
-    } else {
-        show_arrival(&arrival);
+    if let Some((source, _)) = stamp
+        && is_whole(arrival.tag)
+        && !events::as_it_happens().has_transfers()
+    {
+        arrival::note(arrival, source, show_noted);
+    } else if let Some(step) = arrival_step(&arrival) {
+        let mut together = Together::new(events::active());
+        if step.arrives {
+            show_message(&mut together, &step);
+        }
+        if !step.last {
+            // Its pieces have the host's stamp.
+            tell(std::mem::replace(&mut together, Together::new(events::active())), stamp, events::moment);
+        }
+        show(&mut together, &step);
+        tell(together, step.stamp(stamp), events::moment);
     }
 }
 
 /// Shows the messages that have arrived whole and were only noted.
-#[cold]
-#[inline(never)]
+#[inline]
 pub(crate) fn show_arrived() {
-    arrival::show(events::awakenings(), show_arrival);
+    arrival::show(show_noted);
 }
 
-fn show_arrival(arrival: &Arrival) {
-    let Some((header, size)) = ob1::header(arrival.tag, arrival.start()) else { return };
+/// Shows one that was noted; nothing, if since then nobody has listened for a while.
+fn show_noted(arrival: &Arrival, since: u64) {
+    let Some((source, raw)) = arrival.stamp else { return };
+    if since == events::awakenings()
+        && let Some(step) = arrival_step(arrival)
+    {
+        let mut together = Together::new(events::active());
+        show_message(&mut together, &step);
+        show(&mut together, &step);
+        together.stage_stamped(source, raw, None);
+    }
+}
+
+/// What a message of ob1's that has arrived is of a message of MPI's.
+fn arrival_step(arrival: &Arrival) -> Option<Step> {
+    let awakenings = events::awakenings();
+    let (header, size) = ob1::header(arrival.tag, arrival.start())?;
+    if let Header::Finished { fragment, .. } = header {
+        // SAFETY: it has arrived, and ob1 is told of it after this.
+        transfer::is_told(arrival.peer, fragment, || unsafe { fragment::sent(fragment) }, awakenings);
+    }
     let bytes = u64::from(arrival.length).saturating_sub(size as u64);
-    let Some(step) = transfer::step(header, bytes, arrival.peer, true, events::awakenings()) else { return };
-    let mut together = Together::new(events::active());
-    show(&mut together, &step);
-    tell(together, step.stamp(arrival.stamp), events::moment);
+    transfer::step(header, bytes, arrival.peer, true, awakenings)
 }
 
 /// Shows all that has happened: for who is about to stop listening. Not from within a callback.
@@ -291,16 +346,51 @@ pub(crate) struct Watched {
     pub(crate) peer: u32,
 }
 
-/// An operation on the memory of a process (`None`: not known) was taken up, and posted after `moment`.
+/// What ob1 has noted of a read, if it is one of a message.
+///
+/// # Safety
+/// Callback and data of a `btl_get` that has been called and is not complete.
 #[cold]
 #[inline(never)]
-pub(crate) fn started(watched: &Watched, with: Option<PeerName>, moment: Moment) {
+pub(crate) unsafe fn noted(callback: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void) -> Option<Read> {
+    if !events::active().follows_transfers() {
+        return None;
+    }
+    // SAFETY: this function's rule.
+    unsafe { fragment::read(callback, data) }
+}
+
+/// An operation is complete, and its callback has not been called yet: should it be a read of a message that nobody has heard of, it is
+/// known what to tell of it.
+///
+/// # Safety
+/// Callback and data are those of the operation.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn completing(
+    module: &Module,
+    with: EndpointId,
+    callback: sys::mca_btl_base_rdma_completion_fn_t,
+    data: *mut c_void,
+) {
+    // SAFETY: this function's rule.
+    if let Some(read) = unsafe { noted(callback, data) }
+        && let Some(from) = module.enter().and_then(|state| state.port.peer_name(with))
+    {
+        transfer::was_read(from, read, events::awakenings());
+    }
+}
+
+/// An operation on the memory of a process (`None`: not known) was taken up, and posted after `moment`; `read` is what ob1 has noted of it.
+#[cold]
+#[inline(never)]
+pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Read>, moment: Moment) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let active = events::active();
     let mut together = Together::new(active);
     if watched.kind == Kind::Get
-        && active.has_transfers()
-        && let Some(step) = with.and_then(|from| transfer::reading(from, remote, events::awakenings()))
+        && active.follows_transfers()
+        && let Some(step) = with.and_then(|from| transfer::reading(from, remote, read, events::awakenings()))
     {
         show(&mut together, &step);
     }
@@ -311,7 +401,7 @@ pub(crate) fn started(watched: &Watched, with: Option<PeerName>, moment: Moment)
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }
-    together.raise(moment, CONTEXT);
+    together.raise(|| moment, CONTEXT);
 }
 
 /// A watched operation is done.

@@ -4,41 +4,12 @@
 //! The programs are in `tests/tool/`; what happens when events fire is tested in `src/tool/tests.rs`, and on a device by hw-tests.
 //! Needs what building the crate needs (Open MPI with its headers and commands) and no device.
 
+mod built;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
 
-/// The directory with the library, built now: cargo builds a cdylib for no test of its own accord.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let target =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's directory lies in the target directory");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "ibex-plugin-abi", "--lib", "--target-dir"]).arg(target);
-        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-        if profile == "release" {
-            cargo.arg("--release");
-        }
-        done(&cargo);
-        target.join(profile)
-    })
-}
-
-/// Runs a command that must succeed.
-fn done(command: &Command) -> Output {
-    let mut limited = Command::new("timeout");
-    limited.args(["-k", "5", "1200"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            limited.env(name, value);
-        }
-    }
-    let output = limited.output().unwrap_or_else(|error| panic!("{limited:?}: {error}"));
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
-    output
-}
+use built::{done, library};
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool").join(name)

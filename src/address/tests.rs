@@ -32,7 +32,7 @@ pub(crate) fn infiniband(subnet_prefix: u64) -> PortAddress {
 
 #[test]
 fn the_layout_of_a_port_address_is_these_bytes() {
-    let mut wanted = vec![1, 2, 2, 3]; // version, link layer, GID type, MTU
+    let mut wanted = vec![2, 2, 2, 3]; // version, link layer, GID type, MTU
     wanted.extend([0, 0]); // LID
     wanted.extend([0x9a, 0x78]); // TCP port
     wanted.extend([0x56, 0x34, 0x12, 0]); // datagram queue pair
@@ -55,20 +55,27 @@ fn lid_and_subnet_prefix_are_little_endian() {
     assert_eq!(PortAddress::decode(&bytes), Ok(infiniband(0xfe80_0000_0000_0001)));
 }
 
+/// An entry with a key of its own.
+fn entry(address: PortAddress) -> PortEntry {
+    PortEntry { address, key: Key::from_bytes([address.link_layer; 16]) }
+}
+
 #[test]
-fn the_layout_of_the_modex_is_header_and_entries() {
-    let ports = [ethernet(), infiniband(9)];
+fn the_layout_of_the_modex_is_header_and_entries_of_address_and_key() {
+    let ports = [entry(ethernet()), entry(infiniband(9))];
     let bytes = encode_ports(&ports);
-    assert_eq!(bytes[..8], [b'i', b'b', b'e', b'x', 1, 2, 120, 0]);
-    assert_eq!(bytes[8..128], ports[0].encode());
-    assert_eq!(bytes[128..], ports[1].encode());
+    assert_eq!(bytes[..8], [b'i', b'b', b'e', b'x', 2, 2, 136, 0]);
+    assert_eq!(bytes[8..128], ports[0].address.encode());
+    assert_eq!(bytes[128..144], [LINK_ETHERNET; 16]);
+    assert_eq!(bytes[144..264], ports[1].address.encode());
+    assert_eq!(bytes[264..], [LINK_INFINIBAND; 16]);
     assert_eq!(decode_ports(&bytes), Ok(ports.to_vec()));
     assert_eq!(decode_ports(&encode_ports(&[])), Ok(vec![]));
 }
 
 #[test]
 fn every_cut_of_a_modex_is_refused() {
-    let bytes = encode_ports(&[ethernet(), infiniband(1)]);
+    let bytes = encode_ports(&[entry(ethernet()), entry(infiniband(1))]);
     for length in 0..bytes.len() {
         let refusal = decode_ports(&bytes[..length]).expect_err("cut");
         assert!(matches!(refusal, AddressError::Length { got, .. } if got == length), "{refusal}");
@@ -79,10 +86,10 @@ fn every_cut_of_a_modex_is_refused() {
 
 #[test]
 fn another_version_and_another_component_are_told_apart() {
-    let mut bytes = encode_ports(&[ethernet()]);
-    bytes[4] = 2;
-    let refusal = decode_ports(&bytes).expect_err("version 2");
-    assert_eq!(refusal, AddressError::Version { got: 2 });
+    let mut bytes = encode_ports(&[entry(ethernet())]);
+    bytes[4] = 1;
+    let refusal = decode_ports(&bytes).expect_err("version 1");
+    assert_eq!(refusal, AddressError::Version { got: 1 });
     assert!(refusal.to_string().contains("install the same ibex on all nodes"), "{refusal}");
     bytes[0] = b'o';
     assert_eq!(decode_ports(&bytes), Err(AddressError::Magic));
@@ -118,9 +125,16 @@ fn every_field_is_checked_before_use() {
 }
 
 #[test]
+fn an_entry_without_a_key_is_refused() {
+    let mut bytes = encode_ports(&[entry(ethernet())]);
+    bytes[128..].fill(0);
+    assert!(matches!(decode_ports(&bytes), Err(AddressError::Field { field: "key", .. })));
+}
+
+#[test]
 fn no_random_input_panics_and_what_is_accepted_encodes_back() {
     let mut random = Random::new(7);
-    let good = encode_ports(&[ethernet(), infiniband(0xfe80 << 48)]);
+    let good = encode_ports(&[entry(ethernet()), entry(infiniband(0xfe80 << 48))]);
     let mut accepted = 0;
     for round in 0..200_000_u32 {
         let mut bytes = good.clone();

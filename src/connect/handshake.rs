@@ -10,6 +10,11 @@
 //! confirmed repeats. Data on the connection confirms as well: only a peer that heard us can send it.
 //!
 //! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces what we knew; an older one is late.
+//! A connection in use is not given up for a hello with a newer epoch: that begins a *successor*, another machine beside this
+//! one, which takes over once the peer has confirmed it, and comes to nothing where the hello was a recording.
+//!
+//! The time from our first hello to the confirmation is the path's round trip and whatever the peer did meanwhile: never less
+//! than the round trip, so time-outs may be chosen from it.
 //!
 //! What is said when no connection comes about: `handshake/failure.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
 //! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
@@ -35,8 +40,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub struct Step {
     /// The hello was of no use, for this reason: count it.
     pub ignored: Option<Ignored>,
-    /// The peer has begun a new connection while this one was in use (it had dropped its end). Give up the queue pair, make a
-    /// new one with a new handshake of a new epoch, and give this same hello to that.
+    /// The peer says that it has begun a new connection while this one was in use (it would have dropped its end). Keep this one,
+    /// make a queue pair with a handshake of a new epoch beside it, and give this same hello to that. When that is confirmed,
+    /// it takes this one's place.
     pub superseded: bool,
     /// Set the local queue pair to this one of the peer: ready to receive, then ready to send. The peer's path is in the
     /// hello's `source.address`.
@@ -108,6 +114,9 @@ pub struct Handshake {
     ud_sent: u32,
     tcp_sent: u32,
     heard: u32,
+    /// When our first hello left.
+    first_sent: Option<Duration>,
+    round_trip: Option<Duration>,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -155,7 +164,21 @@ impl Handshake {
             ud_sent: 0,
             tcp_sent: 0,
             heard: 0,
+            first_sent: None,
+            round_trip: None,
         }
+    }
+
+    /// How long the path and the peer took to answer, at most; `None` until confirmed.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
+    /// The instance of the peer's port.
+    #[must_use]
+    pub fn peer_instance(&self) -> u64 {
+        self.peer_instance
     }
 
     /// The hello to send now. `me` is the port's own identity.
@@ -195,21 +218,28 @@ impl Handshake {
             step.program = Some(self.program(me, hello, reset));
         }
         if hello.heard_qpn != 0 {
-            step.confirmed = self.confirm();
+            step.confirmed = self.confirm(now);
         }
         if !hello.confirmed {
-            step.send = Some(self.count(carrier.into()));
+            step.send = Some(self.count(carrier.into(), now));
             self.pause = self.retry;
             self.due = now + self.pause;
         }
         step
     }
 
+    /// Whether a hello is of a later connection of the peer than this one: what a successor of this one is to be given.
+    #[must_use]
+    pub fn is_earlier_than(&self, hello: &Hello) -> bool {
+        let same_life = hello.source.address.instance == self.peer_instance;
+        same_life && self.peer.is_some_and(|(_, _, epoch)| hello.qp.epoch > epoch)
+    }
+
     /// Data arrived on the connection's queue pair: the peer has set its own to ours.
     ///
     /// True once, when this is what confirms.
-    pub fn on_data(&mut self) -> bool {
-        self.peer.is_some() && self.confirm()
+    pub fn on_data(&mut self, now: Duration) -> bool {
+        self.peer.is_some() && self.confirm(now)
     }
 
     /// Time has passed. Call it when [`Handshake::due`] has come; `reach` is how far TCP gets to this peer.
@@ -223,8 +253,15 @@ impl Handshake {
         }
         self.due = now + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(self.retry));
-        let via = self.count(self.route());
+        let via = self.count(self.route(), now);
         Step { send: Some(via), ..Step::default() }
+    }
+
+    /// Goes on after a failure that matters to nobody yet, as if the peer had been heard now.
+    pub fn ask_on(&mut self, now: Duration) {
+        if self.state == State::Failed {
+            (self.state, self.alive, self.due) = (State::Asking, now, now + self.pause);
+        }
     }
 
     /// When [`Handshake::on_timer`] wants to be called; `None`: never again.
@@ -291,10 +328,11 @@ impl Handshake {
         }
     }
 
-    fn confirm(&mut self) -> bool {
+    fn confirm(&mut self, now: Duration) -> bool {
         let first = self.state == State::Asking;
         if first {
             self.state = State::Confirmed;
+            self.round_trip = self.first_sent.map(|sent| now.saturating_sub(sent));
         }
         first
     }
@@ -311,7 +349,8 @@ impl Handshake {
         }
     }
 
-    fn count(&mut self, via: Via) -> Via {
+    fn count(&mut self, via: Via, now: Duration) -> Via {
+        self.first_sent.get_or_insert(now);
         self.ud_sent = self.ud_sent.saturating_add(via.ud().into());
         self.tcp_sent = self.tcp_sent.saturating_add(via.tcp().into());
         via

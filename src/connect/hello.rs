@@ -3,25 +3,28 @@
 //!
 //! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and [`super::tcp`].
 //!
-//! Bytes: fixed size, versioned, little-endian, with a CRC-32, because TCP's own check is weak and a stranger may write to a
-//! listening port. It fits a datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A hello that was
-//! decoded has every field in its range; whether it is for us and of now, the handshake decides.
+//! Bytes: fixed size, versioned, little-endian, and sealed with a keyed hash ([`super::key`]) under the key of the port it is
+//! for, because anybody may write to a listening port: nothing but the seal is looked at before it is found right. It fits a
+//! datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A hello that was decoded comes from the
+//! job, is for the life of the port that has the key, and has every field in its range; whether it is of now, the handshake
+//! decides.
 //!
 //! Path: setup. Threads: plain data. Tests: at the end of the file.
 
 use super::Identity;
+use super::key::Key;
 use crate::address::{AddressError, MAX_24_BIT, PortAddress};
 use crate::peer::PeerName;
 
 const MAGIC: [u8; 4] = *b"ibHi";
 /// The version of these bytes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Flag: the sender knows that its queue pair is in use by the receiver, and needs no answer.
 const CONFIRMED: u8 = 1;
 /// Where the port address begins.
 const ADDRESS: usize = 52;
-/// Where the checksum stands: over all bytes before it.
-const CHECKSUM: usize = ADDRESS + PortAddress::SIZE;
+/// Where the seal stands: over all bytes before it.
+const SEAL: usize = ADDRESS + PortAddress::SIZE;
 
 /// A queue pair as the handshake speaks of it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -80,13 +83,15 @@ pub enum HelloError {
         /// The peer's.
         got: u8,
     },
-    /// Damaged on the way.
-    #[error("a handshake packet has the checksum {got:#010x} instead of {wanted:#010x}: it was damaged on its way")]
-    Checksum {
-        /// What it says.
-        got: u32,
-        /// What its bytes give.
-        wanted: u32,
+    /// Made by somebody who does not know the port's key, or damaged on the way.
+    #[error(
+        "a handshake packet that says to come from rank {} ({named}) is not sealed with this port's key: whoever sent it is not of \
+         this job, or means an earlier process here, or it was damaged on its way",
+        named.rank
+    )]
+    Unsealed {
+        /// Whom it names as its sender; not to be believed.
+        named: PeerName,
     },
     /// A field holds what it cannot.
     #[error("a handshake packet has {value:#x} as {field}: the peer's ibex is faulty")]
@@ -103,11 +108,11 @@ pub enum HelloError {
 
 impl Hello {
     /// Bytes of a hello.
-    pub const SIZE: usize = CHECKSUM + 4;
+    pub const SIZE: usize = SEAL + Key::SIZE;
 
-    /// The bytes of this hello; see the layout test for their places.
+    /// The bytes of this hello, sealed with the key of the port it is for; see the layout test for their places.
     #[must_use]
-    pub fn encode(&self) -> [u8; Self::SIZE] {
+    pub fn encode(&self, key: &Key) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
@@ -131,17 +136,17 @@ impl Hello {
         bytes[45] = self.qp.responder_resources;
         // 46..48 stay zero.
         bytes[48..52].copy_from_slice(&self.qp.endpoint.to_le_bytes());
-        bytes[ADDRESS..CHECKSUM].copy_from_slice(&self.source.address.encode());
-        let checksum = crc32(&bytes[..CHECKSUM]);
-        bytes[CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+        bytes[ADDRESS..SEAL].copy_from_slice(&self.source.address.encode());
+        let seal = key.seal(&bytes[..SEAL]);
+        bytes[SEAL..].copy_from_slice(&seal);
         bytes
     }
 
-    /// Reads and checks the bytes of a hello.
+    /// Reads and checks the bytes of a hello that came to the port that has `key`.
     ///
     /// # Errors
-    /// [`HelloError`] when they are not a hello of this version, whole and with every field in its range.
-    pub fn decode(bytes: &[u8]) -> Result<Hello, HelloError> {
+    /// [`HelloError`] when they are not a hello of this version, whole, sealed with the key, and with every field in its range.
+    pub fn decode(bytes: &[u8], key: &Key) -> Result<Hello, HelloError> {
         let bytes: &[u8; Self::SIZE] = bytes.try_into().map_err(|_| HelloError::Length { got: bytes.len() })?;
         if bytes[..4] != MAGIC {
             return Err(HelloError::Magic);
@@ -149,18 +154,15 @@ impl Hello {
         if bytes[4] != VERSION {
             return Err(HelloError::Version { got: bytes[4] });
         }
-        let (got, wanted) = (word(bytes, CHECKSUM), crc32(&bytes[..CHECKSUM]));
-        if got != wanted {
-            return Err(HelloError::Checksum { got, wanted });
+        let name = PeerName { job: word(bytes, 8), rank: word(bytes, 12) };
+        let (text, seal) = bytes.split_at(SEAL);
+        if !seal.try_into().is_ok_and(|seal| key.made(seal, text)) {
+            return Err(HelloError::Unsealed { named: name });
         }
         check("flags", bytes[5] & !CONFIRMED == 0, bytes[5].into())?;
         check("a reserved field", bytes[46..48] == [0, 0], bytes[46].into())?;
         let hello = Hello {
-            source: Identity {
-                name: PeerName { job: word(bytes, 8), rank: word(bytes, 12) },
-                port: bytes[6],
-                address: PortAddress::decode(&bytes[ADDRESS..CHECKSUM])?,
-            },
+            source: Identity { name, port: bytes[6], address: PortAddress::decode(&bytes[ADDRESS..SEAL])? },
             destination_instance: u64::from(word(bytes, 16)) | u64::from(word(bytes, 20)) << 32,
             destination_port: bytes[7],
             qp: QpInfo {
@@ -200,18 +202,14 @@ fn check(field: &'static str, fits: bool, value: u64) -> Result<(), HelloError> 
     if fits { Ok(()) } else { Err(HelloError::Field { field, value }) }
 }
 
-/// CRC-32 as Ethernet and zip have it (polynomial 0x04c11db7, reflected). Bit by bit: a handshake has time.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
-    })
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::address::tests::ethernet;
     use crate::connect::Random;
+
+    /// The key of the port that the tests' hellos are for.
+    pub(crate) const KEY: Key = Key::from_bytes(*b"a key of 16 byte");
 
     pub(crate) fn hello() -> Hello {
         Hello {
@@ -235,7 +233,7 @@ pub(crate) mod tests {
     #[test]
     fn the_layout_of_a_hello_is_these_bytes() {
         let mut wanted = b"ibHi".to_vec();
-        wanted.extend([1, 1, 9, 10]); // version, flags, source port, destination port
+        wanted.extend([2, 1, 9, 10]); // version, flags, source port, destination port
         wanted.extend([4, 3, 2, 1, 8, 7, 6, 5]); // job, rank
         wanted.extend([0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x10]); // destination instance
         wanted.extend([0x22, 0x21, 0x20, 0x1f]); // epoch
@@ -246,16 +244,16 @@ pub(crate) mod tests {
         wanted.extend([11, 12, 0, 0]); // reads and atomics out, in; reserved
         wanted.extend([0x2c, 0x2b, 0x2a, 0]); // endpoint
         wanted.extend(ethernet().encode());
-        wanted.extend(crc32(&wanted).to_le_bytes());
-        assert_eq!(hello().encode().as_slice(), wanted);
-        assert_eq!(wanted.len(), Hello::SIZE);
-        assert_eq!(Hello::decode(&wanted), Ok(hello()));
+        wanted.extend(KEY.seal(&wanted));
+        assert_eq!(hello().encode(&KEY).as_slice(), wanted);
+        assert_eq!((wanted.len(), Hello::SIZE), (188, 188));
+        assert_eq!(Hello::decode(&wanted, &KEY), Ok(hello()));
     }
 
     #[test]
-    fn the_checksum_is_the_one_of_ethernet() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-        assert_eq!(crc32(b""), 0);
+    fn the_key_is_not_among_the_bytes() {
+        let bytes = hello().encode(&KEY);
+        assert!(!bytes.windows(Key::SIZE).any(|part| part == KEY.to_bytes()));
     }
 
     #[test]
@@ -264,29 +262,47 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_noticed() {
-        let good = hello().encode();
-        for place in 0..good.len() {
+    fn every_changed_bit_is_refused() {
+        let good = hello().encode(&KEY);
+        for bit in 0..good.len() * 8 {
             let mut bytes = good;
-            bytes[place] ^= 0x40;
-            Hello::decode(&bytes).expect_err("changed");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let refusal = Hello::decode(&bytes, &KEY).expect_err("changed");
+            let wanted = match bit / 8 {
+                0..4 => matches!(refusal, HelloError::Magic),
+                4 => matches!(refusal, HelloError::Version { .. }),
+                _ => matches!(refusal, HelloError::Unsealed { .. }),
+            };
+            assert!(wanted, "bit {bit}: {refusal}");
         }
     }
 
     #[test]
+    fn who_does_not_know_the_key_is_refused_whatever_the_fields_say() {
+        let mut random = Random::new(12);
+        for _ in 0..2000 {
+            let key = Key::from_bytes(std::array::from_fn(|_| random.number() as u8));
+            let refusal = Hello::decode(&hello().encode(&key), &KEY).expect_err("another key");
+            assert_eq!(refusal, HelloError::Unsealed { named: hello().source.name });
+        }
+        let text = HelloError::Unsealed { named: PeerName { job: 0x10001, rank: 77 } }.to_string();
+        assert!(text.contains("rank 77 ([[1,1],77])") && text.contains("not of this job"), "{text}");
+    }
+
+    #[test]
     fn every_other_length_is_refused() {
-        let good = [hello().encode().as_slice(), &[0; 8]].concat();
+        let good = [hello().encode(&KEY).as_slice(), &[0; 8]].concat();
         for length in (0..good.len()).filter(|length| *length != Hello::SIZE) {
-            assert_eq!(Hello::decode(&good[..length]), Err(HelloError::Length { got: length }));
+            assert_eq!(Hello::decode(&good[..length], &KEY), Err(HelloError::Length { got: length }));
         }
     }
 
     #[test]
     fn another_version_is_told_apart_from_damage() {
-        let mut bytes = hello().encode();
-        bytes[4] = 2;
-        let refusal = Hello::decode(&bytes).expect_err("version 2");
-        assert_eq!(refusal, HelloError::Version { got: 2 });
+        let mut bytes = hello().encode(&KEY);
+        bytes[4] = 1;
+        let refusal = Hello::decode(&bytes, &KEY).expect_err("version 1");
+        assert_eq!(refusal, HelloError::Version { got: 1 });
         assert!(refusal.to_string().contains("install the same ibex"), "{refusal}");
     }
 
@@ -306,26 +322,26 @@ pub(crate) mod tests {
         for (wanted, spoil) in spoilt {
             let mut bad = hello();
             spoil(&mut bad);
-            let refusal = Hello::decode(&bad.encode()).expect_err(wanted);
+            let refusal = Hello::decode(&bad.encode(&KEY), &KEY).expect_err(wanted);
             assert!(matches!(refusal, HelloError::Field { field, .. } if field == wanted), "{wanted}: {refusal}");
         }
         let mut bad = hello();
         bad.source.address.mtu = 0;
-        assert!(matches!(Hello::decode(&bad.encode()), Err(HelloError::Address(_))));
+        assert!(matches!(Hello::decode(&bad.encode(&KEY), &KEY), Err(HelloError::Address(_))));
     }
 
     #[test]
-    fn no_random_input_panics_even_with_a_right_checksum() {
+    fn no_random_input_panics_even_with_a_right_seal() {
         let mut random = Random::new(11);
         for _ in 0..20_000 {
-            let mut bytes = hello().encode();
+            let mut bytes = hello().encode(&KEY);
             for _ in 0..=random.below(4) {
-                bytes[4 + random.below(CHECKSUM as u64 - 4) as usize] = random.number() as u8;
+                bytes[4 + random.below(SEAL as u64 - 4) as usize] = random.number() as u8;
             }
-            let checksum = crc32(&bytes[..CHECKSUM]);
-            bytes[CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-            if let Ok(hello) = Hello::decode(&bytes) {
-                assert_eq!(hello.encode(), bytes);
+            let seal = KEY.seal(&bytes[..SEAL]);
+            bytes[SEAL..].copy_from_slice(&seal);
+            if let Ok(hello) = Hello::decode(&bytes, &KEY) {
+                assert_eq!(hello.encode(&KEY), bytes);
             }
         }
     }

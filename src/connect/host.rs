@@ -2,12 +2,12 @@
 //! What this host is, as other processes need to know it: its IP addresses, and a number by which processes of one host know
 //! each other.
 //!
-//! Owns the reading of interfaces and of the kernel's identifiers. Called when a port's address is made, and by [`super::tcp`].
-//! Path: setup (reads a few files, asks the kernel). Threads: any. Bytes: addresses in network order.
+//! Owns the reading of the kernel's identifiers, and addresses as they are published and tried. Called when a port's address is
+//! made, and by [`super::tcp`]; which addresses are taken is [`super::interfaces`]'s. Path: setup (reads a few files). Threads: any. Bytes: addresses in network order.
 //! Tests: at the end of the file.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use crate::address::TCP_ADDRESSES;
 
@@ -43,40 +43,14 @@ fn fnv1a(parts: &[Vec<u8>]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// Every address of every interface of this host that is up, loopback included.
-///
-/// # Errors
-/// What `getifaddrs` reports.
-pub fn all_addresses() -> io::Result<Vec<IpAddr>> {
-    let interfaces = if_addrs::get_if_addrs()?;
-    // Loopback has no carrier to be up or down.
-    let usable = interfaces.into_iter().filter(|interface| interface.is_oper_up() || interface.is_loopback());
-    Ok(usable.map(|interface| interface.ip()).collect())
-}
-
-/// The addresses to publish, best first: IPv4, then IPv6; no link-local ones, loopback only when there is nothing else.
+/// Addresses as they are published.
 #[must_use]
-pub fn published_addresses(all: &[IpAddr]) -> [[u8; 16]; TCP_ADDRESSES] {
-    let mut global: Vec<IpAddr> = all.iter().copied().filter(is_global).collect();
-    // Stable: within a family the order is the kernel's.
-    global.sort_by_key(IpAddr::is_ipv6);
-    if global.is_empty() {
-        global.extend(all.iter().find(|address| address.is_loopback()));
-    }
+pub fn published(addresses: &[IpAddr]) -> [[u8; 16]; TCP_ADDRESSES] {
     let mut published = [[0; 16]; TCP_ADDRESSES];
-    for (place, address) in published.iter_mut().zip(global) {
-        *place = mapped(address).octets();
+    for (place, address) in published.iter_mut().zip(addresses) {
+        *place = mapped(*address).octets();
     }
     published
-}
-
-/// Whether another host may reach us under this address.
-fn is_global(address: &IpAddr) -> bool {
-    let link_local = match address {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    !link_local && !address.is_loopback() && !address.is_unspecified() && !address.is_multicast()
 }
 
 /// IPv4 mapped into IPv6, as addresses are published.
@@ -87,19 +61,13 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Under which addresses to try a peer that published `published`, in order.
-///
-/// On the same host loopback comes first. On another host an address that is also one of ours cannot be the peer's: private
-/// networks of containers and virtual machines have the same addresses on every host.
+/// Under which addresses to try a peer that published `published`, in order: all of them on the same host. On another host an
+/// address that is also one of ours cannot be the peer's: private networks of containers and virtual machines have the same
+/// addresses on every host.
 #[must_use]
 pub fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {
     let published = published.map(|address| address.to_canonical());
-    if same_host {
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let others = published.filter(|address| *address != loopback);
-        return std::iter::once(loopback).chain(others).collect();
-    }
-    published.filter(|address| !address.is_loopback() && !ours.contains(address)).collect()
+    published.filter(|address| same_host || !(address.is_loopback() || ours.contains(address))).collect()
 }
 
 #[cfg(test)]
@@ -110,33 +78,18 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    fn published(all: &[&str]) -> Vec<String> {
-        let all: Vec<IpAddr> = all.iter().map(|text| ip(text)).collect();
-        let used = published_addresses(&all).into_iter().take_while(|address| *address != [0; 16]);
-        used.map(|address| Ipv6Addr::from(address).to_canonical().to_string()).collect()
+    #[test]
+    fn addresses_are_published_as_ipv6_and_the_rest_is_zero() {
+        let wanted = [ip("::ffff:10.0.0.1"), ip("2001:db8::1"), ip("::"), ip("::")];
+        let made = published(&[ip("10.0.0.1"), ip("2001:db8::1")]).map(|octets| IpAddr::V6(Ipv6Addr::from(octets)));
+        assert_eq!(made, wanted);
     }
 
     #[test]
-    fn ipv4_is_published_before_ipv6_and_no_more_than_four() {
-        assert_eq!(
-            published(&["127.0.0.1", "2001:db8::1", "10.0.0.1", "::1", "192.0.2.1"]),
-            ["10.0.0.1", "192.0.2.1", "2001:db8::1"]
-        );
-        assert_eq!(published(&["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]).len(), 4);
-    }
-
-    #[test]
-    fn link_local_addresses_are_not_published_and_loopback_only_alone() {
-        assert_eq!(published(&["169.254.1.1", "fe80::1", "127.0.0.1"]), ["127.0.0.1"]);
-        assert_eq!(published(&["127.0.0.1", "10.0.0.1"]), ["10.0.0.1"]);
-        assert!(published(&[]).is_empty());
-    }
-
-    #[test]
-    fn on_the_same_host_loopback_is_tried_first() {
-        let list = [ip("10.0.0.1")];
+    fn on_the_same_host_every_published_address_is_tried() {
+        let list = [ip("10.0.0.1"), ip("127.0.0.1")];
         let tried = candidates(list.iter().map(|address| mapped(*address)), true, &list);
-        assert_eq!(tried, [ip("127.0.0.1"), ip("10.0.0.1")]);
+        assert_eq!(tried, list);
     }
 
     #[test]
@@ -151,8 +104,8 @@ mod tests {
     fn this_host_has_a_steady_number_and_an_address() {
         assert_eq!(host_number(), host_number());
         assert_ne!(host_number(), fnv1a(&[vec![], vec![], vec![], vec![]]), "nothing could be read");
-        let all = all_addresses().expect("interfaces can be listed");
-        assert!(all.iter().any(IpAddr::is_loopback), "{all:?}");
+        let all = crate::connect::interfaces::all().expect("interfaces can be listed");
+        assert!(all.iter().any(|found| found.address.is_loopback()), "{all:?}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connecting two processes: one message type, repeated until both sides know that the other side's queue pair is set.
 //!
-//! - [`hello`]: the message, its bytes and its checks.
+//! - [`hello`]: the message, its bytes and its checks; [`key`]: how it proves to come from the job.
 //! - [`handshake`]: what one side does with it, per peer: a state machine without clock, network or adapter.
-//! - `ud` and [`tcp`]: what carries it; [`host`]: what TCP needs to know of this host.
+//! - `ud` and [`tcp`]: what carries it; [`host`] and [`interfaces`]: what TCP needs to know of this host.
 //!
 //! This file owns the words they share: who we are, carriers, and the injected faults. The port drives it all: it gives a hello
 //! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks again when
@@ -13,12 +13,16 @@
 pub mod handshake;
 pub mod hello;
 pub mod host;
+pub mod interfaces;
+pub mod key;
 pub mod tcp;
 pub mod ud;
 
+use self::hello::HelloError;
 use crate::address::PortAddress;
 use crate::peer::PeerName;
 use crate::tunables::{ConnectVia, Tunables};
+use std::net::SocketAddr;
 
 /// Who we are, in every hello that leaves a port.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -38,6 +42,15 @@ pub enum Carrier {
     Ud,
     /// A TCP connection.
     Tcp,
+}
+
+/// What a carrier brought that is no hello for this port.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// From where, as far as the carrier knows.
+    pub from: Option<SocketAddr>,
+    /// Why.
+    pub why: HelloError,
 }
 
 /// What shall carry a hello.

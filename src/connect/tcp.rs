@@ -1,36 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The carrier of handshakes over TCP: for adapters without datagrams, and networks that do not let them through.
 //!
-//! Owns one listener and the connections to and from peers of one port; `link` owns what is on one connection. The port calls
-//! [`TcpCarrier::send`], [`TcpCarrier::poll`] and [`TcpCarrier::close`]; nothing blocks and nothing sleeps. A connection that
-//! stands also says that the peer's process lives ([`TcpCarrier::reach`]).
+//! Owns the connections to and from peers of one port; `listeners` owns the sockets they come in by, `link` what is on one
+//! connection. The port calls [`TcpCarrier::expect`], [`TcpCarrier::send`], [`TcpCarrier::poll`] and [`TcpCarrier::close`];
+//! nothing blocks and nothing sleeps. A connection that stands also says that the peer's process lives ([`TcpCarrier::reach`]).
 //!
-//! Anyone on the network can connect, so: a connection carries nothing but hellos of fixed size; the first that is not one, or
-//! is not for this port's instance (a random number strangers do not know), ends it; one that stays silent is ended after
-//! `STRANGER_PATIENCE`; no more than `STRANGERS` wait at a time.
+//! Anyone on the network can connect, so every connection is bounded in time and number. It carries nothing but hellos of fixed
+//! size that are sealed with this port's key; the first that is not one ends it. Until the first it has `STRANGER_PATIENCE`,
+//! however it uses it, and no more than `STRANGERS` wait at a time. After it the connection stands while a handshake with the
+//! peer it names is under way, `LINKS` of one peer at a time: a recorded hello that is sent again may bring an answer, but holds
+//! nothing. Where files run out, those who have said nothing yet go first.
 //!
-//! Path: setup. Threads: the port's. `poll` costs one system call while there is no connection. Tests: `tcp/tests.rs`.
+//! Path: setup. Threads: the port's. `poll` costs one system call for each address listened at while there is no connection.
+//! Tests: `tcp/tests.rs`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
-
-use self::link::{End, Link};
+use self::link::{End, Frame, Link};
+use self::listeners::Listeners;
 use super::hello::Hello;
-use super::{Reach, host};
+use super::key::Key;
+use super::{Reach, Refusal, host};
 use crate::address::PortAddress;
 
 mod link;
+mod listeners;
 #[cfg(test)]
 mod tests;
 
 /// How many connections may wait to say who they are.
-const STRANGERS: usize = 256;
+const STRANGERS: usize = 64;
 /// How long each may.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+/// How many connections that one peer has made may stand.
+const LINKS: usize = 4;
 /// How long an address may leave the attempt to connect unanswered before the next one is tried.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the last address may.
@@ -39,8 +45,6 @@ const LAST_PATIENCE: Duration = Duration::from_secs(20);
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How many connections one poll accepts at most.
 const ACCEPTS: usize = 64;
-/// How many may wait in the kernel while we compute; the kernel takes the smaller of this and `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
 
 /// What a carrier has seen; for the port's performance variables and verbose output.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -53,6 +57,8 @@ pub struct TcpCounters {
     pub garbage: u64,
     /// Connections ended because nothing came in time, or too many waited.
     pub silent: u64,
+    /// Connections ended because no handshake with the peer they name is under way, or it has made too many.
+    pub needless: u64,
     /// Times the kernel did not give us a connection or a socket (too many open files, for one).
     pub refused_by_kernel: u64,
 }
@@ -60,41 +66,40 @@ pub struct TcpCounters {
 /// The TCP carrier of one port.
 #[derive(Debug)]
 pub struct TcpCarrier {
-    listener: TcpListener,
-    port: u16,
-    instance: u64,
+    listeners: Listeners,
+    key: Key,
     host: u64,
     ours: Vec<IpAddr>,
     links: Vec<Link>,
+    /// The peers, by instance, with whom a handshake is under way.
+    expected: HashSet<u64>,
     /// How the last attempt to reach a peer (by instance) without a standing connection ended.
     outcomes: HashMap<u64, Reach>,
     counters: TcpCounters,
 }
 
 impl TcpCarrier {
-    /// Listens on a port the kernel chooses, on all addresses. `instance` and `host` are those of the port's own
-    /// [`PortAddress`]: hellos for another instance are not taken, and a peer with the same host is reached over loopback.
+    /// Listens at `addresses`, on a port the kernel chooses. `key` and `host` are the port's own: hellos that are not sealed with
+    /// the key are not taken. A peer of another host is not looked for at an address that is one of `ours`.
     ///
     /// # Errors
-    /// What the kernel says to the socket, to listening or to the list of addresses.
-    pub fn open(instance: u64, host: u64) -> io::Result<TcpCarrier> {
-        let listener = listen()?;
-        let port = listener.local_addr()?.port();
-        let ours = host::all_addresses()?;
-        let (links, outcomes, counters) = (Vec::new(), HashMap::new(), TcpCounters::default());
-        Ok(TcpCarrier { listener, port, instance, host, ours, links, outcomes, counters })
+    /// What the kernel says where it cannot listen at any of the addresses.
+    pub fn open(key: Key, host: u64, addresses: &[IpAddr], ours: Vec<IpAddr>) -> io::Result<TcpCarrier> {
+        let listeners = Listeners::open(addresses)?;
+        let (links, expected, outcomes, counters) = Default::default();
+        Ok(TcpCarrier { listeners, key, host, ours, links, expected, outcomes, counters })
     }
 
     /// The TCP port to publish, in host byte order.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.listeners.port
     }
 
-    /// The IP addresses to publish.
+    /// The IP addresses to publish: those it listens at.
     #[must_use]
     pub fn addresses(&self) -> [[u8; 16]; crate::address::TCP_ADDRESSES] {
-        host::published_addresses(&self.ours)
+        host::published(&self.listeners.addresses)
     }
 
     /// What was seen so far.
@@ -109,14 +114,16 @@ impl TcpCarrier {
         self.links.is_empty()
     }
 
-    /// Sends `hello` to `peer`, on the connection there is or a new one. Best effort, like a datagram: whoever needs an answer
+    /// A handshake with this peer begins: connections that it makes are kept until [`TcpCarrier::close`].
+    pub fn expect(&mut self, peer: &PortAddress) {
+        self.expected.insert(peer.instance);
+    }
+
+    /// Sends a hello to `peer`, on the connections there are or a new one. Best effort, like a datagram: whoever needs an answer
     /// sends again. While an earlier hello is still waiting, this one takes its place.
-    pub fn send(&mut self, peer: &PortAddress, hello: &Hello) {
-        let frame = hello.encode();
+    pub fn send(&mut self, peer: &PortAddress, frame: &Frame) {
         let now = Instant::now();
-        if let Some(link) = self.link_to(peer.instance) {
-            // An error shows at the next poll, which reads the connection.
-            let _ = link.send(frame);
+        if self.send_on_links(peer.instance, frame) {
             return;
         }
         let candidates = host::candidates(peer.ip_addresses(), peer.host == self.host, &self.ours);
@@ -128,7 +135,7 @@ impl TcpCarrier {
         }
         match Link::connect(peer.instance, addresses, now) {
             Ok(mut link) => {
-                let _ = link.send(frame);
+                let _ = link.send(*frame);
                 self.links.push(link);
             }
             Err(error) => {
@@ -138,25 +145,27 @@ impl TcpCarrier {
         }
     }
 
-    /// Accepts, connects, writes and reads as far as it goes without waiting; hands over every hello that came for this port.
-    pub fn poll(&mut self, deliver: &mut impl FnMut(Hello)) {
+    /// Accepts, connects, writes and reads as far as it goes without waiting; hands over every hello that came for this port, and
+    /// why a connection was ended for what it brought.
+    pub fn poll(&mut self, deliver: &mut impl FnMut(Result<Hello, Refusal>)) {
         self.accept();
         if self.links.is_empty() {
             return;
         }
         let now = Instant::now();
-        let instance = self.instance;
+        self.end_needless(now);
         let mut index = 0;
         while index < self.links.len() {
             let link = &mut self.links[index];
-            let stood = link.is_open();
-            let end = link.advance(instance, now, deliver);
+            let (stood, known) = (link.is_open(), link.peer().is_some());
+            let end = link.advance(&self.key, now, &mut |hello| deliver(Ok(hello)));
             self.counters.connected += u64::from(link.is_ours() && !stood && link.is_open());
             match end {
+                Ok(()) if !known && link.peer().is_some() && self.displaces(index) => {}
                 Ok(()) => index += 1,
                 Err(end) => {
                     let link = self.links.swap_remove(index);
-                    self.ended(&link, end);
+                    self.ended(&link, end, deliver);
                 }
             }
         }
@@ -186,20 +195,28 @@ impl TcpCarrier {
             link.close(now);
         }
         self.outcomes.remove(&peer.instance);
+        self.expected.remove(&peer.instance);
     }
 
-    /// The connection to send on: one that stands rather than one being made.
-    fn link_to(&mut self, instance: u64) -> Option<&mut Link> {
-        let links = self.links.iter_mut().filter(|link| link.peer() == Some(instance) && link.takes_hellos());
-        links.max_by_key(|link| link.is_open())
+    /// Sends on the connection we made, if it stands; else on all that the peer made, since one of them may be somebody else's
+    /// who sent a recorded hello; else on the one being made. False where there is none.
+    fn send_on_links(&mut self, instance: u64, frame: &Frame) -> bool {
+        let links = || self.links.iter().filter(|link| link.peer() == Some(instance) && link.takes_hellos());
+        let Some(best) = links().map(Link::rank).max() else { return false };
+        let chosen = |link: &&mut Link| link.peer() == Some(instance) && link.takes_hellos() && link.rank() == best;
+        for link in self.links.iter_mut().filter(chosen) {
+            // An error shows at the next poll, which reads the connection.
+            let _ = link.send(*frame);
+        }
+        true
     }
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTS {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
+            match self.listeners.accept() {
+                Ok((stream, from)) => {
                     self.counters.accepted += 1;
-                    match Link::accepted(stream, Instant::now()) {
+                    match Link::accepted(stream, from, Instant::now()) {
                         Ok(link) => self.links.push(link),
                         Err(_) => self.counters.refused_by_kernel += 1,
                     }
@@ -207,18 +224,20 @@ impl TcpCarrier {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
+                    // Too many open files, most likely: tried again at the next poll, with some given back.
                     self.counters.refused_by_kernel += 1;
+                    self.show_out_strangers(STRANGERS / 2);
                     break;
                 }
             }
         }
-        self.show_out_strangers();
+        self.show_out_strangers(STRANGERS);
     }
 
-    /// Ends the connections that have waited longest, when too many have not said who they are.
-    fn show_out_strangers(&mut self) {
+    /// Ends the connections that have waited longest, when more than `most` have not said who they are.
+    fn show_out_strangers(&mut self, most: usize) {
         let strangers = self.links.iter().filter(|link| link.peer().is_none()).count();
-        let mut surplus = strangers.saturating_sub(STRANGERS);
+        let mut surplus = strangers.saturating_sub(most);
         self.counters.silent += surplus as u64;
         // Newer ones are at the end, but for the few that `swap_remove` moved forward.
         self.links.retain(|link| {
@@ -228,9 +247,42 @@ impl TcpCarrier {
         });
     }
 
-    fn ended(&mut self, link: &Link, end: End) {
+    /// Ends the connections whose peer, as they say, has no handshake with us under way. The port has seen since the last poll
+    /// what they brought.
+    fn end_needless(&mut self, now: Instant) {
+        let expected = &self.expected;
+        let needless = |link: &&mut Link| link.peer().is_some_and(|peer| !expected.contains(&peer));
+        for link in self.links.iter_mut().filter(needless).filter(|link| link.is_settled()) {
+            self.counters.needless += u64::from(!link.is_ours());
+            link.close(now);
+        }
+    }
+
+    /// Whether the connection at `index`, which has just said whose it is, is one too many of that peer; then the one that has
+    /// stood longest has been ended.
+    fn displaces(&mut self, index: usize) -> bool {
+        let peer = self.links[index].peer();
+        let same = |link: &Link| link.peer() == peer && !link.is_ours();
+        if self.links.iter().filter(|link| same(link)).count() <= LINKS {
+            return false;
+        }
+        let oldest = (0..self.links.len())
+            .filter(|other| same(&self.links[*other]))
+            .min_by_key(|other| self.links[*other].since());
+        if let Some(oldest) = oldest {
+            // One that is being closed was counted when that began.
+            self.counters.needless += u64::from(self.links.swap_remove(oldest).is_settled());
+        }
+        oldest.is_some()
+    }
+
+    fn ended(&mut self, link: &Link, end: End, deliver: &mut impl FnMut(Result<Hello, Refusal>)) {
         match end {
-            End::Garbage => self.counters.garbage += 1,
+            End::Garbage(why) => {
+                self.counters.garbage += 1;
+                deliver(Err(Refusal { from: link.from(), why }));
+            }
+            End::Turned => self.counters.garbage += 1,
             End::Silent => self.counters.silent += 1,
             End::Closed => {}
             End::Failed(reach) => {
@@ -240,21 +292,6 @@ impl TcpCarrier {
             }
         }
     }
-}
-
-/// A listener on all addresses, IPv6 and IPv4 where the host has IPv6, without blocking.
-fn listen() -> io::Result<TcpListener> {
-    let open = |domain, address: IpAddr| -> io::Result<TcpListener> {
-        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        if domain == Domain::IPV6 {
-            socket.set_only_v6(false)?;
-        }
-        socket.bind(&SocketAddr::new(address, 0).into())?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        Ok(socket.into())
-    };
-    open(Domain::IPV6, Ipv6Addr::UNSPECIFIED.into()).or_else(|_| open(Domain::IPV4, Ipv4Addr::UNSPECIFIED.into()))
 }
 
 /// What a failed attempt says about the peer.

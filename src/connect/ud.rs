@@ -24,6 +24,8 @@ const DEPTH: u32 = 256;
 pub struct UdCarrier {
     // Ways go before the queue pair, both before the domain.
     ways: HashMap<u64, AddressHandle>,
+    /// Ways that are not needed any more, but that a send under way may still use.
+    left: Vec<AddressHandle>,
     qp: UdQueuePair,
     domain: Arc<ProtectionDomain>,
 }
@@ -58,7 +60,7 @@ impl UdCarrier {
     ) -> io::Result<Self> {
         let place = (choice.port, tunables.pkey_index as u16);
         let qp = UdQueuePair::new(context, domain, place, (Hello::SIZE, DEPTH), QUEUE_KEY)?;
-        Ok(Self { ways: HashMap::new(), qp, domain: Arc::clone(domain) })
+        Ok(Self { ways: HashMap::new(), left: Vec::new(), qp, domain: Arc::clone(domain) })
     }
 
     /// The number of the queue pair, which the modex tells the peers.
@@ -67,16 +69,16 @@ impl UdCarrier {
         self.qp.number()
     }
 
-    /// Sends a hello to the port at `remote`, `path` leading there.
+    /// Sends a sealed hello to the port at `remote`, `path` leading there.
     ///
     /// # Errors
     /// The way could not be resolved, or the datagram not posted. The next try may work.
-    pub fn send(&mut self, remote: &PortAddress, path: &Path, hello: &Hello) -> io::Result<()> {
+    pub fn send(&mut self, remote: &PortAddress, path: &Path, frame: &[u8; Hello::SIZE]) -> io::Result<()> {
         let way = match self.ways.entry(remote.instance) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => new.insert(AddressHandle::new(&self.domain, path)?),
         };
-        self.qp.send(way, remote.ud_qpn, &hello.encode())
+        self.qp.send(way, remote.ud_qpn, frame)
     }
 
     /// Gives the bytes of each datagram that came in to `take`.
@@ -84,11 +86,16 @@ impl UdCarrier {
     /// # Errors
     /// The queue pair is broken: nothing will come any more.
     pub fn poll(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
-        self.qp.receive(|datagram| take(&datagram.0))
+        let received = self.qp.receive(|datagram| take(&datagram.0));
+        if !self.left.is_empty() && !self.qp.is_sending() {
+            self.left.clear();
+        }
+        received
     }
 
     /// Forgets the way to the port that lives as `instance`: it is connected, or given up.
     pub fn forget(&mut self, instance: u64) {
-        self.ways.remove(&instance);
+        // Not destroyed yet: the handshake's last word may still be on its way out.
+        self.left.extend(self.ways.remove(&instance));
     }
 }

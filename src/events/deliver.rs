@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::attention::{self, CROWDED, FOLLOWING, LEAVING, PORTS, RINGS};
 use super::clock::HostClock;
-use super::handle::Handle;
-use super::port::PortSource;
+use super::handle::{Audience, Handle};
+use super::port::{PortSource, Taken};
 use super::registry::{self, Entry, Leaving};
 use super::row::Safety;
 use super::source::{self, Later, SourceId};
@@ -87,7 +87,37 @@ pub fn progress(context: Safety) {
     }
 }
 
-/// What ports hold waits for its turn, which comes with time: it is looked at in one of so many calls.
+/// Delivers what threads and ports hold as far as its turn has come, and leaves buffers and losses to [`progress`]: before a poll, so that
+/// what the poll before has seen is shown then, and neither before who waits for it goes on nor much later. Otherwise as [`progress`].
+#[inline]
+pub fn show(context: Safety) {
+    if attention::is_holding() {
+        show_now(context);
+    }
+}
+
+/// [`show`] behind its branch.
+#[cold]
+#[inline(never)]
+fn show_now(context: Safety) {
+    thread::with(&mut (), |thread, ()| {
+        if thread.is_busy() {
+            return;
+        }
+        {
+            let mut inside = Inside::new(thread);
+            inside.run_staged();
+            if attention::is_flagged(PORTS) {
+                pump(&mut inside, context);
+            }
+        }
+        if attention::is_leaving() {
+            settle_in(thread, context);
+        }
+    });
+}
+
+/// The clocks of ports are followed, which must be done now and then: in one of so many calls.
 fn is_turn() -> bool {
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
@@ -118,18 +148,33 @@ pub(super) fn deliver_counted(budget: usize, context: Safety) -> usize {
     })
 }
 
-/// Delivers what waits in this thread and what the ports' sources hold, waiting until its turn has come: for who is about to stop listening, so that what has
-/// happened is shown. Takes a fifth of a millisecond at most, while more keeps coming. From within a callback it does nothing.
+/// This thread has polled completions of a port, of which events are yet to be raised: until they are [`shown`], what is later waits.
+/// To be called before another thread polls the same queue. `None` for what is no port's source.
+#[inline]
+#[must_use]
+pub fn taken(source: SourceId) -> Option<Taken> {
+    source.source().port().map(PortSource::taken)
+}
+
+/// All events of what was [`taken`] are raised.
+#[inline]
+pub fn shown(source: SourceId, taken: Taken) {
+    if let Some(port) = source.source().port() {
+        port.shown(taken);
+    }
+}
+
+/// Delivers what waits in this thread and what the ports' sources hold, waiting until its turn has come: for who is about to stop
+/// listening, so that what has happened is shown. Takes a fifth of a millisecond at most, while more keeps coming. From within a callback it does nothing.
 #[cold]
 pub fn catch_up(context: Safety) {
     let clock = HostClock::get();
     let limit = clock.now() + clock.ticks(CATCH_UP_NS);
-    let is_busy = || thread::with(&mut (), |thread, ()| thread.is_busy());
     loop {
         // Looked at before: a thread that had to wait for a processor delivers what has become due.
         let is_last = clock.now() >= limit;
         deliver(0, context);
-        if is_last || !attention::is_flagged(PORTS) || is_busy() {
+        if is_last || !attention::is_flagged(PORTS) || thread::is_busy() {
             return;
         }
         std::hint::spin_loop();
@@ -144,7 +189,7 @@ pub fn catch_up_all(context: Safety) {
     let limit = clock.now() + clock.ticks(CATCH_UP_NS);
     // After the limit once more: another thread may have been at it since before, and have looked too early.
     let mut rounds = 0;
-    while rounds < 2 && !thread::with(&mut (), |thread, ()| thread.is_busy()) {
+    while rounds < 2 && !thread::is_busy() {
         let is_held = (0..source::count()).any(|index| {
             let port = SourceId(index as u16).source().port();
             port.is_some_and(PortSource::is_holding)
@@ -163,7 +208,7 @@ pub fn catch_up_all(context: Safety) {
 /// Waits until each thread that delivers now has done so once. From within a callback it does nothing. As [`catch_up_all`].
 #[cold]
 pub fn wait_for_others() {
-    if !thread::with(&mut (), |thread, ()| thread.is_busy()) {
+    if !thread::is_busy() {
         let mut others = registry::DELIVERING.grace();
         while !others.is_over() {
             std::thread::yield_now();
@@ -172,7 +217,7 @@ pub fn wait_for_others() {
 }
 
 /// Delivers what the ports' sources hold as far as its turn has come.
-fn pump(inside: &mut Inside<'_>, context: Safety) {
+pub(super) fn pump(inside: &mut Inside<'_>, context: Safety) {
     if !attention::is_flagged(PORTS | FOLLOWING) {
         return;
     }
@@ -188,7 +233,7 @@ fn pump(inside: &mut Inside<'_>, context: Safety) {
         holding &= holding - 1;
         let Some(port) = id.source().port() else { continue };
         port.maintain(calls);
-        if port.pump(false, |record| inside.dispatch(record, context)) {
+        if port.pump(false, |record| inside.dispatch(record, context, Audience::Ordered)) {
             flag_port(id, false);
         }
     }
@@ -202,17 +247,18 @@ pub(super) fn pump_all(source: SourceId, context: Safety) {
             && !thread.is_busy()
         {
             let mut inside = Inside::new(thread);
-            port.pump(true, |record| inside.dispatch(record, context));
+            port.pump(true, |record| inside.dispatch(record, context, Audience::Ordered));
         }
     });
 }
 
 /// The right to empty buffers; given back also when a callback panics.
-struct Emptying;
+pub(super) struct Emptying;
 
 impl Emptying {
-    fn try_new() -> Option<Emptying> {
-        (!EMPTYING.swap(true, Ordering::SeqCst)).then_some(Emptying)
+    pub(super) fn try_new() -> Option<Emptying> {
+        // Made only where it is had: when it is dropped, the right is given back.
+        if EMPTYING.swap(true, Ordering::SeqCst) { None } else { Some(Emptying) }
     }
 }
 
@@ -225,9 +271,10 @@ impl Drop for Emptying {
 /// Empties buffers, up to so many events.
 fn empty(inside: &mut Inside<'_>, budget: usize, context: Safety) -> usize {
     let Some(_emptying) = Emptying::try_new() else { return 0 };
-    if !attention::unflag(RINGS) {
+    if !attention::is_flagged(RINGS) || thread::is_one_alone() {
         return 0;
     }
+    attention::unflag(RINGS);
     let all = registry::everything();
     let (mut left, first) = (budget, FIRST.fetch_add(1, Ordering::Relaxed));
     for index in 0..all.len() {
@@ -246,7 +293,7 @@ impl Drop for Draining<'_> {
 }
 
 /// Delivers up to `budget` events from one buffer, and tells what was lost. Returns how many.
-fn drain(inside: &mut Inside<'_>, entry: &Entry, context: Safety, budget: usize) -> usize {
+pub(super) fn drain(inside: &mut Inside<'_>, entry: &Entry, context: Safety, budget: usize) -> usize {
     let handle = &*entry.handle;
     if handle.ring.is_empty() && !handle.is_losing() {
         return 0;

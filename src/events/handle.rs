@@ -35,6 +35,9 @@ pub struct Options {
     pub object: Option<u64>,
     /// Whether events wait in the buffer until progress delivers them, rather than being delivered where they happen.
     pub buffered: bool,
+    /// Whether what the adapter stamps is taken too where this process sees it, on the thread's source and by the host's clock, in the
+    /// order in which it is seen; else by the adapter's stamp, in the order of the port's source.
+    pub as_it_happens: bool,
     /// How many events the buffer holds; rounded up to a power of two. One that is delivered at once has a buffer, too: for what
     /// happens where no callback of it may run.
     pub room: usize,
@@ -42,7 +45,29 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { object: None, buffered: false, room: 64 }
+        Options { object: None, buffered: false, as_it_happens: false, room: 64 }
+    }
+}
+
+/// Which of the registrations of its type an event is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// It happened in a thread and has that thread's stamp: for all.
+    All,
+    /// The adapter has stamped it, and this is its telling in the thread that sees it: for those that take it as it happens.
+    AsItHappens,
+    /// The same by the adapter's stamp: for all others.
+    Ordered,
+}
+
+impl Audience {
+    #[inline]
+    fn has(self, handle: &Handle) -> bool {
+        match self {
+            Audience::All => true,
+            Audience::AsItHappens => handle.as_it_happens,
+            Audience::Ordered => !handle.as_it_happens,
+        }
     }
 }
 
@@ -64,6 +89,7 @@ pub struct Handle {
     pub kind: TypeId,
     /// The object of its events; `None`: all.
     pub object: Option<u64>,
+    pub(super) as_it_happens: bool,
     pub(super) ring: Ring,
     pub(super) used: usize,
     buffered: AtomicBool,
@@ -84,6 +110,7 @@ impl Handle {
             id,
             kind,
             object: options.object,
+            as_it_happens: options.as_it_happens,
             ring: Ring::new(options.room),
             used: kind.row().extent.div_ceil(8),
             buffered: AtomicBool::new(options.buffered),
@@ -142,8 +169,8 @@ impl Handle {
 
     /// Whether an event is this registration's.
     #[inline]
-    pub(super) fn wants(&self, record: &Record) -> bool {
-        self.is_live() && self.object.is_none_or(|object| record.belongs_to(object))
+    pub(super) fn wants(&self, record: &Record, audience: Audience) -> bool {
+        audience.has(self) && self.is_live() && self.object.is_none_or(|object| record.belongs_to(object))
     }
 
     /// Whether something waits in its buffer, or is being delivered from there: what comes now must wait behind it. The buffer is

@@ -6,7 +6,8 @@
 //! - A *registration* ([`Handle`]) gets the events of one type by callbacks of up to four levels ([`Safety`]), or by a buffer.
 //! - A *site* looks at one word ([`is_any_active`], [`active`]; progress at all of it, [`is_quiet`]: `attention.rs`). Behind it: stamp, enter (`presence.rs`), go through the list (`registry.rs`), call or
 //!   buffer (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself, too), read, or raise; what it
-//!   raises is delivered after it, in order. [`stage`] is for where ibex holds a lock; [`progress`] delivers.
+//!   raises is delivered after it, in order. [`stage`] is for where ibex holds a lock; [`progress`] delivers,
+//!   and [`serve`] and [`flush`] where a tool itself has called.
 //! - Loss happens where room is fixed: it is counted per source and per registration, and told.
 //!
 //! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under loom.
@@ -15,6 +16,7 @@ mod attention;
 mod clock;
 mod deliver;
 mod fit;
+mod flush;
 mod handle;
 mod order;
 mod page;
@@ -33,16 +35,18 @@ mod tests;
 mod thread;
 mod unwrap;
 
-pub use attention::{Active, active, awakenings, is_active, is_any_active, is_crowded, is_quiet};
+pub(crate) use attention::ordered;
+pub use attention::{Active, active, as_it_happens, awakenings, is_any_active, is_crowded, is_quiet};
 pub use clock::HostClock;
-pub use deliver::{catch_up, catch_up_all, deliver, progress, wait_for_others};
+pub use deliver::{catch_up, catch_up_all, deliver, progress, show, shown, taken, wait_for_others};
 pub use fit::{Converted, Sample};
+pub use flush::{flush, is_delivering, serve};
 pub use handle::{Callback, DroppedCallback, FreeCallback, Handle, HandleId, Options};
 pub use page::markdown;
-pub use port::{AskClock, PortClock};
+pub use port::{AskClock, PortClock, Taken};
 pub use raise::{Moment, Together, moment, raise, stage, stage_stamped};
 pub use record::{Record, WORDS, Words};
-pub use registry::{Freed, all, find, free, has_callback, register, set_active, set_callback, set_dropped};
+pub use registry::{Freed, all, find, free, register, set_active, set_callback, set_dropped};
 pub use row::{Element, EventType, Kind, Safety, Stamp, TypeId, Value};
 pub use source::{
     Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,

@@ -2,7 +2,8 @@
 //! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out.
 //!
 //! A completion's stamp is carried past the adapter's mask (`unwrap.rs`), its event held until its turn (`order.rs`) and then
-//! delivered by one thread at a time: whoever calls [`PortSource::pump`] first; the others leave theirs to it. Also keeps the
+//! delivered by one thread at a time: whoever calls [`PortSource::pump`] first; the others leave theirs to it. Its turn has come once
+//! nobody has completions in hand of which events are yet to come ([`PortSource::taken`]). Also keeps the
 //! relation of the adapter's clock to the host's (`fit.rs`). A timestamp is never converted on the way.
 //!
 //! Path: [`PortSource::submit`] hot, behind the branch of a site: a lock that is never held while a callback runs. Threads: any.
@@ -58,11 +59,21 @@ pub(super) struct PortSource {
     pumping: AtomicBool,
 }
 
+/// Completions that were read from a port's queue, of which events are yet to come: since when (host).
+#[derive(Debug)]
+#[must_use = "to be given back once all events are raised"]
+pub struct Taken(u64);
+
+/// For so many there is room from the start.
+const IN_HAND: usize = 128;
+
 struct State {
     unwrap: Unwrap,
     order: Order,
     fit: Fit,
     ask: Option<AskClock>,
+    /// Of what was taken and is not yet shown, the oldest first.
+    in_hand: Vec<u64>,
 }
 
 impl PortSource {
@@ -76,6 +87,7 @@ impl PortSource {
             order,
             fit: Fit::new(1.0 / rate, host.ticks(SPACING_NS)),
             ask: clock.ask,
+            in_hand: Vec::with_capacity(IN_HAND),
         };
         let source = PortSource {
             name: clock.name,
@@ -154,6 +166,27 @@ impl PortSource {
         Some((refusals, state.order.is_filling()))
     }
 
+    /// Completions were read of which events are yet to be submitted; until [`PortSource::shown`].
+    #[inline]
+    pub(super) fn taken(&self) -> Taken {
+        let mut state = self.locked();
+        let host = HostClock::get().now();
+        state.in_hand.push(host);
+        Taken(host)
+    }
+
+    /// All events of what was [taken](PortSource::taken) are submitted. What was submitted before the oldest of what is still in hand was
+    /// taken is later than none of that.
+    #[inline]
+    pub(super) fn shown(&self, Taken(since): Taken) {
+        let mut state = self.locked();
+        if let Some(place) = state.in_hand.iter().position(|taken| *taken == since) {
+            state.in_hand.remove(place);
+        }
+        let until = state.in_hand.first().copied().unwrap_or_else(|| HostClock::get().now() + 1);
+        state.order.settle(until);
+    }
+
     /// Whether it holds events that are yet to be delivered.
     pub(super) fn is_holding(&self) -> bool {
         self.locked().order.len() > 0
@@ -170,7 +203,8 @@ impl PortSource {
             let host = HostClock::get().now();
             let next = || {
                 let mut state = self.locked();
-                if all { state.order.earliest() } else { state.order.next(host) }
+                let more = !state.in_hand.is_empty();
+                if all { state.order.earliest() } else { state.order.next(host, more) }
             };
             while let Some(record) = next() {
                 deliver(&record);
@@ -178,7 +212,7 @@ impl PortSource {
             drop(turn);
             // What came between the last look and the end of the turn would wait for the next call: look again.
             let state = self.locked();
-            let more = if all { state.order.len() > 0 } else { state.order.is_due(host) };
+            let more = if all { state.order.len() > 0 } else { state.order.is_due(host, !state.in_hand.is_empty()) };
             if !more {
                 return state.order.len() > 0;
             }

@@ -40,7 +40,7 @@ impl Record {
         })
     }
 
-    /// Copies all elements, as C lays them out, to the first [`super::EventType::extent`] bytes of `to`; padding is zero.
+    /// Copies all elements, as C lays them out, to the first [`super::EventType::extent`] bytes of `to`; what lies between them is zero.
     /// False, and nothing is written, where `to` is shorter than that.
     #[must_use]
     pub fn copy_to(&self, to: &mut [u8]) -> bool {

@@ -79,15 +79,22 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 impl Registry {
+    /// Says whether anybody is registered for messages.
+    fn follow_messages(&self) {
+        attention::follow_messages(self.all.iter().any(|entry| attention::is_of_messages(entry.handle.kind)));
+    }
+
     /// Makes the list of a type anew.
     fn renew(&mut self, kind: TypeId) -> Old {
         let listens = |entry: &&Entry| entry.handle.kind == kind && entry.active && !entry.calls.is_empty();
         let list: Arc<[Entry]> = self.all.iter().filter(listens).cloned().collect();
         self.edition += 1;
         let word = if list.is_empty() { 0 } else { self.edition };
+        let listens = |as_it_happens| list.iter().any(|entry| entry.handle.as_it_happens == as_it_happens);
+        let (as_it_happens, ordered) = (listens(true), listens(false));
         let old = (self.lists[kind.index()].replace(list), self.everything.take());
         EDITIONS[kind.index()].store(word, Ordering::SeqCst);
-        attention::listen(kind, word != 0);
+        attention::listen(kind, as_it_happens, ordered);
         if word != 0 {
             deliver::attend();
         }
@@ -105,8 +112,10 @@ fn change(handle: &Handle, change: impl FnOnce(&mut Calls)) -> Result<(), Freed>
     entry.handle.revision.fetch_add(1, Ordering::SeqCst);
     let old = registry.renew(handle.kind);
     drop(registry);
-    // What waits may be for the new ones.
-    attention::flag(attention::RINGS);
+    if handle.waiting() > 0 || handle.is_losing() {
+        // It may be for the new ones.
+        attention::flag(attention::RINGS);
+    }
     drop((before, old));
     Ok(())
 }
@@ -121,6 +130,7 @@ pub fn register(kind: TypeId, options: Options) -> Arc<Handle> {
     let entry = Entry { handle: Arc::clone(&handle), calls: Arc::default(), active: true };
     let mut registry = registry();
     registry.all.push(entry);
+    registry.follow_messages();
     let old = registry.everything.take();
     drop(registry);
     drop(old);
@@ -149,14 +159,6 @@ pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) 
     let changed = change(handle, |calls| old = calls.set(level, callback));
     drop(old);
     changed
-}
-
-/// Whether a registration has a callback for exactly this level. A freed one has none.
-#[must_use]
-pub fn has_callback(handle: &Handle, level: Safety) -> bool {
-    let registry = registry();
-    let entry = registry.all.iter().find(|entry| entry.handle.id == handle.id);
-    entry.is_some_and(|entry| entry.calls.has(level))
 }
 
 /// Sets, replaces or takes away what is called when events were lost.
@@ -198,6 +200,7 @@ pub fn free(handle: &Handle, context: Safety, on_free: Option<FreeCallback>) -> 
             return Err(Freed);
         }
         let entry = registry.all.remove(index);
+        registry.follow_messages();
         let old = registry.renew(handle.kind);
         let grace = DELIVERING.grace();
         registry.leaving.push(Leaving { entry, grace, on_free });

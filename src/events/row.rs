@@ -106,7 +106,7 @@ pub struct EventType {
     pub elements: &'static [Element],
     /// Where each element begins in the event's data, bytes; as C would lay out a structure of them.
     pub displacements: &'static [usize],
-    /// The size of the data, bytes, padding included.
+    /// Where the last element ends, bytes: what a copy of the data takes.
     pub extent: usize,
     /// The element that names the object an event belongs to (the context of a communicator); `None`: bound to no object.
     pub bound: Option<usize>,
@@ -152,16 +152,8 @@ pub(super) const fn displacements<const N: usize>(kinds: [Kind; N]) -> [usize; N
     at
 }
 
-/// The size of such a structure, padded to its greatest alignment.
+/// Where the last of them ends: what a tool that knows displacements and types has room for. C would pad a structure behind it; such
+/// padding is nobody's.
 pub(super) const fn extent<const N: usize>(kinds: [Kind; N]) -> usize {
-    let at = displacements(kinds);
-    let mut align = 1;
-    let mut index = 0;
-    while index < N {
-        if kinds[index].size() > align {
-            align = kinds[index].size();
-        }
-        index += 1;
-    }
-    if N == 0 { 0 } else { (at[N - 1] + kinds[N - 1].size()).next_multiple_of(align) }
+    if N == 0 { 0 } else { displacements(kinds)[N - 1] + kinds[N - 1].size() }
 }

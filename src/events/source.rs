@@ -244,7 +244,10 @@ pub fn info(source: SourceId) -> SourceInfo {
         Some(Kind::Shared) => {
             host("host:shared".into(), "what happens in threads without a source of their own".into(), false)
         }
-        Some(Kind::Thread) | None => host(format!("host:{}", source.0), "what happens in one thread".into(), true),
+        Some(Kind::Thread) | None => {
+            let whose = "what happens in one thread at a time; one that ends leaves it to the next that begins";
+            host(format!("host:{}", source.0), whose.into(), true)
+        }
     }
 }
 

@@ -130,7 +130,7 @@ macro_rules! table {
 table! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
     XferBegin = xfer_begin: stamp Adapter, bound "context", level 2,
-        "The first byte of a message is scheduled for sending, or its first fragment has arrived, or its first bytes are about to be read here. The adapter's clock is that of a message that arrived in one piece; all else is told by the host's. Messages that were under way when the first listener came are not shown."
+        "The first byte of a message is scheduled for sending, or its first fragment has arrived, or its first bytes are about to be read here. The adapter's clock is that of a message that arrived in one piece; all else is told by the host's. Of a message that began when nobody was registered for messages it is not shown."
     {
         request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
         message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
@@ -173,6 +173,18 @@ table! {
         sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
         direction: U32 "0: sent; 1: received.";
         peer: U32 "The other process: its rank in the job.";
+    }
+    MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
+        "A message has arrived in this process: all of it, or what announces it. Whether there is a receive for it already is not known to the transport. Its transfer is told besides: of a message that came whole, at the same moment."
+    {
+        message: U64 "Which message this is: the same number as in the events of its transfer in this process.";
+        bytes: U64 "How many bytes of the message came with it.";
+        total: U64 "How many bytes the whole message has, as its sender sends it.";
+        context: U32 "The communicator: its context number.";
+        source: I32 "The sender's rank in it.";
+        tag: I32 "The message's tag.";
+        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
+        peer: U32 "The sender: its rank in the job.";
     }
 
     // One-sided operations; operation is the same in started and complete.

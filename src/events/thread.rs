@@ -13,10 +13,12 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::attention;
 use super::deliver;
-use super::presence::Presence;
+use super::handle::Audience;
+use super::presence::{Grace, Presence};
 use super::raise::Moment;
 use super::record::Record;
 use super::registry::{self, DELIVERING, EDITIONS, Snapshot};
@@ -32,6 +34,23 @@ const ROOM: usize = 256;
 /// Whether more than one thread raises: callbacks may then run at the same time.
 static THREADED: AtomicBool = AtomicBool::new(false);
 
+/// Who was delivering when a second thread came: within a callback that need not be thread-safe, maybe.
+static ALONE: Mutex<Option<Grace>> = Mutex::new(None);
+
+fn lone() -> MutexGuard<'static, Option<Grace>> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a thread may still be in a callback that it runs where the event happened because it was the only thread. Until it is not,
+/// no other may run one that is not thread-safe.
+pub(super) fn is_one_alone() -> bool {
+    let mut alone = lone();
+    if alone.as_mut().is_some_and(Grace::is_over) {
+        *alone = None;
+    }
+    alone.is_some()
+}
+
 thread_local! {
     static THREAD: Thread = Thread::new();
 }
@@ -45,7 +64,7 @@ pub(super) struct Thread {
     last: Cell<u64>,
     /// Whether it delivers now.
     busy: Cell<bool>,
-    staged: RefCell<VecDeque<(Record, Safety)>>,
+    staged: RefCell<VecDeque<(Record, Safety, Audience)>>,
     /// The lists it saw last. Borrowed while one is gone through; a thread goes through one at a time (`busy`).
     snapshots: [RefCell<Option<Snapshot>>; COUNT],
 }
@@ -59,12 +78,21 @@ pub(super) fn with<A: ?Sized, R>(argument: &mut A, run: impl Fn(&Thread, &mut A)
     }
 }
 
+/// Whether this thread delivers now.
+pub(super) fn is_busy() -> bool {
+    with(&mut (), |thread, ()| thread.is_busy())
+}
+
 impl Thread {
     #[cold]
     fn new() -> Thread {
         let presence = Arc::new(Presence::new());
         if DELIVERING.join(&presence) > 1 {
-            THREADED.store(true, Ordering::SeqCst);
+            // Locked before: who delivers next sees who was alone.
+            let mut alone = lone();
+            if !THREADED.swap(true, Ordering::SeqCst) {
+                *alone = Some(DELIVERING.grace());
+            }
         }
         let (source, floor) = source::take_for_thread();
         Thread {
@@ -94,10 +122,10 @@ impl Thread {
 
     /// Delivers events now, or after what waits.
     #[inline]
-    pub(super) fn raise(&self, records: &[Record], context: Safety) {
+    pub(super) fn raise(&self, records: &[Record], context: Safety, audience: Audience) {
         if self.busy.get() {
             for record in records {
-                self.stage(record, context);
+                self.stage(record, context, audience);
             }
             return;
         }
@@ -106,9 +134,9 @@ impl Thread {
         let waits = self.has_staged();
         for record in records {
             if waits {
-                self.stage(record, context);
+                self.stage(record, context, audience);
             } else {
-                inside.dispatch(record, context);
+                inside.dispatch(record, context, audience);
             }
         }
         inside.run_staged();
@@ -126,23 +154,23 @@ impl Thread {
 
     /// Lets an event wait in the thread.
     #[cold]
-    pub(super) fn stage(&self, record: &Record, context: Safety) {
+    pub(super) fn stage(&self, record: &Record, context: Safety, audience: Audience) {
         let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {
             if staged.is_empty() {
                 attention::count_staging();
             }
             let room = staged.len() < STAGED;
             if room {
-                staged.push_back((*record, context));
+                staged.push_back((*record, context, audience));
             }
             room
         });
         if !kept {
-            lose(record);
+            lose(record, audience);
         }
     }
 
-    fn unstage(&self) -> Option<(Record, Safety)> {
+    fn unstage(&self) -> Option<(Record, Safety, Audience)> {
         let mut staged = self.staged.try_borrow_mut().ok()?;
         let first = staged.pop_front()?;
         if staged.is_empty() {
@@ -178,8 +206,8 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        while let Some((record, _)) = self.unstage() {
-            lose(&record);
+        while let Some((record, _, audience)) = self.unstage() {
+            lose(&record, audience);
         }
         DELIVERING.part(&self.presence);
         if !self.shared {
@@ -201,15 +229,16 @@ impl<'a> Inside<'a> {
 
     /// Hands an event to every registration that wants it: by its callback here, or into its buffer.
     #[inline]
-    pub(super) fn dispatch(&mut self, record: &Record, context: Safety) {
+    pub(super) fn dispatch(&mut self, record: &Record, context: Safety, audience: Audience) {
         let thread = self.0;
         let known = thread.snapshot(record.kind);
         let Some(Some(snapshot)) = known.as_deref() else { return };
-        let needed = if THREADED.load(Ordering::Relaxed) { context.max(Safety::ThreadSafe) } else { context };
+        // After this thread's entry: who sets it sees that, or is seen.
+        let needed = if THREADED.load(Ordering::SeqCst) { context.max(Safety::ThreadSafe) } else { context };
         let source = record.source.source();
         for entry in snapshot.list.iter() {
             let handle = &*entry.handle;
-            if !handle.wants(record) {
+            if !handle.wants(record, audience) {
                 continue;
             }
             if !handle.must_wait()
@@ -233,8 +262,8 @@ impl<'a> Inside<'a> {
     #[inline]
     pub(super) fn run_staged(&mut self) {
         while self.0.has_staged() {
-            let Some((record, context)) = self.0.unstage() else { return };
-            self.dispatch(&record, context);
+            let Some((record, context, audience)) = self.0.unstage() else { return };
+            self.dispatch(&record, context, audience);
         }
     }
 }
@@ -249,9 +278,9 @@ impl Drop for Inside<'_> {
 
 /// All who want the event lose it.
 #[cold]
-pub(super) fn lose(record: &Record) {
+pub(super) fn lose(record: &Record, audience: Audience) {
     let Some(snapshot) = registry::snapshot(record.kind) else { return };
-    for entry in snapshot.list.iter().filter(|entry| entry.handle.wants(record)) {
+    for entry in snapshot.list.iter().filter(|entry| entry.handle.wants(record, audience)) {
         record.source.source().count_dropped_later(1);
         entry.handle.lose(record.source, 1);
     }

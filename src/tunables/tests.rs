@@ -110,6 +110,26 @@ fn a_batch_larger_than_half_its_queue_is_refused() {
 }
 
 #[test]
+fn lists_of_interfaces_are_checked_and_do_not_go_together() {
+    let text = |value: &str| Value::Text(value.to_owned());
+    for name in ["tcp_if_include", "tcp_if_exclude"] {
+        with(name, text("eth0,10.1.0.0/16")).expect(name);
+        let refusal = with(name, text("eth0,10.1/16")).expect_err(name).to_string();
+        assert!(refusal.contains(&format!("btl_ibex_{name} is 10.1/16, but may be a list of interface")), "{refusal}");
+    }
+    let mut values = defaults();
+    for (row, value) in TABLE.iter().zip(&mut values).filter(|(row, _)| row.name.starts_with("tcp_if_")) {
+        assert_eq!(row.default_value(), text(""));
+        *value = text("lo");
+    }
+    let refusal = Tunables::from_values(&values).expect_err("both").to_string();
+    assert!(
+        refusal.contains("btl_ibex_tcp_if_exclude is lo") && refusal.contains("btl_ibex_tcp_if_include"),
+        "{refusal}"
+    );
+}
+
+#[test]
 fn a_missing_value_and_one_of_another_kind_are_refused() {
     let mut values = defaults();
     values[2] = Value::Count(1);

@@ -7,7 +7,11 @@
 //! process hands its text to mpirun through a buffer that may be freed before it is read, and then the text is lost
 //! (`orte/util/show_help.c`; mpirun prints "Data unpack would read past end of buffer" instead).
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use super::sys;
 
@@ -28,11 +32,38 @@ pub fn banner(text: &str) {
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
-/// Whether this process is the first of its job on its host: what is true of the host, one process says for all.
+/// Whether no other process of this job on this host has asked with the same text: what is true of several, one says for all.
+///
+/// The job's folder on this host, which mpirun removes, has an empty file for each text that was asked with. Where there is no
+/// such folder, or no file can be made in it, everyone says it: rather twice than never.
 #[must_use]
-pub fn first_on_host() -> bool {
-    // SAFETY: a plain integer, set before components are opened and never after; 0 where there is no job.
-    unsafe { (&raw const sys::opal_process_info.my_local_rank).read() == 0 }
+pub fn first_to_say(text: &str) -> bool {
+    let Some(folder) = job_folder() else { return true };
+    first_to_make(&folder.join(format!("ibex-said-{:016x}", fingerprint(text))))
+}
+
+fn first_to_make(file: &Path) -> bool {
+    match File::create_new(file) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::AlreadyExists,
+    }
+}
+
+/// The folder that mpirun made for the processes of this job on this host; `None` outside of a job.
+fn job_folder() -> Option<PathBuf> {
+    // SAFETY: a pointer set before components are opened and never after.
+    let folder = unsafe { (&raw const sys::opal_process_info.job_session_dir).read() };
+    if folder.is_null() {
+        return None;
+    }
+    // SAFETY: a NUL-terminated text that lives as long as the process.
+    let folder = unsafe { CStr::from_ptr(folder) };
+    Some(PathBuf::from(OsStr::from_bytes(folder.to_bytes())))
+}
+
+/// FNV-1a.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// The host's name as Open MPI knows it; empty outside of a job.
@@ -45,4 +76,22 @@ pub fn host() -> String {
     }
     // SAFETY: a NUL-terminated text that lives as long as the process.
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_process_has_said_no_other_says_and_other_texts_are_said() {
+        let folder = std::env::temp_dir().join(format!("ibex-said-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder of this test's own");
+        let file = |text| folder.join(fingerprint(text).to_string());
+        assert!(first_to_make(&file("a port is missing")));
+        assert!(!first_to_make(&file("a port is missing")));
+        assert!(first_to_make(&file("another port is missing")));
+        std::fs::remove_dir_all(&folder).expect("it is there");
+        assert!(first_to_make(&file("a port is missing")), "without a folder everyone speaks");
+        assert!(!folder.exists());
+    }
 }

@@ -82,6 +82,12 @@ impl Arena {
         self.region.rkey()
     }
 
+    /// Bytes that are registered.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.mapped
+    }
+
     /// The span of slot `index`, or `None` beyond the last.
     #[must_use]
     #[inline]

@@ -50,6 +50,15 @@ pub struct Path {
     pub traffic_class: u8,
 }
 
+/// What this side does for the peer, for the move to ready-to-receive.
+#[derive(Debug, Clone, Copy)]
+pub struct Reception {
+    /// Time this side asks senders to wait when it is not ready, as a code of IBTA table 46.
+    pub rnr_timer: u8,
+    /// Reads and atomics this side answers at a time.
+    pub max_dest_rd_atomic: u8,
+}
+
 /// Timers and counts of the move to ready-to-send.
 #[derive(Debug, Clone, Copy)]
 pub struct Transition {
@@ -59,12 +68,8 @@ pub struct Transition {
     pub retry_count: u8,
     /// Tries on a receiver that is not ready; 7 means for ever.
     pub rnr_retry: u8,
-    /// Time this side asks senders to wait when it is not ready, as a code of IBTA table 46.
-    pub rnr_timer: u8,
     /// Reads and atomics this side may have outstanding.
     pub max_rd_atomic: u8,
-    /// Reads and atomics this side answers at a time.
-    pub max_dest_rd_atomic: u8,
     /// The packet sequence number this side starts with.
     pub psn: u32,
 }
@@ -194,12 +199,12 @@ impl QueuePair {
         self.enter(sys::ibv_qp_state::IBV_QPS_RESET)
     }
 
-    /// Initialised to ready-to-receive to ready-to-send, towards `path`.
+    /// Initialised to ready-to-receive, from `path`: what the peer sends is taken and acknowledged.
     ///
     /// # Errors
     /// The errno of `ibv_modify_qp(3)`: `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` when the peer's
     /// link address could not be resolved (RoCE).
-    pub fn connect(&mut self, path: &Path, to: &Transition) -> io::Result<()> {
+    pub fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
         attr.path_mtu = path.mtu;
@@ -217,7 +222,14 @@ impl QueuePair {
                 | Mask::IBV_QP_RQ_PSN
                 | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
                 | Mask::IBV_QP_MIN_RNR_TIMER,
-        )?;
+        )
+    }
+
+    /// Ready-to-receive to ready-to-send. The timers hold as long as the connection.
+    ///
+    /// # Errors
+    /// The errno of `ibv_modify_qp(3)`.
+    pub fn ready_to_send(&mut self, to: &Transition) -> io::Result<()> {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = to.psn;

@@ -62,7 +62,7 @@ impl Status {
             Status::RETRY_EXCEEDED => {
                 "the peer no longer answers: its process ended, its host or a link on the way is down, or the path loses \
                  packets; see whether the peer died first, then the fabric (ibstat, perfquery), then raise \
-                 btl_ibex_ack_timeout"
+                 btl_ibex_link_outage"
             }
             Status::RNR_RETRY_EXCEEDED => {
                 "the peer had no receive buffer for too long; raise btl_ibex_receive_queue_depth, or set \

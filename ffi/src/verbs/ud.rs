@@ -54,7 +54,7 @@ impl AddressHandle {
 
 impl Drop for AddressHandle {
     fn drop(&mut self) {
-        // SAFETY: R4: created once, destroyed once; the sends that used it were posted to a queue pair that copied it.
+        // SAFETY: R4: created once, destroyed once. A send that still uses it finds it gone; see `UdQueuePair::is_sending`.
         unsafe { sys::ibv_destroy_ah(self.raw.as_ptr()) };
     }
 }
@@ -158,7 +158,15 @@ impl UdQueuePair {
         errno(unsafe { (self.ops.1)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
     }
 
-    /// Sends `bytes` to queue pair `number` over `way`. A datagram may be lost.
+    /// Whether a send may not have left yet. Until it has, some adapters look its address handle up (soft-RoCE, `irdma`, `bnxt_re`):
+    /// where that was destroyed, the send fails and takes the queue pair with it.
+    #[must_use]
+    pub fn is_sending(&self) -> bool {
+        self.free_sends.len() < self.sends.count()
+    }
+
+    /// Sends `bytes` to queue pair `number` over `way`, which is to live until [`Self::is_sending`] says no more. A datagram may be
+    /// lost.
     ///
     /// # Errors
     /// `ENOBUFS` when all send slots are in flight (take completions with [`Self::receive`], then try again), `EMSGSIZE`

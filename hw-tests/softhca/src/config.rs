@@ -12,8 +12,11 @@ mod values;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::engine::DeviceSpec;
 use crate::engine::faults::FaultRule;
+use crate::engine::{DeviceSpec, MAX_DEVICES, MAX_PORTS, MAX_RULES};
+
+/// Numbers that a device has: its own, and one for each port.
+const GUIDS: u64 = 1 + MAX_PORTS as u64;
 
 /// A configuration: everything about a fabric but where its folder is.
 #[derive(Clone, Debug)]
@@ -78,8 +81,11 @@ impl Config {
         if let Some(name) = document.fabric.as_ref().filter(|name| !is_fabric_name(name.as_ref())) {
             return Err((name.span(), "fabric: 1 to 64 letters, digits, dashes and underscores".to_owned()));
         }
-        if let Some(fifth) = document.device.get(4) {
-            return Err((fifth.span(), "a fabric has 1 to 4 devices".to_owned()));
+        if let Some(fifth) = document.device.get(MAX_DEVICES) {
+            return Err((fifth.span(), format!("a fabric has 1 to {MAX_DEVICES} devices")));
+        }
+        if let Some(first_too_many) = document.fault.get(MAX_RULES) {
+            return Err((first_too_many.span(), format!("a fabric has up to {MAX_RULES} faults")));
         }
         let mut lids = 0;
         let mut devices: Vec<DeviceSpec> = Vec::new();
@@ -87,6 +93,9 @@ impl Config {
             let device = adapters::complete(index, given.as_ref(), &mut lids).map_err(|error| (given.span(), error))?;
             if devices.iter().any(|other| other.name == device.name) {
                 return Err((given.span(), format!("a second device is called {:?}", device.name)));
+            }
+            if devices.iter().any(|other| other.node_guid.abs_diff(device.node_guid) < GUIDS) {
+                return Err((given.span(), format!("node_guid = {:#x}: too near another device's", device.node_guid)));
             }
             if let Some(lid) = shared_lid(&devices, &device) {
                 return Err((given.span(), format!("lid = {lid} is another port's too")));

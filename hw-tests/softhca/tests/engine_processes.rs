@@ -110,7 +110,7 @@ fn the_other_side() {
     side.ready(peer[0] as u32, &settings());
     println!("say: 1");
     if part == "sleep" {
-        std::thread::sleep(Duration::from_mins(1));
+        std::thread::sleep(Duration::from_mins(15));
         return;
     }
     // Echo, until a message of one byte.
@@ -182,7 +182,7 @@ fn a_killed_peer_costs_the_retries_and_no_more() {
         let began = Instant::now();
         let mut ends = Vec::new();
         while ends.last() != Some(&wc_status::RETRY_EXC_ERR) {
-            assert!(began.elapsed() < Duration::from_secs(10), "{ends:?}");
+            assert!(began.elapsed() < Duration::from_mins(2), "{ends:?}");
             side.send(2, 0, len);
             ends.push(wait(&side.send_cq).status);
         }

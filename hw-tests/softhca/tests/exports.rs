@@ -2,8 +2,10 @@
 //! The export list against the installed real libibverbs (Debian: libibverbs1), which the dynamic loader's cache names, and
 //! against the table in src/abi/exports.rs. A missing real library is a failure: it is what the emulation stands in for.
 
+mod own_library;
+
+use own_library::own_library;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::Command;
 
 use softhca::abi::exports::{OBJECTS, OLD, PRIVATE, PUBLIC};
@@ -31,20 +33,6 @@ fn real_library() -> String {
         .find_map(|line| line.split("=> ").nth(1))
         .expect("libibverbs.so.1 is installed (Debian: libibverbs1)")
         .to_owned()
-}
-
-/// The library under test, where cargo puts it for this test.
-fn own_library() -> String {
-    let beside = PathBuf::from(env!("CARGO_BIN_EXE_softhca"));
-    let beside = beside.parent().unwrap();
-    [beside.join("deps/libsofthca.so"), beside.join("libsofthca.so")]
-        .into_iter()
-        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
-        .max()
-        .expect("cargo builds libsofthca.so for the tests of this package")
-        .1
-        .to_string_lossy()
-        .into_owned()
 }
 
 #[test]

@@ -24,6 +24,7 @@ use super::image::{Settings, initramfs};
 use super::kernel::Kernel;
 use crate::agent::PORT_NAME;
 use crate::channel::{Channel, await_hello};
+use crate::pace;
 
 const FOLDER_PREFIX: &str = "ibex-fabric-";
 /// `init.sh` starts the other processors, and says why so late; the kernel then must not have patched its locks away.
@@ -83,7 +84,7 @@ pub fn boot(plan: &Plan) -> anyhow::Result<Machines> {
 
 fn boot_once(plan: &Plan) -> anyhow::Result<Machines> {
     let folder = Folder::new()?;
-    let deadline = Instant::now() + plan.accelerator.boot_limit();
+    let deadline = Instant::now() + plan.accelerator.boot_limit() * pace::crowding();
     let mut machines = Vec::new();
     let mut listeners = Vec::new();
     for node in 0..plan.nodes {

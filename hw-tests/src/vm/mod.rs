@@ -60,7 +60,7 @@ pub fn guest_environment(nodes: usize) -> Vec<(String, String)> {
 pub fn guest_trouble(node: usize) -> Option<String> {
     let port = format!("/sys/class/infiniband/{DEVICE}/ports/1");
     let suffix = format!(":c0a8:4d{:02x}", node + 1);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_mins(2);
     loop {
         let state = fs::read_to_string(format!("{port}/state")).unwrap_or_default();
         let gids = fs::read_dir(format!("{port}/gids")).into_iter().flatten().flatten();

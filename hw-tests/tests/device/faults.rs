@@ -7,6 +7,7 @@
 
 use crate::Test;
 use crate::launch::{Launch, says, says_one_of};
+use crate::programs::WRITTEN;
 use crate::site::Site;
 use anyhow::{Result, ensure};
 
@@ -29,8 +30,13 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("an adapter that reports a fatal error is named and ends the job", fatal_event),
         Test::on_emulated("a completion queue that overruns is named and ends the job", overrun),
         Test::on_emulated("an adapter that refuses a request for good is named with its error", refused_for_good),
+        Test::on_emulated("an adapter that is out of room for good is named and ends the job", out_of_room_for_good),
         Test::on_emulated("memory that cannot be registered any more is copied instead", registration_fails),
         Test::on_emulated("a port whose memory cannot be registered is named and the job goes on", port_without_memory),
+        Test::on_emulated(
+            "a port that is refused to one rank alone is named, whichever rank that is",
+            port_of_one_rank,
+        ),
     ]);
     tests
 }
@@ -118,6 +124,8 @@ static STATUSES: &[(&str, &[&str])] = &[
     ("RNR_RETRY_EXC_ERR", &[]),
     ("FATAL_ERR", &[]),
     ("GENERAL_ERR", &[]),
+    ("BAD_RESP_ERR", &[]),
+    ("TM_RNDV_INCOMPLETE", &[]),
 ];
 
 fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> {
@@ -127,17 +135,24 @@ fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> 
     says(&outcome, words)
 }
 
-/// More traffic than any of these faults waits for, over both rails.
+/// More traffic than any of these faults waits for, over both rails, however slowly it goes on a busy machine: the fault ends it.
 fn traffic() -> Launch {
-    let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,4K,64K,1M", "--seconds-per-row", "4"];
-    Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(90)
+    let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,4K,64K,1M", "--seconds-per-row", "20"];
+    Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300)
 }
 
 fn falls_silent(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"drop\"\nnth = 3000\ncount = 0\n";
     let launch = traffic().with("btl_ibex_ack_timeout", "12").on_adapters(with_faults(rules));
-    let words =
-        ["ibex lost a peer", "rank", "queue pair", "failed with status", "RETRY_EXC_ERR (12)", "no longer answers"];
+    let words = [
+        "ibex lost a peer",
+        "rank",
+        "queue pair",
+        "failed with status",
+        "RETRY_EXC_ERR (12)",
+        "no longer answers",
+        "8 times 16.777ms",
+    ];
     launch.is_refused_with(site, &words).map(drop)
 }
 
@@ -162,6 +177,24 @@ fn refused_for_good(site: &mut Site) -> Result<()> {
     traffic().on_adapters(with_faults(rules)).is_refused_with(site, &words).map(drop)
 }
 
+/// Requests of every kind, each of which must find out by itself.
+fn out_of_room_for_good(site: &mut Site) -> Result<()> {
+    let messages = |size| {
+        let arguments = ["--tests", "latency,bandwidth", "--sizes", size, "--seconds-per-row", "4"];
+        Launch::new("ibex_mpi_bench", 2).arguments(&arguments)
+    };
+    let written = WRITTEN.iter().fold(messages("256K"), |launch, (name, value)| launch.with(name, value));
+    let kinds = [messages("8"), written, Launch::new("rma_atomics", 2)];
+    for (launch, nth) in kinds.into_iter().zip([2000, 150, 20]) {
+        let rules = format!(
+            "[[fault]]\naction = \"post-send-error\"\nerrno = \"ENOMEM\"\ndevice = \"softhca1\"\nnth = {nth}\ncount = 0\n"
+        );
+        let words = ["ibex lost a peer", "softhca1:1", "send queue is full", "Cannot allocate memory", "no request"];
+        launch.limit(60).on_adapters(with_faults(&rules)).is_refused_with(site, &words)?;
+    }
+    Ok(())
+}
+
 /// As where the limit of locked memory is reached in the middle of a job.
 fn registration_fails(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
@@ -176,4 +209,15 @@ fn port_without_memory(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\ndevice = \"softhca1\"\n";
     let launch = Launch::of_a_short_exchange().on_adapters(with_faults(rules));
     says(&launch.succeeds(site)?, &["ibex cannot use a port", "softhca1:1", "goes on without this port"])
+}
+
+/// The first registration is that of either rank.
+fn port_of_one_rank(site: &mut Site) -> Result<()> {
+    let rules = "[[device]]\nname = \"softhca0\"\n\
+                 [[fault]]\naction = \"registration-error\"\nerrno = \"EINVAL\"\n";
+    for _ in 0..6 {
+        let launch = Launch::of_a_short_exchange().limit(60).on_adapters(rules);
+        launch.is_refused_with(site, &["ibex cannot use a port", "softhca0:1", "Invalid argument"])?;
+    }
+    Ok(())
 }

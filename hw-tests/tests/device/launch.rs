@@ -22,6 +22,8 @@ pub(crate) struct Launch {
     options: Vec<&'static str>,
     /// A shell command that runs the mpirun in it as `"$@"`, to give it another environment.
     wrapper: Option<String>,
+    /// The same for each rank.
+    rank_wrapper: Option<String>,
     environment: Vec<(String, String)>,
     nodes: usize,
     /// The configuration of emulated adapters of its own.
@@ -46,6 +48,7 @@ impl Launch {
             parameters: pairs(&[("pml", "ob1"), ("btl", "self,ibex"), ("osc", "rdma"), ("mpi_yield_when_idle", "1")]),
             options: Vec::new(),
             wrapper: None,
+            rank_wrapper: None,
             environment: Vec::new(),
             nodes: 1,
             adapters: None,
@@ -86,6 +89,12 @@ impl Launch {
     /// Runs mpirun inside this shell script, as `"$@"`.
     pub(crate) fn inside(mut self, script: impl Into<String>) -> Self {
         self.wrapper = Some(script.into());
+        self
+    }
+
+    /// Runs each rank inside this shell script, as `"$@"`, and mpirun outside of it.
+    pub(crate) fn ranks_inside(mut self, script: impl Into<String>) -> Self {
+        self.rank_wrapper = Some(script.into());
         self
     }
 
@@ -135,7 +144,13 @@ impl Launch {
 
     /// Runs it, expects success, and counts what a program of hw-tests/mpi checked.
     pub(crate) fn passes(&self, site: &mut Site) -> Result<()> {
-        let outcome = self.run(site)?.checked()?;
+        let outcome = self.run(site)?;
+        self.judge(site, outcome)
+    }
+
+    /// Expects success of a run, and counts what a program of hw-tests/mpi checked in it.
+    pub(crate) fn judge(&self, site: &mut Site, outcome: Outcome) -> Result<()> {
+        let outcome = outcome.checked()?;
         let Some(passed) = cases_passed(&outcome.stdout) else {
             bail!("the program did not say how many cases passed: {outcome}");
         };
@@ -214,17 +229,20 @@ impl Launch {
                 words.push("env".to_owned());
                 words.extend(group.parameters.iter().map(|(name, value)| format!("OMPI_MCA_{name}={value}")));
             }
+            words.extend(self.rank_wrapper.iter().flat_map(|script| in_a_shell(script)));
             words.push(program.to_owned());
             words.extend(self.arguments.iter().cloned());
         }
         match &self.wrapper {
             None => words,
-            Some(script) => {
-                let shell = ["sh", "-c", script, "sh"].into_iter().map(str::to_owned);
-                shell.chain(words).collect()
-            }
+            Some(script) => in_a_shell(script).into_iter().chain(words).collect(),
         }
     }
+}
+
+/// A command line's beginning that gives the rest of it to a script as `"$@"`.
+fn in_a_shell(script: &str) -> [String; 4] {
+    ["sh", "-c", script, "sh"].map(str::to_owned)
 }
 
 /// That the run printed all of these words, in whatever case and stream.

@@ -13,17 +13,21 @@ use hw_tests::Job;
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test("messages cross between two nodes", |site| across("pt2pt_modes", 2, "0.2").passes(site)),
-        test("four ranks on two nodes agree on collective results", |site| {
+        Test::on_two_nodes("messages cross between two nodes", |site| across("pt2pt_modes", 2, "0.2").passes(site)),
+        Test::on_two_nodes("four ranks on two nodes agree on collective results", |site| {
             across("collectives", 4, "0.2").passes(site)
         }),
-        test("messages arrive whole over a network that loses packets", |site| {
+        Test::on_two_nodes("a first blocking send between two nodes has left when it returns", |site| {
+            // Fifteen pairs of ranks meet in each run.
+            (0..4).try_for_each(|_| across("first_send", 6, "1").passes(site))
+        }),
+        Test::on_two_nodes("messages arrive whole over a network that loses packets", |site| {
             let lossy = Lossy::new(site, "tc qdisc add dev IFACE root netem loss 1%", "tc qdisc del dev IFACE root")?;
             let passed = across("pt2pt_matching", 2, "0.1").limit(300).passes(site);
             lossy.restore(site)?;
             passed
         }),
-        test("ranks connect over tcp where datagrams are filtered", |site| {
+        Test::on_two_nodes("ranks connect over tcp where datagrams are filtered", |site| {
             // Packets to queue pair 1 and other UD packets differ from RC ones in the opcode, the first byte after UDP's header:
             // 0x64 is "UD send only".
             let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
@@ -33,25 +37,15 @@ pub(crate) fn tests() -> Vec<Test> {
             filtered.restore(site)?;
             talked.map(drop)
         }),
-        test("a peer that falls silent ends the job with a message that names it", silent_peer),
-        test("handshake packets that are lost and repeated still connect", |site| {
+        Test::on_two_nodes("a peer that falls silent ends the job with a message that names it", silent_peer),
+        Test::on_two_nodes("handshake packets that are lost and repeated still connect", |site| {
             let launch = exchange().with("btl_ibex_handshake_loss", "40").with("btl_ibex_handshake_duplicate", "40");
             launch.succeeds(site).map(drop)
         }),
-        test("handshakes over tcp alone connect two nodes", |site| {
+        Test::on_two_nodes("handshakes over tcp alone connect two nodes", |site| {
             exchange().with("btl_ibex_connect_via", "tcp").succeeds(site).map(drop)
         }),
     ]
-}
-
-fn test(name: &'static str, run: fn(&mut Site) -> Result<()>) -> Test {
-    Test::new(name, move |site| {
-        if site.is_disposable() {
-            return run(site);
-        }
-        site.skip(name, "needs two nodes, and an adapter of this machine makes one");
-        Ok(())
-    })
 }
 
 /// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what it

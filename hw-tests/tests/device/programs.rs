@@ -8,11 +8,9 @@
 
 use crate::Test;
 use crate::launch::Launch;
+use crate::listed::every_program_is_listed;
 use crate::site::Site;
-use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use anyhow::Result;
 
 /// A program with a number of ranks and parameters.
 struct Case {
@@ -122,6 +120,46 @@ static CASES: &[Case] = &[
         scale: 0.2,
         ..PLAIN
     },
+    Case {
+        sentence: "very many sends outstanding are not slowed by their number and lock no more memory",
+        program: "outstanding",
+        ranks: &[2, 4],
+        ..PLAIN
+    },
+    Case {
+        sentence: "messages to oneself arrive with gaps and without, and none goes by ibex",
+        program: "self_messages",
+        arguments: &["--by", "self"],
+        ranks: &[1, 2],
+        ..PLAIN
+    },
+    Case {
+        sentence: "messages to oneself arrive with gaps and without, by ibex",
+        program: "self_messages",
+        parameters: &[("btl", "ibex")],
+        ranks: &[1, 2],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a first blocking send has left when it returns",
+        program: "first_send",
+        ranks: &[2, 4, 8],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a first blocking send has left when it returns, over tcp",
+        program: "first_send",
+        parameters: &[("btl_ibex_connect_via", "tcp")],
+        ranks: &[8],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a first blocking send has left when it returns although handshake packets are lost",
+        program: "first_send",
+        parameters: FAULTY_HANDSHAKE,
+        ranks: &[4],
+        ..PLAIN
+    },
     Case { sentence: "collective operations give exact results", program: "collectives", ranks: &[2, 3, 4], ..PLAIN },
     Case {
         sentence: "collective operations give exact results",
@@ -143,6 +181,18 @@ static CASES: &[Case] = &[
     },
     Case { sentence: "one-sided transfers land where they should", program: "rma_transfer", ranks: &[2, 3], ..PLAIN },
     Case { sentence: "one-sided atomic operations count exactly", program: "rma_atomics", ranks: &[2, 4], ..PLAIN },
+    Case {
+        sentence: "a list grows in memory that ranks attach while others read it",
+        program: "linked_list",
+        ranks: &[2, 4, 8],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a list grows in memory that was attached in any order",
+        program: "linked_list",
+        arguments: &["--downwards", "--attached-first"],
+        ..PLAIN
+    },
     Case {
         sentence: "ranks that all meet at the same moment connect",
         program: "first_contact",
@@ -177,6 +227,7 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "connections are made and taken down many times", program: "connect_cycles", ..PLAIN },
+    Case { sentence: "strangers who connect over tcp disturb no job", program: "strangers", ..PLAIN },
     Case { sentence: "a short message in steady state allocates nothing", program: "allocations", ..PLAIN },
     Case { sentence: "the performance variables count what was sent", program: "pvars", arguments: GROWING, ..PLAIN },
     Case { sentence: "what events show is what was sent", program: "events", ranks: &[2, 4], ..PLAIN },
@@ -224,11 +275,14 @@ static CASES: &[Case] = &[
 ];
 
 /// Programs that another file starts.
-static ELSEWHERE: &[&str] = &["abnormal_exit"];
+static ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down"];
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
-    let mut tests = vec![Test::new("every program in the folder is run by a test", |_| every_program_is_listed())];
+    let mut tests = vec![Test::new("every program in the folder is run by a test", |_| {
+        let listed = CASES.iter().map(|case| case.program).chain(ELSEWHERE.iter().copied());
+        every_program_is_listed("mpi", listed, file!())
+    })];
     for case in CASES {
         for ranks in case.ranks {
             let name = format!("{} on {ranks} ranks", case.sentence);
@@ -250,22 +304,4 @@ fn run(site: &mut Site, case: &Case, ranks: usize) -> Result<()> {
         launch = launch.with(name, value);
     }
     launch.passes(site)
-}
-
-fn every_program_is_listed() -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mpi");
-    let listed: BTreeSet<String> =
-        CASES.iter().map(|case| case.program).chain(ELSEWHERE.iter().copied()).map(str::to_owned).collect();
-    let mut there = BTreeSet::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "c") {
-            there.insert(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
-        }
-    }
-    if there != listed {
-        let difference: Vec<&String> = there.symmetric_difference(&listed).collect();
-        bail!("{} and the list in hw-tests/tests/device/programs.rs differ in: {difference:?}", folder.display());
-    }
-    Ok(())
 }

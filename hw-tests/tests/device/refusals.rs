@@ -9,7 +9,7 @@
 use crate::Test;
 use crate::launch::{Launch, says, says_one_of};
 use crate::site::Site;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use std::time::Duration;
 
 /// The tests of this file.
@@ -30,7 +30,24 @@ pub(crate) fn tests() -> Vec<Test> {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_if_include", "mlx9_7");
             launch.is_refused_with(site, &["mlx9_7", &device]).map(drop)
         }),
+        Test::new("a rank that alone finds no port says why, whichever rank it is", |site| {
+            let device = site.fabric(1)?.device_name().to_owned();
+            for values in [[device.as_str(), "mlx9_7"], ["mlx9_7", device.as_str()]] {
+                let launch = Launch::of_a_short_exchange().each_rank_with("btl_ibex_if_include", &values).limit(60);
+                launch.is_refused_with(site, &["found no port it can use", "mlx9_7"])?;
+            }
+            Ok(())
+        }),
+        Test::new("what all ranks of a host find is said once", |site| {
+            let launch = Launch::new("init_finalize", 4).with("btl_ibex_if_include", "mlx9_7").limit(60);
+            let outcome = launch.is_refused(site)?;
+            let said = outcome.stderr.matches("found no port it can use").count();
+            ensure!(said == 1, "said {said} times: {outcome}");
+            Ok(())
+        }),
         Test::new("locked memory that is too little is told with the limit and how to raise it", locked_memory),
+        Test::on_emulated("address space that is too little is told as that, with the limit", address_space),
+        Test::on_emulated("too many open files are told as that, with the limit", open_files),
         Test::new("a device that may not be opened is named with its file", permission),
         Test::new("a peer without ibex is reached another way", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,tcp,ibex", "self,tcp"]);
@@ -81,6 +98,31 @@ fn locked_memory(site: &mut Site) -> Result<()> {
     alone.is_refused_with(site, &["ulimit -l", "64"])?;
     let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex");
     says(&with_another_way.succeeds(site)?, &["ulimit -l"])
+}
+
+fn address_space(site: &mut Site) -> Result<()> {
+    // Enough for Open MPI, and not for an adapter's queues and memory as well.
+    let launch = Launch::new("init_finalize", 2).ranks_inside("ulimit -v 400000; exec \"$@\"").limit(60);
+    let outcome = launch.is_refused_with(site, &["Cannot allocate memory", "ulimit -v", "400000 KiB"])?;
+    ensure!(!outcome.stderr.contains("ulimit -l"), "locked memory is blamed: {outcome}");
+    Ok(())
+}
+
+fn open_files(site: &mut Site) -> Result<()> {
+    let mut told = 0;
+    // With fewer Open MPI itself does not start, with more there are enough.
+    for files in 14..=20 {
+        let script = format!("ulimit -n {files}; exec \"$@\"");
+        let outcome = Launch::new("init_finalize", 2).ranks_inside(script).limit(60).run(site)?;
+        let said = outcome.stderr.split("------").find(|text| text.contains("ibex found no port"));
+        ensure!(!outcome.stderr.contains("No such process"), "a process is taken for dead: {outcome}");
+        if let Some(text) = said {
+            ensure!(text.contains("Too many open files") && text.contains("ulimit -n"), "{outcome}");
+            told += 1;
+        }
+    }
+    ensure!(told > 0, "ibex had files enough each time, or was not asked");
+    Ok(())
 }
 
 fn permission(site: &mut Site) -> Result<()> {

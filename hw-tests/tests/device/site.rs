@@ -40,7 +40,7 @@ pub(crate) struct Site {
     refused: Vec<(usize, String)>,
     /// What was skipped, each with its reason.
     pub(crate) skips: Vec<String>,
-    /// What was done once more, each with what the kernel of a machine crashed in.
+    /// What was done once more, each with the reason.
     pub(crate) repeats: Vec<String>,
     /// How many cases the programs reported as passed.
     pub(crate) cases: u64,

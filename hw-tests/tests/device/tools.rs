@@ -8,17 +8,19 @@
 
 use crate::Test;
 use crate::launch::Launch;
+use crate::listed::every_program_is_listed;
 use crate::site::Site;
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::Job;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// A sentence, the program, and on how many ranks.
-const CHECKED: [(&str, &str, usize); 11] = [
+const CHECKED: [(&str, &str, usize); 15] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", 2),
+    ("callbacks of MPI_T that may do anything get all that happened where the tool calls", "mpi_t_places", 2),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", 2),
+    ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", 2),
     ("PERUSE says what it supports", "peruse_queries", 2),
     ("PERUSE measures what lies between two events", "peruse_unexpected", 2),
     ("PERUSE refuses events of queues that the transport has not", "peruse_queues", 2),
@@ -26,13 +28,18 @@ const CHECKED: [(&str, &str, usize); 11] = [
     ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", 2),
     ("callbacks of PERUSE are told what the transport knows", "peruse_transfers", 2),
     ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", 4),
+    ("callbacks of PERUSE are called as things happen", "peruse_order", 2),
+    ("a window that opens while a message is under way has the rest of it", "peruse_windows", 2),
     ("PERUSE works with threads", "peruse_threads", 2),
     ("a tool by PERUSE and one by MPI_T do not touch each other", "peruse_and_mpi_t", 2),
 ];
 
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
-        Test::new("every tool in the folder is run by a test", |_| every_tool_is_listed()),
+        Test::new("every tool in the folder is run by a test", |_| {
+            let listed = CHECKED.iter().map(|(_, program, _)| *program);
+            every_program_is_listed("tools", listed.chain(["writing_a_tool", "peruse_ending"]), file!())
+        }),
         Test::new("the tool of the page counts what was sent", counts),
         Test::new("the logger writes down what a job did", logs),
         Test::new("the logger follows ranks of many threads", follows_threads),
@@ -40,23 +47,12 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
         Test::new("callbacks of PERUSE are told of messages in pieces", in_pieces),
+        Test::new("a window that opens while a message comes in pieces has the rest of them", window_in_pieces),
     ];
     for (sentence, program, ranks) in CHECKED {
         tests.push(Test::new(sentence, move |site| Launch::new(program, ranks).passes(site)));
     }
     tests
-}
-
-fn every_tool_is_listed() -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools");
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let path = entry?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let listed = ["writing_a_tool", "peruse_ending"].contains(&&*name)
-            || CHECKED.iter().any(|(_, program, _)| *program == name);
-        ensure!(listed, "{} is run by no test: add it to hw-tests/tests/device/tools.rs", path.display());
-    }
-    Ok(())
 }
 
 /// 90 messages of 8 bytes and 10 of 1 MiB each way, in fragments that add up.
@@ -78,6 +74,13 @@ fn in_pieces(site: &mut Site) -> Result<()> {
     launch.clone().with("btl_ibex_flags", "send").passes(site)?;
     let written = launch.with("btl_ibex_flags", "send,put,inplace").with("btl_ibex_min_rdma_pipeline_size", "65536");
     written.with("btl_ibex_rdma_pipeline_frag_size", "65536").passes(site)
+}
+
+/// As fragments, and written by the sender.
+fn window_in_pieces(site: &mut Site) -> Result<()> {
+    let launch = |pieces: &str| Launch::new("peruse_windows", 2).arguments(&[pieces]);
+    launch("fragments").with("btl_ibex_flags", "send").passes(site)?;
+    launch("written").with("btl_ibex_flags", "send,put,inplace").passes(site)
 }
 
 /// Whatever it returns but success is an exit status that is not success, also where its low 8 bits are 0.

@@ -6,14 +6,27 @@
 //! Both ports are polled by one thread, so that the order of events is the test's to choose.
 
 mod pair;
+mod strangers;
 
+use ibex::backlog::WhenDiverted;
+use ibex::event::Token;
+use ibex::send::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{RemoteSpan, Status};
+use std::cell::Cell;
+
 use pair::{Got, Memory, Pair, completed, pattern, received};
 
 /// The numbers that messages carry.
 fn numbers(events: &[Got]) -> Vec<u32> {
     received(events).iter().map(|(_, bytes)| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))).collect()
+}
+
+/// Whether the failure of the connection is before every request that failed for it.
+fn is_told_first(events: &[Got]) -> bool {
+    let failure = events.iter().position(|event| *event == Got::Failure);
+    let failed = events.iter().position(|event| matches!(event, Got::Done { outcome: Err(_), .. }));
+    failure.is_some() && failed.is_none_or(|failed| failure < Some(failed))
 }
 
 #[test]
@@ -60,7 +73,7 @@ fn more_requests_than_the_queues_hold_wait_in_order_and_are_not_lost() {
     assert!(pair.count_a("queued") >= 900, "{} queued", pair.count_a("queued"));
     let events = pair.until_b(|events| received(events).len() == 1000);
     assert_eq!(numbers(&events), (0..1000).collect::<Vec<_>>());
-    pair.a.reclaim();
+    pair.a.reclaim(&mut |_| false);
     let tokens = pair.until_a(|events| completed(events).len() == 1000);
     assert_eq!(completed(&tokens), (1..=1000).map(|token| (token, Ok(()))).collect::<Vec<_>>());
     assert_eq!(pair.count_a("waiting"), 0);
@@ -94,10 +107,85 @@ fn a_sender_that_only_asks_for_its_buffers_back_connects_and_gets_them() {
         pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
     }
     // `a` is never polled: a program that sends in a loop may not come back to its library's progress.
-    let messages = pair.until_b_while_a_reclaims(|events| received(events).len() == 100);
+    let messages = pair.until_b_while_a(|a| a.reclaim(&mut |_| false), |events| received(events).len() == 100);
     assert_eq!(numbers(&messages), (0..100).collect::<Vec<_>>());
     let tokens = pair.until_a(|events| completed(events).len() == 100);
     assert_eq!(completed(&tokens), (1..=100).map(|token| (token, Ok(()))).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_send_that_cannot_be_posted_says_so_and_nothing_of_it_is_kept() {
+    let mut pair = Pair::open(&Tunables { send_queue_depth: 16, receive_queue_depth: 64, ..Tunables::default() });
+    let mut slots = Memory::new(&pair.a, 64, 1);
+    slots.write(0, b"kept");
+    let span = slots.span(0).first(4);
+    assert_eq!(pair.a.send(pair.to_b, 1, &[span], Token(1), true), Ok(Sent::Busy), "before there is a connection");
+    assert!(!pair.a.has_room(pair.to_b));
+    pair.connect();
+    assert!(pair.a.has_room(pair.to_b));
+    // Nobody polls, so nothing is retired: the queue fills.
+    let posted = (0..100).take_while(|_| pair.a.send_inline(pair.to_b, 2, b"posted", b"") == Ok(Sent::Posted)).count();
+    assert!((1..100).contains(&posted), "{posted} posted");
+    assert_eq!(pair.a.send(pair.to_b, 1, &[span], Token(1), true), Ok(Sent::Busy), "while the queue is full");
+    let messages = pair.until_b(|events| received(events).len() == posted);
+    assert!(received(&messages).iter().all(|(tag, _)| *tag == 2));
+    let tokens = pair.until_a(|_| true);
+    assert_eq!(completed(&tokens), []);
+    assert_eq!(pair.count_a("waiting"), 0);
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn messages_wait_in_ordinary_memory_for_their_turn_and_stay_in_order() {
+    let mut pair = Pair::open(&Tunables { send_queue_depth: 16, ..Tunables::default() });
+    let mut slots = Memory::new(&pair.a, 64, 1);
+    slots.write(0, b"slot");
+    // Short ones go inside the work request, long ones by bounce buffers, of which there are fewer than messages.
+    let messages: Vec<Vec<u8>> =
+        (0..500_u32).map(|number| pattern(number, [7, 100, 700, 4096][number as usize % 4])).collect();
+    for (number, bytes) in messages.iter().enumerate() {
+        pair.queue_bytes(1, bytes, number as u64 + 1);
+        if number % 100 == 99 {
+            pair.send(2, &[slots.span(0).first(4)], number as u64 + 1001);
+        }
+    }
+    let is_ours = |event: &(u8, Vec<u8>)| event.0 == 1;
+    let events = pair.until_b(|events| received(events).len() == 505);
+    let (ours, others): (Vec<_>, Vec<_>) = received(&events).into_iter().partition(is_ours);
+    assert_eq!(ours.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>(), messages);
+    assert_eq!(others, vec![(2, b"slot".to_vec()); 5]);
+    let tokens = pair.until_a(|events| completed(events).len() == 505);
+    let wanted = (1..=500).flat_map(|token| match token % 100 {
+        0 => vec![(token, Ok(())), (token + 1000, Ok(()))],
+        _ => vec![(token, Ok(()))],
+    });
+    assert_eq!(completed(&tokens), wanted.collect::<Vec<_>>());
+    let too_long = pair.a.queue_bytes(pair.to_b, 1, (vec![0; 4097].into(), 4097), Token(9), WhenDiverted::Refuse);
+    assert_eq!(too_long, Err(Refused), "larger than a bounce buffer");
+    let too_few = pair.a.queue_bytes(pair.to_b, 1, (vec![0; 10].into(), 11), Token(9), WhenDiverted::Refuse);
+    assert_eq!(too_few, Err(Refused), "fewer bytes than the message is said to have");
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn who_reaps_takes_the_tokens_it_wants_and_the_next_poll_tells_the_rest() {
+    let mut pair = Pair::open(&Tunables::default());
+    pair.connect();
+    for token in 1..=20 {
+        pair.queue_bytes(1, b"one of twenty", token);
+    }
+    let (shown, mut taken) = (Cell::new(0), Vec::new());
+    let mut take = |token: Token| {
+        shown.set(shown.get() + 1);
+        let is_even = token.0.is_multiple_of(2);
+        taken.extend(is_even.then_some(token.0));
+        is_even
+    };
+    pair.until_b_while_a(|a| a.reap(&mut take), |events| received(events).len() == 20 && shown.get() == 20);
+    let told = pair.until_a(|events| completed(events).len() == 10);
+    assert_eq!(taken, (2..=20).step_by(2).collect::<Vec<_>>());
+    assert_eq!(completed(&told), (1..=19).step_by(2).map(|token| (token, Ok(()))).collect::<Vec<_>>());
 }
 
 #[test]
@@ -156,6 +244,10 @@ fn a_put_to_memory_the_peer_did_not_give_fails_and_names_the_peer_and_the_status
     let events = pair.until_a(|events| completed(events).len() == 2 && events.contains(&Got::Failure));
     assert_eq!(completed(&events), [(1, Err(Status::REMOTE_ACCESS)), (2, Err(Status::FLUSHED))]);
     assert_eq!(events.iter().filter(|event| **event == Got::Failure).count(), 1, "a failure is reported once");
+    assert!(is_told_first(&events), "{events:?}");
+    let told = pair.a.take_untold();
+    assert!(told.len() == 1 && told[0].contains("REM_ACCESS_ERR"), "{told:?}");
+    assert!(pair.a.take_untold().is_empty(), "a reason is given once");
     let text = pair.a.failure(pair.to_b).expect("a failure").to_string();
     for part in ["rank 1", "REM_ACCESS_ERR (10)", &pair.a.attributes().place()] {
         assert!(text.contains(part), "{part} is missing in: {text}");
@@ -177,6 +269,7 @@ fn a_peer_that_is_gone_is_an_error_and_nothing_is_lost_silently() {
     let events = pair.until_a(|events| completed(events).len() == 40);
     assert_eq!(completed(&events)[0], (1, Err(Status::RETRY_EXCEEDED)));
     assert!(completed(&events).iter().all(|(_, outcome)| outcome.is_err()));
+    assert!(is_told_first(&events), "{events:?}");
 }
 
 #[test]

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The descriptor, and the pools of a module: slots for control and other short messages, for eager ones, of `max_send_size`.
 //!
-//! A descriptor is bound for life to one registered send slot of the port; it lies on the free stack of its pool, or is Open
-//! MPI's, or the adapter's. Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: inside the
-//! module's `Exclusive`. A descriptor is never behind a reference while it is Open MPI's, which writes to it. Needs no MPI and
-//! no device but for [`Slots`]. Tests: `tests.rs`; time: `benches/descriptor.rs`, which is made of this file.
+//! A descriptor is bound for life to one registered send slot of the port, or has ordinary memory of its own while a message
+//! waits for which there is no slot; it lies on the free stack of its pool, or is Open MPI's, or the adapter's. Grade: hot (a pop,
+//! a push, no allocation); an empty pool grows (pending). Threads: inside the module's `Exclusive`. A descriptor is never
+//! behind a reference while it is Open MPI's, which writes to it. Needs no MPI and no device but for [`Slots`]. Tests:
+//! `tests.rs`; time: `benches/descriptor.rs`, which is made of this file.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 
-use engine::port::Port;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::LocalSpan;
 
@@ -22,8 +23,10 @@ pub(crate) struct Descriptor {
     pub(crate) base: sys::mca_btl_base_descriptor_t,
     /// The slot (header and copied data), and user memory sent without copying.
     pub(crate) segments: [sys::mca_btl_base_segment_t; 2],
-    /// The whole slot.
+    /// The whole slot; empty where the descriptor has `bytes`.
     slot: LocalSpan,
+    /// Memory of no registration, in place of a slot; shared with the engine from when the message is sent.
+    bytes: Option<Arc<[u8]>>,
     /// Of the second segment.
     registered: Option<Registered>,
     /// The next on the free stack, or on the chain of those to be freed.
@@ -42,6 +45,8 @@ enum PoolName {
     Eager = 1,
     /// Slots of `max_send_size`.
     Large = 2,
+    /// No slots: ordinary memory for short and eager messages that find none.
+    Unregistered = 3,
 }
 
 /// Bytes of a short slot: of the longest control message of ob1 (header, and a registration handle at its largest).
@@ -50,8 +55,12 @@ pub(super) const SHORT: usize = 320;
 /// Slots that each pool has from the start, where its limit permits.
 const RESERVED: u32 = 16;
 
-/// The most short slots that are made at once.
-const MOST_AT_ONCE: u32 = 8192;
+/// The most bytes of slots that are made at once.
+const MOST_AT_ONCE: u32 = 2 << 20;
+
+/// At every so many messages that find no slot, slots that nobody asked a completion for are asked for: that looks at every
+/// peer.
+const RECLAIM_INTERVAL: u32 = 64;
 
 // SAFETY: `next` is for free stacks and for chains of what is about to be given back. What a free descriptor points to is its
 // own slot.
@@ -64,18 +73,9 @@ pub(crate) trait Slots {
     /// Registers `count` more slots of `size` bytes; they stay as long as the descriptors. `None`: they cannot be had now.
     fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>>;
 
-    /// Makes descriptors that nobody asked a completion for come back sooner.
-    fn reclaim(&mut self);
-}
-
-impl Slots for Port {
-    fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>> {
-        Port::grow(self, size, count).ok()
-    }
-
-    fn reclaim(&mut self) {
-        Port::reclaim(self);
-    }
+    /// Makes descriptors that nobody asked a completion for come back sooner. Those that are back already are shown to `silent`,
+    /// which takes them where nobody waits to hear of them.
+    fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool);
 }
 
 /// Descriptors with slots of one size.
@@ -89,20 +89,22 @@ struct Pool {
 
 /// The descriptors of one module.
 pub(crate) struct Descriptors {
-    pools: [Pool; 3],
-    /// How many the pools of eager and of large slots may have each; 0: as many as memory can be locked. Each has its own share,
-    /// as the one could otherwise take all, and messages of the other size would wait for ever.
+    pools: [Pool; 4],
+    /// How many slots each pool may have; 0: as many as memory can be locked. Each has its own share, as the one could otherwise
+    /// take all, and messages of the other size would wait for ever.
     share: u32,
     /// How many at a time.
     step: u32,
+    /// How often there was no slot.
+    missed: u32,
 }
 
 impl Descriptors {
     /// No descriptor yet; `eager` and `large` are the slot sizes in bytes.
     pub(crate) fn new(eager: usize, large: usize, limit: u32, step: u32) -> Self {
         let pool = |size| Pool { stock: Stock::new(), size, made: 0 };
-        let pools = [pool(SHORT), pool(eager.max(SHORT)), pool(large.max(SHORT))];
-        Descriptors { pools, share: limit.div_ceil(2), step: step.max(1) }
+        let pools = [pool(SHORT), pool(eager.max(SHORT)), pool(large.max(SHORT)), pool(eager.max(SHORT))];
+        Descriptors { pools, share: limit.div_ceil(2), step: step.max(1), missed: 0 }
     }
 
     /// Makes the first descriptors of each pool, before anything is sent. Where memory cannot be registered any more later on,
@@ -115,20 +117,26 @@ impl Descriptors {
         mut register: impl FnMut(u32, u32) -> Result<Vec<LocalSpan>, E>,
     ) -> Result<(), E> {
         for name in [PoolName::Short, PoolName::Eager, PoolName::Large] {
-            let count = match (name, self.share) {
-                (PoolName::Short, _) => self.step.max(RESERVED),
-                (_, 0) => RESERVED,
-                (_, share) => RESERVED.min(share),
-            };
+            let count = if self.share == 0 { RESERVED } else { RESERVED.min(self.share) };
             let new = register(self.pools[name as usize].size as u32, count)?;
             self.add(name, &new);
         }
         Ok(())
     }
 
-    /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than any slot, or none left and none to be had.
+    /// Takes a descriptor with room for `size` bytes: a slot, or where there is none, for a message of up to the eager limit,
+    /// ordinary memory, in which it can wait. `None`: larger than any slot, or too large to wait so.
     #[inline]
     pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+        match self.take_slot(slots, size, flags) {
+            Some(descriptor) => Some(descriptor),
+            None => self.take_unregistered(size, flags),
+        }
+    }
+
+    /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than any slot, or none left and none to be had.
+    #[inline]
+    pub(crate) fn take_slot(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         let name = match size {
             ..=SHORT => PoolName::Short,
             size if size <= self.pools[PoolName::Eager as usize].size => PoolName::Eager,
@@ -147,6 +155,29 @@ impl Descriptors {
         Some(descriptor)
     }
 
+    /// Takes a descriptor without a slot: the message waits in ordinary memory, of just its size, so that however many wait the
+    /// locked memory stays bounded and none is refused. (A refused one ob1 tries again at every progress, all of them each
+    /// time, and lets later ones overtake it.)
+    #[cold]
+    fn take_unregistered(&mut self, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
+        let name = PoolName::Unregistered;
+        if size > self.pools[name as usize].size {
+            return None;
+        }
+        let descriptor = self.pools[name as usize].stock.take().or_else(|| {
+            self.add(name, &vec![LocalSpan::EMPTY; self.step as usize]);
+            self.pools[name as usize].stock.take()
+        })?;
+        // SAFETY: just taken, so ours alone (M2).
+        unsafe { prepare(descriptor.as_ptr(), size, flags) };
+        // SAFETY: as above.
+        let d = unsafe { &mut *descriptor.as_ptr() };
+        let bytes = d.bytes.insert(std::iter::repeat_n(0, size).collect());
+        let start = Arc::get_mut(bytes).map_or(null_mut(), <[u8]>::as_mut_ptr);
+        d.segments[0].seg_addr.lval = start.expose_provenance() as u64;
+        Some(descriptor)
+    }
+
     /// Puts a descriptor back. The registration it has must be put back first ([`take_registration`]).
     ///
     /// # Safety
@@ -155,36 +186,51 @@ impl Descriptors {
     pub(crate) unsafe fn give_back(&mut self, descriptor: *mut Descriptor) {
         // SAFETY: this function's own rule.
         let pool = unsafe { (*descriptor).pool };
+        if pool == PoolName::Unregistered {
+            // SAFETY: as above.
+            unsafe { (*descriptor).bytes = None };
+        }
         // SAFETY: as above; it was taken from the pool it names.
         unsafe { self.pools[pool as usize].stock.give_back(descriptor) };
     }
 
-    /// Registers more slots, makes descriptors for them, and takes one.
+    /// Puts a descriptor back of which the adapter is done with the message, if nobody waits to hear of that. False: it is not
+    /// taken.
     ///
-    /// There is no limit to short slots: ob1 tries a control message again only when another of its sends completes, which may
-    /// never be. But beyond the limit of the others what is under way is asked to end first: a program that sends and never
-    /// waits is slowed to the pace of the adapter.
+    /// # Safety
+    /// As for [`Descriptors::give_back`].
+    pub(crate) unsafe fn give_back_silent(&mut self, descriptor: NonNull<Descriptor>) -> bool {
+        // SAFETY: this function's own rule.
+        let wanted = unsafe { (*descriptor.as_ptr()).callback_wanted };
+        if !wanted {
+            // SAFETY: this function's own rule; what is silent has no registration (`btl_send`).
+            unsafe { self.give_back(descriptor.as_ptr()) };
+        }
+        !wanted
+    }
+
+    /// Registers more slots, makes descriptors for them, and takes one.
     #[cold]
     fn grow(&mut self, slots: &mut impl Slots, name: PoolName) -> Option<NonNull<Descriptor>> {
-        let (share, step) = (self.share, self.step);
-        let pool = &mut self.pools[name as usize];
-        if share != 0 && pool.made >= share {
-            slots.reclaim();
+        let pool = &self.pools[name as usize];
+        let step = self.step.max(pool.made / 2).min(MOST_AT_ONCE / pool.size as u32).max(1);
+        let count = if self.share == 0 { step } else { step.min(self.share.saturating_sub(pool.made)) };
+        let new = if count == 0 { None } else { slots.grow(pool.size as u32, count) };
+        match new {
+            Some(new) => self.add(name, &new),
+            None => self.reclaim(slots),
         }
-        let count = match name {
-            PoolName::Short => step.max(pool.made / 2).min(MOST_AT_ONCE),
-            _ if share == 0 => step,
-            _ => step.min(share.saturating_sub(pool.made)),
-        };
-        if count == 0 {
-            return None;
-        }
-        let Some(new) = slots.grow(pool.size as u32, count) else {
-            slots.reclaim();
-            return None;
-        };
-        self.add(name, &new);
         self.pools[name as usize].stock.take()
+    }
+
+    /// There is no slot, and none to be had.
+    fn reclaim(&mut self, slots: &mut impl Slots) {
+        let is_due = self.missed.is_multiple_of(RECLAIM_INTERVAL);
+        self.missed = self.missed.wrapping_add(1);
+        if is_due {
+            // SAFETY: the engine shows a token once, when its request is done.
+            slots.reclaim(&mut |descriptor| unsafe { self.give_back_silent(descriptor) });
+        }
     }
 
     /// Makes descriptors for new slots.
@@ -208,6 +254,7 @@ impl Descriptor {
             base,
             segments: [segment, segment],
             slot,
+            bytes: None,
             registered: None,
             next: null_mut(),
             pool,
@@ -281,13 +328,54 @@ pub(crate) unsafe fn take_registration(descriptor: *mut Descriptor) -> Option<Re
     unsafe { (*descriptor).registered.take() }
 }
 
-/// Where a descriptor's slot starts.
+/// Where a descriptor's message starts: its slot, or its memory of no registration.
 ///
 /// # Safety
 /// M2.
 #[inline]
-pub(crate) unsafe fn slot(descriptor: NonNull<Descriptor>) -> *mut u8 {
+pub(crate) unsafe fn start(descriptor: NonNull<Descriptor>) -> *mut u8 {
     // SAFETY: this function's own rule.
-    let slot = unsafe { (*descriptor.as_ptr()).slot };
-    std::ptr::with_exposed_provenance_mut(slot.addr() as usize)
+    let segment = unsafe { (*descriptor.as_ptr()).segments[0] };
+    // SAFETY: a union of an integer and a pointer of the same size.
+    std::ptr::with_exposed_provenance_mut(unsafe { segment.seg_addr.lval } as usize)
+}
+
+/// Bytes of a descriptor's first segment, and of its message.
+///
+/// # Safety
+/// M2.
+pub(crate) unsafe fn lengths(descriptor: *const Descriptor) -> (usize, u64) {
+    // SAFETY: this function's own rule; the descriptor is only read.
+    let d = unsafe { &*descriptor };
+    let used = &d.segments[..d.base.des_segment_count.min(2)];
+    (d.segments[0].seg_len as usize, used.iter().map(|segment| segment.seg_len).sum())
+}
+
+/// Copies a descriptor's message, of one segment or two.
+///
+/// # Safety
+/// M2, M3; no adapter has the message, and there is room for it at `to`, apart from it.
+pub(crate) unsafe fn copy(descriptor: *const Descriptor, mut to: *mut u8) {
+    // SAFETY: this function's own rule; the descriptor is only read.
+    let d = unsafe { &*descriptor };
+    for segment in &d.segments[..d.base.des_segment_count.min(2)] {
+        // SAFETY: a union of an integer and a pointer of the same size.
+        let from: *const u8 = std::ptr::with_exposed_provenance(unsafe { segment.seg_addr.lval } as usize);
+        let bytes = segment.seg_len as usize;
+        // SAFETY: this function's own rule.
+        unsafe { to.copy_from_nonoverlapping(from, bytes) };
+        to = to.wrapping_add(bytes);
+    }
+}
+
+/// The memory of no registration that a descriptor has, and how many bytes of it are its message. Who shares it only reads.
+///
+/// # Safety
+/// M2; Open MPI has written the message, and nothing else uses the descriptor.
+#[inline]
+pub(crate) unsafe fn bytes(descriptor: *const Descriptor) -> Option<(Arc<[u8]>, u32)> {
+    // SAFETY: this function's own rule.
+    let d = unsafe { &*descriptor };
+    // Open MPI shortens the segment where a header or the data turned out smaller.
+    Some((d.bytes.clone()?, d.segments[0].seg_len as u32))
 }

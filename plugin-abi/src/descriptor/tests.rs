@@ -17,11 +17,21 @@ struct Invented {
     grown: Vec<(u32, u32)>,
     reclaimed: u32,
     exhausted: bool,
+    /// Descriptors that the adapter is done with, and those that were not taken when they were shown.
+    done: Vec<NonNull<Descriptor>>,
+    refused: Vec<NonNull<Descriptor>>,
 }
 
 impl Invented {
     fn new() -> Self {
-        Invented { next: 1 << 20, grown: Vec::new(), reclaimed: 0, exhausted: false }
+        Invented {
+            next: 1 << 20,
+            grown: Vec::new(),
+            reclaimed: 0,
+            exhausted: false,
+            done: Vec::new(),
+            refused: Vec::new(),
+        }
     }
 }
 
@@ -38,19 +48,20 @@ impl Slots for Invented {
         Some((0..count).map(span).collect())
     }
 
-    fn reclaim(&mut self) {
+    fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool) {
         self.reclaimed += 1;
+        self.refused.extend(std::mem::take(&mut self.done).into_iter().filter(|done| !silent(*done)));
     }
 }
 
 #[test]
 fn every_pool_has_slots_before_the_first_message_and_within_its_limit() {
-    for (limit, of_each) in [(0, [16, 16, 16]), (8, [16, 4, 4])] {
+    for (limit, of_each) in [(0, [16, 16, 16]), (8, [4, 4, 4])] {
         let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, limit, 4));
         descriptors.reserve(|size, count| slots.grow(size, count).ok_or(())).unwrap();
         slots.exhausted = true;
         for (size, number) in [SHORT, EAGER, LARGE].into_iter().zip(of_each) {
-            let taken = (0..100).take_while(|_| descriptors.take(&mut slots, size, 0).is_some()).count();
+            let taken = (0..100).take_while(|_| descriptors.take_slot(&mut slots, size, 0).is_some()).count();
             assert_eq!(taken, number, "slots of {size} bytes, limit {limit}");
         }
     }
@@ -82,7 +93,7 @@ fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
         let ([first, _], count) = unsafe { spans(descriptor.as_ptr()) };
         assert_eq!((first.len() as usize, count), (size, 1));
         // SAFETY: as above.
-        assert!(places.insert(unsafe { slot(descriptor) }.addr()));
+        assert!(places.insert(unsafe { start(descriptor) }.addr()));
     }
     let blocks = |size: usize| slots.grown.iter().filter(|block| **block == (size as u32, 4)).count();
     assert_eq!((blocks(SHORT), blocks(EAGER), blocks(LARGE)), (2, 2, 2), "six of each, by fours");
@@ -110,20 +121,55 @@ fn a_descriptor_given_back_is_the_next_of_its_pool() {
 }
 
 #[test]
-fn beyond_the_limit_only_short_messages_get_a_descriptor_and_what_is_under_way_is_asked_to_end() {
+fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_ones_are_refused() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 6, 2));
-    for _ in 0..3 {
-        descriptors.take(&mut slots, EAGER, 0).expect("half of six are for eager messages");
+    for size in [SHORT, EAGER, LARGE] {
+        for _ in 0..3 {
+            assert!(descriptors.take_slot(&mut slots, size, 0).is_some(), "half of six are for {size} bytes");
+        }
+        assert!(descriptors.take_slot(&mut slots, size, 0).is_none());
     }
-    assert!(descriptors.take(&mut slots, EAGER, 0).is_none());
-    assert_eq!((slots.grown.clone(), slots.reclaimed), (vec![(EAGER as u32, 2), (EAGER as u32, 1)], 1));
-    assert!(descriptors.take(&mut slots, LARGE, 0).is_some());
-    for _ in 0..4 {
-        assert!(descriptors.take(&mut slots, SHORT, 0).is_some());
+    let of_eager: Vec<_> = slots.grown.iter().filter(|(size, _)| *size == EAGER as u32).collect();
+    assert_eq!(of_eager, [&(EAGER as u32, 2), &(EAGER as u32, 1)]);
+    assert!(descriptors.take(&mut slots, LARGE, 0).is_none());
+    for size in [1, SHORT, EAGER] {
+        let descriptor = descriptors.take(&mut slots, size, 5).expect("ordinary memory has no limit");
+        let message: Vec<u8> = (0..size).map(|index| index as u8).collect();
+        // SAFETY: just taken; there is room for `size` bytes.
+        unsafe { start(descriptor).copy_from_nonoverlapping(message.as_ptr(), size) };
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!((*descriptor.as_ptr()).base.des_flags, 5);
+            assert_eq!(lengths(descriptor.as_ptr()), (size, size as u64));
+            // Open MPI packed less than it asked for.
+            (*descriptor.as_ptr()).segments[0].seg_len -= 1;
+            let (bytes, length) = bytes(descriptor.as_ptr()).expect("it has no slot");
+            assert_eq!(bytes[..length as usize], message[..size - 1]);
+            descriptors.give_back(descriptor.as_ptr());
+        }
+        assert_eq!(descriptors.take(&mut slots, size, 0), Some(descriptor), "it is used again");
     }
-    assert_eq!(slots.reclaimed, 1);
-    assert!(descriptors.take(&mut slots, SHORT, 0).is_some());
-    assert_eq!(slots.reclaimed, 2);
+}
+
+#[test]
+fn where_there_is_no_slot_those_come_back_that_nobody_waits_to_hear_of() {
+    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 4, 2));
+    let taken: Vec<_> = (0..2).map_while(|_| descriptors.take_slot(&mut slots, LARGE, 0)).collect();
+    // SAFETY: taken, and no adapter has it.
+    unsafe { (*taken[1].as_ptr()).callback_wanted = true };
+    slots.done.clone_from(&taken);
+    assert_eq!(descriptors.take_slot(&mut slots, LARGE, 0), Some(taken[0]));
+    assert_eq!((slots.refused.as_slice(), slots.reclaimed), (&taken[1..], 1));
+}
+
+#[test]
+fn not_every_message_without_a_slot_looks_at_every_peer() {
+    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 2, 1));
+    slots.exhausted = true;
+    for _ in 0..1000 {
+        assert!(descriptors.take_slot(&mut slots, EAGER, 0).is_none());
+    }
+    assert!((2..=20).contains(&slots.reclaimed), "{}", slots.reclaimed);
 }
 
 #[test]
@@ -137,11 +183,15 @@ fn short_slots_come_in_growing_numbers() {
 }
 
 #[test]
-fn without_memory_for_slots_what_is_under_way_is_reclaimed() {
+fn without_memory_for_slots_what_is_under_way_is_reclaimed_and_messages_wait() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
     slots.exhausted = true;
-    assert!(descriptors.take(&mut slots, 64, 0).is_none());
+    let waiting = descriptors.take(&mut slots, 64, 0).expect("ordinary memory");
+    // SAFETY: just taken.
+    assert!(unsafe { bytes(waiting.as_ptr()) }.is_some());
     assert_eq!(slots.reclaimed, 1);
     slots.exhausted = false;
-    assert!(descriptors.take(&mut slots, 64, 0).is_some());
+    let descriptor = descriptors.take(&mut slots, 64, 0).expect("a slot");
+    // SAFETY: just taken.
+    assert!(unsafe { bytes(descriptor.as_ptr()) }.is_none());
 }

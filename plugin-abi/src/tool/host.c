@@ -9,12 +9,15 @@
 #include <stdint.h>
 
 #include "ompi/communicator/communicator.h"
+#include "ompi/errhandler/errcode.h"
 #include "opal/class/opal_pointer_array.h"
 #include "opal/mca/base/mca_base_var_enum.h"
 
 int ibex_tool_mpi_t_is_initialized(void);
 int ibex_tool_may_call(void);
 int ibex_tool_mpi_is_usable(void);
+int ibex_tool_mpi_was_initialized(void);
+int ibex_tool_may_call_mpi(void);
 void *ibex_tool_datatype(int kind);
 uint64_t ibex_tool_context(const void *obj_handle, int *is_valid);
 int ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t));
@@ -25,6 +28,7 @@ int ibex_tool_info_set(void *info, const char *key, const char *value);
 void *ibex_tool_info_null(void);
 void *ibex_tool_enum_new(const char *name, const char *const *items, int count);
 int ibex_tool_code(int code);
+void ibex_tool_explain_codes(void);
 int ibex_tool_verbosity(int level);
 int ibex_tool_bind(int communicator);
 
@@ -54,6 +58,25 @@ int ibex_tool_mpi_is_usable(void)
     PMPI_Initialized(&initialized);
     PMPI_Finalized(&finalized);
     return initialized && !finalized;
+}
+
+/* Whether MPI_Init has returned, ever. */
+int ibex_tool_mpi_was_initialized(void)
+{
+    int initialized = 0;
+    PMPI_Initialized(&initialized);
+    return initialized;
+}
+
+/* Whether this thread may call MPI now, as far as MPI knows: not one that another thread may be calling it beside. */
+int ibex_tool_may_call_mpi(void)
+{
+    int level = MPI_THREAD_SINGLE, is_main = 1;
+    if (!ibex_tool_mpi_is_usable())
+        return 1;
+    PMPI_Query_thread(&level);
+    PMPI_Is_thread_main(&is_main);
+    return level == MPI_THREAD_MULTIPLE || (level != MPI_THREAD_SERIALIZED && is_main);
 }
 
 /* 0: a signed number of 32 bits, 1: an unsigned one, 2: an unsigned one of 64 bits. */
@@ -149,12 +172,35 @@ void *ibex_tool_enum_new(const char *name, const char *const *items, int count)
     return mca_base_var_enum_create(name, values, &made) == OPAL_SUCCESS ? (void *) made : MPI_T_ENUM_NULL;
 }
 
-/* The codes, in the order of host.rs. */
-int ibex_tool_code(int code)
-{
+/* As include/ibex_mpi_t.h has them. */
+#ifndef MPI_T_ERR_NOT_ACCESSIBLE
+#define MPI_T_ERR_NOT_ACCESSIBLE 81
+#endif
 #ifndef MPI_T_ERR_NOT_SUPPORTED
 #define MPI_T_ERR_NOT_SUPPORTED 82
 #endif
+
+/* Has MPI_Error_string and MPI_Error_class know the codes that the header adds, where the MPI has left their places among the predefined ones
+ * empty. The table is the MPI's from MPI_Init to MPI_Finalize, which frees what lies behind the predefined ones only. */
+void ibex_tool_explain_codes(void)
+{
+    static ompi_mpi_errcode_t codes[] = {
+        {.code = MPI_T_ERR_NOT_ACCESSIBLE,
+         .cls = MPI_T_ERR_NOT_ACCESSIBLE,
+         .errstring = "MPI_T_ERR_NOT_ACCESSIBLE: Requested functionality not accessible"},
+        {.code = MPI_T_ERR_NOT_SUPPORTED,
+         .cls = MPI_T_ERR_NOT_SUPPORTED,
+         .errstring = "MPI_T_ERR_NOT_SUPPORTED: Requested functionality not supported"},
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; ++i)
+        if (codes[i].code <= ompi_mpi_errcode_lastpredefined &&
+            opal_pointer_array_get_item(&ompi_mpi_errcodes, codes[i].code) == NULL)
+            opal_pointer_array_set_item(&ompi_mpi_errcodes, codes[i].code, &codes[i]);
+}
+
+/* The codes, in the order of host.rs. */
+int ibex_tool_code(int code)
+{
     static const int codes[] = {
         MPI_SUCCESS,
         MPI_T_ERR_INVALID,

@@ -32,6 +32,8 @@ unsafe extern "C" {
     safe fn ibex_tool_mpi_t_is_initialized() -> c_int;
     safe fn ibex_tool_may_call() -> c_int;
     safe fn ibex_tool_mpi_is_usable() -> c_int;
+    safe fn ibex_tool_mpi_was_initialized() -> c_int;
+    safe fn ibex_tool_may_call_mpi() -> c_int;
     safe fn ibex_tool_datatype(kind: c_int) -> Datatype;
     fn ibex_tool_context(obj_handle: *const c_void, is_valid: *mut c_int) -> u64;
     fn ibex_tool_tell_when_freed(obj_handle: *const c_void, on_freed: extern "C" fn(u64)) -> c_int;
@@ -42,6 +44,7 @@ unsafe extern "C" {
     safe fn ibex_tool_info_null() -> Info;
     fn ibex_tool_enum_new(name: *const c_char, items: *const *const c_char, count: c_int) -> Enum;
     safe fn ibex_tool_code(code: c_int) -> c_int;
+    safe fn ibex_tool_explain_codes();
     safe fn ibex_tool_verbosity(level: c_int) -> c_int;
     safe fn ibex_tool_bind(communicator: c_int) -> c_int;
 }
@@ -71,6 +74,11 @@ impl Code {
     }
 }
 
+/// Has `MPI_Error_string` know the codes that `include/ibex_mpi_t.h` adds. MPI has set up its own, and is not finalised.
+pub(crate) fn explain_codes() {
+    ibex_tool_explain_codes();
+}
+
 /// Whether `MPI_T_init_thread` was called more often than `MPI_T_finalize`.
 #[inline]
 pub(crate) fn is_initialized() -> bool {
@@ -86,6 +94,17 @@ pub(crate) fn may_call() -> bool {
 /// Whether MPI is initialised and not finalised.
 pub(crate) fn mpi_is_usable() -> bool {
     ibex_tool_mpi_is_usable() != 0
+}
+
+/// Whether `MPI_Init` has returned, ever.
+pub(crate) fn mpi_was_initialized() -> bool {
+    ibex_tool_mpi_was_initialized() != 0
+}
+
+/// Whether this thread may call MPI now without being asked to, by the level of threads that MPI was initialised with. Before and
+/// after that: yes, as far as MPI can be called then.
+pub(crate) fn may_call_mpi() -> bool {
+    ibex_tool_may_call_mpi() != 0
 }
 
 pub(crate) fn datatype(kind: Kind) -> Datatype {

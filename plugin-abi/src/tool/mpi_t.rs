@@ -15,6 +15,7 @@ use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
 use super::arguments::{answer, give, give_new, give_text, room};
 use super::host::{self, Code, Datatype, Enum, Info};
+use super::places;
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, Instance, Registration};
 use super::seam;
 use crate::guard::fence;
@@ -22,9 +23,12 @@ use crate::guard::fence;
 /// What ibex's names begin with.
 const PREFIX: &str = "btl_ibex_";
 
-/// Exports each call under both names, and hands it on where the MPI has it.
+/// Exports each call under both names, and hands it on where the MPI has it. At the end of those that are `serving`, what waits is
+/// delivered (`places.rs`); the others are `plain`.
 macro_rules! calls {
-    ($( $(#[$doc:meta])* fn $name:ident, $profiled:ident = $text:literal ($($argument:ident: $type:ty),*) $body:block )*) => { $(
+    (@end serving) => { places::serve() };
+    (@end plain) => {};
+    ($( $(#[$doc:meta])* $end:ident fn $name:ident, $profiled:ident = $text:literal ($($argument:ident: $type:ty),*) $body:block )*) => { $(
         $(#[$doc])*
         ///
         /// # Safety
@@ -42,7 +46,10 @@ macro_rules! calls {
             // A panic is a defect of ibex, not of the tool; the standard has no code for it.
             let code: Result<(), Answer> = fence(stringify!($name), Err(Answer::Code(Code::Invalid)), || $body);
             match code {
-                Ok(()) => Code::Success.number(),
+                Ok(()) => {
+                    calls!(@end $end);
+                    Code::Success.number()
+                }
                 Err(Answer::Code(code)) => code.number(),
                 Err(Answer::Mpi(number)) => number,
             }
@@ -112,14 +119,14 @@ fn events_in(category: c_int) -> Result<usize, Answer> {
 
 calls! {
     /// How many event types there are.
-    fn MPI_T_event_get_num, PMPI_T_event_get_num = c"PMPI_T_event_get_num" (num_events: *mut c_int) {
+    serving fn MPI_T_event_get_num, PMPI_T_event_get_num = c"PMPI_T_event_get_num" (num_events: *mut c_int) {
         initialized()?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(num_events, TABLE.len() as c_int) })
     }
 
     /// What an event type is. Arrays take as many elements as `*num_elements` says, which then says how many there are.
-    fn MPI_T_event_get_info, PMPI_T_event_get_info = c"PMPI_T_event_get_info" (
+    serving fn MPI_T_event_get_info, PMPI_T_event_get_info = c"PMPI_T_event_get_info" (
         event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatypes: *mut Datatype,
         displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut Enum, info: *mut Info, desc: *mut c_char,
         desc_len: *mut c_int, bind: *mut c_int
@@ -157,7 +164,7 @@ calls! {
     }
 
     /// The event type of this name.
-    fn MPI_T_event_get_index, PMPI_T_event_get_index = c"PMPI_T_event_get_index" (
+    serving fn MPI_T_event_get_index, PMPI_T_event_get_index = c"PMPI_T_event_get_index" (
         name: *const c_char, event_index: *mut c_int
     ) {
         initialized()?;
@@ -171,7 +178,7 @@ calls! {
     }
 
     /// A registration for an event type; it gets callbacks by `MPI_T_event_register_callback`.
-    fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc = c"PMPI_T_event_handle_alloc" (
+    serving fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc = c"PMPI_T_event_handle_alloc" (
         event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: *mut Registration
     ) {
         initialized()?;
@@ -184,7 +191,7 @@ calls! {
     }
 
     /// Changes a registration by info keys.
-    fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info = c"PMPI_T_event_handle_set_info" (
+    serving fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info = c"PMPI_T_event_handle_set_info" (
         event_registration: Registration, info: Info
     ) {
         initialized()?;
@@ -193,7 +200,7 @@ calls! {
     }
 
     /// The info keys of a registration, as a new object.
-    fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info = c"PMPI_T_event_handle_get_info" (
+    serving fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info = c"PMPI_T_event_handle_get_info" (
         event_registration: Registration, info_used: *mut Info
     ) {
         initialized()?;
@@ -204,7 +211,7 @@ calls! {
     }
 
     /// Sets, replaces or (null) takes away the callback of a registration for one level of safety.
-    fn MPI_T_event_register_callback, PMPI_T_event_register_callback = c"PMPI_T_event_register_callback" (
+    serving fn MPI_T_event_register_callback, PMPI_T_event_register_callback = c"PMPI_T_event_register_callback" (
         event_registration: Registration, cb_safety: c_int, info: Info, user_data: *mut c_void,
         event_cb_function: Option<EventFunction>
     ) {
@@ -215,7 +222,7 @@ calls! {
     }
 
     /// Changes a callback by info keys, of which there are none.
-    fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info = c"PMPI_T_event_callback_set_info" (
+    serving fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info = c"PMPI_T_event_callback_set_info" (
         event_registration: Registration, cb_safety: c_int, info: Info
     ) {
         initialized()?;
@@ -224,7 +231,7 @@ calls! {
     }
 
     /// The info keys of a callback, as a new object: none.
-    fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info = c"PMPI_T_event_callback_get_info" (
+    serving fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info = c"PMPI_T_event_callback_get_info" (
         event_registration: Registration, cb_safety: c_int, info_used: *mut Info
     ) {
         initialized()?;
@@ -235,7 +242,7 @@ calls! {
     }
 
     /// Frees a registration; `free_cb_function` is called once nothing of it is called any more.
-    fn MPI_T_event_handle_free, PMPI_T_event_handle_free = c"PMPI_T_event_handle_free" (
+    serving fn MPI_T_event_handle_free, PMPI_T_event_handle_free = c"PMPI_T_event_handle_free" (
         event_registration: Registration, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
     ) {
         initialized()?;
@@ -243,7 +250,7 @@ calls! {
     }
 
     /// Sets, replaces or (null) takes away what is called when events of a registration were lost.
-    fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler = c"PMPI_T_event_set_dropped_handler" (
+    serving fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler = c"PMPI_T_event_set_dropped_handler" (
         event_registration: Registration, dropped_cb_function: Option<DroppedFunction>
     ) {
         initialized()?;
@@ -251,7 +258,7 @@ calls! {
     }
 
     /// One element of an event, within its callback. Hot.
-    fn MPI_T_event_read, PMPI_T_event_read = c"PMPI_T_event_read" (
+    plain fn MPI_T_event_read, PMPI_T_event_read = c"PMPI_T_event_read" (
         event_instance: Instance, element_index: c_int, buffer: *mut c_void
     ) {
         initialized()?;
@@ -270,7 +277,7 @@ calls! {
     }
 
     /// All elements of an event at their displacements, within its callback. Hot.
-    fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: Instance, buffer: *mut c_void) {
+    plain fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: Instance, buffer: *mut c_void) {
         initialized()?;
         let record = event_instance.record().ok_or(Code::InvalidHandle)?;
         required(buffer)?;
@@ -283,7 +290,7 @@ calls! {
     }
 
     /// When an event happened, in ticks of its source. Hot.
-    fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp = c"PMPI_T_event_get_timestamp" (
+    plain fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp = c"PMPI_T_event_get_timestamp" (
         event_instance: Instance, event_timestamp: *mut i64
     ) {
         initialized()?;
@@ -293,7 +300,7 @@ calls! {
     }
 
     /// Whose event it is. Hot.
-    fn MPI_T_event_get_source, PMPI_T_event_get_source = c"PMPI_T_event_get_source" (
+    plain fn MPI_T_event_get_source, PMPI_T_event_get_source = c"PMPI_T_event_get_source" (
         event_instance: Instance, source_index: *mut c_int
     ) {
         initialized()?;
@@ -303,14 +310,14 @@ calls! {
     }
 
     /// How many sources there are; more may come.
-    fn MPI_T_source_get_num, PMPI_T_source_get_num = c"PMPI_T_source_get_num" (num_sources: *mut c_int) {
+    serving fn MPI_T_source_get_num, PMPI_T_source_get_num = c"PMPI_T_source_get_num" (num_sources: *mut c_int) {
         initialized()?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(num_sources, events::source_count() as c_int) })
     }
 
     /// What a source is.
-    fn MPI_T_source_get_info, PMPI_T_source_get_info = c"PMPI_T_source_get_info" (
+    serving fn MPI_T_source_get_info, PMPI_T_source_get_info = c"PMPI_T_source_get_info" (
         source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
         ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info
     ) {
@@ -331,7 +338,7 @@ calls! {
     }
 
     /// What a source's clock shows now.
-    fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp = c"PMPI_T_source_get_timestamp" (
+    plain fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp = c"PMPI_T_source_get_timestamp" (
         source_index: c_int, timestamp: *mut i64
     ) {
         initialized()?;
@@ -342,7 +349,7 @@ calls! {
     }
 
     /// How many events a category has.
-    fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events = c"PMPI_T_category_get_num_events" (
+    serving fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events = c"PMPI_T_category_get_num_events" (
         cat_index: c_int, num_events: *mut c_int
     ) {
         initialized()?;
@@ -353,7 +360,7 @@ calls! {
     }
 
     /// The first `len` events of a category.
-    fn MPI_T_category_get_events, PMPI_T_category_get_events = c"PMPI_T_category_get_events" (
+    serving fn MPI_T_category_get_events, PMPI_T_category_get_events = c"PMPI_T_category_get_events" (
         cat_index: c_int, len: c_int, indices: *mut c_int
     ) {
         initialized()?;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations as a tool sees them: `MPI_T_event_registration`, its callbacks and its info keys.
 //!
-//! A handle given to C is the registration's number as a pointer; it is looked up and never dereferenced, so a wrong one is an
-//! error code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs where it happens, without
+//! A handle given to C is a number as a pointer (`handles.rs`); it is looked up and never dereferenced, so a wrong one is an error
+//! code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs where it happens, without
 //! allocation. Threads: any. Tests: `tests/tool.rs`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::without_provenance_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::events::{self, Handle, HandleId, Options, Record, Safety, SourceId, TypeId};
+use engine::events::{self, Handle, Options, Record, Safety, SourceId, TypeId};
 
+use super::handles;
 use super::host::{self, Code, Info};
 use crate::variables::events as defaults;
 use crate::watch;
@@ -27,9 +27,9 @@ const BUFFER_EVENTS: &CStr = c"ibex_buffer_events";
 const BUFFER_MOST: usize = 1 << 20;
 
 /// An `MPI_T_event_registration`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
-pub(crate) struct Registration(*mut c_void);
+pub(crate) struct Registration(i64);
 
 /// An `MPI_T_event_instance`: the record, valid within the callback.
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +57,30 @@ impl Given {
     fn dropped(&self, needed: Safety) -> Option<(DroppedFunction, User)> {
         Some((self.dropped?, self.users[needed.index()..].iter().flatten().next().copied()?))
     }
+
+    fn has_callback(&self) -> bool {
+        self.users.iter().any(Option::is_some)
+    }
 }
 
 type Shared = Arc<Mutex<Given>>;
 
-static GIVEN: Mutex<BTreeMap<u64, Shared>> = Mutex::new(BTreeMap::new());
+/// A registration that is not freed.
+#[derive(Clone)]
+struct Known {
+    /// The engine's.
+    handle: Arc<Handle>,
+    given: Shared,
+    /// Whether nobody has said how many events may wait.
+    has_default_room: bool,
+    /// Whether the communicator it is for was freed.
+    has_lost_object: bool,
+}
+
+static KNOWN: Mutex<BTreeMap<Registration, Known>> = Mutex::new(BTreeMap::new());
+
+/// Held while the engine's registration behind a tool's is changed, or replaced. No callback runs under it.
+static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The content of a lock, which no callback runs under.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -89,19 +108,9 @@ impl User {
 }
 
 impl Registration {
-    fn of(handle: &Handle) -> Registration {
-        Registration(without_provenance_mut(handle.id.0 as usize))
-    }
-
-    /// The engine's registration, and what the tool gave for it. Those of PERUSE are none of these.
-    fn given(self) -> Result<(Arc<Handle>, Shared), Code> {
-        let id = self.0.addr() as u64;
-        let given = lock(&GIVEN).get(&id).cloned().ok_or(Code::InvalidHandle)?;
-        Ok((events::find(HandleId(id)).ok_or(Code::InvalidHandle)?, given))
-    }
-
-    fn handle(self) -> Result<Arc<Handle>, Code> {
-        Ok(self.given()?.0)
+    /// What is behind it, unless it was freed. Those of PERUSE are none of these.
+    fn known(self) -> Result<Known, Code> {
+        lock(&KNOWN).get(&self).cloned().ok_or(Code::InvalidHandle)
     }
 }
 
@@ -157,29 +166,64 @@ pub(crate) unsafe fn alloc(kind: TypeId, object: *const c_void, info: Info) -> R
         }
         Some(context)
     };
+    if host::mpi_is_usable() {
+        host::explain_codes();
+    }
     // SAFETY: this function's rule.
     let hints = unsafe { Hints::read(info) };
     let buffered = hints.buffered.unwrap_or_else(defaults::default_buffered);
     let room = hints.room.unwrap_or_else(|| default_room(buffered));
-    let handle = events::register(kind, Options { object, buffered, room });
-    let given = Shared::default();
-    let teller = Arc::clone(&given);
+    let (registration, given) = (Registration(handles::number()), Shared::default());
+    let handle =
+        register_with_engine(registration, &given, kind, Options { object, buffered, room, ..Options::default() })?;
+    let known = Known { handle, given, has_default_room: hints.room.is_none(), has_lost_object: false };
+    lock(&KNOWN).insert(registration, known);
+    Ok(registration)
+}
+
+/// The engine's registration behind a tool's.
+fn register_with_engine(
+    registration: Registration,
+    given: &Shared,
+    kind: TypeId,
+    options: Options,
+) -> Result<Arc<Handle>, Code> {
+    let handle = events::register(kind, options);
+    let given = Arc::clone(given);
     let dropped: events::DroppedCallback =
-        Arc::new(move |count, source, handle, level| tell_dropped(&teller, count, source, handle, level));
-    lock(&GIVEN).insert(handle.id.0, given);
+        Arc::new(move |count, source, _, level| tell_dropped(&given, count, source, registration, level));
     events::set_dropped(&handle, Some(dropped)).map_err(|_| Code::InvalidHandle)?;
-    Ok(Registration::of(&handle))
+    Ok(handle)
+}
+
+/// Before the first callback is a registration's, and only one that may do anything: its events wait for a call of the tool's, so there
+/// is room for as many as of a registration whose events are buffered, unless the tool has said for how many. Returns what is
+/// of no use any more. With [`CHANGING`] held.
+fn make_room(registration: Registration) -> Result<Option<Arc<Handle>>, Code> {
+    let known = registration.known()?;
+    let old = &known.handle;
+    let room = default_room(true);
+    if !known.has_default_room || old.room() >= room || lock(&known.given).has_callback() {
+        return Ok(None);
+    }
+    let options = Options { object: old.object, buffered: old.is_buffered(), room, ..Options::default() };
+    let handle = register_with_engine(registration, &known.given, old.kind, options)?;
+    if known.has_lost_object {
+        let _ = events::set_active(&handle, false);
+    }
+    let replaced = lock(&KNOWN).get_mut(&registration).map(|known| std::mem::replace(&mut known.handle, handle));
+    Ok(replaced)
 }
 
 /// Tells the tool of losses, if it wants to know; else they are forgotten.
-fn tell_dropped(given: &Mutex<Given>, count: u64, source: SourceId, handle: &Handle, level: Safety) {
+fn tell_dropped(given: &Mutex<Given>, count: u64, source: SourceId, registration: Registration, level: Safety) {
     let wanted = lock(given).dropped(level);
     if let Some((function, user)) = wanted
         && host::may_call()
     {
         let (count, source) = (count as i64, source.index() as c_int);
         // SAFETY: the tool's function, with what the tool gave for a callback.
-        unsafe { function(count, Registration::of(handle), source, level.index() as c_int, user.pointer()) };
+        unsafe { function(count, registration, source, level.index() as c_int, user.pointer()) };
     }
 }
 
@@ -188,10 +232,11 @@ extern "C" fn communicator_freed(context: u64) {
     crate::guard::fence("the end of a communicator", (), || {
         // What happened in it is still shown.
         watch::catch_up();
-        let is_ours = |handle: &&Arc<Handle>| lock(&GIVEN).contains_key(&handle.id.0);
-        for handle in events::all().iter().filter(|handle| handle.object == Some(context)).filter(is_ours) {
+        let _changing = lock(&CHANGING);
+        for known in lock(&KNOWN).values_mut().filter(|known| known.handle.object == Some(context)) {
+            known.has_lost_object = true;
             // One that is just being freed needs nothing more.
-            let _ = events::set_active(handle, false);
+            let _ = events::set_active(&known.handle, false);
         }
     });
 }
@@ -217,9 +262,12 @@ pub(crate) fn default_info() -> Info {
 /// # Safety
 /// `info` is valid or null.
 pub(crate) unsafe fn set_info(registration: Registration, info: Info) -> Result<(), Code> {
-    let handle = registration.handle()?;
+    registration.known()?;
     // SAFETY: this function's rule.
-    if let Some(buffered) = unsafe { Hints::read(info) }.buffered {
+    let hints = unsafe { Hints::read(info) };
+    let _changing = lock(&CHANGING);
+    let handle = registration.known()?.handle;
+    if let Some(buffered) = hints.buffered {
         handle.set_buffered(buffered);
     }
     Ok(())
@@ -227,7 +275,7 @@ pub(crate) unsafe fn set_info(registration: Registration, info: Info) -> Result<
 
 /// `MPI_T_event_handle_get_info`
 pub(crate) fn info(registration: Registration) -> Result<Info, Code> {
-    let handle = registration.handle()?;
+    let handle = registration.known()?.handle;
     Ok(keys(handle.is_buffered(), handle.room()))
 }
 
@@ -238,34 +286,46 @@ pub(crate) fn register(
     user: *mut c_void,
     function: Option<EventFunction>,
 ) -> Result<(), Code> {
-    let (handle, given) = registration.given()?;
+    let given = registration.known()?.given;
     let user = User(user);
     let callback = function.map(|function| -> events::Callback {
-        Arc::new(move |record: &Record, handle: &Handle, needed: Safety| {
+        Arc::new(move |record: &Record, _: &Handle, needed: Safety| {
             if !host::may_call() {
                 return;
             }
             // A signal handler may have come within another callback.
             let before = SHOWN.replace(record);
             // SAFETY: the tool's function with what the tool gave for it; the record outlives the call.
-            unsafe { function(Instance(record), Registration::of(handle), needed.index() as c_int, user.pointer()) };
+            unsafe { function(Instance(record), registration, needed.index() as c_int, user.pointer()) };
             SHOWN.set(before);
         })
     });
-    lock(&given).users[level.index()] = function.map(|_| user);
-    events::set_callback(&handle, level, callback).map_err(|_| Code::InvalidHandle)
+    let replaced = {
+        let _changing = lock(&CHANGING);
+        let only_anywhere = level == Safety::None && callback.is_some();
+        let replaced = if only_anywhere { make_room(registration)? } else { None };
+        lock(&given).users[level.index()] = function.map(|_| user);
+        let handle = registration.known()?.handle;
+        events::set_callback(&handle, level, callback).map_err(|_| Code::InvalidHandle)?;
+        replaced
+    };
+    if let Some(replaced) = replaced {
+        // Nothing was registered with it.
+        let _ = events::free(&replaced, watch::CONTEXT, None);
+    }
+    Ok(())
 }
 
 /// `MPI_T_event_callback_set_info` and `MPI_T_event_callback_get_info`: callbacks have no keys.
 pub(crate) fn check_callback(registration: Registration, level: Safety) -> Result<(), Code> {
-    let (_, given) = registration.given()?;
+    let given = registration.known()?.given;
     let is_there = lock(&given).users[level.index()].is_some();
     if is_there { Ok(()) } else { Err(Code::Invalid) }
 }
 
 /// `MPI_T_event_set_dropped_handler`; without a function it is taken away.
 pub(crate) fn set_dropped(registration: Registration, function: Option<DroppedFunction>) -> Result<(), Code> {
-    let (_, given) = registration.given()?;
+    let given = registration.known()?.given;
     // What was lost before is the former one's to be told.
     events::deliver(0, Safety::MpiRestricted);
     lock(&given).dropped = function;
@@ -274,20 +334,24 @@ pub(crate) fn set_dropped(registration: Registration, function: Option<DroppedFu
 
 /// `MPI_T_event_handle_free`
 pub(crate) fn free(registration: Registration, user: *mut c_void, function: Option<FreeFunction>) -> Result<(), Code> {
-    let handle = registration.handle()?;
+    registration.known()?;
     let user = User(user);
     let on_free = function.map(|function| -> events::FreeCallback {
-        Box::new(move |handle: &Handle, level: Safety| {
+        Box::new(move |_: &Handle, level: Safety| {
             if host::may_call() {
                 // SAFETY: the tool's function with what the tool gave for it.
-                unsafe { function(Registration::of(handle), level.index() as c_int, user.pointer()) };
+                unsafe { function(registration, level.index() as c_int, user.pointer()) };
             }
         })
     });
     // What happened before is still shown.
     watch::catch_up();
+    // Of several who free it, one does.
+    let taken = {
+        let _changing = lock(&CHANGING);
+        lock(&KNOWN).remove(&registration)
+    };
+    let handle = taken.ok_or(Code::InvalidHandle)?.handle;
     // Called by the tool, from wherever it may call: nothing is asked of its callbacks that it does not know.
-    events::free(&handle, Safety::None, on_free).map_err(|_| Code::InvalidHandle)?;
-    lock(&GIVEN).remove(&handle.id.0);
-    Ok(())
+    events::free(&handle, Safety::None, on_free).map_err(|_| Code::InvalidHandle)
 }

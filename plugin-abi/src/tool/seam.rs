@@ -13,7 +13,10 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// The MPI's own function of a name, if it has one.
+use crate::copies;
+
+/// The function of a name that answers instead of this library's, if there is one: the MPI's own, or that of the ibex that was loaded
+/// first (`copies.rs`).
 pub(crate) struct Next {
     name: &'static CStr,
     address: OnceLock<Option<usize>>,
@@ -28,10 +31,19 @@ impl Next {
     #[inline]
     pub(crate) fn address(&self) -> Option<NonNull<c_void>> {
         let address = *self.address.get_or_init(|| {
-            // SAFETY: a name that ends in 0; the pseudo-handle for the libraries after the one this code is in.
-            let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-            NonNull::new(found).map(|found| found.as_ptr().expose_provenance())
+            let found = match copies::first() {
+                Some(first) => first.function(self.name),
+                None => self.of_the_mpi(),
+            };
+            found.map(|found| found.as_ptr().expose_provenance())
         });
         address.and_then(|address| NonNull::new(std::ptr::with_exposed_provenance_mut(address)))
+    }
+
+    /// Another ibex that was loaded after this one is none, and hands itself on to this.
+    fn of_the_mpi(&self) -> Option<NonNull<c_void>> {
+        // SAFETY: a name that ends in 0; the pseudo-handle for the libraries after the one this code is in.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        NonNull::new(found).filter(|found| !copies::is_of_ibex(*found))
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a tool's C functions see when events fire, with events that the tests raise themselves.
 
+mod copies;
 mod endings;
 mod losses;
+mod places;
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;

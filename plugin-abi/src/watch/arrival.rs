@@ -2,24 +2,25 @@
 //! Messages that have arrived whole and are yet to be shown: what need not be done between a message and who waits for it, is not.
 //!
 //! Such a message with the adapter's stamp is only noted when it arrives: when it did is known whenever it is shown, and no other event
-//! is of the same message. Shown it is by the next progress that finds nothing else to do, or when [`ROOM`] are noted, in the order
-//! of arrival. Called by `watch`. Path: behind the branch of a site, [`note`] between a message and its receive: one lock, a copy
+//! is of the same message. Shown it is by the next call of progress, before that polls, or when [`ROOM`] are noted, in the order
+//! of arrival; until then the port's source waits for it ([`engine::events::taken`]). Called by `watch`. Path: behind the branch of a site, [`note`] between a message and its receive: one lock, a copy
 //! of its header, no allocation. Threads: any; the lock is held while what was noted is staged, and no callback runs then.
 //! Tests: `hw-tests/mpi/events.c`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
+use engine::events::{self, SourceId, Taken};
 use engine::peer::PeerName;
 use parking_lot::Mutex;
 
 use super::LOOKED_AT;
+use crate::component::MAX_PORTS;
 
 /// How many messages may be noted.
 const ROOM: usize = 64;
 
 /// A message that has arrived.
-#[derive(Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) peer: PeerName,
     pub(super) tag: u8,
@@ -59,41 +60,52 @@ impl Arrival {
 
 struct Noted {
     arrivals: ArrayVec<Arrival, ROOM>,
-    /// What the engine said when the first was noted ([`engine::events::awakenings`]).
+    /// What the engine said when the first was noted ([`events::awakenings`]).
     since: u64,
+    /// For the first of each source: what makes the source wait for all.
+    taken: ArrayVec<(SourceId, Taken), MAX_PORTS>,
 }
 
-static NOTED: Mutex<Noted> = Mutex::new(Noted { arrivals: ArrayVec::new_const(), since: 0 });
+static NOTED: Mutex<Noted> =
+    Mutex::new(Noted { arrivals: ArrayVec::new_const(), since: 0, taken: ArrayVec::new_const() });
 
 /// Whether any is noted.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 impl Noted {
-    /// Shows all, in the order of arrival. Those from before somebody listened again are nobody's.
-    fn show(&mut self, awakenings: u64, show: impl Fn(&Arrival)) {
-        if self.since == awakenings {
-            self.arrivals.iter().for_each(show);
-        }
+    /// Shows all, in the order of arrival.
+    fn show(&mut self, show: impl Fn(&Arrival, u64)) {
+        self.arrivals.iter().for_each(|arrival| show(arrival, self.since));
         self.arrivals.clear();
+        for (source, taken) in self.taken.drain(..) {
+            events::shown(source, taken);
+        }
         ANY.store(false, Ordering::Relaxed);
     }
 }
 
-/// Notes one, behind those noted already, which are shown where there is no room.
-pub(super) fn note(arrival: Arrival, awakenings: u64, show: impl Fn(&Arrival)) {
+/// Notes one of a source, behind those noted already, which are shown where there is no room, or where nobody listened for a while since then.
+pub(super) fn note(arrival: Arrival, source: SourceId, show: impl Fn(&Arrival, u64)) {
     let mut noted = NOTED.lock();
+    let awakenings = events::awakenings();
     if noted.arrivals.is_full() || noted.since != awakenings {
-        noted.show(awakenings, show);
+        noted.show(show);
         noted.since = awakenings;
     }
     noted.arrivals.push(arrival);
+    if noted.taken.iter().all(|(known, _)| *known != source)
+        && let Some(taken) = events::taken(source)
+    {
+        // There is no port more.
+        let _ = noted.taken.try_push((source, taken));
+    }
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Shows what is noted.
+/// Shows what is noted, each with what the engine said when it was noted ([`engine::events::awakenings`]).
 #[inline]
-pub(super) fn show(awakenings: u64, show: impl Fn(&Arrival)) {
+pub(super) fn show(show: impl Fn(&Arrival, u64)) {
     if ANY.load(Ordering::Relaxed) {
-        NOTED.lock().show(awakenings, show);
+        NOTED.lock().show(show);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const LONGEST: usize = 56;
 /// `MCA_PML_OB1_HDR_TYPE_*`: the tag of a message, and the first byte of its header.
 pub(crate) const MATCH: u8 = sys::MCA_BTL_TAG_PML as u8 + 1;
 const RENDEZVOUS: u8 = MATCH + 1;
-const GET: u8 = MATCH + 2;
+pub(crate) const GET: u8 = MATCH + 2;
 const ACKNOWLEDGEMENT: u8 = MATCH + 3;
 const FRAGMENT: u8 = MATCH + 5;
 const PUT: u8 = MATCH + 7;
@@ -22,6 +22,17 @@ const FINISHED: u8 = MATCH + 8;
 
 /// `MCA_PML_OB1_HDR_FLAGS_NBO`: the header is in network byte order.
 const NETWORK_ORDER: u8 = 2;
+
+/// Whether a message with this tag means the same whatever port brings it: not one with a key to memory of its sender, which is the
+/// port's by which it was sent.
+pub(crate) fn goes_by_any_port(tag: u8) -> bool {
+    matches!(tag, MATCH | RENDEZVOUS | ACKNOWLEDGEMENT | FRAGMENT | FINISHED)
+}
+
+/// Whether it is a piece of a longer message.
+pub(crate) fn is_fragment(tag: u8) -> bool {
+    tag == FRAGMENT
+}
 
 /// By what ob1 matches a message to a receive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 //! the other side by ob1 with the fragment they were announced with, to both sides in the same words; so the reads of a message are
 //! pieces of it here. Every byte is counted in one step; of a message of one piece the last step has none.
 //!
-//! What happened while nobody listened is not known: with the first listener all is forgotten, and pieces of messages whose
-//! begin was not seen are not shown. Path: behind the branch of a site; no allocation below [`ROOM`] messages at a time, beyond
+//! Messages are followed while anybody is registered for them. Who registers first finds some under way: of those that their receiver
+//! reads ob1 has noted what they are ([`Transfers::adopt_read`], [`Transfers::adopt_sent`]); of others nothing is shown. Path: behind the branch of a site; no allocation below [`ROOM`] messages at a time, beyond
 //! [`MOST`] further ones are not followed. Threads: any; one lock, never held while a callback runs. Tests: `transfer/tests.rs`.
 
 use std::collections::HashMap;
@@ -28,6 +28,7 @@ const MOST: usize = 1 << 20;
 
 /// A piece of a message, and what the message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "a piece may be first and last, and each says one thing of it")]
 pub(crate) struct Step {
     pub(crate) envelope: Envelope,
     /// The request in this process; 0: not known.
@@ -42,6 +43,8 @@ pub(crate) struct Step {
     pub(crate) first: bool,
     /// Whether it is the last.
     pub(crate) last: bool,
+    /// Whether with it the message arrives here. Where it carries no bytes, and there are some, it is no piece.
+    pub(crate) arrives: bool,
     pub(crate) received: bool,
 }
 
@@ -114,8 +117,39 @@ pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, a
 }
 
 /// What the read of a peer's memory from `remote` on, which is just begun, is of a transfer: the begin of a message, or nothing.
-pub(crate) fn reading(from: PeerName, remote: u64, awakenings: u64) -> Option<Step> {
-    followed(awakenings).reading(from, remote)
+/// `read` is what ob1 has noted of it.
+pub(crate) fn reading(from: PeerName, remote: u64, read: Option<Read>, awakenings: u64) -> Option<Step> {
+    let mut transfers = followed(awakenings);
+    if let Some(read) = read {
+        transfers.adopt_read(from, read, false);
+    }
+    transfers.reading(from, remote)
+}
+
+/// A read of a message is complete, and its receiver is about to tell the sender: what ob1 has noted of it.
+pub(crate) fn was_read(from: PeerName, read: Read, awakenings: u64) {
+    followed(awakenings).adopt_read(from, read, true);
+}
+
+/// The receiver of a message is about to be heard of bytes that it has read of `fragment`: `noted` says what ob1 has noted of that.
+pub(crate) fn is_told(by: PeerName, fragment: u64, noted: impl FnOnce() -> Option<(Envelope, Sent)>, awakenings: u64) {
+    followed(awakenings).adopt_sent(by, fragment, noted);
+}
+
+/// A read of a message that is announced so: which of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) announcement: Header,
+    pub(crate) offset: u64,
+}
+
+/// A message that its receiver reads, at its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) request: u64,
+    pub(crate) total: u64,
+    /// How many bytes have been read.
+    pub(crate) done: u64,
 }
 
 /// The messages under way; none, if nobody has listened meanwhile.
@@ -133,7 +167,7 @@ fn followed(awakenings: u64) -> MutexGuard<'static, Transfers> {
 
 /// The only step of a message.
 fn whole(message: Message, received: bool) -> Step {
-    Step { first: true, last: true, ..message.step(0, message.total, received) }
+    Step { first: true, last: true, arrives: received, ..message.step(0, message.total, received) }
 }
 
 impl Message {
@@ -152,6 +186,7 @@ impl Message {
             peer: self.peer,
             first: false,
             last: false,
+            arrives: false,
             received,
         }
     }
@@ -277,13 +312,49 @@ impl Transfers {
             return Some(whole(message, received));
         }
         if self.messages.len() >= MOST {
-            return None;
+            return received.then(|| Step { arrives: true, ..message.step(0, 0, true) });
         }
         message.done = bytes;
         message.begun = bytes > 0 || !received;
-        let step = message.begun.then(|| Step { first: true, ..message.step(0, bytes, received) });
+        let step = Step { first: message.begun, arrives: received, ..message.step(0, bytes, received) };
         self.replace(key, message);
-        step
+        Some(step)
+    }
+
+    /// Follows a message that is read here and was announced when nobody was registered; `is_begun`: a read of it was begun then, too.
+    fn adopt_read(&mut self, from: PeerName, read: Read, is_begun: bool) {
+        let Header::Get { envelope, total, sender, address, fragment } = read.announcement else { return };
+        let piece = (Some(from), fragment);
+        if self.pieces.contains_key(&piece) || self.messages.len() >= MOST {
+            return;
+        }
+        let key = Key::Announced(from, sender);
+        let begun = is_begun || read.offset > 0;
+        let address = (!begun).then_some(address);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Its reads are complete in the order in which they were begun.
+        let done = read.offset;
+        self.replace(
+            key,
+            Message { number, done, begun, piece: Some(piece), address, ..Message::new(envelope, total, 0, from) },
+        );
+        self.pieces.insert(piece, Piece { of: key, offset: None });
+        if let Some(address) = address {
+            self.unread.entry((from, address)).or_insert(key);
+        }
+    }
+
+    /// Follows a message that was announced by this process when nobody was registered.
+    fn adopt_sent(&mut self, to: PeerName, fragment: u64, noted: impl FnOnce() -> Option<(Envelope, Sent)>) {
+        let piece = (None, fragment);
+        if self.pieces.contains_key(&piece) || self.messages.len() >= MOST {
+            return;
+        }
+        let Some((envelope, Sent { request, total, done })) = noted() else { return };
+        let key = Key::Sent(request);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.replace(key, Message { number, done, piece: Some(piece), ..Message::new(envelope, total, request, to) });
+        self.pieces.insert(piece, Piece { of: key, offset: None });
     }
 
     /// A read of a peer's memory begins.

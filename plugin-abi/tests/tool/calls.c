@@ -2,19 +2,10 @@
 /* Every call of the events of MPI_T with every code it can answer: before and after MPI_T_init_thread, before MPI_Init, between
  * it and MPI_Finalize, and after that. Prints one line per wrong answer; exits with how many. */
 #include <ibex_mpi_t.h>
+#include "callbacks.h"
 #include "expect.h"
 #include <stdlib.h>
 #include <string.h>
-
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
-{
-    (void) instance, (void) registration, (void) safety, (void) user;
-}
-
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user)
-{
-    (void) count, (void) registration, (void) source, (void) safety, (void) user;
-}
 
 static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
 {
@@ -49,6 +40,7 @@ static void not_initialized(void)
     EXPECT(code, MPI_T_source_get_info(0, NULL, NULL, NULL, NULL, NULL, &count, NULL, NULL));
     EXPECT(code, MPI_T_source_get_timestamp(0, &count));
     EXPECT(code, ibex_source_to_host(0, 1, &count, &count));
+    EXPECT(code, ibex_events_flush());
     EXPECT(code, MPI_T_category_get_num_events(0, &number));
     EXPECT(code, MPI_T_category_get_events(0, 1, &number));
     HOLDS(number == -7 && count == -7 && registration == MPI_T_EVENT_REGISTRATION_NULL && info == MPI_INFO_NULL);
@@ -283,6 +275,27 @@ static void registrations(int mpi_is_usable)
     HOLDS(freed == 1 && used == MPI_INFO_NULL);
 }
 
+/* A number that a tool makes up, or one beside a handle, is no other tool's registration. */
+static void cannot_be_guessed(void)
+{
+    MPI_T_event_registration others[3];
+    int freed = 0;
+    for (int i = 0; i < 3; ++i) {
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &others[i]));
+        EXPECT(MPI_SUCCESS, MPI_T_event_register_callback(others[i], i, MPI_INFO_NULL, NULL, on_event));
+    }
+    for (long guess = 1; guess < 5000; ++guess) {
+        MPI_T_event_registration near[] = {(MPI_T_event_registration) guess, (MPI_T_event_registration) ((char *) others[1] + guess),
+                                           (MPI_T_event_registration) ((char *) others[1] - guess)};
+        for (int i = 0; i < 3; ++i)
+            EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(near[i], &freed, on_free));
+    }
+    EXPECT(MPI_SUCCESS, ibex_events_flush());
+    for (int i = 0; i < 3; ++i)
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(others[i], &freed, on_free));
+    HOLDS(freed == 3);
+}
+
 /* No instance is valid outside of a callback, and none is followed. */
 static void instances(void)
 {
@@ -346,6 +359,23 @@ static void sources(int mpi_is_usable)
     HOLDS(timestamp == -7);
 }
 
+/* What the header adds has a text and a class as the MPI's own codes have. */
+static void texts(void)
+{
+    static const struct {
+        int code;
+        const char *name;
+    } added[] = {{MPI_T_ERR_NOT_ACCESSIBLE, "MPI_T_ERR_NOT_ACCESSIBLE: "}, {MPI_T_ERR_NOT_SUPPORTED, "MPI_T_ERR_NOT_SUPPORTED: "}};
+    for (int i = 0; i < 2; ++i) {
+        char text[MPI_MAX_ERROR_STRING] = "";
+        int length = -1, class = -1;
+        EXPECT(MPI_SUCCESS, MPI_Error_string(added[i].code, text, &length));
+        HOLDS(strncmp(text, added[i].name, strlen(added[i].name)) == 0 && length == (int) strlen(text));
+        EXPECT(MPI_SUCCESS, MPI_Error_class(added[i].code, &class));
+        HOLDS(class == added[i].code);
+    }
+}
+
 /* With `wanted` categories that have events; any number if negative: the component may have been unloaded. */
 static void categories(int wanted)
 {
@@ -385,6 +415,7 @@ int main(int argc, char **argv)
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     types(0);
     registrations(0);
+    cannot_be_guessed();
     instances();
     sources(0);
     categories(component);
@@ -392,6 +423,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     types(1);
     registrations(1);
+    texts();
     instances();
     sources(1);
     categories(component ? -1 : 0);

@@ -22,7 +22,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
 
 int main(void)
 {
-    int index = 0;
+    int index = MPI_T_BIND_MPI_SESSION == MPI_T_BIND_MPI_INFO;
     MPI_Count time = 0;
     MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     MPI_T_source_order order = MPI_T_SOURCE_ORDERED;

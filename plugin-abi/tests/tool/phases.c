@@ -3,12 +3,8 @@
  * registration is that outlives the last MPI_T_finalize. MPI_T_finalize is not called after MPI_Finalize, where Open MPI 4.1
  * does not survive it. */
 #include <ibex_mpi_t.h>
+#include "callbacks.h"
 #include "expect.h"
-
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
-{
-    (void) instance, (void) registration, (void) safety, (void) user;
-}
 
 static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
 {

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A tool as a library, compiled twice: as TOOL one, which also intercepts the allocation of registrations by the profiling name
  * shift, and as TOOL two, which knows nothing of that. Used by two_tools.c. */
+#include "callbacks.h"
 #include "two_tools.h"
 
 #define JOINED(tool, name) tool##_##name
 #define OF(tool, name) JOINED(tool, name)
-
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
-{
-    (void) instance, (void) registration, (void) safety, (void) user;
-}
 
 static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
 {

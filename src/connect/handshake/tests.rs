@@ -6,6 +6,7 @@ use super::*;
 use crate::address::PortAddress;
 use crate::address::tests::ethernet;
 use crate::connect::Random;
+use crate::connect::hello::tests::KEY;
 use crate::peer::PeerName;
 
 mod world;
@@ -75,8 +76,7 @@ fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
         let (mut world, mut random) = World::begun(seed, 14);
         // The same process gives up its end (and counts on); the other may still hold, or be making, the old connection.
         let who = random.below(2) as usize;
-        world.nodes[who].handshake = None;
-        world.nodes[who].set_to = None;
+        world.nodes[who].drop_end();
         for _ in 0..random.below(3) {
             world.advance();
         }
@@ -88,6 +88,53 @@ fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
         superseded += world.nodes[0].superseded + world.nodes[1].superseded;
     }
     assert!(superseded > 100, "the case was met {superseded} times");
+}
+
+#[test]
+fn a_connection_in_use_outlives_every_hello_that_is_not_followed_up() {
+    let mut begun = 0;
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let mut world = World::new(seed, bad_weather(&mut random));
+        world.connect(0);
+        world.run();
+        world.assert_connected_once();
+        // All that was ever sent comes again, and hellos of later connections that nobody has begun.
+        let mut packets = std::mem::take(&mut world.recorded);
+        for who in 0..2 {
+            let node = &world.nodes[1 - who];
+            let mut forged = node.handshake.as_ref().expect("connected").hello(&node.me);
+            forged.qp.epoch += 1 + random.below(1000) as u32;
+            (forged.heard_qpn, forged.heard_epoch, forged.confirmed) = (0, 0, false);
+            packets.push((who, forged.encode(&KEY).to_vec()));
+        }
+        while !packets.is_empty() {
+            let (who, bytes) = packets.swap_remove(random.below(packets.len() as u64) as usize);
+            world.deliver(who, random.below(2) == 0, &bytes);
+            begun += u32::from(world.nodes[who].has_successor());
+            for _ in 0..random.below(4) {
+                world.advance();
+            }
+        }
+        world.run();
+        world.assert_connected_once();
+        assert!(!world.nodes[0].has_successor() && !world.nodes[1].has_successor(), "seed {seed}");
+    }
+    assert!(begun >= 200, "the case was met {begun} times");
+}
+
+#[test]
+fn the_round_trip_is_from_the_first_hello_to_the_confirmation() {
+    let (node, mut handshake, hello) = one_heard();
+    assert_eq!(handshake.round_trip(), None);
+    let local = handshake.local();
+    let heard = Hello { heard_qpn: local.qpn, heard_epoch: local.epoch, ..hello };
+    // Asked again in between: which of the two was answered cannot be told, so the first counts.
+    assert!(handshake.on_timer(Reach::Unused, MS * 60).send.is_some());
+    assert!(handshake.on_hello(&node.me, &heard, Carrier::Ud, MS * 70).confirmed);
+    assert_eq!(handshake.round_trip(), Some(MS * 69));
+    assert!(!handshake.on_hello(&node.me, &heard, Carrier::Ud, MS * 90).confirmed);
+    assert_eq!(handshake.round_trip(), Some(MS * 69));
 }
 
 #[test]
@@ -155,6 +202,24 @@ fn a_peer_that_answers_but_never_confirms_is_a_failure_on_both_sides() {
 }
 
 #[test]
+fn a_handshake_that_failed_may_be_told_to_ask_on_and_fails_again_no_sooner() {
+    let (node, mut handshake, hello) = one_heard();
+    let until_failure = |handshake: &mut Handshake| loop {
+        let now = handshake.due().expect("asking");
+        if handshake.on_timer(Reach::Unused, now).failed.is_some() {
+            break now;
+        }
+    };
+    let first = until_failure(&mut handshake);
+    assert_eq!(handshake.on_hello(&node.me, &hello, Carrier::Ud, first), ignored(Ignored::Failed));
+    handshake.ask_on(first);
+    let second = until_failure(&mut handshake);
+    assert!(second >= first + Duration::from_mins(1), "{first:?} {second:?}");
+    handshake.ask_on(second);
+    assert_eq!(handshake.on_hello(&node.me, &hello, Carrier::Ud, second).send, Some(Via::Ud));
+}
+
+#[test]
 fn two_ports_without_a_common_carrier_fail_at_once() {
     let mut world = World::new(5, FAIR);
     world.paths = Paths { ud: false, tcp: false };
@@ -200,12 +265,12 @@ fn ignored(reason: Ignored) -> Step {
 #[test]
 fn data_confirms_once_and_only_a_queue_pair_that_is_set() {
     let (_, mut handshake, _) = one_heard();
-    assert!(handshake.on_data());
-    assert!(!handshake.on_data());
+    assert!(handshake.on_data(MS));
+    assert!(!handshake.on_data(MS));
     assert!(handshake.is_confirmed() && handshake.due().is_none());
     let mut unset = Node::new(0, 0xa0);
     unset.connect(0xb0, BOTH, Duration::ZERO, &Tunables::default());
-    assert!(!unset.handshake.expect("made").on_data());
+    assert!(!unset.handshake.expect("made").on_data(MS));
 }
 
 #[test]
@@ -238,7 +303,7 @@ fn a_newer_epoch_replaces_an_unconfirmed_peer_and_supersedes_a_confirmed_one() {
     let step = handshake.on_hello(&node.me, &newer, Carrier::Tcp, MS);
     assert_eq!(step.program.map(|program| (program.qpn, program.reset)), Some((0x300, true)));
     assert_eq!(step.send, Some(Via::Tcp));
-    assert!(handshake.on_data());
+    assert!(handshake.on_data(MS));
     let newest = Hello { qp: QpInfo { epoch: 7, ..newer.qp }, ..newer };
     let step = handshake.on_hello(&node.me, &newest, Carrier::Ud, MS);
     assert_eq!(step, Step { superseded: true, ..Step::default() });

@@ -14,18 +14,22 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::{CLOSE_PATIENCE, CONNECT_PATIENCE, LAST_PATIENCE, STRANGER_PATIENCE, outcome};
 use crate::connect::Reach;
-use crate::connect::hello::Hello;
+use crate::connect::hello::{Hello, HelloError};
+use crate::connect::key::Key;
 
-type Frame = [u8; Hello::SIZE];
+/// A hello as it is sent.
+pub(super) type Frame = [u8; Hello::SIZE];
 
 /// How many hellos one look takes from one connection, so that no peer keeps us from the others.
 const READS: usize = 16;
 
 /// Why a connection is over.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum End {
     /// What came is no hello, or not for us.
-    Garbage,
+    Garbage(HelloError),
+    /// It began as one peer's and brought a hello of another.
+    Turned,
     /// Nothing came in time.
     Silent,
     /// It was to be closed, and is.
@@ -51,6 +55,8 @@ pub(super) struct Link {
     state: State,
     /// When the state began.
     since: Instant,
+    /// Who made it, where we did not.
+    from: Option<SocketAddr>,
     /// The instance of the peer's port; `None` until an accepted connection has said it.
     peer: Option<u64>,
     /// The addresses still to be tried, the next one last.
@@ -88,9 +94,9 @@ impl Link {
     }
 
     /// Takes a connection of someone who has not yet said who they are.
-    pub(super) fn accepted(stream: TcpStream, now: Instant) -> io::Result<Link> {
+    pub(super) fn accepted(stream: TcpStream, from: SocketAddr, now: Instant) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
-        Ok(Link::new(prepared(stream.into())?, State::Open, now))
+        Ok(Link { from: Some(from), ..Link::new(prepared(stream.into())?, State::Open, now) })
     }
 
     fn new(stream: TcpStream, state: State, since: Instant) -> Link {
@@ -98,6 +104,7 @@ impl Link {
             stream,
             state,
             since,
+            from: None,
             peer: None,
             rest: Vec::new(),
             ours: false,
@@ -114,6 +121,26 @@ impl Link {
     /// The instance of the peer's port, if known.
     pub(super) fn peer(&self) -> Option<u64> {
         self.peer
+    }
+
+    /// Who made it, where we did not.
+    pub(super) fn from(&self) -> Option<SocketAddr> {
+        self.from
+    }
+
+    /// When its state began.
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Whether it stands and nobody has asked for its end.
+    pub(super) fn is_settled(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Of several to one peer, those of the highest rank are sent on: ours that stands, any that stands, ours being made.
+    pub(super) fn rank(&self) -> u8 {
+        u8::from(self.is_open()) + u8::from(self.is_open() && self.ours)
     }
 
     /// Whether the connection stands.
@@ -152,13 +179,13 @@ impl Link {
     }
 
     /// Goes on as far as it goes without waiting.
-    pub(super) fn advance(&mut self, instance: u64, now: Instant, deliver: &mut impl FnMut(Hello)) -> Result<(), End> {
+    pub(super) fn advance(&mut self, key: &Key, now: Instant, deliver: &mut impl FnMut(Hello)) -> Result<(), End> {
         if self.state == State::Connecting && !self.connected(now)? {
             return Ok(());
         }
         let mut over = self.write().err();
         // What the peer wrote before it went is read in any case.
-        over = self.read(instance, deliver)?.or(over);
+        over = self.read(key, deliver)?.or(over);
         if let Some(error) = over {
             return self.broken(&error, now);
         }
@@ -231,7 +258,7 @@ impl Link {
     }
 
     /// Reads and hands over what has come. The inner error is the connection's end.
-    fn read(&mut self, instance: u64, deliver: &mut impl FnMut(Hello)) -> Result<Option<io::Error>, End> {
+    fn read(&mut self, key: &Key, deliver: &mut impl FnMut(Hello)) -> Result<Option<io::Error>, End> {
         let mut taken = 0;
         while taken < READS {
             match self.stream.read(&mut self.input[self.filled..]) {
@@ -244,18 +271,18 @@ impl Link {
             if self.filled == Hello::SIZE {
                 self.filled = 0;
                 taken += 1;
-                deliver(self.checked(instance)?);
+                deliver(self.checked(key)?);
             }
         }
         Ok(None)
     }
 
     /// The hello that has come whole, if it is one, for us, and from who this connection is with.
-    fn checked(&mut self, instance: u64) -> Result<Hello, End> {
-        let hello = Hello::decode(&self.input).map_err(|_| End::Garbage)?;
+    fn checked(&mut self, key: &Key) -> Result<Hello, End> {
+        let hello = Hello::decode(&self.input, key).map_err(End::Garbage)?;
         let source = hello.source.address.instance;
-        if hello.destination_instance != instance || self.peer.is_some_and(|peer| peer != source) {
-            return Err(End::Garbage);
+        if self.peer.is_some_and(|peer| peer != source) {
+            return Err(End::Turned);
         }
         self.peer = Some(source);
         self.heard = true;

@@ -3,10 +3,13 @@
 //! waits for has come, or fails after a generous time.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 
 use super::*;
-use crate::connect::hello::tests::hello;
+use crate::connect::hello::HelloError;
+use crate::connect::hello::tests::{KEY, hello};
+
+mod strangers;
 
 const HOST: u64 = 77;
 
@@ -14,14 +17,16 @@ struct Side {
     carrier: TcpCarrier,
     address: PortAddress,
     got: Vec<Hello>,
+    refused: Vec<Refusal>,
 }
 
 impl Side {
     fn new(instance: u64) -> Side {
-        let carrier = TcpCarrier::open(instance, HOST).expect("a listener on this host");
+        let loopback = [Ipv4Addr::LOCALHOST.into()];
+        let carrier = TcpCarrier::open(KEY, HOST, &loopback, loopback.to_vec()).expect("a listener on this host");
         let (tcp_port, tcp_addresses) = (carrier.port(), carrier.addresses());
         let address = PortAddress { instance, host: HOST, tcp_port, tcp_addresses, ..hello().source.address };
-        Side { carrier, address, got: Vec::new() }
+        Side { carrier, address, got: Vec::new(), refused: Vec::new() }
     }
 
     /// A hello from this side to `to`, told apart by `psn`.
@@ -35,11 +40,25 @@ impl Side {
 
     fn send(&mut self, to: &PortAddress, psn: u32) {
         let hello = self.hello(to, psn);
-        self.carrier.send(to, &hello);
+        self.carrier.expect(to);
+        self.carrier.send(to, &hello.encode(&KEY));
     }
 
+    /// As a port does that begins a handshake with everybody who asks.
     fn poll(&mut self) {
-        self.carrier.poll(&mut |hello| self.got.push(hello));
+        let before = self.got.len();
+        self.poll_alone();
+        for hello in &self.got[before..] {
+            self.carrier.expect(&hello.source.address);
+        }
+    }
+
+    /// As a port does that has no handshake to begin.
+    fn poll_alone(&mut self) {
+        self.carrier.poll(&mut |arrival| match arrival {
+            Ok(hello) => self.got.push(hello),
+            Err(refusal) => self.refused.push(refusal),
+        });
     }
 
     fn numbers(&self) -> Vec<u32> {
@@ -193,7 +212,7 @@ fn the_next_address_is_tried_when_one_is_taken_by_somebody_else() {
     let wrong = stranger.local_addr().expect("its address");
     let right = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), b.address.tcp_port);
     let mut link = Link::connect(b.address.instance, vec![right, wrong], Instant::now()).expect("it begins");
-    link.send(a.hello(&b.address, 5).encode()).expect("it waits");
+    link.send(a.hello(&b.address, 5).encode(&KEY)).expect("it waits");
     a.carrier.links.push(link);
     // The stranger takes the connection and drops it, as a carrier does with a hello that is for another instance.
     drop(stranger.accept().expect("the wrong address is tried first"));
@@ -207,45 +226,17 @@ fn the_next_address_is_tried_when_one_is_refused() {
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port").local_addr().expect("its address");
     let right = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), b.address.tcp_port);
     let mut link = Link::connect(b.address.instance, vec![right, closed], Instant::now()).expect("it begins");
-    link.send(a.hello(&b.address, 5).encode()).expect("it waits");
+    link.send(a.hello(&b.address, 5).encode(&KEY)).expect("it waits");
     a.carrier.links.push(link);
     until("the right one", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
-}
-
-/// What a stranger may write, each on a connection of its own.
-fn garbage(side: &Side, other: &Side) -> Vec<Vec<u8>> {
-    let good = other.hello(&side.address, 1).encode();
-    let mut damaged = good;
-    damaged[20] ^= 1;
-    let not_for_us = Hello { destination_instance: 0xdead, ..other.hello(&side.address, 1) };
-    vec![b"GET / HTTP/1.1\r\n\r\n".repeat(20), vec![0; 1 << 16], damaged.to_vec(), not_for_us.encode().to_vec()]
-}
-
-#[test]
-fn garbage_ends_its_connection_and_disturbs_nobody() {
-    let (mut a, mut b) = (Side::new(1), Side::new(2));
-    let pieces = garbage(&b, &a);
-    let count = pieces.len() as u64;
-    let mut strangers = Vec::new();
-    for piece in pieces {
-        let mut stranger = b.connect_raw();
-        stranger.set_nonblocking(true).expect("a flag");
-        // All of it need not be taken.
-        let _ = stranger.write(&piece);
-        strangers.push(stranger);
-    }
-    until("the garbage", &mut [&mut b], |sides| sides[0].carrier.counters.garbage == count);
-    assert!(b.got.is_empty() && b.carrier.is_idle());
-    a.send(&b.address, 1);
-    until("a hello in spite of it", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
 }
 
 #[test]
 fn a_peer_that_turns_into_another_on_its_connection_is_dropped() {
     let (a, c, mut b) = (Side::new(1), Side::new(3), Side::new(2));
     let mut wire = b.connect_raw();
-    wire.write_all(&a.hello(&b.address, 1).encode()).expect("room");
-    wire.write_all(&c.hello(&b.address, 2).encode()).expect("room");
+    wire.write_all(&a.hello(&b.address, 1).encode(&KEY)).expect("room");
+    wire.write_all(&c.hello(&b.address, 2).encode(&KEY)).expect("room");
     until("the second", &mut [&mut b], |sides| sides[0].carrier.counters.garbage == 1);
     assert_eq!(b.numbers(), [1]);
 }
@@ -255,7 +246,7 @@ fn a_hello_in_small_pieces_is_put_together() {
     let (a, mut b) = (Side::new(1), Side::new(2));
     let mut wire = b.connect_raw();
     wire.set_nodelay(true).expect("a flag");
-    let two = [a.hello(&b.address, 1).encode(), a.hello(&b.address, 2).encode()].concat();
+    let two = [a.hello(&b.address, 1).encode(&KEY), a.hello(&b.address, 2).encode(&KEY)].concat();
     for piece in two.chunks(7) {
         wire.write_all(piece).expect("room");
         b.poll();
@@ -268,7 +259,7 @@ fn a_hello_in_small_pieces_is_put_together() {
 fn a_hello_cut_by_the_end_of_the_connection_is_not_delivered() {
     let (a, mut b) = (Side::new(1), Side::new(2));
     let mut wire = b.connect_raw();
-    wire.write_all(&a.hello(&b.address, 1).encode()[..100]).expect("room");
+    wire.write_all(&a.hello(&b.address, 1).encode(&KEY)[..100]).expect("room");
     wire.shutdown(Shutdown::Write).expect("a half-open connection");
     until("its end", &mut [&mut b], |sides| sides[0].carrier.counters.accepted == 1 && sides[0].carrier.is_idle());
     assert!(b.got.is_empty());
@@ -280,34 +271,26 @@ fn a_hello_cut_by_the_end_of_the_connection_is_not_delivered() {
 fn a_half_open_connection_delivers_what_came_before_the_end() {
     let (a, mut b) = (Side::new(1), Side::new(2));
     let mut wire = b.connect_raw();
-    wire.write_all(&a.hello(&b.address, 9).encode()).expect("room");
+    wire.write_all(&a.hello(&b.address, 9).encode(&KEY)).expect("room");
     wire.shutdown(Shutdown::Write).expect("a half-open connection");
     until("the hello", &mut [&mut b], |sides| sides[0].got.len() == 1);
     until("the end", &mut [&mut b], |sides| sides[0].carrier.is_idle());
 }
 
 #[test]
-fn a_silent_stranger_is_shown_out_after_a_while() {
-    let mut b = Side::new(2);
-    let _stranger = b.connect_raw();
-    until("the stranger", &mut [&mut b], |sides| sides[0].carrier.links.len() == 1);
-    let instance = b.address.instance;
-    let later = Instant::now() + STRANGER_PATIENCE + Duration::from_secs(1);
-    let end = b.carrier.links[0].advance(instance, later, &mut |_| panic!("nothing was sent"));
-    assert_eq!(end, Err(End::Silent));
-}
-
-#[test]
-fn no_more_than_a_bounded_number_of_strangers_wait() {
-    let mut b = Side::new(2);
-    let mut strangers = Vec::new();
-    for _ in 0..STRANGERS + 20 {
-        strangers.push(b.connect_raw());
-        b.poll();
+fn it_listens_at_the_published_addresses_and_at_no_other() {
+    let addresses: Vec<IpAddr> = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address")).into();
+    let carrier = TcpCarrier::open(KEY, HOST, &addresses, Vec::new()).expect("listeners");
+    assert_eq!(carrier.addresses(), host::published(&carrier.listeners.addresses));
+    // A machine may be without IPv6.
+    assert!(carrier.listeners.addresses.starts_with(&addresses[..2]), "{:?}", carrier.listeners.addresses);
+    for address in &carrier.listeners.addresses {
+        TcpStream::connect((*address, carrier.port())).expect("somebody listens");
     }
-    let all = strangers.len() as u64;
-    until("all of them", &mut [&mut b], |sides| sides[0].carrier.counters.accepted == all);
-    assert_eq!((b.carrier.links.len(), b.carrier.counters.silent), (STRANGERS, 20));
+    let elsewhere = TcpStream::connect((Ipv4Addr::LOCALHOST, carrier.port())).expect_err("nobody listens");
+    assert_eq!(elsewhere.kind(), io::ErrorKind::ConnectionRefused);
+    TcpCarrier::open(KEY, HOST, &["192.0.2.1".parse().expect("an address")], Vec::new())
+        .expect_err("another's address");
 }
 
 #[test]
@@ -321,8 +304,9 @@ fn an_address_that_does_not_answer_is_given_up_after_a_while() {
     };
     let mut end = Ok(());
     for seconds in [1, 19, 21] {
-        end = end
-            .and_then(|()| link.advance(1, begin + Duration::from_secs(seconds), &mut |_| panic!("nobody is there")));
+        end = end.and_then(|()| {
+            link.advance(&KEY, begin + Duration::from_secs(seconds), &mut |_| panic!("nobody is there"))
+        });
     }
     assert!(matches!(end, Err(End::Failed(Reach::Unreachable | Reach::Refused))), "{end:?}");
 }

@@ -5,6 +5,8 @@ use super::*;
 use crate::events::deliver::deliver_counted;
 use crate::events::*;
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 /// What a dropped handler was told: how many.
@@ -183,4 +185,63 @@ proptest! {
         prop_assert!(got.is_sorted());
         prop_assert_eq!(told.lock().expect("no panic").iter().sum::<u64>() + got.len() as u64, u64::from(raised));
     }
+}
+
+#[test]
+fn one_thread_at_a_time_empties_buffers_however_often_others_try() {
+    let _alone = alone();
+    let ((entered, has_entered), (let_leave, leave)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let gate = std::sync::Mutex::new(Some((entered, leave)));
+    let linger: Callback = std::sync::Arc::new(move |_: &Record, _: &Handle, _| {
+        let gate = gate.lock().expect("no panic").take();
+        if let Some((entered, leave)) = gate {
+            entered.send(()).expect("the test waits");
+            leave.recv().expect("the test says so");
+        }
+    });
+    let _handles = [listen(buffered(8), std::sync::Arc::clone(&linger)), listen(buffered(8), linger)];
+    raise_number(1);
+    let other = std::thread::spawn(deliver_all);
+    has_entered.recv().expect("a callback is called");
+    assert_eq!(deliver_all(), 0, "the other thread is at it");
+    raise_number(2);
+    assert_eq!(deliver_all(), 0, "and still is");
+    let_leave.send(()).expect("the callback waits");
+    assert_eq!(other.join().expect("no panic") + deliver_all(), 4);
+}
+
+#[test]
+fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
+    let _alone = alone();
+    let inside = Arc::new(AtomicUsize::new(0));
+    let (counting, most) = (Arc::clone(&inside), Arc::new(AtomicUsize::new(0)));
+    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel::<()>());
+    let (met, leave) = (Arc::clone(&most), Mutex::new(leave));
+    let first = AtomicBool::new(false);
+    let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+        met.fetch_max(counting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        if !first.swap(true, Ordering::SeqCst) {
+            entered.send(()).expect("the test waits");
+            leave.lock().expect("no panic").recv().expect("the test says so");
+        }
+        counting.fetch_sub(1, Ordering::SeqCst);
+    });
+    let handles = [(); 2].map(|()| {
+        let handle = register(NUMBERED, buffered(8));
+        set_callback(&handle, Safety::MpiRestricted, Some(Arc::clone(&callback))).expect("it is not freed");
+        handle
+    });
+    // In both buffers: one thread is in a callback of one of them.
+    raise_number(1);
+    let first = std::thread::spawn(|| deliver(1, Safety::MpiRestricted));
+    has_entered.recv().expect("the callback is called");
+    // Whoever finds that another is at it does not end that one's turn: not the first who tries, nor the next.
+    for number in 2..5 {
+        raise_number(number);
+        deliver(usize::MAX, Safety::MpiRestricted);
+    }
+    let_leave.send(()).expect("the callback waits");
+    first.join().expect("no panic");
+    deliver(usize::MAX, Safety::MpiRestricted);
+    assert_eq!((most.load(Ordering::SeqCst), handles.map(|handle| handle.waiting())), (1, [0, 0]));
 }

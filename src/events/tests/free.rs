@@ -88,7 +88,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
     deliver_all();
     assert_eq!(freed.load(Ordering::SeqCst), 3);
     assert!(seen.numbers().len() <= 1, "at most the event that was under way");
-    assert!(!is_active(NUMBERED));
+    assert!(!active().has(NUMBERED));
 }
 
 #[test]

@@ -10,19 +10,19 @@ use std::sync::Arc;
 #[test]
 fn a_site_is_active_exactly_while_a_callback_listens() {
     let _alone = alone();
-    assert!(!is_active(NUMBERED));
+    assert!(!active().has(NUMBERED));
     let handle = register(NUMBERED, Options::default());
-    assert!(!is_active(NUMBERED), "without a callback nobody listens");
+    assert!(!active().has(NUMBERED), "without a callback nobody listens");
     let seen = Seen::default();
     set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
-    assert!(is_active(NUMBERED));
+    assert!(active().has(NUMBERED));
     set_active(&handle, false).expect("live");
-    assert!(!is_active(NUMBERED));
+    assert!(!active().has(NUMBERED));
     set_active(&handle, true).expect("live");
     set_callback(&handle, Safety::ThreadSafe, None).expect("live");
-    assert!(!is_active(NUMBERED));
+    assert!(!active().has(NUMBERED));
     raise(Safety::None, || -> DeviceAsync { panic!("nobody asked for the elements") });
-    assert!(!is_active(PortAsync::TYPE), "another type is another matter");
+    assert!(!active().has(PortAsync::TYPE), "another type is another matter");
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod buffers;
 #[cfg(not(loom))]
 mod fit;
 #[cfg(not(loom))]
+mod flush;
+#[cfg(not(loom))]
 mod free;
 #[cfg(not(loom))]
 mod handles;

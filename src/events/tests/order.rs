@@ -15,15 +15,54 @@ fn at(timestamp: u64, number: u64) -> Record {
 fn a_record_waits_until_one_later_by_the_window_or_the_window_itself_has_passed() {
     let mut order = Order::new(8, (100, 1000));
     assert_eq!(order.hold(&at(500, 1), 0), Ok(()));
-    assert_eq!(order.next(999), None);
+    assert_eq!(order.next(999, false), None);
     assert_eq!(order.hold(&at(450, 2), 10), Ok(()));
     assert_eq!(order.hold(&at(550, 3), 20), Ok(()));
-    assert_eq!(order.next(30).map(|record| record.words[0]), Some(2), "overtaken by the window");
-    assert_eq!(order.next(30), None);
-    assert_eq!(order.next(1000).map(|record| record.words[0]), Some(1), "held as long as the window");
-    assert_eq!(order.next(1000), None);
-    assert_eq!(order.next(1020).map(|record| record.words[0]), Some(3));
+    assert_eq!(order.next(30, false).map(|record| record.words[0]), Some(2), "overtaken by the window");
+    assert_eq!(order.next(30, false), None);
+    assert_eq!(order.next(1000, false).map(|record| record.words[0]), Some(1), "held as long as the window");
+    assert_eq!(order.next(1000, false), None);
+    assert_eq!(order.next(1020, false).map(|record| record.words[0]), Some(3));
     assert_eq!(order.len(), 0);
+}
+
+#[test]
+fn what_is_settled_waits_no_longer_than_the_adapter_has_been_seen_to_write_behind() {
+    let mut order = Order::new(8, (100, 1000));
+    assert_eq!(order.hold(&at(500, 1), 5), Ok(()));
+    order.settle(6);
+    assert_eq!(order.hold(&at(505, 2), 6), Ok(()));
+    assert_eq!(order.next(6, false).map(|record| record.words[0]), Some(1));
+    assert_eq!(order.next(6, false), None, "it came after");
+    order.settle(7);
+    // The adapter writes a stamp of 20 before.
+    assert_eq!(order.hold(&at(485, 3), 7), Err(Refused::Late));
+    assert_eq!(order.next(7, false), None, "held for as long, from now on");
+    assert_eq!(order.next(205, false), None);
+    assert_eq!(order.next(206, false).map(|record| record.words[0]), Some(2));
+    assert_eq!(order.hold(&at(600, 4), 300), Ok(()));
+    assert_eq!(order.hold(&at(620, 5), 301), Ok(()));
+    order.settle(302);
+    assert_eq!(order.next(301, false).map(|record| record.words[0]), Some(4), "one later by as much has come");
+    assert_eq!(order.next(301, false), None);
+}
+
+#[test]
+fn what_may_be_later_than_one_that_is_known_to_come_is_held_much_longer_than_the_window() {
+    let mut order = Order::new(8, (100, 1000));
+    assert_eq!(order.hold(&at(500, 1), 10), Ok(()));
+    assert_eq!(order.hold(&at(900, 2), 20), Ok(()));
+    assert_eq!(order.next(5000, true), None);
+    assert_eq!(order.hold(&at(400, 3), 5000), Ok(()));
+    // What was handed in before 15 is later than nothing that is to come.
+    order.settle(15);
+    let out: Vec<_> = std::iter::from_fn(|| order.next(5000, true)).map(|record| record.words[0]).collect();
+    assert_eq!(out, [], "the earliest was handed in after");
+    order.settle(5001);
+    let out: Vec<_> = std::iter::from_fn(|| order.next(5000, true)).map(|record| record.words[0]).collect();
+    assert_eq!(out, [3, 1, 2]);
+    assert_eq!(order.hold(&at(1000, 4), 6000), Ok(()));
+    assert_eq!(order.next(206_000, true).map(|record| record.words[0]), Some(4), "not for ever");
 }
 
 #[test]
@@ -53,9 +92,9 @@ fn half_of_the_room_makes_the_earliest_leave_and_all_of_it_refuses() {
         assert_eq!(order.hold(&at(100 - number, number), 0), Ok(()));
     }
     assert_eq!(order.hold(&at(200, 9), 0), Err(Refused::Full));
-    assert_eq!(order.next(0).map(|record| record.timestamp), Some(97));
-    assert_eq!(order.next(0).map(|record| record.timestamp), Some(98));
-    assert_eq!(order.next(0), None, "two are within half of the room");
+    assert_eq!(order.next(0, false).map(|record| record.timestamp), Some(97));
+    assert_eq!(order.next(0, false).map(|record| record.timestamp), Some(98));
+    assert_eq!(order.next(0, false), None, "two are within half of the room");
 }
 
 proptest! {
@@ -75,7 +114,7 @@ proptest! {
                 Err(Refused::Late) => prop_assert!(out.last().is_some_and(|&(last, _)| record.timestamp < last)),
                 Err(other) => prop_assert_eq!((other, order.len()), (Refused::Full, room)),
             }
-            while look && let Some(record) = order.next(host) {
+            while look && let Some(record) = order.next(host, false) {
                 out.push((record.timestamp, record.words[0]));
             }
         }
@@ -97,7 +136,7 @@ proptest! {
         for (later, lag) in steps {
             host += later;
             prop_assert_eq!(order.hold(&at(host - lag, 0), host), Ok(()));
-            while order.next(host).is_some() {}
+            while order.next(host, false).is_some() {}
         }
     }
 }

@@ -124,6 +124,64 @@ fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     assert!(info.ordered && info.name == "test_late:1" && info.ticks_per_second == 1_000_000_000, "{info:?}");
 }
 
+/// Sees a put that the adapter has stamped, where callbacks may run.
+fn put_is_seen(source: SourceId, raw: u64, number: u64) {
+    let mut together = Together::new(active());
+    together.add(|| PutComplete { operation: number, ..PutComplete::default() });
+    together.raise_stamped(source, raw, None, Safety::ThreadSafe);
+}
+
+#[test]
+fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_others_in_the_order_of_the_stamps() {
+    let _alone = alone();
+    let (as_they_happen, ordered) = (Seen::default(), Seen::default());
+    let _one = listen_puts(Options { as_it_happens: true, ..Options::default() }, &as_they_happen);
+    let other = listen_puts(Options::default(), &ordered);
+    let port = open_port(Adapter::new(48).clock("test_as_it_happens:1", 1_000_000_000, false)).expect("room");
+    put_is_seen(port, 1200, 2);
+    raise(Safety::ThreadSafe, || PutComplete { operation: 7, ..PutComplete::default() });
+    put_is_seen(port, 1100, 1);
+    assert_eq!(as_they_happen.numbers(), [2, 7, 1], "as they happened");
+    assert_eq!(ordered.numbers(), [7], "what the host has stamped");
+    // What is told of later is nothing to who has been told already.
+    put_complete(port, 1000, 0);
+    close_port(port, Safety::ThreadSafe);
+    assert_eq!(as_they_happen.numbers(), [2, 7, 1]);
+    assert_eq!(ordered.numbers(), [7, 0, 1, 2]);
+    let seen = as_they_happen.lock().clone();
+    assert!(seen.is_sorted_by_key(|record| record.timestamp) && seen.iter().all(|record| record.source != port));
+    assert!(ordered.lock().iter().skip(1).all(|record| record.source == port));
+    free(&other, Safety::ThreadSafe, None).expect("live");
+    let held = counts(port).raised;
+    put_is_seen(port, 1300, 3);
+    assert_eq!((as_they_happen.numbers().last(), counts(port).raised), (Some(&3), held), "nobody wants the stamp");
+}
+
+#[test]
+fn what_was_read_of_a_queue_is_delivered_by_the_next_look_once_all_of_it_is_raised() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let _handle = listen_puts(Options::default(), &seen);
+    let port = open_port(Adapter::new(48).clock("test_settled:1", 3_600_000_000_000, false)).expect("room");
+    let take = || taken(port).expect("a port's");
+    let first = take();
+    put_complete(port, 1000, 0);
+    // Another thread, or one that is called while this is at it, reads on.
+    let second = take();
+    put_complete(port, 1200, 2);
+    shown(port, second);
+    show(Safety::ThreadSafe);
+    assert_eq!(seen.numbers(), [], "what was read before is yet to come");
+    put_complete(port, 1100, 1);
+    let third = take();
+    shown(port, first);
+    show(Safety::ThreadSafe);
+    assert_eq!(seen.numbers(), [0, 1, 2], "what is to come is later");
+    shown(port, third);
+    close_port(port, Safety::ThreadSafe);
+    assert_eq!(counts(port).late, 0);
+}
+
 #[test]
 fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_comes() {
     let _alone = alone();

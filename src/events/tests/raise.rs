@@ -39,7 +39,7 @@ fn what_a_callback_raises_comes_after_all_events_of_the_moment_it_was_called_for
     for event in [1, 2] {
         together.add(|| DeviceAsync { event, port: 0 });
     }
-    together.raise(moment(), Safety::MpiRestricted);
+    together.raise(moment, Safety::MpiRestricted);
     assert_eq!(seen.numbers(), [1, 2, 3]);
     assert!(seen.lock().is_sorted_by_key(|record| record.timestamp));
 }
@@ -47,7 +47,7 @@ fn what_a_callback_raises_comes_after_all_events_of_the_moment_it_was_called_for
 fn raise_as_of(moment: Moment, event: u32) {
     let mut together = Together::new(active());
     together.add(|| DeviceAsync { event, port: 0 });
-    together.raise(moment, Safety::MpiRestricted);
+    together.raise(|| moment, Safety::MpiRestricted);
 }
 
 #[test]

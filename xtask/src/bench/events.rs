@@ -182,9 +182,7 @@ impl Cost {
             _ if ratio.median > bound || ratio.greatest > bound * UNNOTICED => Outcome::Unclear,
             _ => Outcome::Met,
         };
-        verdict(what, format!("at most {bound:.2} x"), "a build without events", ratio, judge, |ratio| {
-            (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
-        })
+        verdict(what, format!("at most {bound:.2} x"), "a build without events", ratio, judge, measured)
     }
 
     fn unchanged(&self, what: &'static str, test: &str) -> Verdict {
@@ -194,9 +192,7 @@ impl Cost {
             (_, most) if most > UNNOTICED => Outcome::Unclear,
             _ => Outcome::Met,
         };
-        verdict(what, "no measurable change".to_owned(), "to a build without events", ratio, judge, |ratio| {
-            (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
-        })
+        verdict(what, "no measurable change".to_owned(), "to a build without events", ratio, judge, measured)
     }
 
     fn sites(&self) -> Verdict {
@@ -263,6 +259,11 @@ impl Message {
             allocations: counted.allocations,
         }
     }
+}
+
+/// A ratio as a verdict shows it: the median, and the interval.
+fn measured(ratio: &Ratio) -> (String, String) {
+    (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
 }
 
 fn met(met: bool) -> Outcome {

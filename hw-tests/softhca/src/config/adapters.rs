@@ -4,7 +4,11 @@
 //! Without any description: one InfiniBand adapter `softhca0` with one active port, LID 1, 100 Gb/s (4x EDR), MTU 4096.
 //! Grade: setup. GUIDs are host-order numbers. Tests: config.rs.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
 use super::document::{Clock, Device, Port};
+use super::values::within;
 use crate::engine::codes::{gid_kind, link_layer, port_state};
 use crate::engine::{ClockSpec, DeviceSpec, Gid, PortSpec};
 
@@ -20,6 +24,16 @@ const SPEED: u8 = 32;
 const MTU: u8 = 5;
 /// The default partition, full member.
 const PKEY: u16 = 0xffff;
+/// Beyond this LIDs are of multicast groups.
+const LAST_LID: u16 = 0xbfff;
+/// What a link may delay: a minute. More is a port that is down.
+const MOST_LATENCY_NS: u64 = 60_000_000_000;
+/// What a link may carry: a megabit to a petabit in a second. With less a message of the largest size takes days.
+const GBPS: RangeInclusive<f64> = 1e-3..=1e6;
+/// What `ibv_device_attr.fw_ver` holds, less its last byte.
+const FW_VER_BYTES: usize = 63;
+/// As many nodes as Linux counts at most.
+const LAST_NUMA_NODE: i32 = 1023;
 
 /// Adapter `index` (from 0) of the fabric as `given`, or what is wrong with it. `lids` is the last LID given so far.
 pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<DeviceSpec, String> {
@@ -32,9 +46,23 @@ pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<D
     }
     let link_layer = given.link_layer.map_or(link_layer::INFINIBAND, |layer| layer.0);
     let node_guid = given.node_guid.map_or(GUID_BASE + ((index as u64 + 1) << 8), |guid| guid.0);
+    // Ports have the numbers that follow.
+    if node_guid == 0 || node_guid > u64::MAX - 2 {
+        return Err(format!("node_guid = {node_guid:#x}: 0x1 to {:#x}", u64::MAX - 2));
+    }
     let bandwidth_gbps = given.bandwidth_gbps.unwrap_or(0.0);
-    if !bandwidth_gbps.is_finite() || bandwidth_gbps < 0.0 {
-        return Err(format!("bandwidth_gbps = {bandwidth_gbps}: 0 (as fast as the host can) or more"));
+    if bandwidth_gbps != 0.0 && !GBPS.contains(&bandwidth_gbps) {
+        return Err(format!(
+            "bandwidth_gbps = {bandwidth_gbps:e}: 0 (as fast as the host can), or {} to {}",
+            GBPS.start(),
+            GBPS.end()
+        ));
+    }
+    let latency_ns = within("latency_ns", given.latency_ns.unwrap_or(0), 0..=MOST_LATENCY_NS)?;
+    let numa_node = within("numa_node", given.numa_node.unwrap_or(-1), -1..=LAST_NUMA_NODE)?;
+    let fw_ver = given.fw_ver.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned());
+    if fw_ver.len() > FW_VER_BYTES || !fw_ver.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("fw_ver = {fw_ver:?}: up to {FW_VER_BYTES} printable characters"));
     }
     let one_port = [Port::default()];
     let ports = if given.port.is_empty() { &one_port[..] } else { &given.port[..] };
@@ -50,10 +78,10 @@ pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<D
         vendor_id: given.vendor_id.unwrap_or(0x5e00),
         vendor_part_id: given.vendor_part_id.unwrap_or(1),
         hw_ver: 0,
-        fw_ver: given.fw_ver.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
-        numa_node: given.numa_node.unwrap_or(-1),
+        fw_ver,
+        numa_node,
         clock: complete_clock(&given.clock)?,
-        latency_ns: given.latency_ns.unwrap_or(0),
+        latency_ns,
         bandwidth_gbps,
         name,
     })
@@ -67,15 +95,9 @@ fn complete_clock(given: &Clock) -> Result<ClockSpec, String> {
         drift_ppm: given.drift_ppm.unwrap_or(usual.drift_ppm),
         mask_bits: given.mask_bits.unwrap_or(usual.mask_bits),
     };
-    if !(1_000..=10_000_000_000).contains(&clock.frequency_hz) {
-        return Err(format!("frequency_hz = {}: 1000 (1 kHz) to 10000000000 (10 GHz)", clock.frequency_hz));
-    }
-    if !(8..=64).contains(&clock.mask_bits) {
-        return Err(format!("mask_bits = {}: 8 to 64", clock.mask_bits));
-    }
-    if !clock.drift_ppm.is_finite() || clock.drift_ppm.abs() > 100_000.0 {
-        return Err(format!("drift_ppm = {}: -100000 to 100000", clock.drift_ppm));
-    }
+    within("frequency_hz", clock.frequency_hz, 1_000..=10_000_000_000)?;
+    within("mask_bits", clock.mask_bits, 8..=64)?;
+    within("drift_ppm", clock.drift_ppm, -100_000.0..=100_000.0)?;
     Ok(clock)
 }
 
@@ -90,16 +112,29 @@ fn complete_port(
     let infiniband = layer == link_layer::INFINIBAND;
     let lid = match given.lid {
         Some(_) if !infiniband => return Err("an Ethernet port has no lid".to_owned()),
-        Some(lid) if !(1..0xc000).contains(&lid) => return Err(format!("lid = {lid}: a unicast LID is 1 to 49151")),
-        Some(lid) => lid,
+        Some(lid) => within("lid", lid, 1..=LAST_LID)?,
+        None if infiniband && *lids >= LAST_LID => {
+            return Err(format!("no lid follows {}, which another port has: give this port one", *lids));
+        }
         None if infiniband => *lids + 1,
         None => 0,
+    };
+    let sm_lid = match given.sm_lid {
+        Some(_) if !infiniband => return Err("an Ethernet port has no sm_lid".to_owned()),
+        Some(lid) => within("sm_lid", lid, 1..=LAST_LID)?,
+        None => u16::from(infiniband),
     };
     *lids = (*lids).max(lid);
     let kind = if infiniband { gid_kind::IB } else { gid_kind::ROCE_V2 };
     let gids = match &given.gids {
         Some(gids) if gids.is_empty() || gids.len() > 16 => return Err("gids: 1 to 16 of them".to_owned()),
-        Some(gids) => gids.iter().map(|gid| Gid { raw: gid.0, kind }).collect(),
+        Some(gids) => {
+            let different: BTreeSet<_> = gids.iter().map(|gid| gid.0).collect();
+            if different.len() < gids.len() {
+                return Err("gids: one is there twice".to_owned());
+            }
+            gids.iter().map(|gid| Gid { raw: gid.0, kind }).collect()
+        }
         None => default_gids(infiniband, device, number, node_guid + number as u64 + 1),
     };
     let pkeys = given.pkeys.clone().unwrap_or_else(|| vec![PKEY]);
@@ -108,7 +143,7 @@ fn complete_port(
     }
     Ok(PortSpec {
         lid,
-        sm_lid: given.sm_lid.unwrap_or(u16::from(infiniband)),
+        sm_lid,
         mtu: given.mtu.map_or(MTU, |mtu| mtu.0),
         active_width: given.width.map_or(WIDTH, |width| width.0),
         active_speed: u32::from(given.speed.map_or(SPEED, |speed| speed.0)),

@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 
+use super::values::within;
 use crate::engine::DeviceSpec;
 use crate::engine::codes::{event, wc_status};
 use crate::engine::faults::{FaultAction, FaultRule};
@@ -46,22 +47,41 @@ enum Action {
     Event,
 }
 
-/// By the names of `ibv_wc_status`, less `IBV_WC_`.
+/// What a scripted time may be: a year. Times of a fabric are nanoseconds in 64 bits.
+const MOST_NS: u64 = 365 * 24 * 3_600_000_000_000;
+/// What a packet may be delayed by, as by a link.
+const MOST_DELAY_NS: u64 = 60_000_000_000;
+/// As far as a rule counts what it fits.
+const MOST_COUNT: u64 = u32::MAX as u64;
+
+/// By the names of `ibv_wc_status`: every one but success.
 const STATUSES: &[(&str, u32)] = &[
     ("LOC_LEN_ERR", wc_status::LOC_LEN_ERR),
     ("LOC_QP_OP_ERR", wc_status::LOC_QP_OP_ERR),
+    ("LOC_EEC_OP_ERR", wc_status::LOC_EEC_OP_ERR),
     ("LOC_PROT_ERR", wc_status::LOC_PROT_ERR),
     ("WR_FLUSH_ERR", wc_status::WR_FLUSH_ERR),
+    ("MW_BIND_ERR", wc_status::MW_BIND_ERR),
+    ("BAD_RESP_ERR", wc_status::BAD_RESP_ERR),
+    ("LOC_ACCESS_ERR", wc_status::LOC_ACCESS_ERR),
     ("REM_INV_REQ_ERR", wc_status::REM_INV_REQ_ERR),
     ("REM_ACCESS_ERR", wc_status::REM_ACCESS_ERR),
     ("REM_OP_ERR", wc_status::REM_OP_ERR),
     ("RETRY_EXC_ERR", wc_status::RETRY_EXC_ERR),
     ("RNR_RETRY_EXC_ERR", wc_status::RNR_RETRY_EXC_ERR),
+    ("LOC_RDD_VIOL_ERR", wc_status::LOC_RDD_VIOL_ERR),
+    ("REM_INV_RD_REQ_ERR", wc_status::REM_INV_RD_REQ_ERR),
+    ("REM_ABORT_ERR", wc_status::REM_ABORT_ERR),
+    ("INV_EECN_ERR", wc_status::INV_EECN_ERR),
+    ("INV_EEC_STATE_ERR", wc_status::INV_EEC_STATE_ERR),
     ("FATAL_ERR", wc_status::FATAL_ERR),
+    ("RESP_TIMEOUT_ERR", wc_status::RESP_TIMEOUT_ERR),
     ("GENERAL_ERR", wc_status::GENERAL_ERR),
+    ("TM_ERR", wc_status::TM_ERR),
+    ("TM_RNDV_INCOMPLETE", wc_status::TM_RNDV_INCOMPLETE),
 ];
 
-/// By the names of `ibv_event_type`, less `IBV_EVENT_`: those of a port or the device, and those of objects that fail.
+/// By the names of `ibv_event_type`: those of a port or the device, and those of objects that fail.
 const EVENTS: &[(&str, u32)] = &[
     ("QP_FATAL", event::QP_FATAL),
     ("CQ_ERR", event::CQ_ERR),
@@ -72,6 +92,7 @@ const EVENTS: &[(&str, u32)] = &[
     ("LID_CHANGE", event::LID_CHANGE),
     ("PKEY_CHANGE", event::PKEY_CHANGE),
     ("SM_CHANGE", event::SM_CHANGE),
+    ("CLIENT_REREGISTER", event::CLIENT_REREGISTER),
     ("GID_CHANGE", event::GID_CHANGE),
 ];
 
@@ -92,17 +113,15 @@ impl Fault {
                     .ok_or_else(|| format!("no device is called {name:?}"))?,
             ),
         };
+        self.refuse_nowhere(device, devices)?;
         if let Some(fraction) = self.fraction {
-            if !(0.0..=1.0).contains(&fraction) {
-                return Err(format!("fraction = {fraction} is not between 0 and 1"));
-            }
+            within("fraction", fraction, 0.0..=1.0)?;
             if self.nth.is_some() || self.count.is_some() {
                 return Err("a rule has either nth (and count) or fraction".to_owned());
             }
         }
-        if self.nth == Some(0) {
-            return Err("nth counts from 1".to_owned());
-        }
+        within("nth", self.nth.unwrap_or(1), 1..=MOST_COUNT)?;
+        within("count", self.count.unwrap_or(0), 0..=MOST_COUNT)?;
         Ok(FaultRule {
             action: self.engine_action()?,
             device,
@@ -117,25 +136,50 @@ impl Fault {
     }
 
     fn engine_action(&self) -> Result<FaultAction, String> {
-        let at_ns = || self.at_ns.ok_or("this action needs at_ns".to_owned());
+        let at_ns = || {
+            let at_ns = self.at_ns.ok_or("this action needs at_ns")?;
+            within("at_ns", at_ns, 0..=MOST_NS)
+        };
+        let for_ns = || within("for_ns", self.for_ns.unwrap_or(0), 0..=MOST_NS);
         Ok(match self.action {
             Action::Drop => FaultAction::Drop,
-            Action::Delay => FaultAction::Delay(self.delay_ns.ok_or("action = \"delay\" needs delay_ns")?),
+            Action::Delay => {
+                let delay_ns = self.delay_ns.ok_or("action = \"delay\" needs delay_ns")?;
+                FaultAction::Delay(within("delay_ns", delay_ns, 0..=MOST_DELAY_NS)?)
+            }
             Action::Duplicate => FaultAction::Duplicate,
             Action::Rnr => FaultAction::Rnr,
-            Action::Status => FaultAction::Status(named("status", self.status.as_deref(), STATUSES)?),
+            Action::Status => FaultAction::Status(named("status", "IBV_WC_", self.status.as_deref(), STATUSES)?),
             Action::PostSendError => {
-                FaultAction::PostSend(named("errno", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
+                FaultAction::PostSend(named("errno", "", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
             }
             Action::RegistrationError => {
-                FaultAction::RegMr(named("errno", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
+                FaultAction::RegMr(named("errno", "", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
             }
             Action::CqOverrun => FaultAction::CqOverrun,
-            Action::LinkDown => FaultAction::LinkDown { at_ns: at_ns()?, for_ns: self.for_ns.unwrap_or(0) },
+            Action::LinkDown => FaultAction::LinkDown { at_ns: at_ns()?, for_ns: for_ns()? },
             Action::Event => {
-                FaultAction::Async { kind: named("event", self.event.as_deref(), EVENTS)?, at_ns: at_ns()? }
+                let kind = named("event", "IBV_EVENT_", self.event.as_deref(), EVENTS)?;
+                FaultAction::Async { kind, at_ns: at_ns()? }
             }
         })
+    }
+
+    /// A rule about a port or an address that is not there would never apply.
+    fn refuse_nowhere(&self, device: Option<usize>, devices: &[DeviceSpec]) -> Result<(), String> {
+        let concerned = |index: usize| device.is_none_or(|only| only == index);
+        let ports =
+            devices.iter().enumerate().filter(|(index, _)| concerned(*index)).map(|(_, device)| device.ports.len());
+        if let Some(port) = self.port {
+            within("port", usize::from(port), 1..=ports.max().unwrap_or(0))?;
+        }
+        let has = |lid: u16| devices.iter().flat_map(|device| &device.ports).any(|port| port.lid == lid);
+        for (key, lid) in [("from_lid", self.from_lid), ("to_lid", self.to_lid)] {
+            if let Some(lid) = lid.filter(|lid| !has(*lid)) {
+                return Err(format!("{key} = {lid}: no port has this lid"));
+            }
+        }
+        Ok(())
     }
 
     fn refuse_unused(&self) -> Result<(), String> {
@@ -165,12 +209,15 @@ impl Fault {
     }
 }
 
-fn named<T: Copy>(key: &str, given: Option<&str>, table: &[(&str, T)]) -> Result<T, String> {
+/// What stands in `table` under a name, which may be written with `prefix`, and in small letters.
+fn named<T: Copy>(key: &str, prefix: &str, given: Option<&str>, table: &[(&str, T)]) -> Result<T, String> {
     let names = || table.iter().map(|row| row.0).collect::<Vec<_>>().join(", ");
     let given = given.ok_or_else(|| format!("this action needs {key}, one of {}", names()))?;
+    let upper = given.to_ascii_uppercase();
+    let name = upper.strip_prefix(prefix).unwrap_or(&upper);
     table
         .iter()
-        .find(|row| row.0.eq_ignore_ascii_case(given))
+        .find(|row| row.0 == name)
         .map(|row| row.1)
         .ok_or_else(|| format!("{key} = {given:?} is unknown; one of {}", names()))
 }

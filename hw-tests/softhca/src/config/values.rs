@@ -4,9 +4,24 @@
 //! Byte orders: GUIDs are host-order numbers, GIDs are their 16 bytes on the wire.
 //! Grade: setup. Tests: at the end of the file.
 
+use std::fmt::Display;
 use std::net::Ipv6Addr;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer, de::Error};
+
+/// `value`, or that it is not in `range`. What is no number is in none.
+pub(super) fn within<T: Copy + PartialOrd + Display>(
+    key: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<T, String> {
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("{key} = {value}: {} to {}", range.start(), range.end()))
+    }
+}
 
 /// A GUID: `"0x0002c90300a1b2c3"` or `"0002:c903:00a1:b2c3"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +48,8 @@ fn parse_guid(text: &str) -> Option<u64> {
         }
         groups.concat()
     };
-    if digits.len() > 16 { None } else { u64::from_str_radix(&digits, 16).ok() }
+    let is_number = digits.len() <= 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if is_number { u64::from_str_radix(&digits, 16).ok() } else { None }
 }
 
 /// A GID, written as an IPv6 address (`"fe80::1"`), or an IPv4 address for its mapped form (`"10.0.0.1"`).
@@ -104,5 +120,8 @@ mod tests {
         assert_eq!(parse_guid("5e00:0:0:1"), None);
         assert_eq!(parse_guid("0x15e00000000000001"), None);
         assert_eq!(parse_guid("guid"), None);
+        assert_eq!(parse_guid("0x+5"), None);
+        assert_eq!(parse_guid("+e00:0000:0000:0001"), None);
+        assert_eq!(parse_guid("0x"), None);
     }
 }

@@ -21,6 +21,11 @@ pub(crate) fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// The time `ns` from now; `NEVER` if that is never.
+pub(crate) fn after(ns: u64) -> u64 {
+    now().saturating_add(ns)
+}
+
 /// Nanoseconds of `CLOCK_REALTIME`.
 fn wall() -> u64 {
     read(libc::CLOCK_REALTIME)

@@ -16,7 +16,7 @@ use super::{
     fabric::Fabric,
     landing, multicast,
     qp::{self, QpShared},
-    wire::{Message, Outcome, Peer},
+    wire::{self, Message, Outcome, Peer},
 };
 
 /// The number that all members of a multicast group are addressed by.
@@ -40,7 +40,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
         match super::faults::on_datagram(fabric, qp, to, m.len) {
             super::faults::Verdict::Pass(ready) => ready_ns = ready,
             super::faults::Verdict::Twice(ready) => (ready_ns, copies) = (ready, 2),
-            super::faults::Verdict::Status(status) => return Outcome::done(status),
+            super::faults::Verdict::Status(status) => return wire::scripted(fabric, qp, status),
             _ => return Outcome::done(wc_status::SUCCESS),
         }
     }

@@ -197,7 +197,7 @@ fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<
             FaultAction::Drop => return Verdict::Lost,
             FaultAction::Rnr => return Verdict::NotReady,
             FaultAction::Status(status) => return Verdict::Status(status),
-            FaultAction::Delay(ns) => ready_ns = ready_ns.max(clock::now()) + ns,
+            FaultAction::Delay(ns) => ready_ns = ready_ns.max(clock::now()).saturating_add(ns),
             FaultAction::Duplicate => twice = true,
             FaultAction::CqOverrun => {
                 if let Some(peer) = peer {
@@ -249,7 +249,8 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
         let port = rule.port.unwrap_or(1);
         match rule.action {
             FaultAction::LinkDown { at_ns, for_ns } => {
-                let (from, until) = (began + at_ns, if for_ns == 0 { clock::NEVER } else { began + at_ns + for_ns });
+                let from = began.saturating_add(at_ns);
+                let until = if for_ns == 0 { clock::NEVER } else { from.saturating_add(for_ns) };
                 wait_for(from);
                 if until != clock::NEVER {
                     wait_for(until);
@@ -259,8 +260,9 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
                 }
             }
             FaultAction::Async { kind, at_ns } => {
-                wait_for(began + at_ns);
-                if began + at_ns <= now && !timeline.given.contains(&index) {
+                let at = began.saturating_add(at_ns);
+                wait_for(at);
+                if at <= now && !timeline.given.contains(&index) {
                     timeline.given.push(index);
                     if strike::is_about_objects(kind) {
                         strike::strike(fabric, device, kind);

@@ -17,9 +17,9 @@ pub(crate) fn model(fabric: &Fabric, device: u32, port: u32, len: u32) -> u64 {
     let takes = if spec.bandwidth_gbps > 0.0 { (f64::from(len) * 8.0 / spec.bandwidth_gbps) as u64 } else { 0 };
     loop {
         let before = busy.get();
-        let end = before.max(clock::now()) + takes;
+        let end = before.max(clock::now()).saturating_add(takes);
         if busy.replace(before, end) {
-            return end + spec.latency_ns;
+            return end.saturating_add(spec.latency_ns);
         }
     }
 }

@@ -54,6 +54,7 @@ pub use hca::Hca;
 pub use mr::{Mr, Mw};
 pub use pd::Pd;
 pub use qp::Qp;
+pub(crate) use region::{MAX_DEVICES, MAX_PORTS, MAX_RULES};
 pub use spec::*;
 pub use srq::Srq;
 pub use xrc::{Xrcd, XrcdOpen};

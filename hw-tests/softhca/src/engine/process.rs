@@ -49,16 +49,27 @@ fn token(index: u32, generation: u32) -> u32 {
 /// When process `pid` began; `None` if there is none or it has ended. One whose first thread has ended goes on with the
 /// others, although the kernel then calls it a zombie. Without an allocation: whoever waits long for a lock asks, in the
 /// middle of a program's messages.
-fn started(pid: u32) -> Option<u64> {
+/// # Errors
+/// It cannot be told: EMFILE and ENFILE where no more files may be open, and what else the kernel says.
+fn started(pid: u32) -> Result<Option<u64>> {
     let (mut path, mut stat) = ([0; 32], [0; 1024]);
     let mut rest = &mut path[..];
-    write!(rest, "/proc/{pid}/stat").ok()?;
+    write!(rest, "/proc/{pid}/stat").map_err(|_| Errno(libc::ENAMETOOLONG))?;
     let room = rest.len();
     let path = OsStr::from_bytes(&path[..path.len() - room]);
-    let length = File::open(path).ok()?.read(&mut stat).ok()?;
+    match File::open(path).and_then(|mut file| file.read(&mut stat)) {
+        Ok(length) => Ok(start_time(&stat[..length])),
+        // Gone before the file was opened, and before it was read.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+        Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+/// The start time in a process's `stat`; `None` of one that has ended.
+fn start_time(stat: &[u8]) -> Option<u64> {
     // The name, in parentheses, may hold anything; after it come state (1st), threads (18th) and start time (20th).
-    let after_name = stat[..length].iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&stat[after_name..length]).ok()?.split_ascii_whitespace();
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
     let threads: u32 = fields.nth(16)?.parse().ok()?;
     if (state == "Z" || state == "X") && threads <= 1 {
@@ -70,7 +81,7 @@ fn started(pid: u32) -> Option<u64> {
 /// Takes a slot for this process; its token. Call while no other process joins.
 pub(crate) fn enter(region: &Region) -> Result<u32> {
     let pid = std::process::id();
-    let began = started(pid).ok_or(Errno(libc::ESRCH))?;
+    let began = started(pid)?.ok_or(Errno(libc::ESRCH))?;
     for index in 0..MAX_PROCESSES {
         let slot: &Slot = region.at(slot_at(index));
         if slot.pid.get() == 0 {
@@ -98,8 +109,19 @@ pub(crate) fn is_dead(region: &Region, token: u32) -> bool {
     let slot: &Slot = region.at(slot_at(slot_index(token)));
     match pid_of(region, token) {
         None => true,
-        Some(pid) => started(pid) != Some(slot.started.get()),
+        Some(pid) => match started(pid) {
+            Ok(began) => began != Some(slot.started.get()),
+            // What cannot be told now is asked again. Only that there is no such process at all is known without a file.
+            Err(_) => !is_there(pid),
+        },
     }
+}
+
+/// Whether there is a process of that number, ended and not waited for included.
+fn is_there(pid: u32) -> bool {
+    // SAFETY: no memory is passed; signal 0 is only checked for.
+    let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 /// Frees everything of a dead process. Harmless if it lives, or if another has done it.
@@ -144,6 +166,27 @@ mod tests {
 
     use super::*;
 
+    /// In a child, since the limit is the process's: what it says of this process, in its exit status.
+    #[test]
+    fn a_process_is_not_taken_for_dead_where_no_file_can_be_opened() {
+        let mut status = 0;
+        // SAFETY: the child makes system calls only; `started` does not allocate. The limit and the status are ours.
+        unsafe {
+            let pid = match libc::fork() {
+                0 => {
+                    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                    libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none);
+                    let parent = libc::getppid() as u32;
+                    let is_unknown = started(parent) == Err(Errno(libc::EMFILE));
+                    libc::_exit(i32::from(!(is_unknown && is_there(parent) && !is_there(i32::MAX as u32))))
+                }
+                pid => pid,
+            };
+            assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+        }
+        assert_eq!(status, 0);
+    }
+
     /// The second thread of the child: it ends the process when its descriptor's other end is closed.
     extern "C" fn waits(descriptor: *mut c_void) -> *mut c_void {
         let mut byte = 0_u8;
@@ -178,7 +221,7 @@ mod tests {
     fn a_process_lives_until_its_last_thread_has_ended() {
         let (pid, goes_on) = without_first_thread();
         let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let until = std::time::Instant::now() + std::time::Duration::from_mins(2);
         let wait_for = |what: &dyn Fn() -> bool| {
             while !what() {
                 assert!(std::time::Instant::now() < until, "{}", stat());
@@ -186,9 +229,9 @@ mod tests {
             }
         };
         wait_for(&|| stat().contains(") Z "));
-        assert!(started(pid).is_some(), "its second thread goes on: {}", stat());
+        assert!(started(pid).unwrap().is_some(), "its second thread goes on: {}", stat());
         drop(goes_on);
-        wait_for(&|| started(pid).is_none());
+        wait_for(&|| started(pid).unwrap().is_none());
         // SAFETY: the child is this test's own; no memory is passed.
         assert_eq!(unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) }, pid as i32);
     }

@@ -163,7 +163,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
             }
             Verdict::Lost => return lost(qp),
             Verdict::NotReady => return not_ready(fabric, qp, peer),
-            Verdict::Status(status) => return Outcome::done(status),
+            Verdict::Status(status) => return scripted(fabric, qp, status),
         }
     }
     // Packets count: one for each path MTU of payload, at least one.
@@ -226,6 +226,15 @@ fn execute_xrc(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, rea
         Some((queue, _held)) => execute(fabric, qp, &Peer { qp: peer, xrc: Some(queue) }, m, ready_ns),
         None => rdma::deny(fabric, &Peer { qp: peer, xrc: None }, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR),
     }
+}
+
+/// A rule ends the request. What is flushed is so because the queue pair has failed.
+#[cold]
+pub(crate) fn scripted(fabric: &Fabric, qp: &QpShared, status: u32) -> Outcome {
+    if status == wc_status::WR_FLUSH_ERR {
+        qp::fail_later(fabric, qp);
+    }
+    Outcome::done(status)
 }
 
 /// Nobody there: reliable senders wait for an answer, others never know.

@@ -227,10 +227,11 @@ impl Side {
 
 /// Polls until a completion comes.
 pub fn wait(cq: &Cq) -> Wc {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    // However busy the machine is.
+    let deadline = Instant::now() + Duration::from_mins(2);
     let mut out = [Wc::default()];
     while cq.poll(&mut out).unwrap() == 0 {
-        assert!(Instant::now() < deadline, "no completion within 20 s");
+        assert!(Instant::now() < deadline, "no completion within two minutes");
     }
     out[0]
 }

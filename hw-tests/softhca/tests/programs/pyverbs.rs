@@ -15,7 +15,7 @@ pub(crate) fn pyverbs() -> Case {
          find . -name '*.gz' -exec gunzip {} + && /usr/bin/python3 run_tests.py -v --dev softhca0; \
          status=$?; rm -rf $suite; exit $status";
     let (name, script) = ("pyverbs".to_owned(), script.to_owned());
-    Case { name, script, judge: Judge::Suite, config: None, limit: Duration::from_mins(5) }
+    Case { name, script, judge: Judge::Suite, config: None, limit: Duration::from_mins(20) }
 }
 
 /// What `unittest -v` printed: each test's name, and how many it skipped for which reason.

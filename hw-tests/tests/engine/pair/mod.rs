@@ -1,32 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two ports of one process on one device, named rank 0 (`a`) and rank 1 (`b`), and what tests do with them.
 
-use ibex::address::PortAddress;
+use ibex::address::PortEntry;
+use ibex::backlog::WhenDiverted;
 use ibex::counters::COUNTERS;
-use ibex::device::survey;
+use ibex::device::{PortChoice, survey};
 use ibex::event::{Batch, EndpointId, Event, Token};
 use ibex::peer::PeerName;
 use ibex::port::{Directory, Port, Setup};
-use ibex::send::{Inline, Refused};
+use ibex::send::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{Access, Arena, LocalSpan, RemoteSpan, Status};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before it counts as a hang; far above what a slow emulated processor needs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(3);
 
-/// The addresses both have published.
+/// What both have published, and the lines they have said to a user who wants to know more.
 #[derive(Clone, Default)]
-struct Published(Arc<Mutex<Vec<PortAddress>>>);
+struct Published(Arc<Mutex<Vec<PortEntry>>>, Arc<Mutex<Vec<String>>>);
 
 impl Directory for Published {
-    fn address(&self, peer: PeerName, _port: u8) -> Option<PortAddress> {
+    fn entry(&self, peer: PeerName, _port: u8) -> Option<PortEntry> {
         self.0.lock().unwrap().get(peer.rank as usize).copied()
     }
 
     fn host(&self, _peer: PeerName) -> String {
         "here".to_owned()
+    }
+
+    fn tell(&self, line: &str) {
+        self.1.lock().unwrap().push(line.to_owned());
     }
 }
 
@@ -98,6 +103,8 @@ pub(crate) struct Pair {
     b: Option<Port>,
     pub(crate) to_b: EndpointId,
     pub(crate) to_a: EndpointId,
+    published: Published,
+    choice: PortChoice,
     got_a: Vec<Got>,
     got_b: Vec<Got>,
 }
@@ -111,9 +118,10 @@ impl Pair {
         let published = Published::default();
         let open = |rank| {
             let me = PeerName { job: 1, rank };
-            let setup = Setup { index: 0, me, receive_size: 8192, directory: Box::new(published.clone()) };
+            let setup =
+                Setup { index: 0, me, receive_size: 8192, bounce_size: 4096, directory: Box::new(published.clone()) };
             let port = Port::open(choice, &tunables, setup).expect("a port");
-            published.0.lock().unwrap().push(*port.address());
+            published.0.lock().unwrap().push(port.entry());
             port
         };
         let (mut a, mut b) = (open(0), open(1));
@@ -121,11 +129,38 @@ impl Pair {
         // A second endpoint first, so that the names both sides have for each other differ.
         b.peer(PeerName { job: 1, rank: 9 }, 0);
         let to_a = b.peer(PeerName { job: 1, rank: 0 }, 0);
-        Pair { a, b: Some(b), to_b, to_a, got_a: Vec::new(), got_b: Vec::new() }
+        let choice = choice.clone();
+        Pair { a, b: Some(b), to_b, to_a, published, choice, got_a: Vec::new(), got_b: Vec::new() }
     }
 
     pub(crate) fn b(&self) -> &Port {
         self.b.as_ref().expect("b has not ended")
+    }
+
+    /// What both have said so far to a user who wants to know more.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.published.1.lock().unwrap().clone()
+    }
+
+    /// The port of the device that both use.
+    pub(crate) fn choice(&self) -> &PortChoice {
+        &self.choice
+    }
+
+    /// As if the process of `a` gave up its end of the connection and met `b` again.
+    pub(crate) fn renew_a(&mut self) {
+        self.a.forget(self.to_b);
+        self.to_b = self.a.peer(PeerName { job: 1, rank: 1 }, 0);
+    }
+
+    /// Polls `b` alone, as if the process of `a` were gone, until it has said what contains `words`; gives what it reported.
+    pub(crate) fn until_b_says(&mut self, words: &str) -> Vec<Got> {
+        let end = Instant::now() + PATIENCE;
+        while !self.lines().iter().any(|line| line.contains(words)) {
+            assert!(Instant::now() < end, "b said only {:?}", self.lines());
+            poll(self.b.as_mut().expect("b has not ended"), &mut self.got_b);
+        }
+        std::mem::take(&mut self.got_b)
     }
 
     /// Ends b as a process that dies would: its queue pairs are gone, and nobody answers.
@@ -139,17 +174,26 @@ impl Pair {
         self.until_b(|events| !received(events).is_empty());
     }
 
-    /// Sends inline; where that is not possible now, from a slot, as the plugin does.
+    /// Sends inline; where that is not possible now, the message waits in ordinary memory.
     pub(crate) fn send_inline(&mut self, tag: u8, header: &[u8], payload: &[u8]) {
-        inline_or_copied(&mut self.a, self.to_b, tag, header, payload);
+        inline_or_queued(&mut self.a, self.to_b, tag, header, payload);
     }
 
     pub(crate) fn send_inline_from_b(&mut self, tag: u8, header: &[u8], payload: &[u8]) {
-        inline_or_copied(self.b.as_mut().expect("b has not ended"), self.to_a, tag, header, payload);
+        inline_or_queued(self.b.as_mut().expect("b has not ended"), self.to_a, tag, header, payload);
     }
 
     pub(crate) fn send(&mut self, tag: u8, spans: &[LocalSpan], token: u64) {
-        self.a.send(self.to_b, tag, spans, Token(token), false).expect("taken");
+        if self.a.send(self.to_b, tag, spans, Token(token), false) == Ok(Sent::Busy) {
+            self.a.queue_send(self.to_b, tag, spans, Token(token), WhenDiverted::Refuse).expect("taken");
+        }
+    }
+
+    /// Lets a message in ordinary memory wait its turn.
+    pub(crate) fn queue_bytes(&mut self, tag: u8, bytes: &[u8], token: u64) {
+        self.a
+            .queue_bytes(self.to_b, tag, (bytes.into(), bytes.len() as u32), Token(token), WhenDiverted::Refuse)
+            .expect("taken");
     }
 
     pub(crate) fn put(&mut self, local: LocalSpan, remote: RemoteSpan, token: u64) {
@@ -196,12 +240,16 @@ impl Pair {
         std::mem::take(&mut self.got_b)
     }
 
-    /// As [`Pair::until_b`], but `a` is not polled: it asks for its buffers back instead.
-    pub(crate) fn until_b_while_a_reclaims(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+    /// As [`Pair::until_b`], but `a` is not polled: it does this instead.
+    pub(crate) fn until_b_while_a(
+        &mut self,
+        mut does: impl FnMut(&mut Port),
+        enough: impl Fn(&[Got]) -> bool,
+    ) -> Vec<Got> {
         let end = Instant::now() + PATIENCE;
         while !enough(&self.got_b) {
             assert!(Instant::now() < end, "b reported only {} events", self.got_b.len());
-            self.a.reclaim();
+            does(&mut self.a);
             if let Some(b) = &mut self.b {
                 poll(b, &mut self.got_b);
             }
@@ -227,7 +275,7 @@ impl Pair {
         count(self.b(), name)
     }
 
-    fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         poll(&mut self.a, &mut self.got_a);
         if let Some(b) = &mut self.b {
             poll(b, &mut self.got_b);
@@ -237,16 +285,13 @@ impl Pair {
     }
 }
 
-fn inline_or_copied(port: &mut Port, to: EndpointId, tag: u8, header: &[u8], payload: &[u8]) {
-    if port.send_inline(to, tag, header, payload) == Ok(Inline::Posted) {
+fn inline_or_queued(port: &mut Port, to: EndpointId, tag: u8, header: &[u8], payload: &[u8]) {
+    if port.send_inline(to, tag, header, payload) == Ok(Sent::Posted) {
         return;
     }
     let bytes = [header, payload].concat();
-    let mut arena = Arena::new(&port.domain(), bytes.len(), 1).expect("memory");
-    let span = arena.write(0, &bytes).expect("the first slot");
-    // The bytes must outlive the send; a test may leave them behind.
-    std::mem::forget(arena);
-    port.send(to, tag, &[span], Token(0), true).expect("taken");
+    let length = bytes.len() as u32;
+    port.queue_bytes(to, tag, (bytes.into(), length), Token(0), WhenDiverted::Refuse).expect("taken");
 }
 
 fn poll(port: &mut Port, got: &mut Vec<Got>) {
@@ -262,6 +307,7 @@ fn poll(port: &mut Port, got: &mut Vec<Got>) {
                 got.push(Got::Done { token: token.0, outcome: outcome.map_err(|failed| failed.status) });
             }
             Event::PeerFailed { .. } => got.push(Got::Failure),
+            Event::LinkChanged { .. } => {}
         }
     }
     port.release(&mut batch);

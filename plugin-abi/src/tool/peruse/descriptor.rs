@@ -5,8 +5,10 @@
 
 use std::ffi::{CStr, c_int};
 
+use crate::component;
+use crate::tool::host;
 use engine::events::{
-    GetComplete, GetStarted, Payload, PutComplete, PutStarted, TypeId, XferBegin, XferContinue, XferEnd,
+    GetComplete, GetStarted, MsgArrived, Payload, PutComplete, PutStarted, TypeId, XferBegin, XferContinue, XferEnd,
 };
 
 /// `PERUSE_EVENT_INVALID`
@@ -20,19 +22,21 @@ pub(super) struct Descriptor {
     pub(super) number: c_int,
     pub(super) name: &'static CStr,
     pub(super) kind: TypeId,
-    /// `PERUSE_PUT`, `PERUSE_GET`; of a message its direction says.
+    /// `PERUSE_PUT`, `PERUSE_GET`, or `PERUSE_RECV` of what arrives; of a message's transfer its direction says.
     pub(super) operation: Option<c_int>,
 }
 
+const RECEIVE: Option<c_int> = Some(1);
 const PUT: Option<c_int> = Some(2);
 const GET: Option<c_int> = Some(3);
 
 /// All of them: what is not fired is not here, so that a build without events has none.
 pub(super) static SUPPORTED: &[Descriptor] = if cfg!(feature = "events") { &FIRED } else { &[] };
 
-static FIRED: [Descriptor; 7] = [
+static FIRED: [Descriptor; 8] = [
     Descriptor { number: 5, name: c"PERUSE_COMM_REQ_XFER_BEGIN", kind: XferBegin::TYPE, operation: None },
     Descriptor { number: 6, name: c"PERUSE_COMM_REQ_XFER_END", kind: XferEnd::TYPE, operation: None },
+    Descriptor { number: 9, name: c"PERUSE_COMM_MSG_ARRIVED", kind: MsgArrived::TYPE, operation: RECEIVE },
     Descriptor { number: CUSTOM, name: c"PERUSE_COMM_REQ_XFER_CONTINUE", kind: XferContinue::TYPE, operation: None },
     Descriptor { number: CUSTOM + 1, name: c"PERUSE_IBEX_PUT_STARTED", kind: PutStarted::TYPE, operation: PUT },
     Descriptor { number: CUSTOM + 2, name: c"PERUSE_IBEX_PUT_COMPLETE", kind: PutComplete::TYPE, operation: PUT },
@@ -40,12 +44,19 @@ static FIRED: [Descriptor; 7] = [
     Descriptor { number: CUSTOM + 4, name: c"PERUSE_IBEX_GET_COMPLETE", kind: GetComplete::TYPE, operation: GET },
 ];
 
+/// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is not known yet.
+pub(super) fn coming() -> &'static [Descriptor] {
+    if host::mpi_was_initialized() && !component::has_opened_ports() { &[] } else { SUPPORTED }
+}
+
+/// The event of a number, whether it can come or not.
 pub(super) fn numbered(number: c_int) -> Option<&'static Descriptor> {
     SUPPORTED.iter().find(|event| event.number == number)
 }
 
+/// The event of a name, if it can come.
 pub(super) fn named(name: &CStr) -> Option<&'static Descriptor> {
-    SUPPORTED.iter().find(|event| event.name == name)
+    coming().iter().find(|event| event.name == name)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event handles of PERUSE: an event, a communicator, a callback, and whether its window is open.
 //!
-//! A `peruse_event_h` is a number that is looked up; a wrong one is an error code. Each handle is a registration of the engine,
+//! A `peruse_event_h` is a number (`handles.rs`) that is looked up; a wrong one is an error code. Each handle is a registration of the engine,
 //! whose callback looks whether the event's communicator is the handle's, or a copy that it follows. Of one whose communicator is gone
-//! the number alone is left. When a window has been closed no callback runs any more, so that a tool may free what it gave for
+//! the number alone is left until it is released. When a window has been closed no callback runs any more, so that a tool may free what it gave for
 //! it; who closes one waits for callbacks of other threads, but not from within a callback, nor with the tool's lock.
 //! Grade: setup; [`Handle::event`] runs where events happen, without allocation. Threads: any.
 //! Tests: `tests.rs`, `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::events::{self, Options, Record, Safety, TypeId, Value};
+use engine::events::{self, MsgArrived, Options, Payload as _, Record, Safety, TypeId, Value};
 
 use super::Code;
 use super::descriptor::Descriptor;
@@ -66,7 +66,6 @@ pub(super) struct Handle {
 
 /// By number; `None` once the communicator is gone.
 static HANDLES: Mutex<BTreeMap<i64, Option<Arc<Handle>>>> = Mutex::new(BTreeMap::new());
-static NEXT: AtomicI64 = AtomicI64::new(1);
 
 fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<Handle>>>> {
     HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -86,14 +85,14 @@ pub(super) fn find(number: i64) -> Result<Arc<Handle>, Code> {
 
 /// A new handle, inactive; returns its number.
 pub(super) fn new(descriptor: &'static Descriptor, comm: Comm, watched: Arc<Watched>, callback: Callback) -> i64 {
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let number = crate::tool::handles::number();
     let handle = Arc::new(Handle {
         number,
         descriptor,
         comm,
         watched,
         places: Places::of(descriptor.kind),
-        registration: events::register(descriptor.kind, Options::default()),
+        registration: events::register(descriptor.kind, Options { as_it_happens: true, ..Options::default() }),
         callback: Mutex::new(callback),
         window: AtomicU64::new(0),
         propagate: AtomicBool::new(false),
@@ -102,12 +101,19 @@ pub(super) fn new(descriptor: &'static Descriptor, comm: Comm, watched: Arc<Watc
     number
 }
 
-/// The handle is released.
+/// The handle is released. That of a communicator that is gone says so here for the last time.
 ///
 /// # Errors
 /// Those of [`find`].
 pub(super) fn release(number: i64) -> Result<(), Code> {
-    find(number)?.end();
+    match find(number) {
+        Ok(handle) => handle.end(),
+        Err(code) => {
+            // Nothing but its number is left where the communicator is gone; now not even that.
+            handles().remove(&number);
+            return Err(code);
+        }
+    }
     handles().remove(&number);
     Ok(())
 }
@@ -228,7 +234,7 @@ impl Handle {
     /// Calls the callback.
     fn call(&self, record: &Record, comm: Comm, callback: Callback) {
         let at = &self.places;
-        let received = number(record, at.direction) == Some(1);
+        let received = number(record, at.direction) == Some(1) || self.descriptor.operation == Some(RECEIVE);
         let rank = |in_job: u64| self.watched.ranks.get(usize::try_from(in_job).ok()?).copied();
         let peer = if received { signed(record, at.source) } else { number(record, at.peer).and_then(rank) };
         let bytes = number(record, at.total).or_else(|| number(record, at.bytes)).unwrap_or(0);
@@ -242,8 +248,10 @@ impl Handle {
             tag: signed(record, at.tag).unwrap_or(-1),
             operation: self.descriptor.operation.unwrap_or(if received { RECEIVE } else { SEND }),
         };
-        // An operation's name is odd. A request is known too late, or not at all, to name what has begun.
-        let message = number(record, at.message).map(|message| message << 1);
+        // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives is not named as
+        // the request is that it is matched to (4.3).
+        let arrives = u64::from(self.descriptor.kind == MsgArrived::TYPE);
+        let message = number(record, at.message).map(|message| message << 2 | arrives << 1);
         let id = message.or_else(|| number(record, at.operation)).unwrap_or(0);
         let upcall = InUpcall::new();
         // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.

@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use super::communicator::{self, Comm};
 use super::host;
 use crate::guard::fence;
+use crate::refusal;
 use descriptor::{INVALID, SUPPORTED};
 use handle::{Callback, Function, Handle};
 
@@ -45,6 +46,10 @@ static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
 /// What a function answers.
 fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int {
+    if let Err(refusal) = refusal::another_ibex() {
+        crate::messages::another_ibex(&refusal);
+        return Code::Generic as c_int;
+    }
     match fence(name, Err(Code::Generic), body) {
         Ok(()) => 0,
         Err(code) => code as c_int,
@@ -136,11 +141,12 @@ unsafe extern "C" fn PERUSE_Query_supported_events(
         let names =
             NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.name.as_ptr().cast_mut()).collect()));
         let numbers = NUMBERS.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.number).collect()));
+        let count = descriptor::coming().len();
         // SAFETY: the caller's rule.
         unsafe {
-            num_supported.write(SUPPORTED.len() as c_int);
-            event_names.write(names.pointer());
-            events.write(numbers.pointer());
+            num_supported.write(count as c_int);
+            event_names.write(if count > 0 { names.pointer() } else { null_mut() });
+            events.write(if count > 0 { numbers.pointer() } else { null_mut() });
         }
         Ok(())
     })
@@ -171,7 +177,7 @@ unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: *mut c
 unsafe extern "C" fn PERUSE_Query_event_name(event: c_int, event_name: *mut *mut c_char) -> c_int {
     answer("PERUSE_Query_event_name", || {
         required(event_name)?;
-        let found = descriptor::numbered(event).ok_or(Code::Event)?;
+        let found = descriptor::coming().iter().find(|found| found.number == event).ok_or(Code::Event)?;
         // SAFETY: the caller's rule.
         unsafe { event_name.write(found.name.as_ptr().cast_mut()) };
         Ok(())

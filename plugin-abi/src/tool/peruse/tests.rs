@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-use engine::events::{self, PutComplete, PutStarted, Safety, XferBegin, XferContinue, XferEnd};
+use engine::events::{self, MsgArrived, PutComplete, PutStarted, Safety, XferBegin, XferContinue, XferEnd};
 
 use super::handle::Spec;
 use super::{
@@ -99,7 +99,7 @@ fn free(mut comm: Comm) {
 
 /// What is told of [`begin`] in a communicator.
 fn told_of(handle: i64, comm: Comm, direction: c_int) -> Told {
-    (handle, 77 << 1, comm.0.addr(), 1000, 0, 5, direction)
+    (handle, 77 << 2, comm.0.addr(), 1000, 0, 5, direction)
 }
 
 #[test]
@@ -216,8 +216,27 @@ fn all_events_of_a_message_have_one_id_and_no_operation_has_it() {
     // The name of an operation is odd (`rdma.rs`).
     events::raise(Safety::MpiRestricted, || PutStarted { operation: 33, ..PutStarted::default() });
     let ids: Vec<isize> = taken(&told).iter().map(|told| told.1).collect();
-    assert_eq!(ids, [66, 66, 66, 33]);
+    assert_eq!(ids, [132, 132, 132, 33]);
     handles.into_iter().for_each(release);
+}
+
+#[test]
+fn a_message_that_arrives_has_another_id_than_its_request_and_its_senders_rank() {
+    let _alone = crate::tool::tests::alone();
+    let told = Mutex::new(Vec::new());
+    let handle = registered(9, world(), &told);
+    assert_eq!(PERUSE_Event_activate(handle), 0);
+    let context = context(world());
+    events::raise(Safety::MpiRestricted, || MsgArrived {
+        message: 33,
+        bytes: 40,
+        total: 100,
+        context,
+        tag: 5,
+        ..MsgArrived::default()
+    });
+    release(handle);
+    assert_eq!(taken(&told), [(handle, 134, world().0.addr(), 100, 0, 5, 1)]);
 }
 
 #[test]

@@ -6,12 +6,12 @@ use super::*;
 /// A registration whose events wait, with a callback of this level, and the engine's name for it.
 fn waiting(level: c_int, seen: &Mutex<Seen>) -> (Registration, std::sync::Arc<engine::events::Handle>) {
     let registration = alloc(c"btl_ibex_xfer_end");
-    let handle = events::all().pop().expect("just made");
-    handle.set_buffered(true);
     // SAFETY: the registration is valid; `seen` outlives it.
     unsafe {
         assert_eq!(MPI_T_event_register_callback(registration, level, Info::null(), user(seen), Some(on_xfer_end)), 0);
     }
+    let handle = events::all().pop().expect("just made");
+    handle.set_buffered(true);
     (registration, handle)
 }
 
@@ -41,8 +41,9 @@ fn only_what_was_lost_since_the_handler_was_set_is_told() {
     let seen = Mutex::new(Seen::default());
     let (registration, handle) = waiting(2, &seen);
     raise(handle.room() + 3);
+    // Which delivers what waits, as every call of the tool's does.
     set_dropped(registration, Some(on_dropped));
-    raise(2);
+    raise(handle.room() + 2);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 2);
     // While there is none, nothing is recorded.
@@ -51,7 +52,7 @@ fn only_what_was_lost_since_the_handler_was_set_is_told() {
     events::deliver(0, Safety::MpiRestricted);
     raise(5);
     set_dropped(registration, Some(on_dropped));
-    raise(1);
+    raise(handle.room() + 1);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     free(registration);
     assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 1);

@@ -33,10 +33,13 @@ impl Ends {
         self.steps.extend(self.receiver.reading(PEER, address));
     }
 
-    /// Offset, bytes, first, last of the steps of each side; all are of one message.
+    /// Offset, bytes, first, last of the pieces of each side; all are of one message, which arrives once, and before all else is received.
     fn seen(&self) -> [Vec<(u64, u64, bool, bool)>; 2] {
+        let received: Vec<_> = self.steps.iter().filter(|step| step.received).collect();
+        assert!(received.iter().enumerate().all(|(index, step)| step.arrives == (index == 0)), "{received:?}");
         [false, true].map(|received| {
-            let side: Vec<_> = self.steps.iter().filter(|step| step.received == received).collect();
+            let is_piece = |step: &&Step| !step.arrives || step.first;
+            let side: Vec<_> = self.steps.iter().filter(|step| step.received == received).filter(is_piece).collect();
             assert!(side.iter().all(|step| step.message == side[0].message && step.envelope == ENVELOPE));
             assert_eq!(side.iter().map(|step| step.bytes).sum::<u64>(), side[0].total);
             side.iter().map(|step| (step.offset, step.bytes, step.first, step.last)).collect()
@@ -82,7 +85,7 @@ fn the_reads_of_a_message_are_pieces_of_it_on_both_sides() {
 fn the_announcement_of_a_message_is_no_piece_of_it_where_it_arrives() {
     let mut ends = Ends::new();
     ends.sender_says(Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment: 0x30 }, 8);
-    assert!(ends.steps.iter().all(|step| !step.received));
+    assert!(ends.steps.iter().all(|step| !step.received || (step.arrives && !step.first && step.bytes == 0)));
     // A read whose begin nobody saw.
     for bytes in [60, 40] {
         ends.receiver_says(Header::Finished { fragment: 0x30, bytes });
@@ -97,7 +100,7 @@ fn two_messages_at_one_address_each_begin_once() {
     let announced =
         |sender| Header::Get { envelope: ENVELOPE, total: 100, sender, address: 0x40, fragment: sender + 0x20 };
     for sender in [0x10, 0x11] {
-        assert_eq!(transfers.step(announced(sender), 0, PEER, true), None);
+        assert!(!transfers.step(announced(sender), 0, PEER, true).expect("it arrives").first);
     }
     let mut begun = vec![];
     for sender in [0x10, 0x11] {
@@ -108,6 +111,49 @@ fn two_messages_at_one_address_each_begin_once() {
     assert_eq!(begun.len(), 2);
     assert_ne!(begun[0].message, begun[1].message);
     assert!(transfers.messages.is_empty() && transfers.pieces.is_empty() && transfers.unread.is_empty());
+}
+
+const GET: Header = Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment: 0x30 };
+
+#[test]
+fn a_message_that_is_read_is_known_by_what_was_noted_of_it_though_its_announcement_was_not_seen() {
+    let noted = Some((ENVELOPE, Sent { request: 0x10, total: 100, done: 0 }));
+    let read = |offset| Read { announcement: GET, offset };
+    let mut ends = Ends::new();
+    ends.receiver.adopt_read(PEER, read(0), false);
+    ends.receiver_reads(0x40);
+    // At its end it is known already.
+    ends.receiver.adopt_read(PEER, read(0), true);
+    ends.sender.adopt_sent(PEER, 0x30, || noted);
+    ends.receiver_says(Header::Finished { fragment: 0x30, bytes: 100 });
+    let seen: Vec<_> = ends.steps.iter().map(|step| (step.received, step.first, step.last, step.bytes)).collect();
+    assert_eq!(seen, [(true, true, false, 0), (true, false, true, 100), (false, false, true, 100)]);
+    assert!(ends.steps.iter().all(|step| step.envelope == ENVELOPE && step.total == 100));
+    assert_eq!(ends.steps[0].message, ends.steps[1].message);
+    assert!(ends.nothing_is_left());
+
+    // The read was begun before, too, and another before that.
+    let mut ends = Ends::new();
+    ends.receiver.adopt_read(PEER, read(60), true);
+    ends.receiver_reads(0x40);
+    ends.sender.adopt_sent(PEER, 0x30, || noted.map(|(envelope, sent)| (envelope, Sent { done: 60, ..sent })));
+    ends.receiver_says(Header::Finished { fragment: 0x30, bytes: 40 });
+    let seen: Vec<_> = ends.steps.iter().map(|step| (step.received, step.first, step.last, step.offset)).collect();
+    assert_eq!(seen, [(true, false, true, 60), (false, false, true, 60)], "no begin: that was before");
+    assert!(ends.nothing_is_left());
+}
+
+#[test]
+fn of_a_message_that_is_followed_nothing_is_looked_up() {
+    let mut ends = Ends::new();
+    ends.sender_says(GET, 8);
+    ends.sender.adopt_sent(PEER, 0x30, || panic!("it is known"));
+    ends.receiver.adopt_read(PEER, Read { announcement: GET, offset: 0 }, false);
+    ends.receiver_reads(0x40);
+    ends.receiver_says(Header::Finished { fragment: 0x30, bytes: 100 });
+    let expected = vec![(0, 0, true, false), (0, 100, false, true)];
+    assert_eq!(ends.seen(), [expected.clone(), expected]);
+    assert!(ends.nothing_is_left());
 }
 
 #[test]
@@ -152,7 +198,7 @@ fn pieces_of_what_was_not_seen_and_too_many_bytes_are_nothing() {
     assert_eq!(transfers.step(fragment, 10, PEER, true), None);
     assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 10 }, 0, PEER, true), None);
     let announced = Header::Get { envelope: ENVELOPE, total: 100, sender: 0x10, address: 0x40, fragment: 0x30 };
-    assert_eq!(transfers.step(announced, 0, PEER, true), None);
+    assert!(transfers.step(announced, 0, PEER, true).is_some_and(|step| step.arrives && !step.first));
     assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: -5 }, 0, PEER, false), None);
     assert_eq!(transfers.step(Header::Finished { fragment: 0x30, bytes: 101 }, 0, PEER, false), None);
     // Of another peer's message of that name.

@@ -35,6 +35,8 @@ pub(super) struct Node {
     peer: Identity,
     pub(super) epochs: u32,
     pub(super) handshake: Option<Handshake>,
+    /// A connection that the one above, and to which queue pair it was set, keeps its place from until it is confirmed.
+    in_use: Option<(Handshake, Option<(u32, u32)>)>,
     /// To which queue pair of the peer the current one is set.
     pub(super) set_to: Option<(u32, u32)>,
     confirmed: u32,
@@ -58,6 +60,7 @@ impl Node {
             peer: identity(1 - rank, 0),
             epochs: 0,
             handshake: None,
+            in_use: None,
             set_to: None,
             confirmed: 0,
             programmed: 0,
@@ -84,6 +87,16 @@ impl Node {
         (self.set_to, self.confirmed, self.programmed) = (None, 0, 0);
     }
 
+    /// As if the process gave up its end: of the connection in use, and of one that was to take its place.
+    pub(super) fn drop_end(&mut self) {
+        (self.handshake, self.in_use, self.set_to) = (None, None, None);
+    }
+
+    /// Whether it has a connection that was confirmed, and one to take its place.
+    pub(super) fn has_successor(&self) -> bool {
+        self.in_use.is_some()
+    }
+
     fn qp(&self) -> Option<QpInfo> {
         self.handshake.as_ref().map(Handshake::local)
     }
@@ -106,6 +119,8 @@ pub(super) struct World {
     packets: u64,
     pub(super) now: Duration,
     seed: u64,
+    /// Every packet that was sent, and to whom, for who would send it again.
+    pub(super) recorded: Vec<(usize, Vec<u8>)>,
     /// Sides are never dropped while the other holds on: "confirmed" must then be true at once.
     strict: bool,
 }
@@ -122,6 +137,7 @@ impl World {
             packets: 0,
             now: Duration::ZERO,
             seed,
+            recorded: Vec::new(),
             strict: true,
         }
     }
@@ -148,7 +164,8 @@ impl World {
     fn send(&mut self, from: usize, via: Via) {
         let node = &mut self.nodes[from];
         node.sent += 1;
-        let bytes = node.handshake.as_ref().expect("a handshake that sends").hello(&node.me).encode().to_vec();
+        let bytes = node.handshake.as_ref().expect("a handshake that sends").hello(&node.me).encode(&KEY).to_vec();
+        self.recorded.push((1 - from, bytes.clone()));
         for (wanted, carrier_is_tcp) in [(via.ud(), false), (via.tcp(), true)] {
             if !wanted {
                 continue;
@@ -177,12 +194,19 @@ impl World {
             node.set_to = Some((program.qpn, program.psn));
         }
         if step.confirmed {
-            node.confirmed += 1;
+            (node.confirmed, node.in_use) = (node.confirmed + 1, None);
             if self.strict {
                 self.assert_may_send(who);
             }
         }
         if let Some(failure) = step.failed {
+            let node = &mut self.nodes[who];
+            if let Some((handshake, set_to)) = node.in_use.take() {
+                // What was to take its place has come to nothing.
+                (node.handshake, node.set_to) = (Some(handshake), set_to);
+                (node.confirmed, node.programmed) = (1, 1);
+                return;
+            }
             assert!(self.nodes[who].failed.replace(failure).is_none(), "seed {}: failed twice", self.seed);
         }
         if let Some(via) = step.send {
@@ -196,8 +220,8 @@ impl World {
         assert_eq!(self.nodes[1 - who].set_to, mine, "seed {}: node {who} is told to send too soon", self.seed);
     }
 
-    fn deliver(&mut self, who: usize, tcp: bool, bytes: &[u8]) {
-        let hello = Hello::decode(bytes).expect("the network does not damage");
+    pub(super) fn deliver(&mut self, who: usize, tcp: bool, bytes: &[u8]) {
+        let hello = Hello::decode(bytes, &KEY).expect("the network does not damage");
         let carrier = if tcp { Carrier::Tcp } else { Carrier::Ud };
         if hello.destination_instance != self.nodes[who].me.address.instance {
             return;
@@ -209,11 +233,20 @@ impl World {
         let now = self.now;
         let hand_over =
             |node: &mut Node| node.handshake.as_mut().expect("made above").on_hello(&node.me, &hello, carrier, now);
+        if let Some((in_use, _)) = &self.nodes[who].in_use {
+            // What is not of a later connection is of the past.
+            if !in_use.is_earlier_than(&hello) {
+                return;
+            }
+        }
         let mut step = hand_over(&mut self.nodes[who]);
         if step.superseded {
             let instance = hello.source.address.instance;
-            self.nodes[who].superseded += 1;
-            self.nodes[who].connect(instance, self.paths, self.now, &self.tunables);
+            let node = &mut self.nodes[who];
+            node.superseded += 1;
+            let in_use = node.handshake.take().map(|handshake| (handshake, node.set_to));
+            node.connect(instance, self.paths, self.now, &self.tunables);
+            node.in_use = in_use;
             step = hand_over(&mut self.nodes[who]);
             assert!(!step.superseded, "seed {}: a new handshake is superseded at once", self.seed);
         }

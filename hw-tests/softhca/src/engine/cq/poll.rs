@@ -15,6 +15,15 @@ use super::{
     CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV, STAGED, STAMPED,
 };
 
+/// What the adapter says of a status in `ibv_wc.vendor_err`: of success nothing.
+#[inline]
+fn vendor_error(status: u32) -> u32 {
+    if status == wc_status::SUCCESS { 0 } else { VENDOR | status }
+}
+
+/// What vendor errors begin with: the emulated adapter's own vendor number.
+const VENDOR: u32 = 0x5e00;
+
 impl Cq {
     /// Takes up to `out.len()` completions; the number of those written.
     /// # Errors
@@ -95,7 +104,7 @@ impl Cq {
         wc.status = word & 0xff;
         wc.opcode = (word >> 8) & 0xff;
         wc.flags = (word >> 16) & 0xff;
-        wc.vendor_err = 0;
+        wc.vendor_err = vendor_error(wc.status);
         wc.byte_len = entry.byte_len.get();
         wc.imm = entry.imm.get();
         wc.qp_num = number & 0xff_ffff;
@@ -130,6 +139,7 @@ impl Cq {
             let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
                 // The registration went away between the arrival and this poll.
                 wc.status = wc_status::LOC_PROT_ERR;
+                wc.vendor_err = vendor_error(wc.status);
                 if let Some(stretch) = stretch {
                     qp.inbox.empty(stretch);
                 }

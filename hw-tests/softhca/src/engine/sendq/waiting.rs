@@ -211,7 +211,7 @@ fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool
     let endless = kind == RECEIVER && limit == FOR_EVER;
     sq.retries_left.set(if spends && !endless { left - 1 } else { left });
     sq.wait.set(kind);
-    sq.deadline.set(if pause == clock::NEVER { clock::NEVER } else { clock::now() + pause });
+    sq.deadline.set(clock::after(pause));
     if qp.owner.get() == fabric.token() {
         fabric.service.watch(qp.index(), look_again(sq.deadline.get()));
     }
@@ -239,7 +239,7 @@ pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
 /// When the owner's timer looks: at the deadline, but never much later than now, since another process may have executed
 /// the oldest request and set a deadline for the next one.
 fn look_again(deadline: u64) -> u64 {
-    deadline.min(clock::now() + LOOK_NS)
+    deadline.min(clock::after(LOOK_NS))
 }
 
 /// Tries again what waits, because something has changed. No lock is held.

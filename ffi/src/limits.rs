@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The limits that the kernel sets this process (`getrlimit(2)`), and what it has used up of them.
+//!
+//! Asked by the engine for messages, when something has failed. Grade: errors. Threads: any. Bytes, or numbers of files. No
+//! descriptor is needed for a limit, as those may be what has run out. Tests: at the end of the file.
+
+use std::fs;
+
+/// How many files may be open; `None` without limit.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    soft(libc::RLIMIT_NOFILE)
+}
+
+/// How much memory may be locked, in bytes; `None` where this process may lock what it wants.
+#[must_use]
+pub fn locked_memory() -> Option<u64> {
+    soft(libc::RLIMIT_MEMLOCK).filter(|_| !may_lock_all())
+}
+
+/// How much address space there may be, in bytes; `None` without limit.
+#[must_use]
+pub fn address_space() -> Option<u64> {
+    soft(libc::RLIMIT_AS)
+}
+
+/// How much address space there is, in bytes; `None` where the kernel does not say.
+#[must_use]
+pub fn address_space_used() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let kibibytes: u64 = field(&status, "VmSize:")?.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Whether this process has `CAP_IPC_LOCK`, for which there is no limit of locked memory.
+fn may_lock_all() -> bool {
+    const IPC_LOCK: u32 = 14;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = field(&status, "CapEff:").and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    effective.is_some_and(|capabilities| capabilities >> IPC_LOCK & 1 == 1)
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name))
+}
+
+fn soft(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for the call, which fills it.
+    let done = unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (done == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_space_in_use_is_more_than_a_mebibyte_and_within_the_limit() {
+        let used = address_space_used().expect("the kernel says it");
+        assert!(used > 1 << 20);
+        assert!(address_space().is_none_or(|limit| used <= limit));
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_name() {
+        let status = "Name:\tx\nVmSize:\t  123 kB\nCapEff:\t0000000000004000\n";
+        assert_eq!(field(status, "VmSize:"), Some("\t  123 kB"));
+        assert_eq!(field(status, "VmLck:"), None);
+    }
+}

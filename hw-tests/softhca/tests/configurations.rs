@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whatever stands in a configuration file is refused with a message or can be run: keys and values by chance, with the extremes
+//! of every type. What is accepted is used: joined, and a message sent. Nothing may panic, in no thread, and nothing may wait.
+
+mod engine_support;
+
+use std::fmt::Write;
+use std::panic;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use engine_support::Folder;
+use softhca::config::{Config, ConfigError};
+use softhca::engine::{
+    AhAttr, Fabric, FabricSpec, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Wc,
+    codes::{access, attr_mask as m, qp_state, qp_type, send_flags},
+};
+
+const FILES: u64 = 6000;
+/// Of those accepted, so many are run: each stays with its thread until the process ends.
+const RUN: usize = 40;
+
+/// Numbers by chance, the same in every run (splitmix64).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % limit as u64) as usize
+    }
+
+    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+        list[self.below(list.len())]
+    }
+}
+
+const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "3",
+    "64",
+    "1000",
+    "20000000",
+    "60000000000",
+    "4294967295",
+    "31536000000000000",
+    "-1",
+    "255",
+    "256",
+    "49151",
+    "65535",
+    "65536",
+    "4294967296",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "18446744073709551615",
+];
+const FLOATS: &[&str] =
+    &["0.0", "0.5", "1.0", "100.0", "0.001", "1e6", "-0.0", "1e-300", "1e300", "-1.0", "inf", "-inf", "nan", "3"];
+const GUIDS: &[&str] = &[
+    "\"0x5e00000000000100\"",
+    "\"0xfffffffffffffffd\"",
+    "\"0xffffffffffffffff\"",
+    "\"0x0\"",
+    "\"0x\"",
+    "\"+e00:0000:0000:0001\"",
+    "7",
+];
+const NAMES: &[&str] = &["\"a\"", "\"softhca1\"", "\"\"", "\"a b\"", "\"../x\"", "\"\\u0000\"", "\"ü\"", "4"];
+const LAYERS: &[&str] = &["\"infiniband\"", "\"ethernet\"", "\"token ring\""];
+const GIDS: &[&str] = &["[\"fe80::1\"]", "[\"10.0.0.1\", \"10.0.0.1\"]", "[]", "[\"::\"]", "[\"ff02::1\"]", "[4]"];
+const MTUS: &[&str] = &["256", "4096", "1500"];
+const STATES: &[&str] = &["\"active\"", "\"down\"", "\"up\""];
+const STATUSES: &[&str] = &["\"REM_ACCESS_ERR\"", "\"IBV_WC_WR_FLUSH_ERR\"", "\"tm_err\"", "\"SUCCESS\"", "\"\""];
+const EVENTS: &[&str] = &["\"PORT_ERR\"", "\"QP_FATAL\"", "\"IBV_EVENT_CLIENT_REREGISTER\"", "\"COMM_EST\""];
+const ERRNOS: &[&str] = &["\"ENOMEM\"", "\"EIO\"", "\"0\""];
+const PKEYS: &[&str] = &["[0xffff]", "[0]", "[]", "[65536]"];
+
+/// A key, and what may be given for it.
+type Key = (&'static str, &'static [&'static str]);
+
+const DEVICE: &[Key] = &[
+    ("name", NAMES),
+    ("link_layer", LAYERS),
+    ("node_guid", GUIDS),
+    ("vendor_id", INTEGERS),
+    ("vendor_part_id", INTEGERS),
+    ("fw_ver", NAMES),
+    ("numa_node", INTEGERS),
+    ("latency_ns", INTEGERS),
+    ("bandwidth_gbps", FLOATS),
+    ("speed", INTEGERS),
+];
+const CLOCK: &[Key] =
+    &[("frequency_hz", INTEGERS), ("offset", INTEGERS), ("drift_ppm", FLOATS), ("mask_bits", INTEGERS)];
+const PORT: &[Key] =
+    &[("lid", INTEGERS), ("sm_lid", INTEGERS), ("mtu", MTUS), ("state", STATES), ("gids", GIDS), ("pkeys", PKEYS)];
+/// Each action with what it needs.
+const ACTIONS: &[(&str, &[Key])] = &[
+    ("drop", &[]),
+    ("delay", &[("delay_ns", INTEGERS)]),
+    ("duplicate", &[]),
+    ("rnr", &[]),
+    ("status", &[("status", STATUSES)]),
+    ("post-send-error", &[("errno", ERRNOS)]),
+    ("registration-error", &[("errno", ERRNOS)]),
+    ("cq-overrun", &[]),
+    ("link-down", &[("at_ns", INTEGERS), ("for_ns", INTEGERS)]),
+    ("event", &[("event", EVENTS), ("at_ns", INTEGERS)]),
+];
+const SELECTION: &[Key] = &[
+    ("device", NAMES),
+    ("port", INTEGERS),
+    ("from_lid", INTEGERS),
+    ("nth", INTEGERS),
+    ("count", INTEGERS),
+    ("fraction", FLOATS),
+    ("seed", INTEGERS),
+];
+
+fn some(text: &mut String, chance: &mut Chance, keys: &[Key], one_in: usize) {
+    for (key, values) in keys {
+        if chance.below(one_in) == 0 {
+            writeln!(text, "{key} = {}", chance.of(values)).unwrap();
+        }
+    }
+}
+
+fn file(chance: &mut Chance) -> String {
+    let mut text = String::new();
+    for _ in 0..chance.below(3) {
+        text.push_str("[[device]]\n");
+        some(&mut text, chance, DEVICE, 6);
+        if chance.below(3) == 0 {
+            text.push_str("[device.clock]\n");
+            some(&mut text, chance, CLOCK, 3);
+        }
+        for _ in 0..chance.below(3) {
+            text.push_str("[[device.port]]\n");
+            some(&mut text, chance, PORT, 6);
+        }
+    }
+    for _ in 0..chance.below(3) {
+        let (action, needs) = ACTIONS[chance.below(ACTIONS.len())];
+        writeln!(text, "[[fault]]\naction = \"{action}\"").unwrap();
+        some(&mut text, chance, needs, 1);
+        some(&mut text, chance, SELECTION, 8);
+    }
+    // Some are damaged.
+    if chance.below(5) == 0 && !text.is_empty() {
+        let at = chance.below(text.len());
+        if text.is_char_boundary(at) {
+            text.truncate(at);
+            text.push_str(chance.of(&["=", "[[", "\"", "\u{0}", "{"]));
+        }
+    }
+    text
+}
+
+/// Joins such a fabric, connects two queue pairs of its first adapter, and sends; a fault may refuse any of it.
+fn run(folder: &Path, config: Config) -> Result<()> {
+    let Config { trace, devices, faults, .. } = config;
+    let lid = devices[0].ports[0].lid;
+    let gid = devices[0].ports[0].gids[0].raw;
+    let hca = Fabric::join(FabricSpec { folder: folder.to_owned(), devices, faults, trace })?.open(0)?;
+    let pd = hca.alloc_pd()?;
+    let cq = hca.create_cq(16, None, 0, 0)?;
+    let cap = QpCap { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+    let init =
+        QpInit { kind: qp_type::RC, pd: &pd, send_cq: &cq, recv_cq: &cq, srq: None, cap, sq_sig_all: true, cookie: 0 };
+    let memory = vec![0_u8; 65536];
+    let address = memory.as_ptr() as u64;
+    let region = pd.reg_mr(address, memory.len() as u64, address, access::LOCAL_WRITE)?;
+    let (a, b) = (hca.create_qp(&init)?, hca.create_qp(&init)?);
+    for (qp, peer) in [(&a, &b), (&b, &a)] {
+        let ah_attr = AhAttr { is_global: true, dgid: gid, dlid: lid, port_num: 1, ..AhAttr::default() };
+        let attr = QpAttr { port_num: 1, path_mtu: 1, dest_qp_num: peer.number(), ah_attr, ..QpAttr::default() };
+        let attr = QpAttr { timeout: 1, retry_cnt: 1, rnr_retry: 1, ..attr };
+        let to = |qp_state| QpAttr { qp_state, ..attr };
+        qp.modify(&to(qp_state::INIT), m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS)?;
+        let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
+        qp.modify(&to(qp_state::RTR), m::STATE | path)?;
+        let retries = m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::SQ_PSN | m::MAX_QP_RD_ATOMIC;
+        qp.modify(&to(qp_state::RTS), m::STATE | retries)?;
+    }
+    let sge = [Sge { addr: address, len: memory.len() as u32, lkey: region.lkey() }];
+    b.post_recv(&RecvWr { wr_id: 1, sge: &sge })?;
+    for _ in 0..3 {
+        a.post_send(&SendWr { flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() })?;
+        cq.poll(&mut [Wc::default(); 4])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn whatever_stands_in_a_configuration_is_refused_or_runs() {
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |what| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        usual(what);
+    }));
+    let folder = Folder::new("configurations");
+    let path = folder.0.join("file.toml");
+    let (mut accepted, mut ran, mut refused) = (0, 0, 0);
+    for seed in 0..FILES {
+        let text = file(&mut Chance(seed));
+        std::fs::write(&path, &text).unwrap();
+        match Config::read(&path) {
+            Ok(config) => {
+                accepted += 1;
+                // Not those that say next to nothing.
+                if ran < RUN && text.lines().count() > 4 {
+                    ran += 1;
+                    let folder = Folder::new(&format!("configuration-{seed}"));
+                    let _refused_by_a_fault = run(&folder.0, config);
+                }
+            }
+            Err(ConfigError::Wrong { message, line, .. }) => {
+                refused += 1;
+                assert!(!message.is_empty() && line <= 1 + text.lines().count(), "{text}: {line}: {message}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(PANICS.load(Ordering::Relaxed), 0, "seed {seed}:\n{text}");
+    }
+    println!("{accepted} accepted, {ran} of them run, {refused} refused");
+    assert!(ran == RUN && refused > 100, "{accepted} accepted, {ran} of them run, {refused} refused");
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reason first: whatever kind of request meets whatever failure, the first that is said of it names the peer, its host, the
+//! port, the queue pair and the status.
+//!
+//! Open MPI ends a job at the first error that it is handed, with words that name none of these. Each case has a fabric of its
+//! own on emulated adapters, in which one request of the second adapter fails. On other devices each is skipped. Setup grade; one at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says};
+use crate::programs::{COPIED, WRITTEN};
+use crate::site::Site;
+use anyhow::{Result, ensure};
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let tests = KINDS.iter().enumerate().map(|(index, kind)| {
+        let name = format!("the reason is said first when {} fail", kind.sentence);
+        Test::on_emulated(name, move |site| is_said_first(site, kind, index))
+    });
+    tests.collect()
+}
+
+/// A kind of request, and a program that makes many of it.
+struct Kind {
+    sentence: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    parameters: &'static [(&'static str, &'static str)],
+}
+
+/// The arguments of the bench that sends messages of this size one way.
+macro_rules! stream_of {
+    ($size:literal) => {
+        &["--tests", "bandwidth", "--sizes", $size, "--seconds-per-row", "2"]
+    };
+}
+
+static KINDS: &[Kind] = &[
+    Kind { sentence: "inline messages", program: "ibex_mpi_bench", arguments: stream_of!("8"), parameters: &[] },
+    Kind { sentence: "copied messages", program: "ibex_mpi_bench", arguments: stream_of!("8K"), parameters: &[] },
+    Kind { sentence: "reads", program: "ibex_mpi_bench", arguments: stream_of!("256K"), parameters: &[] },
+    Kind {
+        sentence: "fragments of long messages",
+        program: "ibex_mpi_bench",
+        arguments: stream_of!("256K"),
+        parameters: &[("btl_ibex_flags", "send")],
+    },
+    Kind {
+        sentence: "writes to where the receiver says",
+        program: "ibex_mpi_bench",
+        arguments: stream_of!("256K"),
+        parameters: WRITTEN,
+    },
+    Kind { sentence: "pieces of messages with gaps", program: "pt2pt_datatypes", arguments: &[], parameters: COPIED },
+    Kind { sentence: "one-sided transfers", program: "rma_transfer", arguments: &[], parameters: &[] },
+    Kind { sentence: "atomics", program: "rma_atomics", arguments: &[], parameters: &[] },
+    Kind { sentence: "requests of several threads", program: "threads", arguments: &[], parameters: &[] },
+];
+
+/// How a request fails: the rest of the fault's table, and what must be said of it.
+static FAILURES: &[(&str, &str)] = &[
+    ("action = \"status\"\nstatus = \"LOC_PROT_ERR\"", "LOC_PROT_ERR"),
+    ("action = \"post-send-error\"\nerrno = \"EIO\"\ncount = 0", "Input/output error"),
+    ("action = \"status\"\nstatus = \"REM_ACCESS_ERR\"", "REM_ACCESS_ERR"),
+    ("action = \"status\"\nstatus = \"RETRY_EXC_ERR\"", "RETRY_EXC_ERR"),
+    ("action = \"status\"\nstatus = \"RNR_RETRY_EXC_ERR\"", "RNR_RETRY_EXC_ERR"),
+    ("action = \"status\"\nstatus = \"LOC_QP_OP_ERR\"", "LOC_QP_OP_ERR"),
+    ("action = \"status\"\nstatus = \"REM_INV_REQ_ERR\"", "REM_INV_REQ_ERR"),
+    ("action = \"status\"\nstatus = \"REM_OP_ERR\"", "REM_OP_ERR"),
+    ("action = \"status\"\nstatus = \"FATAL_ERR\"", "FATAL_ERR"),
+    ("action = \"status\"\nstatus = \"GENERAL_ERR\"", "GENERAL_ERR"),
+];
+
+/// The request that fails. Every program makes so many, and more, on the second adapter.
+const NTH: [u32; 4] = [12, 40, 90, 150];
+
+fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
+    for (round, nth) in NTH.into_iter().enumerate() {
+        // Other failures for each kind, and all of them in the end; two refused posts for every one.
+        let which = if round % 3 == 0 { 1 } else { (index * 2 + round) % FAILURES.len() };
+        let (rule, status) = FAILURES[which];
+        let adapters = format!(
+            "[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n\
+             [[fault]]\n{rule}\ndevice = \"softhca1\"\nnth = {nth}\n"
+        );
+        let mut launch = Launch::new(kind.program, 2).arguments(kind.arguments).limit(60).on_adapters(adapters);
+        for (name, value) in kind.parameters {
+            launch = launch.with(name, value);
+        }
+        let outcome = launch.is_refused(site)?;
+        says(&outcome, &["ibex lost a peer", "to rank ", " on host ", "softhca1:1", "queue pair 0x", status])?;
+        // What mpirun itself says of it comes another way, and in no order with it.
+        let others = ["pml_ob1", "osc_rdma", "FATAL\n", "Out of resource", "MPI_ERR_"];
+        let others = others.iter().filter_map(|word| outcome.stderr.find(word)).min();
+        let reason = outcome.stderr.find("ibex lost a peer");
+        ensure!(others.is_none() || reason < others, "Open MPI's words are before the reason: {outcome}");
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// PERUSE has no timestamps: its callbacks are called as things happen, each message of a blocking exchange from its begin to its end
+// before the next one begins, also while a tool by MPI_T has the same events by the adapter's clock, in the order of each source. A
+// message arrives before there is a receive for it. 2 ranks.
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+#include <peruse.h>
+
+enum { MESSAGES = 12, LONGEST = 1 << 20, ROOM = 256, KINDS = 2 };
+enum { BEGIN = 'b', END = 'e', ARRIVED = 'a' };
+
+static const int lengths[] = {LONGEST, 8, 4000, LONGEST, 70000};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static MPI_Comm comm;
+
+static int length_of(int tag) { return lengths[tag % LENGTHS]; }
+
+// What was called, in that order.
+static struct called {
+    char what;
+    int tag;
+    MPI_Aint id;
+} calls[ROOM];
+static int called;
+
+static int on_peruse(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *what) {
+    (void)handle;
+    if (spec->tag < 0 || called == ROOM)
+        return MPI_SUCCESS;
+    check_int("peer", 1 - check.rank, spec->peer);
+    check_int("bytes", length_of(spec->tag), spec->count);
+    calls[called++] = (struct called){*(char *)what, spec->tag, id};
+    return MPI_SUCCESS;
+}
+
+static peruse_event_h opened(int event, char *what) {
+    peruse_event_h handle = PERUSE_EVENT_HANDLE_NULL;
+    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(event, comm, on_peruse, what, &handle));
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
+    return handle;
+}
+
+static void released(peruse_event_h handle) {
+    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
+}
+
+// By MPI_T: how many, and the last timestamp of each source.
+static int shown;
+static MPI_Count last[64];
+
+static void on_mpi_t(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    int source = -1;
+    MPI_Count timestamp = -1;
+    (void)registration, (void)safety, (void)user;
+    check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
+    check_int("timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &timestamp));
+    check_true("in the order of the source's clock", timestamp >= last[source % 64]);
+    last[source % 64] = timestamp;
+    shown++;
+}
+
+static MPI_T_event_registration listen(const char *name) {
+    MPI_T_event_registration registration;
+    int index = -1;
+    check_int("index", MPI_SUCCESS, MPI_T_event_get_index(name, &index));
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_mpi_t));
+    return registration;
+}
+
+static unsigned char buffer[LONGEST];
+
+static void exchange(void) {
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int tag = 0; tag < MESSAGES; tag++) {
+        if (check.rank == 0)
+            MPI_OK(MPI_Ssend(buffer, length_of(tag), MPI_BYTE, 1, tag, comm));
+        else
+            MPI_OK(MPI_Recv(buffer, length_of(tag), MPI_BYTE, 0, tag, comm, MPI_STATUS_IGNORE));
+    }
+}
+
+static void check_order(void) {
+    check_int("calls", 2 * MESSAGES, called);
+    for (int i = 0; i < called; i++) {
+        check_int("the message", i / 2, calls[i].tag);
+        check_int("begin, end", i % 2 ? END : BEGIN, calls[i].what);
+    }
+    called = 0;
+}
+
+static void events_are_called_as_they_happen(void) {
+    char begin = BEGIN, end = END;
+    peruse_event_h handles[KINDS] = {opened(PERUSE_COMM_REQ_XFER_BEGIN, &begin), opened(PERUSE_COMM_REQ_XFER_END, &end)};
+    check_case("callbacks of PERUSE are called as things happen");
+    exchange();
+    check_order();
+    check_end_case();
+
+    check_case("beside a tool by MPI_T, which has the order of the sources");
+    MPI_T_event_registration registrations[KINDS] = {listen("btl_ibex_xfer_begin"), listen("btl_ibex_xfer_end")};
+    exchange();
+    check_order();
+    for (int i = 0; i < KINDS; i++)
+        check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registrations[i], NULL, NULL));
+    check_int("events by MPI_T", 2 * MESSAGES, shown);
+    for (int i = 0; i < KINDS; i++)
+        released(handles[i]);
+    check_end_case();
+}
+
+// Rank 1 has no receive until it was told of the message.
+static void messages_arrive_before_there_is_a_receive(void) {
+    char begin = BEGIN, end = END, arrived = ARRIVED;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_case("a message arrives before there is a receive for it");
+    peruse_event_h handles[] = {opened(PERUSE_COMM_MSG_ARRIVED, &arrived), opened(PERUSE_COMM_REQ_XFER_BEGIN, &begin),
+                                opened(PERUSE_COMM_REQ_XFER_END, &end)};
+    for (int tag = 0; tag < LENGTHS; tag++) {
+        called = 0;
+        MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+        if (check.rank == 0) {
+            MPI_OK(MPI_Isend(buffer, length_of(tag), MPI_BYTE, 1, tag, comm, &request));
+            MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            check_true("nothing arrives at the sender", called == 2 && calls[0].what == BEGIN && calls[1].what == END);
+            continue;
+        }
+        // Another tag: nothing is matched.
+        for (int flag = 0; called == 0;)
+            MPI_OK(MPI_Iprobe(0, MESSAGES, comm, &flag, MPI_STATUS_IGNORE));
+        check_int("it arrives first of all", ARRIVED, calls[0].what);
+        check_int("what is long waits for a receive", length_of(tag) > 4000 ? 1 : 3, called);
+        MPI_OK(MPI_Recv(buffer, length_of(tag), MPI_BYTE, 0, tag, comm, MPI_STATUS_IGNORE));
+        check_int("then it begins and ends", 3, called);
+        check_true("in this order", calls[1].what == BEGIN && calls[2].what == END);
+        check_true("the request has an id of its own", calls[1].id == calls[2].id && calls[1].id != calls[0].id);
+    }
+    for (int i = 0; i < 3; i++)
+        released(handles[i]);
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    check_start(&argc, &argv, 2);
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    events_are_called_as_they_happen();
+    messages_arrive_before_there_is_a_receive();
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_finalize());
+    MPI_OK(MPI_Comm_free(&comm));
+    return check_finish();
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The numbers that C has for handles: of registrations of `MPI_T`, and of event handles of PERUSE.
+//!
+//! A number is looked up and never followed. It has a part that cannot be guessed, so that what a tool makes up, or has left in
+//! memory it did not initialise, is no other tool's handle; and none is given twice. It is no address a processor has, either.
+//! Grade: setup. Threads: any. Tests: at the end of the file, `tests/tool/calls.c` and `tests/tool/peruse.c`.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The bits that count.
+const COUNT: i64 = (1 << 24) - 1;
+
+/// The bits that cannot be guessed.
+const SALTED: i64 = ((1 << 38) - 1) << 24;
+
+/// Always set: neither null nor an address.
+const SET: i64 = 1 << 62;
+
+/// A new number.
+pub(super) fn number() -> i64 {
+    static NEXT: AtomicI64 = AtomicI64::new(1);
+    /// Of this process, by a key that the kernel drew.
+    static SALT: OnceLock<RandomState> = OnceLock::new();
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    let salted = SALT.get_or_init(RandomState::new).hash_one(count).cast_signed();
+    SET | salted & SALTED | count & COUNT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_number_is_given_twice_or_near_another() {
+        let all: HashSet<i64> = (0..10_000).map(|_| number()).collect();
+        assert_eq!(all.len(), 10_000);
+        assert!(all.iter().all(|number| *number > 1 << 61));
+        let salted: HashSet<i64> = all.iter().map(|number| number & SALTED).collect();
+        assert!(salted.len() > 9_990, "what counts is not all that differs");
+        let near = all.iter().filter(|number| all.contains(&(*number + 1))).count();
+        assert_eq!(near, 0, "one handle does not tell the next");
+    }
+}

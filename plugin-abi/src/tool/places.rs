@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The places where a tool itself has called, so that nothing of MPI is on the stack: callbacks that may do anything are called here.
+//!
+//! Everything happens within MPI, where such a callback may not run: its events wait. They are delivered at the end of the tool's own
+//! calls of the interface ([`serve`]) and by [`ibex_events_flush`]. Not by the calls that a callback or a signal handler may make, those
+//! on an instance and `MPI_T_source_get_timestamp`, which is to be quick as well. Grade: setup. Threads: any; callbacks run in the
+//! one that calls. Tests: `tests/places.rs`, `hw-tests/tools/mpi_t_places.c`.
+
+use std::ffi::c_int;
+
+use engine::events::{self, Safety};
+
+use super::host::{self, Code};
+use super::mpi_t::initialized;
+use super::seam;
+use crate::guard::fence;
+use crate::watch;
+
+/// A call of the tool's is about to return.
+pub(super) fn serve() {
+    fence("delivering events", (), || {
+        if !events::is_quiet() && !events::is_delivering() {
+            watch::show_arrived();
+            events::serve(place());
+        }
+    });
+}
+
+/// What this place asks of callbacks. A tool may call the interface in a thread that may not call MPI, or not now.
+fn place() -> Safety {
+    if host::may_call_mpi() { Safety::None } else { watch::CONTEXT }
+}
+
+/// `ibex_events_flush`: delivers what has happened and waits for delivery, to callbacks of every level.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn ibex_events_flush() -> c_int {
+    static FIRST: seam::Next = seam::Next::new(c"ibex_events_flush");
+    if let Some(first) = FIRST.address() {
+        // SAFETY: another ibex's function of this name.
+        let first: extern "C" fn() -> c_int = unsafe { std::mem::transmute(first) };
+        return first();
+    }
+    let flush = || {
+        initialized()?;
+        if !events::is_delivering() {
+            watch::show_arrived();
+        }
+        // Within a callback nothing can be delivered.
+        if events::flush(Safety::None) { Ok(()) } else { Err(Code::Invalid) }
+    };
+    match fence("ibex_events_flush", Err(Code::Invalid), flush) {
+        Ok(()) => Code::Success.number(),
+        Err(code) => code.number(),
+    }
+}

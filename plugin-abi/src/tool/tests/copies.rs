@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What reading an event writes: its elements, and nothing behind the last, into buffers that end where memory ends.
+
+use std::ptr::NonNull;
+
+use engine::events::{
+    AtomicComplete, AtomicStarted, ConnectionBegin, ConnectionEstablished, ConnectionFailed, DeviceAsync, EagerChosen,
+    GetComplete, GetStarted, MsgArrived, Payload, PutComplete, PutStarted, QueuedBegin, QueuedEnd, ReceiverNotReady,
+    RegistrationEvict, RegistrationMiss, RendezvousChosen, TABLE, TypeId, XferBegin, XferContinue,
+};
+
+use super::*;
+use crate::tool::mpi_t::MPI_T_event_get_info;
+
+/// A page that may be written to, before one that may not: what is written past a buffer at its end is a fault.
+struct Edge {
+    start: NonNull<u8>,
+    page: usize,
+}
+
+impl Edge {
+    fn new() -> Edge {
+        // SAFETY: a question without pointers.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("there is a size");
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, wherever there is room for it.
+        let start = unsafe { libc::mmap(null_mut(), 2 * page, access, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        let start = NonNull::new(start.cast::<u8>()).expect("not at 0");
+        // SAFETY: the second page of that mapping, which nothing refers to.
+        assert_eq!(unsafe { libc::mprotect(start.as_ptr().add(page).cast(), page, libc::PROT_NONE) }, 0);
+        Edge { start, page }
+    }
+
+    /// The last so many bytes.
+    fn last(&self, bytes: usize) -> *mut u8 {
+        // SAFETY: within the first page, which is longer than any event.
+        unsafe { self.start.as_ptr().add(self.page - bytes) }
+    }
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), 2 * self.page) };
+    }
+}
+
+/// How much a tool must have room for, by the displacements that `MPI_T_event_get_info` says: to the end of the element that lies
+/// last; and each element's displacement and size.
+fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
+    let elements = kind.row().elements;
+    let (mut at, mut count) = (vec![0_isize; elements.len()], elements.len() as c_int);
+    // SAFETY: an array of as many as are said; null where nothing is wanted.
+    let code = unsafe {
+        MPI_T_event_get_info(
+            kind.index() as c_int,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            at.as_mut_ptr(),
+            &raw mut count,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        )
+    };
+    assert_eq!((code, count), (0, elements.len() as c_int));
+    let elements: Vec<_> =
+        at.iter().zip(elements).map(|(at, element)| (at.cast_unsigned(), element.kind.size())).collect();
+    (elements.iter().map(|(at, size)| at + size).max().expect("there are elements"), elements)
+}
+
+/// What a callback is to find.
+struct Wanted {
+    edge: Edge,
+    room: usize,
+    elements: Vec<(usize, usize)>,
+    copied: usize,
+}
+
+/// First into a buffer with room behind it, as a failed comparison says more than a fault.
+unsafe extern "C" fn copies(instance: Instance, _: Registration, _: c_int, user: *mut c_void) {
+    // SAFETY: the test gives a pointer to one that outlives the registration, to one callback at a time.
+    let wanted = unsafe { &mut *user.cast::<Wanted>() };
+    let mut whole = [0xee_u8; 128];
+    // SAFETY: the instance is this callback's, and the buffers have the room a tool is told to have.
+    unsafe {
+        assert_eq!(MPI_T_event_copy(instance, whole.as_mut_ptr().cast()), 0);
+        assert_eq!(whole[wanted.room..], [0xee; 128][wanted.room..], "nothing behind the last element");
+        assert!(!whole[..wanted.room].contains(&0xee), "all of the elements");
+        assert_eq!(MPI_T_event_copy(instance, wanted.edge.last(wanted.room).cast()), 0);
+        for (index, &(at, size)) in wanted.elements.iter().enumerate() {
+            let buffer = wanted.edge.last(size);
+            assert_eq!(MPI_T_event_read(instance, index as c_int, buffer.cast()), 0);
+            assert_eq!(std::slice::from_raw_parts(buffer, size), &whole[at..at + size]);
+        }
+    }
+    wanted.copied += 1;
+}
+
+fn is_copied<P: Payload + Default>(copied: &mut Vec<TypeId>) {
+    let name = std::ffi::CString::new(format!("btl_ibex_{}", P::TYPE.row().name)).expect("a name");
+    let (room, elements) = room(P::TYPE);
+    let mut wanted = Wanted { edge: Edge::new(), room, elements, copied: 0 };
+    let registration = alloc(&name);
+    // SAFETY: the registration is valid; `wanted` outlives it.
+    unsafe {
+        let user = (&raw mut wanted).cast();
+        assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user, Some(copies)), 0);
+        events::raise(Safety::MpiRestricted, P::default);
+        assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0);
+    }
+    assert_eq!(wanted.copied, 1, "{name:?}");
+    copied.push(P::TYPE);
+}
+
+#[test]
+fn a_copy_of_an_event_of_any_type_fits_a_buffer_that_ends_with_its_last_element() {
+    let _alone = alone();
+    let mut copied = Vec::new();
+    macro_rules! are_copied {
+        ($($type:ident)*) => { $( is_copied::<$type>(&mut copied); )* };
+    }
+    are_copied! {
+        XferBegin XferContinue XferEnd MsgArrived PutStarted PutComplete GetStarted GetComplete AtomicStarted AtomicComplete EagerChosen
+        RendezvousChosen ConnectionBegin ConnectionEstablished ConnectionFailed QueuedBegin QueuedEnd ReceiverNotReady
+        RegistrationMiss RegistrationEvict DeviceAsync PortAsync
+    }
+    for (index, row) in TABLE.iter().enumerate() {
+        assert!(TypeId::from_index(index).is_some_and(|kind| copied.contains(&kind)), "add {} to this test", row.name);
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where callbacks that may do anything are called: in the tool's own calls, those that have a place for them.
+
+use super::*;
+use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
+use crate::tool::places::ibex_events_flush;
+
+/// So many as an application does between two calls of a tool.
+const MANY: usize = 1000;
+
+fn raise(events: usize) {
+    for _ in 0..events {
+        events::raise(Safety::MpiRestricted, XferEnd::default);
+    }
+}
+
+/// A registration whose callback may do anything, and notes its events.
+fn anywhere(seen: &Mutex<Seen>) -> Registration {
+    let registration = alloc(c"btl_ibex_xfer_end");
+    // SAFETY: the registration is valid; `seen` outlives it.
+    unsafe {
+        assert_eq!(MPI_T_event_register_callback(registration, 0, Info::null(), user(seen), Some(on_xfer_end)), 0);
+        assert_eq!(MPI_T_event_set_dropped_handler(registration, Some(on_dropped)), 0);
+    }
+    registration
+}
+
+fn free(registration: Registration) {
+    // SAFETY: a registration of this process.
+    assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
+}
+
+fn count(seen: &Mutex<Seen>) -> (usize, usize) {
+    let seen = seen.lock().expect("no panic");
+    (seen.events.len(), seen.dropped.len())
+}
+
+#[test]
+fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_the_tools() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let registration = anywhere(&seen);
+    raise(MANY);
+    // What MPI's progress does.
+    events::deliver(usize::MAX, Safety::MpiRestricted);
+    let mut number = 0_i64;
+    // SAFETY: room for the answer.
+    assert_eq!(unsafe { MPI_T_source_get_timestamp(0, &raw mut number) }, 0);
+    assert_eq!(count(&seen), (0, 0), "neither within MPI nor where the clock is read");
+    let mut types = 0;
+    // SAFETY: as above.
+    assert_eq!(unsafe { MPI_T_event_get_num(&raw mut types) }, 0);
+    // Another test may have initialised MPI, in a thread that is not this one: then a call has no place here, and a flush has.
+    let served = if crate::tool::host::may_call_mpi() { MANY } else { 0 };
+    assert_eq!(count(&seen), (served, 0));
+    raise(MANY);
+    assert_eq!(ibex_events_flush(), 0);
+    assert_eq!(count(&seen), (2 * MANY, 0));
+    assert!(seen.lock().expect("no panic").events.iter().all(|(.., level)| [0, 2].contains(level)));
+    raise(MANY);
+    free(registration);
+    assert_eq!(count(&seen), (3 * MANY, 0));
+}
+
+#[test]
+fn a_call_that_fails_delivers_nothing() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let registration = anywhere(&seen);
+    raise(3);
+    // SAFETY: null is permitted, and refused.
+    assert_ne!(unsafe { MPI_T_event_get_num(null_mut()) }, 0);
+    assert_eq!(count(&seen), (0, 0));
+    free(registration);
+    assert_eq!(count(&seen), (3, 0));
+}
+
+/// Asks for more from within.
+unsafe extern "C" fn flushes(_: Instance, _: Registration, _: c_int, codes: *mut c_void) {
+    // SAFETY: the test gives a pointer to one that outlives the registration.
+    let codes = unsafe { &*codes.cast::<Mutex<Vec<c_int>>>() };
+    codes.lock().expect("no panic").push(ibex_events_flush());
+    let mut types = 0;
+    // SAFETY: room for the answer.
+    codes.lock().expect("no panic").push(unsafe { MPI_T_event_get_num(&raw mut types) });
+}
+
+#[test]
+fn within_a_callback_a_flush_is_refused_and_no_call_has_a_place() {
+    let _alone = alone();
+    let (seen, codes) = (Mutex::new(Seen::default()), Mutex::new(Vec::<c_int>::new()));
+    let waiting = anywhere(&seen);
+    raise(1);
+    let asking = alloc(c"btl_ibex_port_async");
+    // SAFETY: the registration is valid; `codes` outlives it.
+    unsafe {
+        let user = std::ptr::from_ref(&codes).cast_mut().cast();
+        assert_eq!(MPI_T_event_register_callback(asking, 3, Info::null(), user, Some(flushes)), 0);
+    }
+    raise(1);
+    let before = count(&seen);
+    events::raise(Safety::MpiRestricted, PortAsync::default);
+    assert_eq!(*codes.lock().expect("no panic"), [Code::Invalid.number(), 0]);
+    assert_eq!(count(&seen), before);
+    free(asking);
+    free(waiting);
+    assert_eq!(count(&seen), (2, 0));
+}
+
+#[test]
+fn one_whose_events_must_wait_has_room_for_them_unless_the_tool_says_for_how_many() {
+    let _alone = alone();
+    let seen = Mutex::new(Seen::default());
+    let room = |levels: &[c_int]| {
+        let registration = alloc(c"btl_ibex_xfer_end");
+        for level in levels {
+            // SAFETY: the registration is valid; `seen` outlives it.
+            unsafe {
+                let function = Some(on_xfer_end as crate::tool::registration::EventFunction);
+                assert_eq!(MPI_T_event_register_callback(registration, *level, Info::null(), user(&seen), function), 0);
+            }
+        }
+        let room = events::all().pop().expect("just made").room();
+        let mut info = Info::null();
+        // SAFETY: as above, and room for the answer.
+        assert_eq!(unsafe { MPI_T_event_handle_get_info(registration, &raw mut info) }, 0);
+        free(registration);
+        room
+    };
+    assert_eq!(room(&[]), 64);
+    assert_eq!(room(&[1]), 64);
+    assert_eq!(room(&[2, 0]), 64, "another gets them where they happen");
+    assert_eq!(room(&[0]), crate::variables::events::default_room());
+    assert_eq!(room(&[0, 0, 2]), crate::variables::events::default_room());
+}

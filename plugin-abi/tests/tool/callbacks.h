@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Callbacks that do nothing, for programs of this folder that look at what the calls answer. */
+#ifndef IBEX_TESTS_CALLBACKS_H
+#define IBEX_TESTS_CALLBACKS_H
+
+#include <ibex_mpi_t.h>
+
+static inline void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
+                            void *user)
+{
+    (void) instance, (void) registration, (void) safety, (void) user;
+}
+
+static inline void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety,
+                              void *user)
+{
+    (void) count, (void) registration, (void) source, (void) safety, (void) user;
+}
+
+#endif

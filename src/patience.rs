@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long an adapter waits for an acknowledgement before it repeats a packet, and how often it does.
+//!
+//! Owns [`Patience`] and its choice. Called by `connecting.rs` when a connection is confirmed, which is when its round trip is
+//! known; shown by `failure.rs` and where a connection is told of. Setup grade. Tests: at the end of the file.
+//!
+//! Two wishes pull apart. A packet that is lost at the end of a message costs one time-out, so it should be short; but an adapter
+//! repeats seven times at most, so eight time-outs are all that a link may be silent before the connection is lost, and with it
+//! the job. So `btl_ibex_link_outage` says how long that must be, and the time-out is the shortest that keeps it, never less than
+//! what the path needs.
+
+use crate::tunables::Tunables;
+use std::fmt;
+use std::time::Duration;
+
+/// The shortest time-out there is for an adapter to keep: 1.05 ms. Below it, adapters take longer ones anyway.
+const FLOOR: u8 = 8;
+/// The longest that a measured round trip asks for: 1.07 s. What looks like a longer one is a peer that computed.
+const CEILING: u8 = 18;
+/// How many round trips a time-out is at least: an acknowledgement waits behind what others send.
+const ROUND_TRIPS: u32 = 16;
+
+/// What an adapter is told of waiting for acknowledgements.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct Patience {
+    /// The time-out: 4.096 us * 2^this.
+    pub exponent: u8,
+    /// How often a packet is repeated.
+    pub retries: u8,
+}
+
+impl Patience {
+    /// What the user has set, or what suits a path whose round trip takes no longer than `round_trip`.
+    #[must_use]
+    pub fn choose(tunables: &Tunables, software: bool, round_trip: Option<Duration>) -> Patience {
+        let retries = retry_count(tunables.retry_count as u8, software);
+        if tunables.ack_timeout > 0 {
+            return Patience { exponent: tunables.ack_timeout as u8, retries };
+        }
+        let path = round_trip.map_or(CEILING, |time| exponent(time * ROUND_TRIPS).min(CEILING));
+        let outage = Duration::from_millis(tunables.link_outage) / (u32::from(retries) + 1);
+        Patience { exponent: exponent(outage).max(path).max(FLOOR), retries }
+    }
+
+    /// The time-out. Adapters wait that long at least, and up to four times that.
+    #[must_use]
+    pub fn timeout(self) -> Duration {
+        Duration::from_nanos(4096 << self.exponent)
+    }
+
+    /// How long the peer must have been silent when the adapter gives up: at least.
+    #[must_use]
+    pub fn total(self) -> Duration {
+        self.timeout() * (u32::from(self.retries) + 1)
+    }
+}
+
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Patience { exponent, retries } = self;
+        write!(f, "{} times {:.3?} (2^{exponent} * 4.096 us)", retries + 1, self.timeout())
+    }
+}
+
+/// The smallest exponent whose time-out is at least `time`, up to the largest there is.
+fn exponent(time: Duration) -> u8 {
+    (0..31).find(|exponent| Duration::from_nanos(4096 << exponent) >= time).unwrap_or(31)
+}
+
+/// How often packets are repeated. soft-RoCE takes 7 for "without end" (`rxe_comp.c`), by which the specification means seven
+/// times: a peer that fell silent would never be an error.
+fn retry_count(wanted: u8, software: bool) -> u8 {
+    if software { wanted.min(6) } else { wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(tunables: &Tunables, round_trip: u64) -> Patience {
+        Patience::choose(tunables, false, Some(Duration::from_micros(round_trip)))
+    }
+
+    #[test]
+    fn by_default_a_lost_packet_costs_a_quarter_of_a_second_and_two_seconds_of_silence_are_borne() {
+        for round_trip in [0, 3, 50, 5000] {
+            let patience = chosen(&Tunables::default(), round_trip);
+            assert_eq!(patience, Patience { exponent: 16, retries: 7 }, "{round_trip} us");
+            assert_eq!(patience.timeout().as_millis(), 268);
+            assert!(patience.total() >= Duration::from_secs(2));
+        }
+        // One try less must be made up for.
+        let software = Patience::choose(&Tunables::default(), true, Some(Duration::from_micros(50)));
+        assert_eq!(software, Patience { exponent: 17, retries: 6 });
+    }
+
+    #[test]
+    fn a_time_out_is_never_below_sixteen_round_trips_nor_below_what_an_adapter_keeps() {
+        let tunables = Tunables { link_outage: 0, ..Tunables::default() };
+        for round_trip in [0, 1, 10, 64, 65, 100, 1000, 10_000, 60_000] {
+            let time = chosen(&tunables, round_trip).timeout();
+            assert!(time >= Duration::from_micros(round_trip * 16), "{round_trip} us: {time:?}");
+            assert!(time >= Duration::from_millis(1), "{round_trip} us: {time:?}");
+            assert!(time <= Duration::from_micros((round_trip * 32).max(1100)), "{round_trip} us: {time:?}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_computed_before_it_answered_gives_no_longer_time_out_than_a_second() {
+        for tunables in [Tunables::default(), Tunables { link_outage: 0, ..Tunables::default() }] {
+            assert_eq!(chosen(&tunables, 3_600_000_000).exponent, 18);
+            assert_eq!(Patience::choose(&tunables, false, None).exponent, 18);
+        }
+    }
+
+    #[test]
+    fn all_tries_together_last_as_long_as_a_link_may_be_out() {
+        for link_outage in [1, 100, 2000, 5000, 20_000, 600_000] {
+            for retry_count in 0..8 {
+                let tunables = Tunables { link_outage, retry_count, ..Tunables::default() };
+                let patience = chosen(&tunables, 20);
+                assert!(patience.total() >= Duration::from_millis(link_outage), "{link_outage} ms: {patience}");
+                let shorter = Patience { exponent: patience.exponent - 1, ..patience };
+                let needed = shorter.total() < Duration::from_millis(link_outage) || patience.exponent == FLOOR;
+                assert!(needed, "{link_outage} ms, {retry_count}: {patience} is longer than needed");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_set_is_taken_as_it_is() {
+        let tunables = Tunables { ack_timeout: 3, retry_count: 2, ..Tunables::default() };
+        assert_eq!(chosen(&tunables, 1_000_000), Patience { exponent: 3, retries: 2 });
+    }
+
+    #[test]
+    fn it_is_shown_with_its_number_of_tries_and_the_time() {
+        assert_eq!(Patience { exponent: 16, retries: 7 }.to_string(), "8 times 268.435ms (2^16 * 4.096 us)");
+    }
+
+    #[test]
+    fn soft_roce_is_not_told_to_repeat_without_end() {
+        assert_eq!((retry_count(7, true), retry_count(7, false), retry_count(3, true)), (6, 7, 3));
+    }
+}
