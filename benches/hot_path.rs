@@ -5,13 +5,13 @@
 //! Times are of this machine at this moment; compare two commits on one machine, one after the other.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use ibex::address::PortAddress;
 use ibex::connect::Identity;
 use ibex::connect::hello::{Hello, QpInfo};
 use ibex::connect::key::Key;
 use ibex::event::{Batch, EndpointId, Event, Immediate, Token, WrId};
 use ibex::peer::PeerName;
 use ibex::posted::{List, Posted};
+use ibex::select::address::PortAddress;
 use std::hint::black_box;
 
 /// The immediate that stands in place of a header: made by the sender, read by the receiver.

@@ -5,13 +5,13 @@
 //! the job can make it, so no stranger gets as far as the modex, which may have to ask another host. Setup grade; one thread at
 //! a time (`&mut Port`). Tests: the engine's device tests in `hw-tests`.
 
-use crate::address::PortEntry;
 use crate::connect::Refusal;
 use crate::connect::hello::Hello;
 use crate::connector::Refusals;
 use crate::counters::add;
 use crate::event::EndpointId;
 use crate::port::Port;
+use crate::select::address::PortEntry;
 use std::time::Duration;
 
 /// After the modex was asked in vain, how long it is not asked for another name. A peer repeats its hello.

@@ -9,7 +9,6 @@
 //! An endpoint has one connection, and while a peer says that it has begun another, a successor beside it (`connector.rs`):
 //! [`Port::making`] is whichever of the two a handshake is under way for.
 
-use crate::address::{PortAddress, PortEntry};
 use crate::admission::Stranger;
 use crate::bounce::InUse;
 use crate::connect::handshake::{Failure, Handshake, Program, Step};
@@ -26,6 +25,7 @@ use crate::patience::Patience;
 use crate::port::Port;
 use crate::posted::List;
 use crate::room;
+use crate::select::address::{PortAddress, PortEntry};
 use ibex_ffi::verbs::{Access, QueuePair, Reception, Transition, event_name};
 use std::collections::VecDeque;
 use std::fmt::Write as _;

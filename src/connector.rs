@@ -4,19 +4,19 @@
 //! Made with the port (`port.rs`), used by `connecting.rs`. Setup grade; its port's thread. Tests: the device tests in
 //! `hw-tests`.
 
-use crate::address::{PortAddress, PortEntry};
 use crate::connect::hello::Hello;
 use crate::connect::key::Key;
 use crate::connect::tcp::TcpCarrier;
 use crate::connect::ud::UdCarrier;
 use crate::connect::{Carrier, Faults, Identity, Random, Reach, Refusal, host, interfaces};
 use crate::counters::Counters;
-use crate::device::PortChoice;
 use crate::endpoint::Connection;
 use crate::event::EndpointId;
 use crate::peer::PeerName;
 use crate::port::{Port, Setup, queue_pair_limits};
 use crate::probe::Probes;
+use crate::select::address::{PortAddress, PortEntry};
+use crate::select::device::PortChoice;
 use crate::tunables::{ConnectVia, Tunables};
 use ibex_ffi::verbs::{Context, DeviceAttributes, ProtectionDomain, QueuePairLimits};
 use std::collections::HashMap;

@@ -8,7 +8,6 @@
 //! `endpoint.rs`; for how connections come about [`connect`] and `connecting.rs`; for which ports are used [`device`].
 #![forbid(unsafe_code)]
 
-pub mod address;
 mod admission;
 pub mod backlog;
 mod bounce;
@@ -16,13 +15,13 @@ pub mod connect;
 mod connecting;
 mod connector;
 pub mod counters;
-pub mod device;
+
 mod divert;
 mod endpoint;
 pub mod event;
 pub mod events;
 pub mod failure;
-pub mod gid;
+
 pub mod limits;
 pub mod patience;
 pub mod peer;

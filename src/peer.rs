@@ -11,7 +11,7 @@ use std::fmt;
 /// Open MPI's name of a process (`opal_process_name_t`): unique among the processes that can reach each other.
 ///
 /// It is the name, not the life: a process started again under an old name has another instance nonce
-/// ([`crate::address::PortAddress::instance`]).
+/// ([`crate::select::address::PortAddress::instance`]).
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash, Ord, PartialOrd)]
 pub struct PeerName {
     /// The job (`jobid`): its high half is the `mpirun`, its low half the job within it.

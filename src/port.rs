@@ -10,15 +10,15 @@ mod error;
 
 pub use error::PortError;
 
-use crate::address::PortEntry;
 use crate::bounce::Bounce;
 use crate::connector::Connector;
 use crate::counters::{Counters, add, subtract};
-use crate::device::PortChoice;
 use crate::divert::Diversion;
 use crate::endpoint::{Connection, Endpoint};
 use crate::event::{Batch, EndpointId, Event, Late};
 use crate::events::SourceId;
+use crate::select::address::PortEntry;
+use crate::select::device::PortChoice;
 
 use crate::peer::PeerName;
 use crate::poll::Rare;

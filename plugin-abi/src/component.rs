@@ -12,10 +12,10 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use engine::address::PortAddress;
 use engine::port::{Port, Setup};
+use engine::select::address::PortAddress;
 use engine::tunables::Tunables;
-use engine::{device, events};
+use engine::{events, select::device};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 

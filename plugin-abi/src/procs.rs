@@ -14,7 +14,7 @@ use crate::endpoint::endpoint;
 use crate::guard::fence;
 use crate::module::Module;
 use crate::{component, messages, modex, tool, variables};
-use engine::address;
+use engine::select::address;
 
 /// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is given.
 pub(crate) unsafe extern "C" fn btl_add_procs(

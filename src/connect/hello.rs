@@ -13,8 +13,8 @@
 
 use super::Identity;
 use super::key::Key;
-use crate::address::{AddressError, MAX_24_BIT, PortAddress};
 use crate::peer::PeerName;
+use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
 
 const MAGIC: [u8; 4] = *b"ibHi";
 /// The version of these bytes.
@@ -205,8 +205,8 @@ fn check(field: &'static str, fits: bool, value: u64) -> Result<(), HelloError> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::address::tests::ethernet;
     use crate::connect::Random;
+    use crate::select::address::tests::ethernet;
 
     /// The key of the port that the tests' hellos are for.
     pub(crate) const KEY: Key = Key::from_bytes(*b"a key of 16 byte");

@@ -9,9 +9,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::address::TCP_ADDRESSES;
+use crate::select::address::TCP_ADDRESSES;
 
-/// A random number that is not 0, for [`crate::address::PortAddress::instance`].
+/// A random number that is not 0, for [`crate::select::address::PortAddress::instance`].
 ///
 /// # Errors
 /// When the kernel gives no random bytes, which Linux does once it has booted.

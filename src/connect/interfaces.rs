@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-use crate::address::TCP_ADDRESSES;
+use crate::select::address::TCP_ADDRESSES;
 
 /// An address of this host, and the interface that has it.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -19,8 +19,8 @@ pub mod tcp;
 pub mod ud;
 
 use self::hello::HelloError;
-use crate::address::PortAddress;
 use crate::peer::PeerName;
+use crate::select::address::PortAddress;
 use crate::tunables::{ConnectVia, Tunables};
 use std::net::SocketAddr;
 
@@ -188,7 +188,7 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::tests::ethernet;
+    use crate::select::address::tests::ethernet;
 
     fn share(loss: u64, duplicate: u64) -> [u32; 3] {
         let tunables = Tunables { handshake_loss: loss, handshake_duplicate: duplicate, ..Tunables::default() };

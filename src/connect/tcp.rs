@@ -24,7 +24,7 @@ use self::listeners::Listeners;
 use super::hello::Hello;
 use super::key::Key;
 use super::{Reach, Refusal, host};
-use crate::address::PortAddress;
+use crate::select::address::PortAddress;
 
 mod link;
 mod listeners;
@@ -98,7 +98,7 @@ impl TcpCarrier {
 
     /// The IP addresses to publish: those it listens at.
     #[must_use]
-    pub fn addresses(&self) -> [[u8; 16]; crate::address::TCP_ADDRESSES] {
+    pub fn addresses(&self) -> [[u8; 16]; crate::select::address::TCP_ADDRESSES] {
         host::published(&self.listeners.addresses)
     }
 

@@ -6,8 +6,8 @@
 //! Tests: the device tests in `hw-tests`.
 
 use super::hello::Hello;
-use crate::address::PortAddress;
-use crate::device::PortChoice;
+use crate::select::address::PortAddress;
+use crate::select::device::PortChoice;
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{AddressHandle, Context, Path, ProtectionDomain, UdQueuePair};
 use std::collections::HashMap;

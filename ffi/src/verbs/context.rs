@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices: listing, opening, and asking what they, their ports and their GID tables are.
 //!
-//! Called by `ibex::device` and `ibex::port`. Setup grade, any thread. GIDs are 16 bytes in network order as the wire
+//! Called by `ibex::select::device` and `ibex::transport`. Setup grade, any thread. GIDs are 16 bytes in network order as the wire
 //! carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
 //! Tests: device tests in `hw-tests`.
 

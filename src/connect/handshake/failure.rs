@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::super::{Paths, Reach};
-use crate::address::PortAddress;
 use crate::peer::PeerName;
+use crate::select::address::PortAddress;
 
 /// Why no connection came about, and what was tried.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

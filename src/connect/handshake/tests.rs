@@ -3,11 +3,11 @@
 //! one.
 
 use super::*;
-use crate::address::PortAddress;
-use crate::address::tests::ethernet;
 use crate::connect::Random;
 use crate::connect::hello::tests::KEY;
 use crate::peer::PeerName;
+use crate::select::address::PortAddress;
+use crate::select::address::tests::ethernet;
 
 mod world;
 

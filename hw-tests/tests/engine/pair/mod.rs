@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two ports of one process on one device, named rank 0 (`a`) and rank 1 (`b`), and what tests do with them.
 
-use ibex::address::PortEntry;
 use ibex::backlog::WhenDiverted;
 use ibex::counters::COUNTERS;
-use ibex::device::{PortChoice, survey};
 use ibex::event::{Batch, EndpointId, Event, Token};
 use ibex::peer::PeerName;
 use ibex::port::{Directory, Port, Setup};
+use ibex::select::address::PortEntry;
+use ibex::select::device::{PortChoice, survey};
 use ibex::send::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{Access, Arena, LocalSpan, RemoteSpan, Status};

@@ -5,12 +5,12 @@
 //! port. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand it matters only between subnets.
 //!
 //! Path: setup. Threads: plain data. Bytes: GIDs in network order; types and layers are verbs.h's integers, named in
-//! [`crate::address`]. Tests: at the end of the file.
+//! [`crate::select::address`]. Tests: at the end of the file.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::address::{GID_IB, GID_ROCE_V1, GID_ROCE_V2, LINK_ETHERNET};
+use crate::select::address::{GID_IB, GID_ROCE_V1, GID_ROCE_V2, LINK_ETHERNET};
 
 /// One entry of a port's GID table.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -180,7 +180,7 @@ fn listed(table: &[GidInfo], link_layer: u8) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::address::LINK_INFINIBAND;
+    use crate::select::address::LINK_INFINIBAND;
 
     pub(crate) fn entry(index: u32, address: &str, gid_type: u8) -> GidInfo {
         let gid = address.parse::<Ipv6Addr>().expect("an address").octets();

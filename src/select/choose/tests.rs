@@ -2,8 +2,8 @@
 //! Tests of the choice of ports: every reason for which a port is refused, each by itself, and the report.
 
 use super::*;
-use crate::address::{GID_IB, GID_ROCE_V2};
-use crate::gid::tests::entry;
+use crate::select::address::{GID_IB, GID_ROCE_V2};
+use crate::select::gid::tests::entry;
 
 fn roce(number: u8) -> PortInfo {
     PortInfo {
@@ -36,12 +36,12 @@ fn near(name: &str, distance: u32) -> DeviceInfo {
 }
 
 fn chosen(devices: &[DeviceInfo], tunables: &Tunables) -> Vec<String> {
-    choose(devices, tunables).chosen().map(|chosen| format!("{}:{}", chosen.device_name, chosen.port)).collect()
+    ports(devices, tunables).chosen().map(|chosen| format!("{}:{}", chosen.device_name, chosen.port)).collect()
 }
 
 /// Why a port that is alone on its host is refused.
 fn refusal(port: PortInfo, tunables: &Tunables) -> String {
-    let selection = choose(&[device("dev0", vec![port])], tunables);
+    let selection = ports(&[device("dev0", vec![port])], tunables);
     assert!(selection.is_empty());
     selection.considered[0].reason.clone()
 }
@@ -55,7 +55,7 @@ fn with(change: impl FnOnce(&mut Tunables)) -> Tunables {
 #[test]
 fn every_active_port_is_taken_with_its_gid_and_mtu() {
     let devices = [device("rxe0", vec![roce(1)]), device("mlx5_0", vec![infiniband(1), infiniband(2)])];
-    let selection = choose(&devices, &Tunables::default());
+    let selection = ports(&devices, &Tunables::default());
     let taken: Vec<_> = selection.chosen().cloned().collect();
     assert_eq!(taken.len(), 3);
     let rxe = Chosen {
@@ -101,7 +101,7 @@ fn a_port_left_out_by_a_pattern_says_which() {
 #[test]
 fn a_pattern_that_fits_nothing_is_noted() {
     let tunables = with(|tunables| tunables.if_include = "dev0,mlx5_9:3".to_owned());
-    let selection = choose(&[device("dev0", vec![roce(1)])], &tunables);
+    let selection = ports(&[device("dev0", vec![roce(1)])], &tunables);
     assert_eq!(selection.notes, ["btl_ibex_if_include: no port of this host fits \"mlx5_9:3\" (its devices: dev0)"]);
 }
 
@@ -141,7 +141,7 @@ fn an_unknown_link_layer_and_an_unknown_mtu_are_refused() {
 #[test]
 fn a_forced_mtu_is_used_where_the_port_carries_it() {
     let forced = |bytes: &str| with(|tunables| tunables.mtu = bytes.to_owned());
-    let smaller = choose(&[device("dev0", vec![roce(1)])], &forced("512"));
+    let smaller = ports(&[device("dev0", vec![roce(1)])], &forced("512"));
     assert_eq!(smaller.chosen().next().expect("taken").mtu, 2);
     let reason = refusal(roce(1), &forced("4096"));
     assert!(reason.starts_with("btl_ibex_mtu asks for 4096 bytes, but its active MTU is 1024"), "{reason}");
@@ -150,7 +150,7 @@ fn a_forced_mtu_is_used_where_the_port_carries_it() {
 #[test]
 fn a_port_without_a_usable_gid_is_refused_with_every_gids_reason() {
     let forced = with(|tunables| tunables.gid_index = "7".to_owned());
-    let selection = choose(&[device("dev0", vec![roce(1)])], &forced);
+    let selection = ports(&[device("dev0", vec![roce(1)])], &forced);
     assert!(selection.considered[0].reason.starts_with("btl_ibex_gid_index asks for entry 7"));
     assert_eq!(selection.considered[0].gids.len(), 2);
     let reason = refusal(PortInfo { gids: vec![], ..roce(1) }, &Tunables::default());
@@ -160,7 +160,7 @@ fn a_port_without_a_usable_gid_is_refused_with_every_gids_reason() {
 #[test]
 fn far_ports_are_refused_with_their_distance_unless_that_is_permitted() {
     let devices = [near("far0", 21), near("near0", 10), near("near1", 10), device("somewhere", vec![roce(1)])];
-    let selection = choose(&devices, &Tunables::default());
+    let selection = ports(&devices, &Tunables::default());
     let taken: Vec<_> = selection.chosen().map(|chosen| chosen.device).collect();
     assert_eq!(taken, [1, 2, 3], "an unknown distance counts as near");
     let reason = &selection.considered[0].reason;
@@ -184,7 +184,7 @@ fn a_device_that_cannot_be_opened_says_why() {
         unusable: Some("it cannot be opened: Permission denied; see the rights of /dev/infiniband/uverbs0".to_owned()),
         ..device("mlx5_0", vec![])
     };
-    let selection = choose(&[locked, device("mlx5_1", vec![])], &Tunables::default());
+    let selection = ports(&[locked, device("mlx5_1", vec![])], &Tunables::default());
     assert_eq!(
         selection.no_port_message(),
         "ibex found no RDMA port it could use on this host:\n  \
@@ -196,14 +196,14 @@ fn a_device_that_cannot_be_opened_says_why() {
 #[test]
 fn no_more_ports_are_taken_than_a_process_can_publish() {
     let devices: Vec<_> = (0..MAX_PORTS + 3).map(|index| device(&format!("dev{index}"), vec![roce(1)])).collect();
-    let selection = choose(&devices, &Tunables::default());
+    let selection = ports(&devices, &Tunables::default());
     assert_eq!(selection.chosen().count(), MAX_PORTS);
     assert!(selection.considered[MAX_PORTS].reason.contains("no more"), "{}", selection.considered[MAX_PORTS].reason);
 }
 
 #[test]
 fn a_host_without_devices_is_told_what_to_look_at() {
-    let selection = choose(&[], &with(|tunables| tunables.if_include = "mlx5_0".to_owned()));
+    let selection = ports(&[], &with(|tunables| tunables.if_include = "mlx5_0".to_owned()));
     let text = selection.no_port_message();
     assert!(text.contains("no RDMA device") && text.contains("ibv_devices") && text.contains("rxe"), "{text}");
     assert!(text.ends_with("no port of this host fits \"mlx5_0\" (it has no RDMA device)"), "{text}");
@@ -214,7 +214,7 @@ fn the_report_has_a_line_for_every_port_and_every_gid() {
     let down = PortInfo { state: PORT_DOWN, ..roce(2) };
     let devices = [DeviceInfo { distance: Some(10), ..device("rxe0", vec![roce(1), down]) }];
     assert_eq!(
-        choose(&devices, &Tunables::default()).to_string(),
+        ports(&devices, &Tunables::default()).to_string(),
         "port rxe0:1 (Ethernet, 25000 Mb/s, MTU 1024, NUMA distance 10) taken: it is active and permitted; \
          GID 1: ::ffff:10.0.0.1 (RoCE v2, IPv4, eth0)\n  \
          GID 0: fe80::1 (RoCE v2, link-local, eth0) refused: entry 1 is better (RoCE v2, IPv4)\n  \

@@ -4,10 +4,10 @@
 //! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is initialised.
 //! Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
 
-use crate::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
-use crate::gid::GidInfo;
 use crate::limits;
-use crate::select::{self, Chosen, DeviceInfo, PortInfo, Selection};
+use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
+use crate::select::choose::{self, Chosen, DeviceInfo, PortInfo, Selection};
+use crate::select::gid::GidInfo;
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{self, Context, link_layer};
 use std::io;
@@ -98,7 +98,7 @@ pub fn survey(tunables: &Tunables) -> Survey {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT)) => Vec::new(),
         Err(error) => return unlisted(&error),
     };
-    let selection = select::choose(&devices, tunables);
+    let selection = choose::ports(&devices, tunables);
     let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices)).collect();
     let report = report(&selection);
     Survey { ports, report, complaint: selection.no_port_message() }

@@ -2,16 +2,16 @@
 //! Which ports this process uses, and why each other one is not.
 //!
 //! Owns the choice, as a pure function of the devices' descriptions and the parameters; `device.rs` makes the descriptions from
-//! verbs, [`crate::gid`] chooses within a port. What comes out is both the ports to open and the report that
+//! verbs, [`crate::select::gid`] chooses within a port. What comes out is both the ports to open and the report that
 //! `btl_ibex_verbose 1` shows, or that says why nothing is left.
 //!
-//! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in [`crate::address`].
+//! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in [`crate::select::address`].
 //! Tests: `select/tests.rs`.
 
 use std::fmt;
 
-use crate::address::{LINK_ETHERNET, LINK_INFINIBAND, MAX_PORTS, mtu_bytes};
-use crate::gid::{self, GidInfo, GidVerdict};
+use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, MAX_PORTS, mtu_bytes};
+use crate::select::gid::{self, GidInfo, GidVerdict};
 use crate::tunables::Tunables;
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ pub struct Selection {
 
 /// Chooses the ports to use: those that patterns, state, addresses and MTU permit, and of these the nearest to the process.
 #[must_use]
-pub fn choose(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
+pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     let mut considered = Vec::new();
     for (place, device) in devices.iter().enumerate() {
         match &device.unusable {
@@ -147,7 +147,7 @@ fn consider(place: usize, device: &DeviceInfo, port: &PortInfo, tunables: &Tunab
     match choice.taken {
         Err(reason) => Considered { gids: choice.verdicts, ..refused(name, description, reason) },
         Ok(gid) => {
-            let forced = tunables.forced_mtu().and_then(crate::address::mtu_code);
+            let forced = tunables.forced_mtu().and_then(crate::select::address::mtu_code);
             let mtu = forced.unwrap_or(port.active_mtu);
             let reason = format!("it is active and permitted; GID {gid}");
             let chosen = Chosen { device: place, device_name: device.name.clone(), port: port.number, gid, mtu };

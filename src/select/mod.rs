@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which ports and GIDs of this host a process uses, why, and how a port tells its peers where it is.
+//!
+//! - [`device`]: what verbs says there is; [`survey`] is where it begins.
+//! - [`choose`]: which ports are used, as a pure function of that and of the parameters; [`gid`]: which GID of a port.
+//! - [`address`]: what a port publishes in the modex, as bytes.
+//!
+//! Comes before the transport and knows nothing of it. Setup grade.
+
+pub mod address;
+pub mod choose;
+pub mod device;
+pub mod gid;
+
+pub use device::{PortChoice, Survey, survey};
