@@ -8,9 +8,9 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ibex::connect::Identity;
 use ibex::connect::hello::{Hello, QpInfo};
 use ibex::connect::key::Key;
-use ibex::event::{Batch, EndpointId, Event, Immediate, Token, WrId};
+use ibex::transport::{Batch, EndpointId, Completion, Immediate, Token, WrId};
 use ibex::peer::PeerName;
-use ibex::posted::{List, Posted};
+use ibex::transport::posted::{List, Posted};
 use ibex::select::address::PortAddress;
 use std::hint::black_box;
 
@@ -85,10 +85,10 @@ fn dispatch(c: &mut Criterion) {
                 let id = WrId(black_box(WrId::send(EndpointId::from_index(3), sequence).0));
                 while let Some((_, token)) = slab.pop_through(&mut list, id.low()) {
                     // Sixteen fit.
-                    let _ = batch.push(Event::Completed { token, to: id.endpoint(), outcome: Ok(()) });
+                    let _ = batch.push(Completion::Request { token, to: id.endpoint(), outcome: Ok(()) });
                 }
             }
-            batch.events().len()
+            batch.completions().len()
         });
     });
 }

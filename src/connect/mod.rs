@@ -10,6 +10,7 @@
 //! the handshake is due. Path: setup. Threads: the port's. Times: since any fixed moment, the same for all calls.
 //! Tests: in each file; [`handshake`] has a simulation of both sides over a bad network.
 
+pub mod carriers;
 pub mod handshake;
 pub mod hello;
 pub mod host;

@@ -51,6 +51,22 @@ pub mod link_layer {
     pub const ETHERNET: u8 = 2;
 }
 
+/// Kinds of asynchronous events (`IBV_EVENT_*`, `ibv_get_async_event(3)`).
+pub mod async_event {
+    use ibverbs_sys as sys;
+
+    /// A completion queue is broken.
+    pub const CQ_ERR: u32 = sys::IBV_EVENT_CQ_ERR;
+    /// The device can no longer be used.
+    pub const DEVICE_FATAL: u32 = sys::IBV_EVENT_DEVICE_FATAL;
+    /// A port has its link again.
+    pub const PORT_ACTIVE: u32 = sys::IBV_EVENT_PORT_ACTIVE;
+    /// A port has lost its link.
+    pub const PORT_ERR: u32 = sys::IBV_EVENT_PORT_ERR;
+    /// A shared receive queue is broken.
+    pub const SRQ_ERR: u32 = sys::IBV_EVENT_SRQ_ERR;
+}
+
 /// Turns the return value of a verb that answers 0 or an errno value into a result.
 fn errno(code: i32) -> io::Result<()> {
     match code {

@@ -8,9 +8,9 @@
 mod pair;
 mod strangers;
 
-use ibex::backlog::WhenDiverted;
-use ibex::event::Token;
-use ibex::send::{Refused, Sent};
+use ibex::transport::WhenDiverted;
+use ibex::transport::Token;
+use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{RemoteSpan, Status};
 use std::cell::Cell;

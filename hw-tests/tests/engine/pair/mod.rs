@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two ports of one process on one device, named rank 0 (`a`) and rank 1 (`b`), and what tests do with them.
 
-use ibex::backlog::WhenDiverted;
+use ibex::transport::WhenDiverted;
 use ibex::counters::COUNTERS;
-use ibex::event::{Batch, EndpointId, Event, Token};
+use ibex::transport::{Batch, EndpointId, Completion, Token};
 use ibex::peer::PeerName;
-use ibex::port::{Directory, Port, Setup};
+use ibex::transport::{Directory, Port, Setup};
 use ibex::select::address::PortEntry;
 use ibex::select::device::{PortChoice, survey};
-use ibex::send::{Refused, Sent};
+use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{Access, Arena, LocalSpan, RemoteSpan, Status};
 use std::sync::{Arc, Mutex};
@@ -297,17 +297,17 @@ fn inline_or_queued(port: &mut Port, to: EndpointId, tag: u8, header: &[u8], pay
 fn poll(port: &mut Port, got: &mut Vec<Got>) {
     let mut batch = Batch::new();
     port.poll(&mut batch);
-    for event in batch.events() {
+    for event in batch.completions() {
         match *event {
-            Event::Received { len, slot, immediate, qp_num, .. } => {
+            Completion::Message { len, slot, immediate, qp_num, .. } => {
                 let (bytes, from) = (port.copy_received(slot, len), port.sender(immediate, qp_num));
                 got.push(Got::Message { tag: immediate.tag(), bytes, from });
             }
-            Event::Completed { token, outcome, .. } => {
+            Completion::Request { token, outcome, .. } => {
                 got.push(Got::Done { token: token.0, outcome: outcome.map_err(|failed| failed.status) });
             }
-            Event::PeerFailed { .. } => got.push(Got::Failure),
-            Event::LinkChanged { .. } => {}
+            Completion::PeerFailed { .. } => got.push(Got::Failure),
+            Completion::LinkChanged { .. } => {}
         }
     }
     port.release(&mut batch);

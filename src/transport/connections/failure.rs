@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a connection failed, told so that the one who reads it knows whom to look at and what to do.
 //!
-//! Made once per failed connection, by `poll.rs` and `connecting.rs`; shown by the plugin. Setup grade.
+//! Made once per failed connection, by `port/fail.rs`; shown by the plugin. Setup grade.
 //! Tests: at the end of the file.
 
-use crate::patience::Patience;
+use super::retransmission::Retransmission;
 use crate::peer::PeerName;
-use crate::room::{ATTEMPTS, PATIENCE};
+use crate::transport::tx::full_queue::{ATTEMPTS, LEAST_TIME};
 use ibex_ffi::verbs::{PostError, Status};
 use std::fmt;
 
@@ -45,12 +45,12 @@ pub struct Failure {
     /// What went wrong.
     pub cause: Cause,
     /// How long the adapter waited for acknowledgements, and how often.
-    pub patience: Patience,
+    pub retransmission: Retransmission,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { peer, host, port, qp_num, cause, patience } = self;
+        let Failure { peer, host, port, qp_num, cause, retransmission } = self;
         write!(
             f,
             "the connection to rank {} ({peer}) on host {host} through {port}, queue pair 0x{qp_num:06x}, ",
@@ -62,7 +62,7 @@ impl fmt::Display for Failure {
                 if *status == Status::RETRY_EXCEEDED {
                     write!(
                         f,
-                        " (the adapter waited {patience} for an acknowledgement, or up to four times as long; \
+                        " (the adapter waited {retransmission} for an acknowledgement, or up to four times as long; \
                          btl_ibex_ack_timeout, btl_ibex_link_outage and btl_ibex_retry_count set that)"
                     )?;
                 }
@@ -74,7 +74,7 @@ impl fmt::Display for Failure {
                     f,
                     "failed: the adapter says that its send queue is full ({error}), and has said so {ATTEMPTS} times and for \
                      {} s in which no request was under way; see the kernel's log for the device and for want of memory",
-                    PATIENCE.as_secs()
+                    LEAST_TIME.as_secs()
                 )
             }
             Cause::Post { errno } => {
@@ -99,7 +99,7 @@ mod tests {
             port: "mlx5_0:1".into(),
             qp_num: 0x1a2b,
             cause: Cause::Completion { status: Status::RETRY_EXCEEDED, vendor: 0x81 },
-            patience: Patience { exponent: 16, retries: 7 },
+            retransmission: Retransmission { exponent: 16, retries: 7 },
         };
         let text = failure.to_string();
         for part in ["rank 3", "n2", "mlx5_0:1", "0x001a2b", "RETRY_EXC_ERR (12)", "0x81", "8 times 268.435ms"] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long an adapter waits for an acknowledgement before it repeats a packet, and how often it does.
 //!
-//! Owns [`Patience`] and its choice. Called by `connecting.rs` when a connection is confirmed, which is when its round trip is
+//! Owns [`Retransmission`] and its choice. Called by `port/connect.rs` when a connection is confirmed, which is when its round trip is
 //! known; shown by `failure.rs` and where a connection is told of. Setup grade. Tests: at the end of the file.
 //!
 //! Two wishes pull apart. A packet that is lost at the end of a message costs one time-out, so it should be short; but an adapter
@@ -22,24 +22,24 @@ const ROUND_TRIPS: u32 = 16;
 
 /// What an adapter is told of waiting for acknowledgements.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub struct Patience {
+pub struct Retransmission {
     /// The time-out: 4.096 us * 2^this.
     pub exponent: u8,
     /// How often a packet is repeated.
     pub retries: u8,
 }
 
-impl Patience {
+impl Retransmission {
     /// What the user has set, or what suits a path whose round trip takes no longer than `round_trip`.
     #[must_use]
-    pub fn choose(tunables: &Tunables, software: bool, round_trip: Option<Duration>) -> Patience {
+    pub fn choose(tunables: &Tunables, software: bool, round_trip: Option<Duration>) -> Retransmission {
         let retries = retry_count(tunables.retry_count as u8, software);
         if tunables.ack_timeout > 0 {
-            return Patience { exponent: tunables.ack_timeout as u8, retries };
+            return Retransmission { exponent: tunables.ack_timeout as u8, retries };
         }
         let path = round_trip.map_or(CEILING, |time| exponent(time * ROUND_TRIPS).min(CEILING));
         let outage = Duration::from_millis(tunables.link_outage) / (u32::from(retries) + 1);
-        Patience { exponent: exponent(outage).max(path).max(FLOOR), retries }
+        Retransmission { exponent: exponent(outage).max(path).max(FLOOR), retries }
     }
 
     /// The time-out. Adapters wait that long at least, and up to four times that.
@@ -55,9 +55,9 @@ impl Patience {
     }
 }
 
-impl fmt::Display for Patience {
+impl fmt::Display for Retransmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Patience { exponent, retries } = self;
+        let Retransmission { exponent, retries } = self;
         write!(f, "{} times {:.3?} (2^{exponent} * 4.096 us)", retries + 1, self.timeout())
     }
 }
@@ -77,21 +77,21 @@ fn retry_count(wanted: u8, software: bool) -> u8 {
 mod tests {
     use super::*;
 
-    fn chosen(tunables: &Tunables, round_trip: u64) -> Patience {
-        Patience::choose(tunables, false, Some(Duration::from_micros(round_trip)))
+    fn chosen(tunables: &Tunables, round_trip: u64) -> Retransmission {
+        Retransmission::choose(tunables, false, Some(Duration::from_micros(round_trip)))
     }
 
     #[test]
     fn by_default_a_lost_packet_costs_a_quarter_of_a_second_and_two_seconds_of_silence_are_borne() {
         for round_trip in [0, 3, 50, 5000] {
-            let patience = chosen(&Tunables::default(), round_trip);
-            assert_eq!(patience, Patience { exponent: 16, retries: 7 }, "{round_trip} us");
-            assert_eq!(patience.timeout().as_millis(), 268);
-            assert!(patience.total() >= Duration::from_secs(2));
+            let retransmission = chosen(&Tunables::default(), round_trip);
+            assert_eq!(retransmission, Retransmission { exponent: 16, retries: 7 }, "{round_trip} us");
+            assert_eq!(retransmission.timeout().as_millis(), 268);
+            assert!(retransmission.total() >= Duration::from_secs(2));
         }
         // One try less must be made up for.
-        let software = Patience::choose(&Tunables::default(), true, Some(Duration::from_micros(50)));
-        assert_eq!(software, Patience { exponent: 17, retries: 6 });
+        let software = Retransmission::choose(&Tunables::default(), true, Some(Duration::from_micros(50)));
+        assert_eq!(software, Retransmission { exponent: 17, retries: 6 });
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
     fn a_peer_that_computed_before_it_answered_gives_no_longer_time_out_than_a_second() {
         for tunables in [Tunables::default(), Tunables { link_outage: 0, ..Tunables::default() }] {
             assert_eq!(chosen(&tunables, 3_600_000_000).exponent, 18);
-            assert_eq!(Patience::choose(&tunables, false, None).exponent, 18);
+            assert_eq!(Retransmission::choose(&tunables, false, None).exponent, 18);
         }
     }
 
@@ -118,11 +118,11 @@ mod tests {
         for link_outage in [1, 100, 2000, 5000, 20_000, 600_000] {
             for retry_count in 0..8 {
                 let tunables = Tunables { link_outage, retry_count, ..Tunables::default() };
-                let patience = chosen(&tunables, 20);
-                assert!(patience.total() >= Duration::from_millis(link_outage), "{link_outage} ms: {patience}");
-                let shorter = Patience { exponent: patience.exponent - 1, ..patience };
-                let needed = shorter.total() < Duration::from_millis(link_outage) || patience.exponent == FLOOR;
-                assert!(needed, "{link_outage} ms, {retry_count}: {patience} is longer than needed");
+                let retransmission = chosen(&tunables, 20);
+                assert!(retransmission.total() >= Duration::from_millis(link_outage), "{link_outage} ms: {retransmission}");
+                let shorter = Retransmission { exponent: retransmission.exponent - 1, ..retransmission };
+                let needed = shorter.total() < Duration::from_millis(link_outage) || retransmission.exponent == FLOOR;
+                assert!(needed, "{link_outage} ms, {retry_count}: {retransmission} is longer than needed");
             }
         }
     }
@@ -130,12 +130,12 @@ mod tests {
     #[test]
     fn a_value_that_is_set_is_taken_as_it_is() {
         let tunables = Tunables { ack_timeout: 3, retry_count: 2, ..Tunables::default() };
-        assert_eq!(chosen(&tunables, 1_000_000), Patience { exponent: 3, retries: 2 });
+        assert_eq!(chosen(&tunables, 1_000_000), Retransmission { exponent: 3, retries: 2 });
     }
 
     #[test]
     fn it_is_shown_with_its_number_of_tries_and_the_time() {
-        assert_eq!(Patience { exponent: 16, retries: 7 }.to_string(), "8 times 268.435ms (2^16 * 4.096 us)");
+        assert_eq!(Retransmission { exponent: 16, retries: 7 }.to_string(), "8 times 268.435ms (2^16 * 4.096 us)");
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! The requests of a port that the adapter has and whose tokens must come back: one slab, and a list through it for each
 //! connection.
 //!
-//! Used by `send.rs` (push) and `poll.rs` (pop). Hot: a push or a pop touches one 24-byte entry; it allocates only when
+//! Used by `tx.rs`: pushed when posted, popped when completed. Hot: a push or a pop touches one 24-byte entry; it allocates only when
 //! more requests are in flight than ever before. An inline send without a token takes no entry. Tests: at the end of the file.
 
-use crate::event::Token;
+use crate::transport::completion::Token;
 
 /// No entry.
 const NONE: u32 = u32::MAX;

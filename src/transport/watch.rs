@@ -5,14 +5,12 @@
 //! The caller has the port, so events are staged here and delivered by progress, outside ([`crate::events::stage`]). Path: behind the
 //! branch of a site. Threads: the port's. Tests: `hw-tests/mpi/events.c`.
 
-use crate::endpoint::Endpoint;
-use crate::event::{EndpointId, Token};
+use super::completion::Token;
+use super::connections::failure::{Cause, Failure};
 use crate::events::{
     self, ConnectionBegin, ConnectionEstablished, ConnectionFailed, DeviceAsync, Payload, PortAsync, PortClock,
     QueuedBegin, QueuedEnd, ReceiverNotReady, Safety, SourceId, Stamp, TABLE,
 };
-use crate::failure::{Cause, Failure};
-use crate::port::Port;
 use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
 use std::sync::Arc;
 
@@ -82,54 +80,34 @@ pub(crate) fn receives_used_up(port: u8, receives: u32) {
     stage(|| ReceiverNotReady { port: u32::from(port), receives });
 }
 
-impl Port {
-    /// Its place among the process's ports.
-    fn place(&self) -> u32 {
-        u32::from(self.connector.me.port)
-    }
+/// A request to this rank is put behind all that waits for it; so many wait now.
+#[cold]
+pub(crate) fn queued(peer: u32, token: Token, waiting: usize) {
+    stage(|| QueuedBegin { operation: token.0, peer, waiting: waiting as u32 });
+}
 
-    fn rank(&self, peer: EndpointId) -> u32 {
-        self.endpoints.get(peer.index() as usize).map_or(u32::MAX, |endpoint: &Endpoint| endpoint.name.rank)
-    }
+/// A request to this rank that waited is posted, or has failed, and so many still wait.
+#[cold]
+pub(crate) fn unqueued(peer: u32, token: Token, waiting: usize) {
+    stage(|| QueuedEnd { operation: token.0, peer, waiting: waiting as u32 });
+}
 
-    /// A request is put behind all that waits for this peer.
-    #[cold]
-    pub(crate) fn watch_queued(&self, to: EndpointId, token: Token) {
-        let waiting = self.connection(to).map_or(0, |connection| connection.pending.len() as u32);
-        stage(|| QueuedBegin { operation: token.0, peer: self.rank(to), waiting });
-    }
+/// A connection to this rank is begun; `asked`: by the peer.
+pub(crate) fn connection_begun(peer: u32, port: u8, asked: bool) {
+    stage(|| ConnectionBegin { peer, port: u32::from(port), asked: u32::from(asked) });
+}
 
-    /// A request that waited is posted, or has failed, and so many still wait.
-    #[cold]
-    pub(crate) fn watch_unqueued(&self, to: EndpointId, token: Token, waiting: usize) {
-        stage(|| QueuedEnd { operation: token.0, peer: self.rank(to), waiting: waiting as u32 });
-    }
+/// A connection to this rank is ready; its queue pairs here and there.
+pub(crate) fn connection_established(peer: u32, port: u8, (queue_pair, remote_queue_pair): (u32, u32)) {
+    stage(|| ConnectionEstablished { peer, port: u32::from(port), queue_pair, remote_queue_pair });
+}
 
-    /// A connection is begun; `asked`: by the peer.
-    pub(crate) fn watch_begin(&self, to: EndpointId, asked: bool) {
-        stage(|| ConnectionBegin { peer: self.rank(to), port: self.place(), asked: u32::from(asked) });
-    }
-
-    /// A connection is ready.
-    pub(crate) fn watch_established(&self, to: EndpointId) {
-        stage(|| {
-            let connection = self.connection(to);
-            ConnectionEstablished {
-                peer: self.rank(to),
-                port: self.place(),
-                queue_pair: connection.map_or(0, |connection| connection.qp.number()),
-                remote_queue_pair: connection.map_or(0, |connection| connection.handshake.remote_queue_pair()),
-            }
-        });
-    }
-
-    /// The adapter reports something.
-    pub(crate) fn watch_async(&self, event: AsyncEvent) {
-        let port = self.place();
-        if event.port == 0 {
-            stage(|| DeviceAsync { event: event.kind, port });
-        } else if event.port == self.attributes.port {
-            stage(|| PortAsync { event: event.kind, port });
-        }
+/// The adapter reports something; `number` is the port's on its device, `port` its place among the process's.
+pub(crate) fn asynchronous(event: AsyncEvent, number: u8, port: u8) {
+    let port = u32::from(port);
+    if event.port == 0 {
+        stage(|| DeviceAsync { event: event.kind, port });
+    } else if event.port == number {
+        stage(|| PortAsync { event: event.kind, port });
     }
 }

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who is let in: which hellos begin or continue a connection, and what is said of those that do not.
 //!
-//! Called by `connecting.rs` for what the carriers bring. The carriers have seen to the seal (`connect/key.rs`): only processes of
+//! Called by `connect.rs` for what the carriers bring. The carriers have seen to the seal (`connect/key.rs`): only processes of
 //! the job can make it, so no stranger gets as far as the modex, which may have to ask another host. Setup grade; one thread at
 //! a time (`&mut Port`). Tests: the engine's device tests in `hw-tests`.
 
+use super::Port;
 use crate::connect::Refusal;
 use crate::connect::hello::Hello;
-use crate::connector::Refusals;
 use crate::counters::add;
-use crate::event::EndpointId;
-use crate::port::Port;
 use crate::select::address::PortEntry;
-use std::time::Duration;
-
-/// After the modex was asked in vain, how long it is not asked for another name. A peer repeats its hello.
-const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+use crate::transport::adapter::Adapter;
+use crate::transport::connections::admission::Once;
+use crate::transport::work_request::EndpointId;
 
 /// Why a sealed hello is not taken.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Stranger {
+pub(super) enum Stranger {
     /// The modex knows no such port of no such process.
     NotInJob,
     /// The modex knows another life of that port.
@@ -30,16 +27,15 @@ pub(crate) enum Stranger {
     Failed,
 }
 
-impl Port {
+impl<A: Adapter> Port<A> {
     /// The endpoint of a hello whose port has none, or has no connection, and what the modex says of that port.
-    pub(crate) fn admit(&mut self, hello: &Hello) -> Result<(EndpointId, PortEntry), Stranger> {
+    pub(super) fn admit(&mut self, hello: &Hello) -> Result<(EndpointId, PortEntry), Stranger> {
         let source = hello.source;
-        let known = self.connector.known(source.name, source.port);
+        let known = self.connections.known(source.name, source.port);
         if known.is_some_and(|known| self.failure(known).is_some()) {
             return Err(Stranger::Failed);
         }
-        let now = self.connector.now();
-        if now < self.connector.next_lookup {
+        if !self.admission.may_look_up(self.adapter.now()) {
             return Err(Stranger::NotNow);
         }
         let entry = self.directory.entry(source.name, source.port);
@@ -50,18 +46,18 @@ impl Port {
         };
         if found.is_err() {
             // Measured from now on: the lookup may have taken long.
-            self.connector.next_lookup = self.connector.now() + LOOKUP_PAUSE;
+            self.admission.was_in_vain(self.adapter.now());
         }
         let entry = found?;
         Ok((known.unwrap_or_else(|| self.peer(source.name, source.port)), entry))
     }
 
     /// Notes a sealed hello that is not taken.
-    pub(crate) fn turn_away(&mut self, hello: &Hello, why: Stranger) {
+    pub(super) fn turn_away(&mut self, hello: &Hello, why: Stranger) {
         add(&self.counters.handshakes_dropped, 1);
         let (once, reason) = match why {
-            Stranger::NotInJob => (Refusals::NOT_IN_JOB, "which has published no such port"),
-            Stranger::OtherInstance => (Refusals::OTHER_INSTANCE, "which has published another life of that port"),
+            Stranger::NotInJob => (Once::NOT_IN_JOB, "which has published no such port"),
+            Stranger::OtherInstance => (Once::OTHER_INSTANCE, "which has published another life of that port"),
             Stranger::NotNow | Stranger::Failed => return,
         };
         let source = hello.source;
@@ -74,18 +70,16 @@ impl Port {
     }
 
     /// Notes bytes that are no hello for this port.
-    pub(crate) fn refuse(&mut self, refusal: &Refusal) {
+    pub(super) fn refuse(&mut self, refusal: &Refusal) {
         add(&self.counters.handshakes_dropped, 1);
         let from = refusal.from.map_or_else(|| "as a datagram".to_owned(), |from| format!("over TCP from {from}"));
-        self.tell_once(Refusals::UNREADABLE, || format!("refused what came {from}: {}", refusal.why));
+        self.tell_once(Once::UNREADABLE, || format!("refused what came {from}: {}", refusal.why));
     }
 
     /// Says a line to those who asked for it, once for each kind of it.
-    pub(crate) fn tell_once(&mut self, once: Refusals, line: impl FnOnce() -> String) {
-        if self.tunables.verbose == 0 || self.connector.told.contains(once) {
-            return;
+    pub(super) fn tell_once(&mut self, once: Once, line: impl FnOnce() -> String) {
+        if self.tunables.verbose > 0 && self.admission.is_first(once) {
+            self.directory.tell(&format!("{}: {} (said once; btl_ibex_verbose)", self.attributes.place(), line()));
         }
-        self.connector.told.insert(once);
-        self.directory.tell(&format!("{}: {} (said once; btl_ibex_verbose)", self.attributes.place(), line()));
     }
 }

@@ -2,22 +2,20 @@
 //! Bounce buffers: registered slots for messages that waited in memory of no registration, and are too long to go inside a
 //! work request.
 //!
-//! Owned by a port. `backlog.rs` fills one when the message's turn has come, `poll.rs` takes it back when the adapter is done
-//! with it. They are few: while all are in use the next message goes on waiting. Pending grade. Tests: at the end of the
-//! file; with a device in `hw-tests/tests/engine`.
+//! Owned by `tx.rs`, which fills one when the message is to be posted, and takes it back when the adapter is done with it.
+//! They are few: while all are in use the next message goes on waiting. Pending grade. Tests: at the end of the file.
 
-use ibex_ffi::verbs::{Arena, LocalSpan, ProtectionDomain};
+use crate::transport::adapter::SendSlots;
+use ibex_ffi::verbs::LocalSpan;
 use std::collections::VecDeque;
-use std::io;
-use std::sync::Arc;
 
 /// How many a port has: enough to keep the adapter at work while the processor fills the next.
-const COUNT: u32 = 64;
+pub(crate) const COUNT: u32 = 64;
 
 /// The buffers of a port.
 #[derive(Debug)]
-pub(crate) struct Bounce {
-    arena: Arena,
+pub(crate) struct Bounce<S> {
+    slots: S,
     free: Vec<u32>,
 }
 
@@ -32,33 +30,33 @@ pub(crate) struct Filled {
 /// The buffers that the requests of one connection use, oldest first, each with the number of its request.
 pub(crate) type InUse = VecDeque<(u32, u32)>;
 
-impl Bounce {
-    /// Registers the buffers, of `size` bytes each.
-    pub(crate) fn new(domain: &Arc<ProtectionDomain>, size: u32) -> io::Result<Self> {
-        let arena = Arena::new(domain, size as usize, COUNT as usize)?;
-        Ok(Bounce { arena, free: (0..COUNT).rev().collect() })
+impl<S: SendSlots> Bounce<S> {
+    /// Over these slots.
+    pub(crate) fn new(slots: S) -> Self {
+        let free = (0..slots.count()).rev().collect();
+        Bounce { slots, free }
     }
 
     /// Bytes that are registered.
-    pub(crate) fn bytes(&self) -> usize {
-        self.arena.bytes()
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slots.bytes()
     }
 
     /// Copies `bytes`, at most the size of a buffer, into a free one. `None` while there is none.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> Option<Filled> {
         let slot = *self.free.last()?;
-        let span = self.arena.write(slot as usize, bytes)?;
+        let span = self.slots.write(slot, bytes)?;
         self.free.pop();
         Some(Filled { slot, span })
     }
 
     /// What was filled has been posted, as the request numbered `sequence`.
-    pub(crate) fn posted(filled: &Filled, sequence: u32, in_use: &mut InUse) {
+    pub(crate) fn posted(&self, filled: Filled, sequence: u32, in_use: &mut InUse) {
         in_use.push_back((sequence, filled.slot));
     }
 
     /// What was filled could not be posted.
-    pub(crate) fn give_back(&mut self, filled: &Filled) {
+    pub(crate) fn give_back(&mut self, filled: Filled) {
         self.free.push(filled.slot);
     }
 

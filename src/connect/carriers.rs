@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What hellos come and go by: datagrams of the fabric and TCP, as the port's parameters and its adapter allow.
+//!
+//! [`Carriers`] is what the transport sees of them; [`NetworkCarriers`] are the real ones. Looked at every so many polls by
+//! `transport/port/connect.rs`. Setup grade; the port's thread. Tests: the carriers have their own; together they are tested by
+//! the device tests in `hw-tests`.
+
+use super::hello::Hello;
+use super::key::Key;
+use super::tcp::TcpCarrier;
+use super::ud::UdCarrier;
+use super::{Carrier, Reach, Refusal, Via, interfaces};
+use crate::counters::Counters;
+use crate::select::PortChoice;
+use crate::select::address::PortAddress;
+use crate::tunables::{ConnectVia, Tunables};
+use ibex_ffi::verbs::{Context, Path, ProtectionDomain};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The least time between two looks for a first connection by TCP.
+const TCP_PAUSE: Duration = Duration::from_millis(1);
+
+/// What the carriers have brought.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    /// Hellos that are sealed with the port's key, and by what each came.
+    pub hellos: Vec<(Hello, Carrier)>,
+    /// What else came.
+    pub refusals: Vec<Refusal>,
+}
+
+/// When the carriers are looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// The time.
+    pub now: Duration,
+    /// Polls since the last look.
+    pub polls: u32,
+    /// Whether a handshake is under way.
+    pub is_busy: bool,
+}
+
+/// What hellos come and go by.
+pub trait Carriers: Send {
+    /// A handshake with the port at `peer` begins.
+    fn expect(&mut self, peer: &PortAddress);
+
+    /// Sends a sealed hello to the port at `peer`, `path` leading there; like a datagram it may be lost.
+    fn send(&mut self, peer: &PortAddress, path: &Path, via: Via, frame: &[u8; Hello::SIZE]);
+
+    /// What has come in.
+    fn receive(&mut self, look: Look, counters: &Counters) -> Arrivals;
+
+    /// How far TCP gets to the port at `peer`.
+    fn reach(&self, peer: &PortAddress) -> Reach;
+
+    /// The way to the port that lives as `instance` is needed no more: its handshake is over, or so was the last hello to it.
+    fn forget(&mut self, instance: u64);
+
+    /// The handshake with the port at `peer` is over.
+    fn settle(&mut self, peer: &PortAddress);
+
+    /// Whether this process can be connected by TCP.
+    fn has_tcp(&self) -> bool;
+
+    /// Why the last datagram could not be sent, or none can be any more.
+    fn error(&self) -> Option<&io::Error>;
+}
+
+/// The carriers of a port.
+#[derive(Debug)]
+pub struct NetworkCarriers {
+    ud: Option<UdCarrier>,
+    tcp: Option<TcpCarrier>,
+    key: Key,
+    /// Polls between two looks at TCP: while something is going on, and else.
+    pauses: (u32, u32),
+    /// Polls until TCP is looked at.
+    until_tcp: u32,
+    /// Before this moment it is not, unless something is going on.
+    tcp_due: Duration,
+    /// Why the last datagram could not be sent.
+    error: Option<io::Error>,
+    /// What the user should know of this port's TCP addresses.
+    warning: Option<String>,
+}
+
+impl NetworkCarriers {
+    /// Opens what the parameters ask for and the adapter has. `key` and `host` are the port's own.
+    ///
+    /// # Errors
+    /// Why what must be there is not.
+    pub fn open(
+        context: &Arc<Context>,
+        domain: &Arc<ProtectionDomain>,
+        choice: &PortChoice,
+        tunables: &Tunables,
+        (key, host): (Key, u64),
+    ) -> io::Result<Self> {
+        let via = tunables.via();
+        let ud = match via {
+            ConnectVia::Tcp => None,
+            ConnectVia::Ud => Some(UdCarrier::open(context, domain, choice, tunables)?),
+            // An adapter without UD is used with TCP alone.
+            ConnectVia::Auto => UdCarrier::open(context, domain, choice, tunables).ok(),
+        };
+        let mut warning = None;
+        let tcp = match via {
+            ConnectVia::Ud => None,
+            ConnectVia::Auto if ud.is_some() => open_tcp(tunables, key, host, &mut warning).ok(),
+            _ => Some(open_tcp(tunables, key, host, &mut warning)?),
+        };
+        let pauses = (tunables.connect_poll_interval as u32, tunables.connect_tcp_interval as u32);
+        Ok(NetworkCarriers { ud, tcp, key, pauses, until_tcp: 1, tcp_due: Duration::ZERO, error: None, warning })
+    }
+
+    /// Adds to `address` by what hellos come.
+    pub(crate) fn publish(&self, address: PortAddress) -> PortAddress {
+        PortAddress {
+            ud_qpn: self.ud.as_ref().map_or(0, UdCarrier::number),
+            tcp_port: self.tcp.as_ref().map_or(0, TcpCarrier::port),
+            tcp_addresses: self.tcp.as_ref().map_or_else(Default::default, TcpCarrier::addresses),
+            ..address
+        }
+    }
+
+    /// What the user should be told of how they were opened.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    fn receive_datagrams(&mut self, arrivals: &mut Arrivals) {
+        let Some(ud) = &mut self.ud else { return };
+        let key = &self.key;
+        let taken = ud.poll(|bytes| match Hello::decode(bytes, key) {
+            Ok(hello) => arrivals.hellos.push((hello, Carrier::Ud)),
+            Err(why) => arrivals.refusals.push(Refusal { from: None, why }),
+        });
+        if let Err(error) = taken {
+            // The other carrier may still do.
+            self.error = Some(error);
+            self.ud = None;
+        }
+    }
+
+    fn receive_tcp(&mut self, look: Look, counters: &Counters, arrivals: &mut Arrivals) {
+        self.until_tcp = self.until_tcp.saturating_sub(look.polls);
+        let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) else { return };
+        // A system call each time, so not every poll even while something is going on.
+        self.until_tcp = if look.is_busy || !tcp.is_idle() { self.pauses.0 } else { self.pauses.1 };
+        // Where polls are fast, so many of them are soon over, and a message would have to wait for the look. Strangers who keep
+        // connections open do not hasten it.
+        if !look.is_busy && look.now < self.tcp_due {
+            return;
+        }
+        self.tcp_due = look.now + TCP_PAUSE;
+        tcp.poll(&mut |arrival| match arrival {
+            Ok(hello) => arrivals.hellos.push((hello, Carrier::Tcp)),
+            Err(refusal) => arrivals.refusals.push(refusal),
+        });
+        let seen = tcp.counters();
+        counters.tcp_refused.store(seen.garbage + seen.silent + seen.needless, Ordering::Relaxed);
+    }
+}
+
+impl Carriers for NetworkCarriers {
+    fn expect(&mut self, peer: &PortAddress) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.expect(peer);
+        }
+    }
+
+    fn send(&mut self, peer: &PortAddress, path: &Path, via: Via, frame: &[u8; Hello::SIZE]) {
+        if let Some(ud) = self.ud.as_mut().filter(|_| via.ud()) {
+            // Lost like any other datagram; the handshake repeats it.
+            self.error = ud.send(peer, path, frame).err();
+        }
+        if let Some(tcp) = self.tcp.as_mut().filter(|_| via.tcp()) {
+            tcp.send(peer, frame);
+        }
+    }
+
+    fn receive(&mut self, look: Look, counters: &Counters) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        self.receive_datagrams(&mut arrivals);
+        self.receive_tcp(look, counters, &mut arrivals);
+        arrivals
+    }
+
+    fn reach(&self, peer: &PortAddress) -> Reach {
+        self.tcp.as_ref().map_or(Reach::Unused, |tcp| tcp.reach(peer))
+    }
+
+    fn forget(&mut self, instance: u64) {
+        if let Some(ud) = &mut self.ud {
+            ud.forget(instance);
+        }
+    }
+
+    fn settle(&mut self, peer: &PortAddress) {
+        self.forget(peer.instance);
+        if let Some(tcp) = &mut self.tcp {
+            tcp.close(peer);
+        }
+    }
+
+    fn has_tcp(&self) -> bool {
+        self.tcp.is_some()
+    }
+
+    fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+}
+
+/// The TCP carrier, and what the user should know of the addresses it was asked for.
+fn open_tcp(tunables: &Tunables, key: Key, host: u64, warning: &mut Option<String>) -> io::Result<TcpCarrier> {
+    let all = interfaces::all()?;
+    let (include, exclude) = (&tunables.tcp_if_include, &tunables.tcp_if_exclude);
+    let chosen = interfaces::choose(&all, include, exclude);
+    let asked = format!("btl_ibex_tcp_if_include is \"{include}\", btl_ibex_tcp_if_exclude \"{exclude}\"");
+    if chosen.addresses.is_empty() {
+        let mut names: Vec<_> = all.iter().map(|found| format!("{} {}", found.name, found.address)).collect();
+        names.sort();
+        let text =
+            format!("no address is left to take handshakes over TCP at ({asked}; this host has {})", names.join(", "));
+        *warning = Some(format!("{text}; processes are connected by datagrams of the fabric alone"));
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
+    }
+    if !chosen.absent.is_empty() {
+        let absent = chosen.absent.join(", ");
+        let taken: Vec<_> = chosen.addresses.iter().map(ToString::to_string).collect();
+        let taken = taken.join(", ");
+        *warning = Some(format!(
+            "no interface of this host that is up is {absent} ({asked}); handshakes over TCP are taken at {taken}"
+        ));
+    }
+    TcpCarrier::open(key, host, &chosen.addresses, all.into_iter().map(|found| found.address).collect())
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the transport asks of an adapter: to make a queue pair, post to it, move it through its states, poll, post receives.
+//!
+//! [`Adapter`] is the one seam between the transport and the device. `adapter/verbs.rs` is libibverbs behind it;
+//! `adapter/scripted.rs` is an adapter of the unit tests, which does what its script says. Every call is resolved when the
+//! transport is compiled for one of them, so the seam executes nothing. What is made is destroyed when it is dropped.
+//! Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
+
+pub mod verbs;
+
+#[cfg(test)]
+pub(crate) mod scripted;
+
+use crate::connect::carriers::Carriers;
+use ibex_ffi::verbs::{
+    Access, AsyncEvent, LocalSpan, Path, PostError, Reception, RemoteSpan, Transition, WorkCompletion, Wr,
+};
+use std::io;
+use std::time::Duration;
+
+/// A port of an adapter: makes what the parts of the transport own.
+pub trait Adapter: Send {
+    /// A reliable-connected queue pair that receives through the port's receive queue.
+    type QueuePair: QueuePair;
+    /// The port's completion queue.
+    type CompletionQueue: CompletionQueue;
+    /// The port's receive queue.
+    type ReceiveQueue: ReceiveQueue;
+    /// Registered memory to send from.
+    type SendSlots: SendSlots;
+    /// What hellos come and go by.
+    type Carriers: Carriers;
+
+    /// Makes a queue pair in the reset state.
+    ///
+    /// # Errors
+    /// What the adapter says: `ENOMEM` where it has no more.
+    fn queue_pair(&self, cq: &Self::CompletionQueue, receives: &Self::ReceiveQueue) -> io::Result<Self::QueuePair>;
+
+    /// Registers `count` slots of `size` bytes each to send from.
+    ///
+    /// # Errors
+    /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
+    fn send_slots(&self, size: u32, count: u32) -> io::Result<Self::SendSlots>;
+
+    /// What happened to the device since the last call, one event at a time.
+    fn async_event(&self) -> Option<AsyncEvent>;
+
+    /// The time since any fixed moment.
+    fn now(&self) -> Duration;
+}
+
+/// What a work request does. Sizes in bytes.
+#[derive(Debug, Clone, Copy)]
+pub enum Work<'a> {
+    /// A message gathered from one or two spans.
+    Send {
+        /// Its bytes: the adapter's from the post to the completion.
+        spans: &'a [LocalSpan],
+        /// Its immediate data, in host order.
+        immediate: u32,
+    },
+    /// A message that is copied into the work request.
+    SendInline {
+        /// Its first bytes.
+        header: &'a [u8],
+        /// Its other bytes.
+        payload: &'a [u8],
+        /// Its immediate data, in host order.
+        immediate: u32,
+    },
+    /// An RDMA write.
+    Write {
+        /// From here.
+        local: LocalSpan,
+        /// To there.
+        remote: RemoteSpan,
+    },
+    /// An RDMA write of bytes that are copied into the work request.
+    WriteInline {
+        /// The bytes.
+        bytes: &'a [u8],
+        /// Where they go.
+        remote: RemoteSpan,
+    },
+    /// An RDMA read.
+    Read {
+        /// To here.
+        local: LocalSpan,
+        /// From there.
+        remote: RemoteSpan,
+    },
+    /// An atomic addition to 64 bits.
+    FetchAdd {
+        /// Where their old value comes to, 8 bytes.
+        local: LocalSpan,
+        /// The 64 bits.
+        remote: RemoteSpan,
+        /// What is added.
+        operand: u64,
+    },
+    /// An atomic compare-and-swap of 64 bits.
+    CompareSwap {
+        /// Where their old value comes to, 8 bytes.
+        local: LocalSpan,
+        /// The 64 bits.
+        remote: RemoteSpan,
+        /// What they must be.
+        compare: u64,
+        /// What they become then.
+        swap: u64,
+    },
+}
+
+/// A queue pair.
+pub trait QueuePair: Send {
+    /// Its number, 24 bits.
+    fn number(&self) -> u32;
+
+    /// The most bytes a work request carries inline.
+    fn max_inline(&self) -> u32;
+
+    /// Posts a work request. Hot.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was posted.
+    fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError>;
+
+    /// Reset to initialised, on the port's partition; peers get `access`.
+    ///
+    /// # Errors
+    /// What `ibv_modify_qp(3)` says, here and below.
+    fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()>;
+
+    /// Initialised to ready-to-receive, from `path`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` where the peer's link address could not be resolved.
+    fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()>;
+
+    /// Ready-to-receive to ready-to-send.
+    ///
+    /// # Errors
+    /// As above.
+    fn ready_to_send(&mut self, to: &Transition) -> io::Result<()>;
+
+    /// Any state to reset: what is posted is forgotten without a completion. The number stays.
+    ///
+    /// # Errors
+    /// As above.
+    fn reset(&mut self) -> io::Result<()>;
+
+    /// Any state to error: what is posted completes as flushed.
+    ///
+    /// # Errors
+    /// As above.
+    fn fail(&mut self) -> io::Result<()>;
+}
+
+/// A completion queue.
+pub trait CompletionQueue: Send {
+    /// Takes up to a batch of completions. Hot.
+    ///
+    /// # Errors
+    /// The queue is broken: overrun, or the device is gone.
+    fn poll(&mut self) -> io::Result<&[WorkCompletion]>;
+
+    /// As [`Self::poll`], and with each completion the adapter's raw stamp.
+    ///
+    /// # Errors
+    /// As [`Self::poll`]; `EOPNOTSUPP` where the adapter does not stamp.
+    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])>;
+
+    /// How many completions a poll takes at most.
+    fn batch(&self) -> usize;
+
+    /// How many completions it holds at most.
+    fn capacity(&self) -> u32;
+}
+
+/// A receive queue and the slots that are posted to it, all of one size.
+pub trait ReceiveQueue: Send {
+    /// How many slots there are.
+    fn slots(&self) -> u32;
+
+    /// Posts receives into these slots, each with its own number as identifier ([`crate::transport::WrId::receive`]); at most a
+    /// batch of them. Returns how many were posted, from the first on. Hot.
+    ///
+    /// # Errors
+    /// Where none was posted.
+    fn post(&mut self, slots: &[u32]) -> io::Result<usize>;
+
+    /// Where a slot starts; `None` beyond the last.
+    fn address(&self, slot: u32) -> Option<u64>;
+
+    /// Copies the bytes of a slot, from its start on. False where there is no such slot, or it is smaller.
+    fn copy(&self, slot: u32, into: &mut [u8]) -> bool;
+}
+
+/// Registered slots to send from, all of one size.
+pub trait SendSlots: Send {
+    /// How many there are.
+    fn count(&self) -> u32;
+
+    /// Bytes that are registered.
+    fn bytes(&self) -> u64;
+
+    /// A slot, whole; `None` beyond the last.
+    fn span(&self, slot: u32) -> Option<LocalSpan>;
+
+    /// Copies `bytes` to the start of a slot. Returns the span they have there.
+    fn write(&mut self, slot: u32, bytes: &[u8]) -> Option<LocalSpan>;
+}

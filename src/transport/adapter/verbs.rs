@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! libibverbs as the transport's adapter: names of the transport on one side, the safe verbs of `ibex-ffi` on the other.
+//!
+//! Hot where [`super`] says so: every function here is inlined and adds nothing. Threads: the port's.
+
+use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
+use crate::connect::carriers::NetworkCarriers;
+use crate::transport::work_request::WrId;
+use ibex_ffi::verbs::{
+    self, Access, Arena, AsyncEvent, LocalSpan, Path, PostError, ProtectionDomain, QueuePairLimits, Reception,
+    SharedReceiveQueue, Transition, WorkCompletion, Wr,
+};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A protection domain of a device, and what a queue pair in it is asked to hold.
+#[derive(Debug)]
+pub struct Verbs {
+    domain: Arc<ProtectionDomain>,
+    limits: QueuePairLimits,
+    start: Instant,
+}
+
+impl Verbs {
+    /// Over this domain.
+    #[must_use]
+    pub fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits) -> Self {
+        Verbs { domain, limits, start: Instant::now() }
+    }
+
+    pub(crate) fn domain(&self) -> &Arc<ProtectionDomain> {
+        &self.domain
+    }
+}
+
+impl Adapter for Verbs {
+    type QueuePair = verbs::QueuePair;
+    type CompletionQueue = verbs::CompletionQueue;
+    type ReceiveQueue = SharedReceives;
+    type SendSlots = Arena;
+    type Carriers = NetworkCarriers;
+
+    fn queue_pair(&self, cq: &verbs::CompletionQueue, receives: &SharedReceives) -> io::Result<verbs::QueuePair> {
+        verbs::QueuePair::new(&self.domain, cq, &receives.queue, self.limits)
+    }
+
+    fn send_slots(&self, size: u32, count: u32) -> io::Result<Arena> {
+        Arena::new(&self.domain, size as usize, count as usize)
+    }
+
+    fn async_event(&self) -> Option<AsyncEvent> {
+        self.domain.context().async_event()
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+impl QueuePair for verbs::QueuePair {
+    #[inline]
+    fn number(&self) -> u32 {
+        verbs::QueuePair::number(self)
+    }
+
+    fn max_inline(&self) -> u32 {
+        verbs::QueuePair::max_inline(self)
+    }
+
+    #[inline(always)]
+    fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
+        match work {
+            Work::Send { spans, immediate } => self.send(wr, spans, immediate),
+            Work::SendInline { header, payload, immediate } => self.send_inline(wr, header, payload, immediate),
+            Work::Write { local, remote } => self.write(wr, local, remote),
+            Work::WriteInline { bytes, remote } => self.write_inline(wr, bytes, remote),
+            Work::Read { local, remote } => self.read(wr, local, remote),
+            Work::FetchAdd { local, remote, operand } => self.fetch_add(wr, local, remote, operand),
+            Work::CompareSwap { local, remote, compare, swap } => self.compare_swap(wr, local, remote, (compare, swap)),
+        }
+    }
+
+    fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()> {
+        verbs::QueuePair::initialise(self, port, pkey_index, access)
+    }
+
+    fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
+        verbs::QueuePair::ready_to_receive(self, path, to)
+    }
+
+    fn ready_to_send(&mut self, to: &Transition) -> io::Result<()> {
+        verbs::QueuePair::ready_to_send(self, to)
+    }
+
+    fn reset(&mut self) -> io::Result<()> {
+        verbs::QueuePair::reset(self)
+    }
+
+    fn fail(&mut self) -> io::Result<()> {
+        verbs::QueuePair::fail(self)
+    }
+}
+
+impl CompletionQueue for verbs::CompletionQueue {
+    #[inline(always)]
+    fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
+        verbs::CompletionQueue::poll(self)
+    }
+
+    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
+        verbs::CompletionQueue::poll_stamped(self)
+    }
+
+    #[inline]
+    fn batch(&self) -> usize {
+        verbs::CompletionQueue::batch(self)
+    }
+
+    fn capacity(&self) -> u32 {
+        verbs::CompletionQueue::capacity(self)
+    }
+}
+
+/// A shared receive queue and the memory it receives into.
+#[derive(Debug)]
+pub struct SharedReceives {
+    // The queue goes before the memory.
+    queue: SharedReceiveQueue,
+    arena: Arena,
+}
+
+impl SharedReceives {
+    /// Registers `depth` slots of `size` bytes, to be posted at most `batch` at a time.
+    ///
+    /// # Errors
+    /// What the adapter or the kernel says.
+    pub fn new(domain: &Arc<ProtectionDomain>, size: u32, depth: u32, batch: usize) -> io::Result<Self> {
+        let arena = Arena::new(domain, size as usize, depth as usize)?;
+        Ok(SharedReceives { queue: SharedReceiveQueue::new(domain, depth, batch)?, arena })
+    }
+}
+
+impl ReceiveQueue for SharedReceives {
+    #[inline]
+    fn slots(&self) -> u32 {
+        self.arena.count() as u32
+    }
+
+    #[inline(always)]
+    fn post(&mut self, slots: &[u32]) -> io::Result<usize> {
+        self.queue.post(&self.arena, slots, |slot| WrId::receive(slot).0)
+    }
+
+    #[inline(always)]
+    fn address(&self, slot: u32) -> Option<u64> {
+        self.arena.address(slot as usize)
+    }
+
+    fn copy(&self, slot: u32, into: &mut [u8]) -> bool {
+        self.arena.read(slot as usize, 0, into)
+    }
+}
+
+impl SendSlots for Arena {
+    fn count(&self) -> u32 {
+        Arena::count(self) as u32
+    }
+
+    fn bytes(&self) -> u64 {
+        Arena::bytes(self) as u64
+    }
+
+    fn span(&self, slot: u32) -> Option<LocalSpan> {
+        Arena::span(self, slot as usize)
+    }
+
+    fn write(&mut self, slot: u32, bytes: &[u8]) -> Option<LocalSpan> {
+        Arena::write(self, slot as usize, bytes)
+    }
+}

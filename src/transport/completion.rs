@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a poll reports: messages received, requests completed, peers failed.
+//!
+//! Made by `port/poll.rs`, handed to the plugin in a [`Batch`], so that its callbacks run while nothing of the port is
+//! borrowed. Hot: plain values. Tests: at the end of the file.
+
+use super::work_request::{EndpointId, Immediate};
+use arrayvec::{ArrayVec, CapacityError};
+use ibex_ffi::verbs::Status;
+use std::collections::VecDeque;
+
+/// What the caller wants back when its request completes; the engine does not look inside. 0 asks for nothing back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token(pub u64);
+
+/// Why a request did not complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// The adapter's status; flushed also where the request never reached the adapter because its connection had failed.
+    pub status: Status,
+    /// Whether the adapter had it: if not, the peer has nothing of it.
+    pub posted: bool,
+}
+
+/// Something that happened on a port.
+#[derive(Debug, Clone, Copy)]
+pub enum Completion {
+    /// A message came in. Its bytes stay where they are until the slot is released ([`crate::transport::Port::release`]).
+    Message {
+        /// Where its bytes start.
+        addr: u64,
+        /// How many there are.
+        len: u32,
+        /// The receive slot they lie in.
+        slot: u32,
+        /// The word it carried: its tag, and who says to have sent it ([`crate::transport::Port::sender`]).
+        immediate: Immediate,
+        /// The number of the local queue pair it came by.
+        qp_num: u32,
+    },
+    /// A request that was given a token is done, or will never be.
+    Request {
+        /// The token.
+        token: Token,
+        /// The peer.
+        to: EndpointId,
+        /// How it ended.
+        outcome: Result<(), Failed>,
+    },
+    /// The port has lost its link, or has one again. The latter is repeated now and then while peers are diverted
+    /// ([`crate::transport::Port::divert_all`]).
+    LinkChanged {
+        /// Whether it has one.
+        is_up: bool,
+    },
+    /// The connection to a peer failed. Reported once; [`crate::transport::Port::failure`] says why.
+    PeerFailed {
+        /// The peer.
+        peer: EndpointId,
+    },
+}
+
+/// What one poll reports.
+#[derive(Debug)]
+pub struct Batch {
+    completions: ArrayVec<Completion, { Batch::CAPACITY }>,
+    /// The adapter's stamps of the completions, where `stamped` has their bit.
+    stamps: [u64; Batch::CAPACITY],
+    stamped: u64,
+}
+
+const _: () = assert!(Batch::CAPACITY <= 64, "a bit for each completion");
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch::new()
+    }
+}
+
+impl Batch {
+    /// How many completions a batch holds at most: more than a poll takes from the adapter, as one may stand for many
+    /// requests.
+    pub const CAPACITY: usize = 64;
+
+    /// An empty batch.
+    #[must_use]
+    #[inline]
+    pub const fn new() -> Self {
+        Batch { completions: ArrayVec::new_const(), stamps: [0; Batch::CAPACITY], stamped: 0 }
+    }
+
+    /// The completions, in the order in which they happened.
+    #[must_use]
+    #[inline]
+    pub fn completions(&self) -> &[Completion] {
+        &self.completions
+    }
+
+    /// The adapter's raw stamp of the completion at `index`; `None` where it has none, as it was not asked for.
+    #[must_use]
+    pub fn stamp(&self, index: usize) -> Option<u64> {
+        (index < self.completions.len() && self.stamped >> index & 1 != 0).then(|| self.stamps[index])
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.completions.clear();
+        self.stamped = 0;
+    }
+
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.completions.remaining_capacity()
+    }
+
+    /// Takes a completion.
+    ///
+    /// # Errors
+    /// Gives it back when the batch is full.
+    #[inline]
+    pub fn push(&mut self, completion: Completion) -> Result<(), Completion> {
+        self.completions.try_push(completion).map_err(CapacityError::element)
+    }
+
+    /// Gives the completions from the `from`th on the adapter's raw stamp. Returns how many completions there are.
+    fn stamp_from(&mut self, from: usize, raw: u64) -> usize {
+        for index in from..self.completions.len() {
+            self.stamps[index] = raw;
+            self.stamped |= 1 << index;
+        }
+        self.completions.len()
+    }
+
+    fn held(&self) -> impl Iterator<Item = Held> {
+        self.completions.iter().enumerate().map(|(index, completion)| Held {
+            completion: *completion,
+            stamp: self.stamp(index),
+        })
+    }
+}
+
+/// A completion that waits for a later batch.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    completion: Completion,
+    /// The adapter's raw stamp, where it has one.
+    stamp: Option<u64>,
+}
+
+/// The completions that wait for a later batch, in order: what a batch had no room for, and what happened outside a poll.
+#[derive(Debug, Default)]
+pub(super) struct Undelivered(VecDeque<Held>);
+
+/// How much a batch and what waits beside it hold: what comes after is not stamped yet.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    batch: usize,
+    undelivered: usize,
+}
+
+impl Undelivered {
+    pub(super) fn new() -> Self {
+        Undelivered(VecDeque::with_capacity(64))
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn push(&mut self, completion: Completion) {
+        self.0.push_back(Held { completion, stamp: None });
+    }
+
+    /// Puts a completion into the batch, or where it is full with what waits.
+    #[inline]
+    pub(super) fn deliver(&mut self, batch: &mut Batch, completion: Completion) {
+        if let Err(completion) = batch.push(completion) {
+            self.push(completion);
+        }
+    }
+
+    /// Moves what waits to the batch, as far as there is room.
+    pub(super) fn drain(&mut self, batch: &mut Batch) {
+        while batch.room() > 0 {
+            let Some(Held { completion, stamp }) = self.0.pop_front() else { break };
+            let from = batch.completions.len();
+            if batch.push(completion).is_ok()
+                && let Some(raw) = stamp
+            {
+                batch.stamp_from(from, raw);
+            }
+        }
+    }
+
+    /// Takes over what a batch holds, but for requests that have succeeded of which `is_taken` takes the token.
+    pub(super) fn hold(&mut self, batch: &Batch, mut is_taken: impl FnMut(Token) -> bool) {
+        self.0.extend(batch.held().filter(|held| !held.succeeded().is_some_and(&mut is_taken)));
+    }
+
+    /// Takes over what `later` holds, behind its own.
+    pub(super) fn append(&mut self, later: &mut Undelivered) {
+        self.0.append(&mut later.0);
+    }
+
+    #[inline]
+    pub(super) fn mark(&self, batch: &Batch) -> Mark {
+        Mark { batch: batch.completions.len(), undelivered: self.0.len() }
+    }
+
+    /// Gives what came after `mark` the adapter's raw stamp, and moves the mark.
+    pub(super) fn stamp_after(&mut self, mark: &mut Mark, batch: &mut Batch, raw: u64) {
+        mark.batch = batch.stamp_from(mark.batch, raw);
+        self.0.iter_mut().skip(mark.undelivered).for_each(|held| held.stamp = Some(raw));
+        mark.undelivered = self.0.len();
+    }
+}
+
+impl Held {
+    /// The token of a request that has succeeded.
+    fn succeeded(&self) -> Option<Token> {
+        match self.completion {
+            Completion::Request { token, outcome: Ok(()), .. } => Some(token),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(peer: u32) -> Completion {
+        Completion::PeerFailed { peer: EndpointId::from_index(peer) }
+    }
+
+    fn stamps(batch: &Batch) -> Vec<Option<u64>> {
+        (0..batch.completions().len()).map(|index| batch.stamp(index)).collect()
+    }
+
+    #[test]
+    fn a_completion_fills_half_a_cache_line() {
+        assert_eq!(size_of::<Completion>(), 32);
+    }
+
+    #[test]
+    fn a_completion_keeps_its_stamp_when_it_has_to_wait_and_has_none_of_an_earlier_batch() {
+        let (mut batch, mut undelivered) = (Batch::new(), Undelivered::new());
+        undelivered.deliver(&mut batch, failed(0));
+        let mut mark = undelivered.mark(&batch);
+        undelivered.deliver(&mut batch, failed(1));
+        undelivered.deliver(&mut batch, failed(2));
+        undelivered.stamp_after(&mut mark, &mut batch, 77);
+        assert_eq!(stamps(&batch), [None, Some(77), Some(77)]);
+        undelivered.hold(&batch, |_| false);
+        batch.clear();
+        undelivered.push(failed(9));
+        undelivered.drain(&mut batch);
+        assert_eq!(stamps(&batch), [None, Some(77), Some(77), None]);
+    }
+
+    #[test]
+    fn what_a_full_batch_has_no_room_for_comes_with_the_next_in_order() {
+        let (mut batch, mut undelivered) = (Batch::new(), Undelivered::new());
+        for peer in 0..Batch::CAPACITY as u32 + 2 {
+            undelivered.deliver(&mut batch, failed(peer));
+        }
+        assert_eq!((batch.completions().len(), undelivered.is_empty()), (Batch::CAPACITY, false));
+        batch.clear();
+        undelivered.drain(&mut batch);
+        let peers: Vec<u32> = batch
+            .completions()
+            .iter()
+            .map(|completion| match completion {
+                Completion::PeerFailed { peer } => peer.index(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(peers, [64, 65]);
+    }
+}

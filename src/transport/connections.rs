@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The peers of a port: who they are, and the connection to each that was spoken to.
+//!
+//! Owns the table of endpoints, the names by which they are found, and the connections that are to take the place of one in
+//! use. A peer takes 32 bytes until it is spoken to. Owned by the port. Hot: [`Connections::get_mut`], one look into a table.
+//! All else is setup grade. Threads: the port's. Tests: at the end of the file.
+
+pub(super) mod admission;
+pub(super) mod connection;
+pub(super) mod failure;
+pub(super) mod handshakes;
+pub(super) mod probe;
+pub(super) mod retransmission;
+
+use self::connection::Connection;
+use self::failure::{Cause, Failure};
+use super::adapter::QueuePair;
+use super::work_request::EndpointId;
+use crate::peer::PeerName;
+use std::collections::HashMap;
+
+/// A peer.
+#[derive(Debug)]
+struct Endpoint<Q> {
+    name: PeerName,
+    /// The peer's port this endpoint is paired with, as its place in the peer's modex.
+    remote_port: u8,
+    /// Given up by the upper layer ([`crate::transport::Port::forget`]).
+    is_forgotten: bool,
+    /// Its messages go by another port for now (`port/divert.rs`).
+    is_diverted: bool,
+    /// Made by the first message to or from the peer.
+    connection: Option<Box<Connection<Q>>>,
+    /// Why the connection failed, or could not be made.
+    failure: Option<Box<Failure>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Connections<Q> {
+    endpoints: Vec<Endpoint<Q>>,
+    names: HashMap<(PeerName, u8), EndpointId>,
+    /// Connections that take the place of one in use when they are confirmed.
+    successors: Vec<(EndpointId, Box<Connection<Q>>)>,
+}
+
+impl<Q: QueuePair> Connections<Q> {
+    /// Without peers.
+    pub(super) fn new() -> Self {
+        Connections { endpoints: Vec::new(), names: HashMap::new(), successors: Vec::new() }
+    }
+
+    /// How many endpoints there are.
+    pub(super) fn count(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    /// All endpoints.
+    pub(super) fn all(&self) -> impl Iterator<Item = EndpointId> + use<Q> {
+        (0..self.endpoints.len() as u32).map(EndpointId::from_index)
+    }
+
+    /// The endpoint for this port of this peer, a new one where it is not known.
+    pub(super) fn learn(&mut self, name: PeerName, remote_port: u8, is_diverted: bool) -> EndpointId {
+        if let Some(known) = self.known(name, remote_port) {
+            self.endpoints[known.index() as usize].is_forgotten = false;
+            return known;
+        }
+        let id = EndpointId::from_index(self.endpoints.len() as u32);
+        self.endpoints.push(Endpoint {
+            name,
+            remote_port,
+            is_forgotten: false,
+            is_diverted,
+            connection: None,
+            failure: None,
+        });
+        self.names.insert((name, remote_port), id);
+        id
+    }
+
+    /// The endpoint that stands for this port of this peer.
+    pub(super) fn known(&self, name: PeerName, port: u8) -> Option<EndpointId> {
+        self.names.get(&(name, port)).copied()
+    }
+
+    /// The upper layer gives a peer up. False where there is no such endpoint.
+    pub(super) fn give_up(&mut self, peer: EndpointId) -> bool {
+        let Some(endpoint) = self.endpoint_mut(peer) else { return false };
+        endpoint.is_forgotten = true;
+        true
+    }
+
+    /// Its name is nobody's any more.
+    pub(super) fn forget_name(&mut self, peer: EndpointId) {
+        if let Some(endpoint) = self.endpoint(peer) {
+            let name = (endpoint.name, endpoint.remote_port);
+            self.names.remove(&name);
+        }
+    }
+
+    #[inline]
+    fn endpoint(&self, peer: EndpointId) -> Option<&Endpoint<Q>> {
+        self.endpoints.get(peer.index() as usize)
+    }
+
+    fn endpoint_mut(&mut self, peer: EndpointId) -> Option<&mut Endpoint<Q>> {
+        self.endpoints.get_mut(peer.index() as usize)
+    }
+
+    /// The peer's name; `None` where there is no such endpoint.
+    pub(super) fn name(&self, peer: EndpointId) -> Option<PeerName> {
+        Some(self.endpoint(peer)?.name)
+    }
+
+    /// The peer's rank, for events; `u32::MAX` where there is no such endpoint.
+    pub(super) fn rank(&self, peer: EndpointId) -> u32 {
+        self.endpoint(peer).map_or(u32::MAX, |endpoint| endpoint.name.rank)
+    }
+
+    /// The peer and the port of it that an endpoint stands for.
+    pub(super) fn remote(&self, peer: EndpointId) -> Option<(PeerName, u8)> {
+        self.endpoint(peer).map(|endpoint| (endpoint.name, endpoint.remote_port))
+    }
+
+    /// Whether the upper layer has given the peer up.
+    pub(super) fn is_forgotten(&self, peer: EndpointId) -> bool {
+        self.endpoint(peer).is_some_and(|endpoint| endpoint.is_forgotten)
+    }
+
+    /// Whether requests to the peer may be taken: it is known, and has not failed.
+    pub(super) fn takes_requests(&self, peer: EndpointId) -> bool {
+        self.endpoint(peer).is_some_and(|endpoint| !endpoint.is_forgotten && endpoint.failure.is_none())
+    }
+
+    /// Whether the peer's messages go by another port for now.
+    pub(super) fn is_diverted(&self, peer: EndpointId) -> bool {
+        self.endpoint(peer).is_some_and(|endpoint| endpoint.is_diverted)
+    }
+
+    /// Sends a peer's new messages by another port, or by this one again.
+    pub(super) fn divert(&mut self, peer: EndpointId, is_diverted: bool) {
+        let Some(endpoint) = self.endpoint_mut(peer) else { return };
+        endpoint.is_diverted = is_diverted;
+        if let Some(connection) = endpoint.connection.as_deref_mut() {
+            connection.divert(is_diverted);
+        }
+    }
+
+    /// Why the connection failed; `None` while it has not.
+    pub(super) fn failure(&self, peer: EndpointId) -> Option<&Failure> {
+        self.endpoint(peer)?.failure.as_deref()
+    }
+
+    /// Whether no connection to the peer could be made.
+    pub(super) fn never_connected(&self, peer: EndpointId) -> bool {
+        self.failure(peer).is_some_and(|failure| matches!(failure.cause, Cause::Connect(_)))
+    }
+
+    /// Notes why the connection failed.
+    pub(super) fn set_failure(&mut self, peer: EndpointId, failure: Failure) {
+        if let Some(endpoint) = self.endpoint_mut(peer) {
+            endpoint.failure = Some(Box::new(failure));
+        }
+    }
+
+    /// The connection to a peer. Hot.
+    #[inline]
+    pub(super) fn get(&self, peer: EndpointId) -> Option<&Connection<Q>> {
+        self.endpoints.get(peer.index() as usize)?.connection.as_deref()
+    }
+
+    /// The connection to a peer. Hot.
+    #[inline]
+    pub(super) fn get_mut(&mut self, peer: EndpointId) -> Option<&mut Connection<Q>> {
+        self.endpoints.get_mut(peer.index() as usize)?.connection.as_deref_mut()
+    }
+
+    /// The connection that a queue pair of this number belongs to.
+    pub(super) fn of_queue_pair(&self, number: u32) -> Option<EndpointId> {
+        self.all().find(|peer| self.get(*peer).is_some_and(|connection| connection.number() == number))
+    }
+
+    /// Puts a new connection in place.
+    pub(super) fn put(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
+        if let Some(endpoint) = self.endpoint_mut(peer) {
+            endpoint.connection = Some(connection);
+        }
+    }
+
+    /// Takes the connection out.
+    pub(super) fn take(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
+        self.endpoint_mut(peer)?.connection.take()
+    }
+
+    /// Keeps a connection that is to take the place of the one in use.
+    pub(super) fn put_successor(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
+        self.successors.push((peer, connection));
+    }
+
+    /// Takes it.
+    pub(super) fn take_successor(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
+        let place = self.successors.iter().position(|(of, _)| *of == peer)?;
+        Some(self.successors.swap_remove(place).1)
+    }
+
+    /// Whether there is one.
+    pub(super) fn has_successor(&self, peer: EndpointId) -> bool {
+        self.successors.iter().any(|(of, _)| *of == peer)
+    }
+
+    /// The connection that a handshake is under way for: the successor where there is one.
+    pub(super) fn making(&mut self, peer: EndpointId) -> Option<&mut Connection<Q>> {
+        if let Some(place) = self.successors.iter().position(|(of, _)| *of == peer) {
+            return Some(&mut *self.successors[place].1);
+        }
+        self.get_mut(peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_never_spoken_to_takes_at_most_64_bytes() {
+        let bytes = size_of::<Endpoint<ibex_ffi::verbs::QueuePair>>();
+        assert!(bytes <= 64, "{bytes}");
+    }
+}

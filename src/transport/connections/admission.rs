@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much strangers may cost: how often the modex is asked for a name that a hello brings, and what is said of them how often.
+//!
+//! Owned by the port, asked by `port/admission.rs`. Setup grade. Tests: at the end of the file.
+
+use std::time::Duration;
+
+/// After the modex was asked in vain, how long it is not asked for another name. A peer repeats its hello.
+const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+
+bitflags::bitflags! {
+    /// What is said once to a user who wants to know more.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Once: u8 {
+        /// Bytes came that are no hello for this port.
+        const UNREADABLE = 1;
+        /// A hello named a port that nobody has published.
+        const NOT_IN_JOB = 2;
+        /// A hello named another life of a port.
+        const OTHER_INSTANCE = 4;
+        /// A connection that a peer began came to nothing.
+        const NOT_MADE = 8;
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// Before this moment the modex is not asked.
+    next_lookup: Duration,
+    said: Once,
+}
+
+impl Admission {
+    /// Nothing was asked or said yet.
+    pub(crate) fn new() -> Self {
+        Admission { next_lookup: Duration::ZERO, said: Once::empty() }
+    }
+
+    /// Whether the modex may be asked.
+    pub(crate) fn may_look_up(&self, now: Duration) -> bool {
+        now >= self.next_lookup
+    }
+
+    /// The modex was asked in vain.
+    pub(crate) fn was_in_vain(&mut self, now: Duration) {
+        self.next_lookup = now + LOOKUP_PAUSE;
+    }
+
+    /// Whether a line of this kind is the first.
+    pub(crate) fn is_first(&mut self, kind: Once) -> bool {
+        let is_first = !self.said.contains(kind);
+        self.said.insert(kind);
+        is_first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_lookup_in_vain_there_is_none_for_a_second() {
+        let mut admission = Admission::new();
+        let at = Duration::from_millis;
+        assert!(admission.may_look_up(at(0)));
+        admission.was_in_vain(at(500));
+        assert_eq!([1499, 1500].map(|time| admission.may_look_up(at(time))), [false, true]);
+    }
+
+    #[test]
+    fn each_kind_of_line_is_said_once() {
+        let mut admission = Admission::new();
+        assert!(admission.is_first(Once::NOT_MADE) && admission.is_first(Once::UNREADABLE));
+        assert!(!admission.is_first(Once::NOT_MADE));
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A connection to a peer: how far it is, its send queue, its handshake.
+//!
+//! Made by the first message to or from the peer (`port/connect.rs`), kept by [`super::Connections`]. Budget: at most 1 KiB
+//! beside the adapter's own buffers, held by a test at the end of the file. Setup grade, but for the send queue.
+
+use super::retransmission::Retransmission;
+use crate::connect::handshake::Handshake;
+use crate::connect::key::Key;
+use crate::transport::adapter::QueuePair;
+use crate::transport::tx::send_queue::SendQueue;
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The handshake is under way; requests wait.
+    Connecting,
+    /// Both sides are set.
+    Ready,
+    /// Both sides are set, and new messages go by another port (`port/divert.rs`).
+    Diverted,
+    /// It failed; requests are refused.
+    Failed,
+}
+
+/// A queue pair to a peer, and what is posted to it or waits for it.
+#[derive(Debug)]
+pub(crate) struct Connection<Q> {
+    queue: SendQueue<Q>,
+    phase: Phase,
+    /// How many requests had been posted when peers were last probed.
+    probed_at: u32,
+    /// With what hellos to the peer are sealed.
+    key: Key,
+    /// Reads and atomics it may have in flight, as both sides have said.
+    initiator_depth: u8,
+    retransmission: Retransmission,
+    /// Kept while connected, for a peer that missed its last word.
+    handshake: Box<Handshake>,
+}
+
+impl<Q: QueuePair> Connection<Q> {
+    /// A connection whose handshake begins.
+    pub(crate) fn new(queue: SendQueue<Q>, key: Key, handshake: Handshake) -> Self {
+        Connection {
+            queue,
+            phase: Phase::Connecting,
+            probed_at: 0,
+            key,
+            initiator_depth: 0,
+            retransmission: Retransmission::default(),
+            handshake: Box::new(handshake),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn queue(&self) -> &SendQueue<Q> {
+        &self.queue
+    }
+
+    #[inline]
+    pub(crate) fn queue_mut(&mut self) -> &mut SendQueue<Q> {
+        &mut self.queue
+    }
+
+    /// What is left when the connection is given up.
+    pub(crate) fn into_queue(self) -> SendQueue<Q> {
+        self.queue
+    }
+
+    /// The number of its queue pair. Hot.
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.queue.qp().number()
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// New requests are posted while it is ready, and only then.
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.queue.set_open(phase == Phase::Ready);
+    }
+
+    /// Both sides are set.
+    pub(crate) fn became_ready(&mut self) {
+        self.enter(Phase::Ready);
+    }
+
+    /// It has failed.
+    pub(crate) fn became_failed(&mut self) {
+        self.enter(Phase::Failed);
+    }
+
+    /// Whether both sides are set.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self.phase, Phase::Ready | Phase::Diverted)
+    }
+
+    /// Sends new messages by another port, or by this one again.
+    pub(crate) fn divert(&mut self, is_diverted: bool) {
+        if self.is_made() {
+            self.enter(if is_diverted { Phase::Diverted } else { Phase::Ready });
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn handshake(&self) -> &Handshake {
+        &self.handshake
+    }
+
+    pub(crate) fn handshake_mut(&mut self) -> &mut Handshake {
+        &mut self.handshake
+    }
+
+    pub(crate) fn initiator_depth(&self) -> u8 {
+        self.initiator_depth
+    }
+
+    pub(crate) fn set_initiator_depth(&mut self, depth: u8) {
+        self.initiator_depth = depth;
+    }
+
+    /// How long the adapter waits for an acknowledgement, and how often.
+    pub(crate) fn retransmission(&self) -> Retransmission {
+        self.retransmission
+    }
+
+    pub(crate) fn set_retransmission(&mut self, retransmission: Retransmission) {
+        self.retransmission = retransmission;
+    }
+
+    /// Whether nothing was posted since the last probe, and nothing posted before would tell that the peer is gone.
+    pub(crate) fn is_idle(&self) -> bool {
+        let queue = &self.queue;
+        let asks_for_a_completion = queue.in_flight() > 0 && queue.unsignalled() == 0;
+        let waits = queue.waiting() > 0;
+        self.phase == Phase::Ready && !waits && queue.posted() == self.probed_at && !asks_for_a_completion
+    }
+
+    /// Peers were probed.
+    pub(crate) fn was_probed(&mut self) {
+        self.probed_at = self.queue.posted();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_takes_at_most_a_kibibyte() {
+        let bytes = size_of::<Connection<ibex_ffi::verbs::QueuePair>>() + size_of::<Handshake>();
+        assert!(bytes <= 1024, "{bytes}");
+    }
+}

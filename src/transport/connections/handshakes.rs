@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The handshakes of a port that are under way: with whom, by what, when they are due, and what this side says of itself.
+//!
+//! Owned by the port; driven by `port/connect.rs`. Setup grade; the port's thread. Tests: `port/tests.rs`.
+
+use crate::connect::carriers::{Arrivals, Carriers, Look};
+use crate::connect::handshake::Handshake;
+use crate::connect::hello::{Hello, QpInfo};
+use crate::connect::key::Key;
+use crate::connect::{Faults, Identity, Paths, Random, Reach, Via};
+use crate::counters::{Counters, add};
+use crate::select::address::{PortAddress, PortEntry};
+use crate::transport::work_request::{EndpointId, Immediate};
+use crate::tunables::Tunables;
+use ibex_ffi::verbs::Path;
+use std::io;
+use std::time::Duration;
+
+/// What this side is and may do, in every hello.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ourselves {
+    /// Who this is, and where.
+    pub(crate) identity: Identity,
+    /// With what hellos to this port are sealed.
+    pub(crate) key: Key,
+    /// Reads and atomics a queue pair may have in flight, as initiator and as responder.
+    pub(crate) rd_atomic: (u8, u8),
+}
+
+#[derive(Debug)]
+pub(crate) struct Handshakes<C> {
+    carriers: C,
+    ourselves: Ourselves,
+    /// Peers whose handshake is not confirmed yet, with their addresses.
+    active: Vec<(EndpointId, PortAddress)>,
+    /// Before this moment none of them has anything to do.
+    next_due: Duration,
+    /// The connections that this side has begun.
+    epoch: u32,
+    random: Random,
+    faults: Faults,
+}
+
+impl<C: Carriers> Handshakes<C> {
+    /// None under way.
+    pub(crate) fn new(carriers: C, ourselves: Ourselves, tunables: &Tunables) -> Self {
+        let Identity { name, address, .. } = ourselves.identity;
+        Handshakes {
+            carriers,
+            ourselves,
+            active: Vec::new(),
+            next_due: Duration::ZERO,
+            epoch: 0,
+            random: Random::new(address.instance),
+            faults: Faults::new(tunables, name.rank),
+        }
+    }
+
+    pub(crate) fn carriers(&self) -> &C {
+        &self.carriers
+    }
+
+    /// Who this is, and where.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.ourselves.identity
+    }
+
+    /// What this port publishes about itself.
+    pub(crate) fn entry(&self) -> PortEntry {
+        PortEntry { address: self.ourselves.identity.address, key: self.ourselves.key }
+    }
+
+    /// A handshake for a new queue pair `qpn` to the peer's port `remote_port`.
+    pub(crate) fn begin(
+        &mut self,
+        (to, qpn): (EndpointId, u32),
+        remote: &PortAddress,
+        remote_port: u8,
+        now: Duration,
+        tunables: &Tunables,
+    ) -> Handshake {
+        self.epoch += 1;
+        let local = QpInfo {
+            qpn,
+            psn: (self.random.number() & 0x00ff_ffff) as u32,
+            epoch: self.epoch,
+            initiator_depth: self.ourselves.rd_atomic.0,
+            responder_resources: self.ourselves.rd_atomic.1,
+            endpoint: Immediate::endpoint_bits(to.index()),
+        };
+        let ours = &self.ourselves.identity.address;
+        let paths = Paths::between(ours, remote, self.carriers.has_tcp(), tunables);
+        Handshake::new(local, remote.instance, remote_port, paths, now, tunables)
+    }
+
+    /// The handshake with this peer is under way.
+    pub(crate) fn activate(&mut self, peer: EndpointId, address: PortAddress) {
+        self.carriers.expect(&address);
+        self.active.push((peer, address));
+        self.next_due = Duration::ZERO;
+    }
+
+    /// The handshake with this peer is over.
+    pub(crate) fn settle(&mut self, peer: EndpointId) {
+        let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
+        let (_, address) = self.active.swap_remove(place);
+        self.carriers.settle(&address);
+    }
+
+    /// Whether any is under way. Hot.
+    #[inline]
+    pub(crate) fn is_any_active(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// The peers with whom one is under way, and their addresses.
+    pub(crate) fn active(&self) -> Vec<(EndpointId, PortAddress)> {
+        self.active.clone()
+    }
+
+    fn is_active(&self, peer: EndpointId) -> bool {
+        self.active.iter().any(|(active, _)| *active == peer)
+    }
+
+    /// Whether any may have something to do.
+    pub(crate) fn are_due(&self, now: Duration) -> bool {
+        now >= self.next_due
+    }
+
+    /// None has anything to do before this moment.
+    pub(crate) fn set_due(&mut self, due: Duration) {
+        self.next_due = due;
+    }
+
+    /// How far TCP gets to a peer.
+    pub(crate) fn reach(&self, remote: &PortAddress) -> Reach {
+        self.carriers.reach(remote)
+    }
+
+    /// What has come in, `polls` after the last look.
+    pub(crate) fn receive(&mut self, now: Duration, polls: u32, counters: &Counters) -> Arrivals {
+        let arrivals = self.carriers.receive(Look { now, polls, is_busy: self.is_any_active() }, counters);
+        add(&counters.handshakes_received, (arrivals.hellos.len() + arrivals.refusals.len()) as u64);
+        arrivals
+    }
+
+    /// Sends a sealed hello, as often as injected faults have it.
+    pub(crate) fn send(
+        &mut self,
+        to: EndpointId,
+        via: Via,
+        (remote, path): (&PortAddress, &Path),
+        frame: &[u8; Hello::SIZE],
+        counters: &Counters,
+    ) {
+        for _ in 0..self.faults.copies() {
+            add(&counters.handshakes_sent, 1);
+            self.carriers.send(remote, path, via, frame);
+        }
+        if !self.is_active(to) {
+            self.carriers.forget(remote.instance);
+        }
+    }
+
+    /// Why the last datagram could not be sent.
+    pub(crate) fn carrier_error(&self) -> Option<&io::Error> {
+        self.carriers.error()
+    }
+}

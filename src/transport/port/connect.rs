@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a port's connections come about: looks at what came, begins connections, gives hellos to their handshakes.
+//!
+//! Driven by `poll.rs` every so many polls, and by the first request to a peer. Setup grade: it allocates, makes queue pairs,
+//! reads the clock and calls the kernel. The decisions are in `connect/handshake.rs`, which has no adapter, and in
+//! `admission.rs` (whose hellos are taken); what a handshake says is done in `establish.rs`. Tests: `tests.rs`, and the device
+//! tests in `hw-tests`.
+//!
+//! An endpoint has one connection, and while a peer says that it has begun another, a successor beside it:
+//! [`crate::transport::connections::Connections::making`] is whichever of the two a handshake is under way for.
+
+use super::admission::Stranger;
+use super::{ASYNC_INTERVAL, Port};
+use crate::connect::hello::Hello;
+use crate::connect::{Carrier, Reach};
+use crate::counters::add;
+use crate::limits;
+use crate::select::address::PortEntry;
+use crate::transport::adapter::{Adapter, QueuePair as _};
+use crate::transport::connections::connection::Connection;
+use crate::transport::connections::failure::Cause;
+use crate::transport::tx::send_queue::SendQueue;
+use crate::transport::watch;
+use crate::transport::work_request::EndpointId;
+use ibex_ffi::verbs::{Access, async_event, event_name};
+use std::io;
+use std::time::Duration;
+
+impl<A: Adapter> Port<A> {
+    /// Looks after connections: hellos, timers, asynchronous events. Returns the polls until the next look.
+    #[cold]
+    pub(super) fn look_after_connections(&mut self) -> u32 {
+        let arrivals = self.handshakes.receive(self.adapter.now(), self.look_interval, &self.counters);
+        arrivals.refusals.iter().for_each(|refusal| self.refuse(refusal));
+        for (hello, carrier) in arrivals.hellos {
+            self.on_hello(&hello, carrier);
+        }
+        if self.handshakes.is_any_active() {
+            self.on_timers();
+        }
+        if self.tx.peers_waiting() > 0 {
+            self.tx.expect_room();
+        }
+        self.until_async -= 1;
+        if self.until_async == 0 {
+            self.until_async = ASYNC_INTERVAL;
+            self.take_async_events();
+            self.remind_of_diverted();
+            self.probe(self.adapter.now());
+        }
+        let is_idle = !self.handshakes.is_any_active();
+        self.look_interval = if is_idle { self.tunables.connect_poll_interval as u32 } else { 1 };
+        self.look_interval
+    }
+
+    /// The first request to a peer: makes the queue pair and sends the first hello. Where that fails the connection fails.
+    pub(super) fn begin_connection(&mut self, to: EndpointId) {
+        // A port that has lost its link meanwhile is known by the time the first message would wait for it.
+        self.take_async_events();
+        let Some((name, remote_port)) = self.connections.remote(to) else { return };
+        let Some(remote) = self.directory.entry(name, remote_port) else {
+            let why = format!("it published no address for its port {remote_port}; is ibex loaded there?");
+            return self.fail(to, Cause::Connect(why));
+        };
+        match self.new_connection(to, &remote, false) {
+            Ok(connection) => {
+                self.connections.put(to, connection);
+                self.handshakes.activate(to, remote.address);
+                self.countdown = 1;
+                self.on_timers();
+            }
+            Err(why) => self.fail(to, Cause::Connect(why)),
+        }
+    }
+
+    /// A queue pair and a handshake for an endpoint, because the peer `asked` or for a request.
+    ///
+    /// # Errors
+    /// The adapter has no more queue pairs: why, and what to do.
+    fn new_connection(
+        &mut self,
+        to: EndpointId,
+        remote: &PortEntry,
+        asked: bool,
+    ) -> Result<Box<Connection<A::QueuePair>>, String> {
+        watch::connection_begun(self.connections.rank(to), self.index(), asked);
+        let made = self.adapter.queue_pair(&self.cq, self.rx.queue()).and_then(|mut qp| {
+            qp.initialise(self.choice.port, self.tunables.pkey_index as u16, Access::all())?;
+            Ok(qp)
+        });
+        let qp = made.map_err(|error| {
+            let advice = limits::advice(&error, None).map_or_else(String::new, |advice| format!(". {advice}"));
+            format!(
+                "the adapter gave no queue pair of {} sends: {error}{advice}. Or lower btl_ibex_send_queue_depth",
+                self.depth
+            )
+        })?;
+        let now = self.adapter.now();
+        let remote_port = self.connections.remote(to).map_or(0, |(_, port)| port);
+        let handshake =
+            self.handshakes.begin((to, qp.number()), &remote.address, remote_port, now, &self.tunables);
+        Ok(Box::new(Connection::new(SendQueue::new(qp, self.depth), remote.key, handshake)))
+    }
+
+    fn on_hello(&mut self, hello: &Hello, carrier: Carrier) {
+        if self.is_closing {
+            return add(&self.counters.handshakes_dropped, 1);
+        }
+        let (me, source) = (*self.handshakes.identity(), hello.source);
+        let known = self.connections.known(source.name, source.port);
+        let known = known.filter(|known| self.connections.get(*known).is_some());
+        let to = match known.map_or_else(|| self.admit(hello).and_then(|(to, entry)| self.answer(to, &entry)), Ok) {
+            Ok(to) => to,
+            Err(why) => return self.turn_away(hello, why),
+        };
+        let now = self.adapter.now();
+        self.handshakes.set_due(Duration::ZERO);
+        if self.connections.has_successor(to) {
+            // Of the connection that the peer says it has given up: there is nothing to answer.
+            if !self.connections.get(to).is_some_and(|in_use| in_use.handshake().is_earlier_than(hello)) {
+                return add(&self.counters.handshakes_dropped, 1);
+            }
+        }
+        let Some(connection) = self.connections.making(to) else { return };
+        let mut step = connection.handshake_mut().on_hello(&me, hello, carrier, now);
+        if step.superseded {
+            if let Err(why) = self.succeed(to, hello) {
+                return self.turn_away(hello, why);
+            }
+            let Some(successor) = self.connections.making(to) else { return };
+            step = successor.handshake_mut().on_hello(&me, hello, carrier, now);
+        }
+        self.take_step(to, &step, &source.address);
+    }
+
+    /// Begins a connection because the peer asks for it.
+    fn answer(&mut self, to: EndpointId, entry: &PortEntry) -> Result<EndpointId, Stranger> {
+        match self.new_connection(to, entry, true) {
+            Ok(connection) => {
+                self.connections.put(to, connection);
+                self.handshakes.activate(to, entry.address);
+                Ok(to)
+            }
+            Err(why) => {
+                self.fail(to, Cause::Connect(why));
+                Err(Stranger::Failed)
+            }
+        }
+    }
+
+    /// Begins a connection beside one that is in use, because the peer says it has given that up.
+    fn succeed(&mut self, to: EndpointId, hello: &Hello) -> Result<(), Stranger> {
+        let (_, entry) = self.admit(hello)?;
+        // Where the adapter has no queue pair for it, the connection in use stays as it is.
+        let connection = self.new_connection(to, &entry, true).map_err(|_| Stranger::Failed)?;
+        self.connections.put_successor(to, connection);
+        self.handshakes.activate(to, entry.address);
+        Ok(())
+    }
+
+    /// Does what is due of the handshakes under way.
+    fn on_timers(&mut self) {
+        let now = self.adapter.now();
+        if !self.handshakes.are_due(now) {
+            return;
+        }
+        for (to, remote) in self.handshakes.active() {
+            let due = self.connections.making(to).and_then(|connection| connection.handshake().due());
+            match due {
+                None => self.handshakes.settle(to),
+                Some(due) if due > now => {}
+                Some(_) => {
+                    // That the process lives is no reason to wait for it while there is a connection to it.
+                    let replaces = self.connections.has_successor(to);
+                    let reach = if replaces { Reach::Unused } else { self.handshakes.reach(&remote) };
+                    let Some(connection) = self.connections.making(to) else { continue };
+                    let step = connection.handshake_mut().on_timer(reach, now);
+                    self.take_step(to, &step, &remote);
+                }
+            }
+        }
+        let active = self.handshakes.active().into_iter();
+        let due = active.filter_map(|(to, _)| self.connections.making(to)?.handshake().due()).min();
+        self.handshakes.set_due(due.unwrap_or(Duration::MAX));
+    }
+
+    /// Asks the device what happened to it.
+    fn take_async_events(&mut self) {
+        while let Some(event) = self.adapter.async_event() {
+            watch::asynchronous(event, self.choice.port, self.index());
+            match event.kind {
+                async_event::PORT_ACTIVE | async_event::PORT_ERR if event.port == self.choice.port => {
+                    self.link_changed(event.kind == async_event::PORT_ACTIVE);
+                }
+                async_event::CQ_ERR | async_event::DEVICE_FATAL | async_event::SRQ_ERR => {
+                    let error = io::Error::other(format!("IBV_EVENT_{}", event_name(event.kind)));
+                    self.lose(&error, "the device's work");
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A port that goes down while the process has others: its new messages are refused, so that the caller sends them elsewhere.
+//!
+//! A peer is *diverted* while this port has no link: a message to it is refused before anything is kept of it, one that waits
+//! for a connection may come back unposted, and all else (operations on memory, whose keys are of this port) goes to the adapter as
+//! ever, which repeats it for some seconds. The caller decides when peers are diverted and when they return. Called by the plugin.
+//! Grade: setup; a diverted peer costs other messages nothing. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the
+//! device tests in `hw-tests`.
+
+use super::Port;
+use crate::peer::PeerName;
+use crate::transport::adapter::Adapter;
+use crate::transport::completion::{Completion, Failed, Token};
+use crate::transport::connections::connection::Phase;
+use crate::transport::work_request::EndpointId;
+use ibex_ffi::verbs::Status;
+
+/// Ports of one peer that are looked through.
+const PORTS: u8 = 16;
+
+/// Whether a port's peers are diverted.
+#[derive(Debug, Default)]
+pub(super) struct Diversion {
+    /// The adapter has said that the port has no link.
+    is_down: bool,
+    /// Some peers are diverted, and new ones are.
+    is_on: bool,
+}
+
+impl Diversion {
+    /// Whether peers that come now are diverted.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+}
+
+impl<A: Adapter> Port<A> {
+    /// The adapter says that the port has a link again, or none any more.
+    #[cold]
+    pub(super) fn link_changed(&mut self, is_up: bool) {
+        if self.diversion.is_down == is_up && !self.is_closing {
+            self.diversion.is_down = !is_up;
+            self.undelivered.push(Completion::LinkChanged { is_up });
+        }
+    }
+
+    /// Reminds of a link that is there again, while peers are still diverted.
+    pub(super) fn remind_of_diverted(&mut self) {
+        if self.diversion.is_on && !self.diversion.is_down && !self.is_closing {
+            self.undelivered.push(Completion::LinkChanged { is_up: true });
+        }
+    }
+
+    /// Whether the port has no link.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.diversion.is_down
+    }
+
+    /// Diverts every peer, those still to come included, until [`Port::undivert`]. Messages with a tag of which `may_move` holds
+    /// come back where they wait for a connection to be made.
+    pub fn divert_all(&mut self, may_move: impl Fn(u8) -> bool) {
+        self.diversion.is_on = true;
+        for to in self.connections.all() {
+            self.connections.divert(to, true);
+            let is_connecting = |phase| phase == Phase::Connecting;
+            if self.connections.get(to).is_some_and(|connection| is_connecting(connection.phase())) {
+                self.give_back_waiting(to, |request| request.message_tag().is_some_and(&may_move));
+            }
+        }
+    }
+
+    /// Lets messages to the peers for which `may_return` holds go by this port again. Returns how many are left.
+    pub fn undivert(&mut self, mut may_return: impl FnMut(PeerName) -> bool) -> usize {
+        for to in self.connections.all() {
+            if self.connections.is_diverted(to) && self.connections.name(to).is_some_and(&mut may_return) {
+                self.connections.divert(to, false);
+            }
+        }
+        let left = self.connections.all().filter(|to| self.connections.is_diverted(*to)).count();
+        self.diversion.is_on = left > 0;
+        left
+    }
+
+    /// The peers that are diverted.
+    #[must_use]
+    pub fn diverted(&self) -> Vec<PeerName> {
+        let diverted = self.connections.all().filter(|to| self.connections.is_diverted(*to));
+        diverted.filter_map(|to| self.connections.name(to)).collect()
+    }
+
+    /// Whether messages to this peer are better sent another way: it is diverted, or no connection could be made.
+    #[must_use]
+    pub fn is_diverted(&self, to: EndpointId) -> bool {
+        self.connections.is_diverted(to) || self.connections.never_connected(to)
+    }
+
+    /// The endpoint by which this port reaches the process; `None` where it does not, or not now.
+    #[must_use]
+    pub fn reaches(&self, name: PeerName) -> Option<EndpointId> {
+        let to = self.known(name)?;
+        let is_diverted = self.connections.is_diverted(to) || self.diversion.is_down;
+        (self.connections.takes_requests(to) && !is_diverted).then_some(to)
+    }
+
+    /// Whether messages to the process wait to be posted, or were posted and are not known to be delivered.
+    #[must_use]
+    pub fn is_busy_with(&self, name: PeerName) -> bool {
+        let connection = self.known(name).and_then(|to| self.connections.get(to));
+        connection.is_some_and(|connection| {
+            connection.queue().waiting() > 0 || connection.queue().is_completion_due()
+        })
+    }
+
+    /// Gives `token` back with the next poll: its message went another way, or `is_lost` there.
+    pub fn complete(&mut self, to: EndpointId, token: Token, is_lost: bool) {
+        let outcome = if is_lost { Err(Failed { status: Status::FLUSHED, posted: true }) } else { Ok(()) };
+        self.undelivered.push(Completion::Request { token, to, outcome });
+    }
+
+    fn known(&self, name: PeerName) -> Option<EndpointId> {
+        (0..PORTS).find_map(|port| self.connections.known(name, port))
+    }
+}

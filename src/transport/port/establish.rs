@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a handshake says is done: hellos are sent, queue pairs are set, a connection becomes ready or comes to nothing.
+//!
+//! Called by `connect.rs` with the step that `connect/handshake.rs` decided on, and by `poll.rs` when data stands for the last
+//! word. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+
+use super::Port;
+use crate::connect::Via;
+use crate::connect::handshake::{Failure, Program, Step};
+use crate::connect::ud::path;
+use crate::counters::add;
+use crate::select::address::PortAddress;
+use crate::transport::adapter::{Adapter, QueuePair as _};
+use crate::transport::connections::admission::Once;
+use crate::transport::connections::connection::{Connection, Phase};
+use crate::transport::connections::failure::Cause;
+use crate::transport::connections::retransmission::Retransmission;
+use crate::transport::watch;
+use crate::transport::work_request::EndpointId;
+use ibex_ffi::verbs::{Access, Reception, Transition};
+use std::fmt::Write as _;
+use std::io;
+use std::sync::atomic::Ordering;
+
+impl<A: Adapter> Port<A> {
+    /// Does what a handshake says.
+    pub(super) fn take_step(&mut self, to: EndpointId, step: &Step, remote: &PortAddress) {
+        if step.ignored.is_some() {
+            add(&self.counters.handshakes_dropped, 1);
+        }
+        if let Some(program) = &step.program
+            && let Err(error) = self.program(to, program, remote)
+        {
+            let why = format!(
+                "setting the queue pair to the peer's 0x{:06x} failed: {error}; see that both ports are in one network and \
+                 use the same kind of GID (btl_ibex_gid_index, btl_ibex_verbose 1)",
+                program.qpn
+            );
+            return self.not_set(to, why);
+        }
+        // Sent before the carriers are let go, and before the data that would tell the peer the same.
+        if let Some(via) = step.send {
+            self.send_hello(to, via, remote);
+        }
+        if step.confirmed {
+            self.ready(to);
+        }
+        if let Some(failure) = &step.failed {
+            self.not_made(to, failure, remote);
+        }
+    }
+
+    /// A queue pair could not be set: the connection fails, unless it was to take the place of one in use.
+    fn not_set(&mut self, to: EndpointId, why: String) {
+        if self.connections.take_successor(to).is_none() {
+            return self.fail(to, Cause::Connect(why));
+        }
+        self.handshakes.settle(to);
+        if let Some(name) = self.connections.name(to) {
+            self.tell_once(Once::NOT_MADE, || format!("no new connection to rank {} ({name}): {why}", name.rank));
+        }
+    }
+
+    /// The peer fell silent before a connection came about. What was to take the place of a connection in use is given up for that.
+    /// Where nothing of ours waits, nobody is harmed: the peer, which has begun, may compute for as long as it likes.
+    fn not_made(&mut self, to: EndpointId, failure: &Failure, remote: &PortAddress) {
+        let Some(name) = self.connections.name(to) else { return };
+        let mut why = failure.message(name, &self.attributes.place(), remote);
+        if let Some(error) = self.handshakes.carrier_error() {
+            let _ = write!(why, " The last datagram could not be sent: {error}.");
+        }
+        if self.connections.take_successor(to).is_some() {
+            self.handshakes.settle(to);
+        } else {
+            let now = self.adapter.now();
+            let Some(connection) = self.connections.get_mut(to) else { return };
+            if connection.queue().waiting() > 0 {
+                return self.fail(to, Cause::Connect(why));
+            }
+            connection.handshake_mut().ask_on(now);
+        }
+        self.tell_once(Once::NOT_MADE, || format!("the peer began a connection and left it: {why}"));
+    }
+
+    /// Sets the queue pair to the peer's.
+    fn program(&mut self, to: EndpointId, program: &Program, remote: &PortAddress) -> io::Result<()> {
+        let mut path = path(&self.choice, &self.tunables, remote, program.qpn);
+        path.psn = program.psn;
+        path.mtu = u32::from(program.mtu);
+        let (port, pkey) = (self.choice.port, self.tunables.pkey_index as u16);
+        let rnr_timer = self.tunables.rnr_timer as u8;
+        let Some(connection) = self.connections.making(to) else { return Ok(()) };
+        connection.set_initiator_depth(program.max_rd_atomic);
+        let queue = connection.queue_mut();
+        queue.set_named(program.endpoint);
+        let qp = queue.qp_mut();
+        if program.reset {
+            qp.reset()?;
+            qp.initialise(port, pkey, Access::all())?;
+        }
+        qp.ready_to_receive(&path, &Reception { rnr_timer, max_dest_rd_atomic: program.max_dest_rd_atomic })
+    }
+
+    /// The peer can receive: what waits may go. Only now is the path's round trip known, and with it the time-out.
+    fn ready(&mut self, to: EndpointId) {
+        let (software, rnr_retry) = (self.attributes.software, self.tunables.rnr_retry as u8);
+        let is_diverted = self.connections.is_diverted(to);
+        let making = self.connections.making(to);
+        let Some(connection) = making.filter(|connection| connection.phase() == Phase::Connecting) else { return };
+        let round_trip = connection.handshake().round_trip();
+        let retransmission = Retransmission::choose(&self.tunables, software, round_trip);
+        connection.set_retransmission(retransmission);
+        let transition = Transition {
+            ack_timeout: retransmission.exponent,
+            retry_count: retransmission.retries,
+            rnr_retry,
+            max_rd_atomic: connection.initiator_depth(),
+            psn: connection.handshake().local().psn,
+        };
+        if let Err(error) = connection.queue_mut().qp_mut().ready_to_send(&transition) {
+            return self.not_set(
+                to,
+                format!("setting the queue pair to send failed: {error}; see the kernel's log for the device"),
+            );
+        }
+        connection.became_ready();
+        connection.divert(is_diverted);
+        if let Some(successor) = self.connections.take_successor(to) {
+            self.replace(to, successor);
+        }
+        self.count_connection(retransmission);
+        self.tell_established(to);
+        self.handshakes.settle(to);
+        self.enlist(to);
+        self.tx.expect_room();
+        if self.tunables.verbose > 1 {
+            self.directory.tell(&format!(
+                "connected to {}; round trip at most {:.1?}, waits for an acknowledgement {retransmission}",
+                self.describe(to),
+                round_trip.unwrap_or_default()
+            ));
+        }
+    }
+
+    /// Notes a new connection that both sides have.
+    fn count_connection(&self, retransmission: Retransmission) {
+        add(&self.counters.connections, 1);
+        add(&self.counters.connected, 1);
+        let timeout = retransmission.timeout().as_micros() as u64;
+        let longest = self.counters.ack_timeout.load(Ordering::Relaxed).max(timeout);
+        self.counters.ack_timeout.store(longest, Ordering::Relaxed);
+    }
+
+    fn tell_established(&self, to: EndpointId) {
+        let connection = self.connections.get(to);
+        let number = connection.map_or(0, Connection::number);
+        let remote = connection.map_or(0, |connection| connection.handshake().remote_queue_pair());
+        watch::connection_established(self.connections.rank(to), self.index(), (number, remote));
+    }
+
+    /// A new connection takes the place of one that the peer has given up: what was posted to that is lost, what waits goes on.
+    fn replace(&mut self, to: EndpointId, mut successor: Box<Connection<A::QueuePair>>) {
+        if let Some(old) = self.connections.get_mut(to) {
+            successor.queue_mut().succeed(old.queue_mut());
+        }
+        self.drop_connection(to);
+        self.connections.put(to, successor);
+    }
+
+    /// A message came on a connection that waits for the handshake's last word: it is as good as that.
+    pub(super) fn confirmed_by_data(&mut self, peer: EndpointId, qp_num: u32) {
+        let now = self.adapter.now();
+        let Some(connection) = self.connections.making(peer) else { return };
+        if connection.number() == qp_num && connection.handshake_mut().on_data(now) {
+            self.ready(peer);
+        }
+    }
+
+    fn send_hello(&mut self, to: EndpointId, via: Via, remote: &PortAddress) {
+        let me = *self.handshakes.identity();
+        let Some(connection) = self.connections.making(to) else { return };
+        let frame = connection.handshake().hello(&me).encode(connection.key());
+        let path = path(&self.choice, &self.tunables, remote, remote.ud_qpn);
+        self.handshakes.send(to, via, (remote, &path), &frame, &self.counters);
+    }
+}

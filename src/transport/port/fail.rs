@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Giving a connection up: it is reported once, with the reason, and then everything that belongs to it fails.
+//!
+//! Called by the other files of the port; calls none of them but `waiting.rs`. Setup grade. One thread at a time (`&mut Port`).
+//! Tests: `tests.rs`.
+
+use super::Port;
+use crate::counters::{add, subtract};
+use crate::transport::adapter::{Adapter, QueuePair as _};
+use crate::transport::completion::Completion;
+use crate::transport::connections::failure::{Cause, Failure};
+use crate::transport::connections::retransmission::Retransmission;
+use crate::transport::watch;
+use crate::transport::work_request::EndpointId;
+use std::io;
+
+impl<A: Adapter> Port<A> {
+    /// Gives a connection up: reports it once, then fails what waits, and lets the adapter flush what it has.
+    #[cold]
+    pub(super) fn fail(&mut self, to: EndpointId, cause: Cause) {
+        if self.give_up(to, cause) {
+            self.fail_waiting(to);
+        }
+    }
+
+    /// [`Self::fail`], but for what waits. False where it was given up before.
+    pub(super) fn give_up(&mut self, to: EndpointId, cause: Cause) -> bool {
+        let Some(peer) = self.connections.name(to) else { return false };
+        if self.connections.failure(to).is_some() {
+            return false;
+        }
+        let (mut qp_num, mut retransmission) = (0, Retransmission::default());
+        if let Some(connection) = self.connections.get_mut(to) {
+            if connection.is_made() {
+                subtract(&self.counters.connections, 1);
+            }
+            connection.became_failed();
+            (qp_num, retransmission) = (connection.number(), connection.retransmission());
+            // Where even this fails the queue pair is in error already, or the device is gone.
+            let _ = connection.queue_mut().qp_mut().fail();
+        }
+        self.connections.take_successor(to);
+        self.handshakes.settle(to);
+        let (host, port) = (self.directory.host(peer), self.attributes.place());
+        let failure = Failure { peer, host, port, qp_num, cause, retransmission };
+        if !self.is_closing {
+            watch::failed(peer.rank, self.index(), &failure);
+        }
+        add(&self.counters.failed, 1);
+        if !self.connections.is_forgotten(to) && !self.is_closing {
+            self.untold.push(failure.to_string());
+            self.undelivered.push(Completion::PeerFailed { peer: to });
+        }
+        self.connections.set_failure(to, failure);
+        true
+    }
+
+    /// The port itself can no longer be used: every connection fails.
+    #[cold]
+    pub(super) fn lose(&mut self, error: &io::Error, doing: &str) {
+        let why = format!("{doing} failed ({error}); see the kernel's log for the device");
+        for peer in self.connections.all() {
+            if self.connections.get(peer).is_some() {
+                self.fail(peer, Cause::Port(why.clone()));
+            }
+        }
+    }
+
+    /// Why connections failed, in words, each once. To be said before anything that failed for it is handed on: a call that
+    /// is refused comes before the report of the failure, and with several threads a failed request may, too.
+    #[must_use]
+    pub fn take_untold(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.untold)
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opening a port of a device: its protection domain, its queues and their memory, what the handshake goes by.
+//!
+//! Called by the plugin when it is initialised. Setup grade. Tests: the device tests in `hw-tests`.
+
+use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Port, PortError, Setup, divert};
+use crate::connect::carriers::NetworkCarriers;
+use crate::connect::key::Key;
+use crate::connect::{Identity, host};
+use crate::counters::{Counters, add};
+use crate::select::PortChoice;
+use crate::select::address::PortAddress;
+use crate::transport::adapter::verbs::{SharedReceives, Verbs};
+use crate::transport::adapter::Adapter;
+use crate::transport::completion::{Batch, Undelivered};
+use crate::transport::connections::Connections;
+use crate::transport::connections::admission::Admission;
+use crate::transport::connections::handshakes::{Handshakes, Ourselves};
+use crate::transport::connections::probe::Probes;
+use crate::transport::rx::Rx;
+use crate::transport::tx::{self, Tx, bounce};
+use crate::transport::watch;
+use crate::tunables::Tunables;
+use ibex_ffi::verbs::{
+    CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits,
+};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A port's device, asked for what it can.
+struct Device {
+    context: Arc<Context>,
+    device: DeviceAttributes,
+    port: PortAttributes,
+    domain: Arc<ProtectionDomain>,
+}
+
+impl Device {
+    fn open(choice: &PortChoice, failed: &dyn Fn(&str, io::Error) -> PortError) -> Result<Self, PortError> {
+        let context = Context::open(&choice.device).map_err(|error| failed("opening the device", error))?;
+        let device = context.attributes().map_err(|error| failed("asking for the device's attributes", error))?;
+        let port = context.port(choice.port).map_err(|error| failed("asking for the port's attributes", error))?;
+        let domain =
+            ProtectionDomain::new(&context).map_err(|error| failed("making a protection domain", error))?;
+        Ok(Device { context, device, port, domain })
+    }
+
+    /// What a queue pair of this device is asked to hold.
+    fn queue_pair_limits(&self, tunables: &Tunables) -> QueuePairLimits {
+        QueuePairLimits {
+            sends: (tunables.send_queue_depth as u32).min(self.device.max_qp_wr),
+            inline: tunables.max_inline as u32,
+        }
+    }
+
+    /// Makes the completion queue, with the adapter's stamps where it gives them and somebody may want them.
+    fn completion_queue(&self, receives: u32, tunables: &Tunables) -> Result<CompletionQueue, (u32, io::Error)> {
+        let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.device.max_cqe);
+        let batch = (tunables.poll_batch as usize).min(Batch::CAPACITY);
+        // Not every adapter stamps completions, and not every one that does lets this process ask it to.
+        let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
+        let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, batch));
+        stamping
+            .and_then(Result::ok)
+            .map_or_else(|| CompletionQueue::new(&self.context, entries, batch), Ok)
+            .map_err(|error| (entries, error))
+    }
+
+    fn attributes(&self, choice: &PortChoice, max_inline: u32) -> Attributes {
+        Attributes {
+            device: choice.device.clone(),
+            port: choice.port,
+            mbps: self.port.rate_mbps,
+            max_message: u64::from(self.port.max_message),
+            max_inline,
+            software: self.context.is_software(),
+            atomics: match self.device.atomic_cap {
+                0 => Atomics::None,
+                1 => Atomics::Adapter,
+                _ => Atomics::Host,
+            },
+            link_layer: choice.link_layer,
+        }
+    }
+
+    /// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.
+    fn rd_atomic(&self, wanted: u8) -> (u8, u8) {
+        let (initiator, responder) = match wanted {
+            0 if self.context.is_software() => (4, 16),
+            0 => (16, 16),
+            wanted => (wanted, wanted),
+        };
+        (initiator.min(self.device.max_rd_atomic.1), responder.min(self.device.max_rd_atomic.0))
+    }
+}
+
+impl Port<Verbs> {
+    /// Opens a port: its protection domain, completion queue, shared receive queue with its slots, and what the handshake
+    /// goes by.
+    ///
+    /// # Errors
+    /// [`PortError`]: what failed, with which values, and what to do.
+    pub fn open(choice: &PortChoice, tunables: &Tunables, setup: Setup) -> Result<Port, PortError> {
+        let place = format!("{}:{}", choice.device, choice.port);
+        let failed =
+            |doing: &str, error| PortError { place: place.clone(), doing: doing.to_owned(), bytes: None, error };
+        let device = Device::open(choice, &failed)?;
+
+        let depth = (tunables.receive_queue_depth as u32).min(device.device.max_srq_wr);
+        if depth == 0 {
+            let error = io::Error::from(io::ErrorKind::Unsupported);
+            return Err(failed("making a shared receive queue, which this adapter does not have,", error));
+        }
+        let cq = device.completion_queue(depth, tunables).map_err(|(entries, error)| {
+            failed(&format!("making a completion queue of {entries} entries"), error)
+        })?;
+        let batch = (tunables.receive_batch as usize).min(depth as usize / 2).max(1);
+        let rx = SharedReceives::new(&device.domain, setup.receive_size, depth, batch)
+            .and_then(|receives| Rx::new(receives, batch, setup.index))
+            .map_err(|error| PortError {
+                bytes: Some(u64::from(depth) * u64::from(setup.receive_size)),
+                ..failed(
+                    &format!("making a shared receive queue of {depth} slots of {} bytes", setup.receive_size),
+                    error,
+                )
+            })?;
+
+        let limits = device.queue_pair_limits(tunables);
+        let adapter = Verbs::new(Arc::clone(&device.domain), limits);
+        let bounce = adapter.send_slots(setup.bounce_size, bounce::COUNT).map_err(|error| {
+            failed(&format!("registering bounce buffers of {} bytes", setup.bounce_size), error)
+        })?;
+        let probe = adapter
+            .queue_pair(&cq, rx.queue())
+            .map_err(|error| failed(&format!("making a queue pair of {} sends", limits.sends), error))?;
+        let max_inline = probe.max_inline().min(tunables.max_inline as u32);
+        drop(probe);
+        let source = watch::open_source(&device.context, &cq, &place);
+        let handshakes = handshakes(&device, choice, tunables, &setup)
+            .map_err(|error| failed("making the handshake's queue pair and listener", error))?;
+
+        let credits = cq.capacity().saturating_sub(depth).max(1);
+        let tx = Tx::new(
+            &tx::Limits {
+                credits,
+                signal_interval: tunables.signal_interval as u32,
+                send_slots: tunables.send_slots_max,
+                max_inline,
+            },
+            bounce,
+        );
+        let parts = Parts {
+            handshakes,
+            cq,
+            rx,
+            tx,
+            adapter,
+            attributes: device.attributes(choice, max_inline),
+            counters: Counters::new(device.context.sysfs(), choice.port),
+            bounce_size: setup.bounce_size,
+            depth: limits.sends,
+            directory: setup.directory,
+            choice: choice.clone(),
+            source,
+        };
+        Ok(Port::of(parts, tunables))
+    }
+
+    /// Its protection domain, with which any thread may register memory.
+    #[must_use]
+    pub fn domain(&self) -> Arc<ProtectionDomain> {
+        Arc::clone(self.adapter.domain())
+    }
+
+    /// What the user should be told of how this port was opened.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.handshakes.carriers().warning()
+    }
+}
+
+/// What the port listens on, and what it says of itself.
+fn handshakes(
+    device: &Device,
+    choice: &PortChoice,
+    tunables: &Tunables,
+    setup: &Setup,
+) -> io::Result<Handshakes<NetworkCarriers>> {
+    let (instance, host, key) = (host::new_instance()?, host::host_number(), Key::random()?);
+    let carriers = NetworkCarriers::open(&device.context, &device.domain, choice, tunables, (key, host))?;
+    let address = carriers.publish(PortAddress { instance, host, ..choice.address() });
+    let identity = Identity { name: setup.me, port: setup.index, address };
+    let rd_atomic = device.rd_atomic(tunables.max_rd_atomic as u8);
+    Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }, tunables))
+}
+
+/// What a port is put together from.
+pub(super) struct Parts<A: Adapter> {
+    pub(super) handshakes: Handshakes<A::Carriers>,
+    pub(super) cq: A::CompletionQueue,
+    pub(super) rx: Rx<A::ReceiveQueue>,
+    pub(super) tx: Tx<A::SendSlots>,
+    pub(super) adapter: A,
+    pub(super) attributes: Attributes,
+    pub(super) counters: Counters,
+    pub(super) bounce_size: u32,
+    /// Requests that a queue pair takes.
+    pub(super) depth: u32,
+    pub(super) directory: Box<dyn Directory>,
+    pub(super) choice: PortChoice,
+    pub(super) source: Option<crate::events::SourceId>,
+}
+
+impl<A: Adapter> Port<A> {
+    /// A port without peers.
+    pub(super) fn of(parts: Parts<A>, tunables: &Tunables) -> Self {
+        let Parts { handshakes, cq, rx, tx, adapter, .. } = parts;
+        add(&parts.counters.send_memory, tx.bounce_bytes());
+        Port {
+            connections: Connections::new(),
+            handshakes,
+            cq,
+            rx,
+            tx,
+            send_slots: Vec::new(),
+            adapter,
+            countdown: 1,
+            undelivered: Undelivered::new(),
+            exceptional: Vec::new(),
+            counters: Arc::new(parts.counters),
+            look_interval: 1,
+            until_async: ASYNC_INTERVAL,
+            probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
+            admission: Admission::new(),
+            diversion: divert::Diversion::default(),
+            untold: Vec::new(),
+            attributes: parts.attributes,
+            bounce_size: parts.bounce_size,
+            directory: parts.directory,
+            tunables: tunables.clone(),
+            choice: parts.choice,
+            depth: parts.depth,
+            is_closing: false,
+            source: parts.source,
+        }
+    }
+}

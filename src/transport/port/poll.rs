@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The completion side of a port: takes completions in batches and reports them.
+//!
+//! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every so
+//! many polls it also looks after connections (`connect.rs`, setup grade). What seldom comes is set aside and dealt with after
+//! the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+
+use super::Port;
+use crate::counters::add;
+use crate::transport::adapter::{Adapter, CompletionQueue as _};
+use crate::transport::completion::{Batch, Completion, Failed, Token};
+use crate::transport::connections::failure::Cause;
+use crate::transport::watch;
+use crate::transport::work_request::{EndpointId, Immediate, WrId};
+use ibex_ffi::verbs::{Status, WorkCompletion};
+
+/// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
+#[derive(Debug)]
+pub(super) enum Exceptional {
+    /// A request that did not succeed.
+    Failed(WorkCompletion),
+    /// A message that is not ibex's.
+    Malformed { slot: u32 },
+    /// A message that came while handshakes were under way, the last word of one of which it may stand for.
+    Early { immediate: Immediate, qp_num: u32 },
+}
+
+impl<A: Adapter> Port<A> {
+    /// Takes what has happened since the last call, at most a batch of it. Returns how many completions there are. What the
+    /// batch held before is released first: that is done while nothing is waited for, instead of between a message and who
+    /// waits for it.
+    #[inline]
+    pub fn poll(&mut self, batch: &mut Batch) -> usize {
+        self.poll_with::<false>(batch)
+    }
+
+    /// As [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) where it wants them.
+    #[cold]
+    #[inline(never)]
+    pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
+        if self.wants_stamps() { self.poll_with::<true>(batch) } else { self.poll_with::<false>(batch) }
+    }
+
+    /// Whether a tool wants the adapter's stamps, and there are any.
+    fn wants_stamps(&self) -> bool {
+        self.source.is_some() && watch::wants_stamps()
+    }
+
+    #[inline]
+    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch) -> usize {
+        self.release(batch);
+        self.count_down();
+        if self.undelivered.is_empty() || self.deliver_held(batch) {
+            self.take::<STAMPED>(batch);
+        }
+        if self.tx.take_freed() && self.tx.peers_waiting() > 0 {
+            self.work_backlog();
+        }
+        batch.completions().len()
+    }
+
+    /// Looks after connections every so many polls.
+    #[inline]
+    fn count_down(&mut self) {
+        self.countdown -= 1;
+        if self.countdown == 0 {
+            self.countdown = self.look_after_connections();
+        }
+    }
+
+    /// Gives the receive slots of a batch back, once the callbacks of its messages are done, and empties it.
+    #[inline]
+    pub fn release(&mut self, batch: &mut Batch) {
+        for completion in batch.completions() {
+            if let Completion::Message { slot, .. } = completion {
+                self.rx.release(*slot);
+            }
+        }
+        if self.rx.is_due() {
+            self.post_receives();
+        }
+        batch.clear();
+    }
+
+    /// Whether the adapter has so few receives left that slots should be released without waiting for the next poll.
+    #[inline]
+    #[must_use]
+    pub fn is_short_of_receives(&self) -> bool {
+        self.rx.is_short()
+    }
+
+    /// Gives the adapter the released receive slots.
+    #[inline]
+    fn post_receives(&mut self) {
+        if let Err(error) = self.rx.post() {
+            self.lose(&error, "posting to the shared receive queue");
+        }
+    }
+
+    /// A copy of the first `len` bytes of a received message, for a caller that may not use its address. Empty where the slot
+    /// is not so large. To be called before [`Port::release`].
+    #[must_use]
+    pub fn copy_received(&self, slot: u32, len: u32) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        if self.rx.copy(slot, &mut bytes) { bytes } else { Vec::new() }
+    }
+
+    /// Who sent a message that came by the local queue pair `qp_num`; `None` where that cannot be told: who it says it is from
+    /// holds only if it came by that endpoint's queue pair.
+    #[must_use]
+    pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
+        let named = immediate.endpoint();
+        self.connections.get(named).filter(|connection| connection.number() == qp_num).map(|_| named)
+    }
+
+    /// Takes completions while nobody can be told of them: they wait for the next polls, but for requests that have succeeded
+    /// and of which `done` takes the token.
+    #[cold]
+    pub(super) fn take_ahead(&mut self, done: &mut dyn FnMut(Token) -> bool) {
+        self.count_down();
+        let mut held = std::mem::take(&mut self.undelivered);
+        let mut batch = Batch::default();
+        loop {
+            batch.clear();
+            if self.wants_stamps() {
+                self.take::<true>(&mut batch);
+            } else {
+                self.take::<false>(&mut batch);
+            }
+            held.hold(&batch, &mut *done);
+            held.append(&mut self.undelivered);
+            if batch.completions().is_empty() {
+                break;
+            }
+        }
+        self.undelivered = held;
+    }
+
+    /// Takes a batch of completions from the adapter.
+    #[inline]
+    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch) {
+        let Port { cq, counters, rx, tx, connections, handshakes, exceptional, undelivered, .. } = self;
+        add(&counters.polls, 1);
+        let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
+        let mut mark = undelivered.mark(batch);
+        let (completions, stamps) = match polled {
+            Ok(([], _)) => return add(&counters.empty_polls, 1),
+            Ok(completions) => completions,
+            Err(error) => return self.lose(&error, "polling the completion queue"),
+        };
+        add(&counters.completions, completions.len() as u64);
+        for (index, completion) in completions.iter().enumerate() {
+            if STAMPED && index > 0 {
+                undelivered.stamp_after(&mut mark, batch, stamps[index - 1]);
+            }
+            let id = WrId(completion.id());
+            if !completion.succeeded() {
+                exceptional.push(Exceptional::Failed(*completion));
+                continue;
+            }
+            if id.is_send() {
+                if let Some(connection) = connections.get_mut(id.endpoint()) {
+                    tx.retire(connection.queue_mut(), id, batch, undelivered);
+                }
+                continue;
+            }
+            let slot = id.low();
+            let addr = rx.filled(slot, counters);
+            let (Some(immediate), Some(addr)) = (completion.immediate().map(Immediate), addr) else {
+                exceptional.push(Exceptional::Malformed { slot });
+                continue;
+            };
+            let len = completion.len();
+            add(&counters.received, 1);
+            add(&counters.received_bytes, u64::from(len));
+            let qp_num = completion.qp_num();
+            if handshakes.is_any_active() {
+                exceptional.push(Exceptional::Early { immediate, qp_num });
+            }
+            undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
+        }
+        if STAMPED && let Some(last) = stamps.last() {
+            undelivered.stamp_after(&mut mark, batch, *last);
+        }
+        if !exceptional.is_empty() {
+            self.take_exceptional(batch);
+        }
+    }
+
+    /// Deals with what seldom comes.
+    #[cold]
+    fn take_exceptional(&mut self, batch: &mut Batch) {
+        for completion in std::mem::take(&mut self.exceptional) {
+            match completion {
+                Exceptional::Failed(completion) if WrId(completion.id()).is_send() => self.failed_send(&completion),
+                Exceptional::Failed(completion) => self.failed_receive(&completion),
+                Exceptional::Malformed { slot } => {
+                    add(&self.counters.malformed, 1);
+                    self.rx.release(slot);
+                    self.post_receives();
+                }
+                Exceptional::Early { immediate, qp_num } => {
+                    self.confirmed_by_data(immediate.endpoint(), qp_num);
+                }
+            }
+        }
+        self.undelivered.drain(batch);
+    }
+
+    /// Moves what did not fit earlier to the batch. True where that leaves it empty enough for completions.
+    #[cold]
+    fn deliver_held(&mut self, batch: &mut Batch) -> bool {
+        self.undelivered.drain(batch);
+        batch.room() >= self.poll_size()
+    }
+
+    /// A request did not succeed: everything before it did, it did not, and its connection is lost.
+    #[cold]
+    fn failed_send(&mut self, completion: &WorkCompletion) {
+        let (status, vendor) = completion.status();
+        let id = WrId(completion.id());
+        let to = id.endpoint();
+        let Some(connection) = self.connections.get_mut(to) else { return };
+        let Some(token) = self.tx.retire_failed(connection.queue_mut(), id, &mut self.undelivered) else { return };
+        // The reason before what failed for it: who is told of a failed request may end the job at once.
+        let is_first = self.give_up(to, Cause::Completion { status, vendor });
+        if token.0 != 0 {
+            let outcome = Err(Failed { status, posted: true });
+            self.undelivered.push(Completion::Request { token, to, outcome });
+        }
+        if is_first {
+            self.fail_waiting(to);
+        }
+    }
+
+    /// A receive did not succeed: a message larger than a slot, or a queue pair that was given up.
+    #[cold]
+    fn failed_receive(&mut self, completion: &WorkCompletion) {
+        let slot = WrId(completion.id()).low();
+        self.rx.filled(slot, &self.counters);
+        self.rx.release(slot);
+        self.post_receives();
+        let (status, vendor) = completion.status();
+        let peer = self.connections.of_queue_pair(completion.qp_num());
+        if let Some(peer) = peer.filter(|_| status != Status::FLUSHED) {
+            self.fail(peer, Cause::Completion { status, vendor });
+        }
+    }
+}

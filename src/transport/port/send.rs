@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sends, puts, gets and atomics of a port: posted, or left waiting in order until they can be.
+//!
+//! Called by the plugin. Path grades: an open connection with room is *hot* (one check of the endpoint, one post). What cannot
+//! be posted now is *pending*: puts, gets and atomics are queued (`waiting.rs`); a send says so, because who sends may have to
+//! know when the adapter has it, and is queued when its caller asks for that. One thread at a time (`&mut Port`). Sizes in
+//! bytes. Tests: `tests.rs`, and the device tests in `hw-tests`.
+
+use super::Port;
+use crate::counters::add;
+use crate::transport::adapter::{Adapter, Work};
+use crate::transport::completion::Token;
+use crate::transport::connections::failure::Cause;
+use crate::transport::tx::request::{Operation, Request};
+use crate::transport::tx::send_queue::SendQueue;
+use crate::transport::tx::{Attempt, Signal};
+use crate::transport::work_request::EndpointId;
+use ibex_ffi::verbs::{LocalSpan, PostError, RemoteSpan, Wr};
+
+/// The connection to this peer has failed, or there is no such endpoint: nothing was queued. Its failure has been, or is
+/// about to be, reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused;
+
+/// What became of a send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// The adapter has it.
+    Posted,
+    /// It cannot be posted now, and nothing was kept: there is no connection yet, no room, or others wait before it.
+    /// [`Port::queue_send`] and [`Port::queue_bytes`] let it wait.
+    Busy,
+}
+
+impl<A: Adapter> Port<A> {
+    /// Sends `header` and `payload` as one message, inside the work request. Together at most
+    /// [`crate::transport::Attributes::max_inline`] bytes; more is answered with [`Sent::Busy`].
+    ///
+    /// # Errors
+    /// [`Refused`] when the connection has failed.
+    #[inline]
+    pub fn send_inline(&mut self, to: EndpointId, tag: u8, header: &[u8], payload: &[u8]) -> Result<Sent, Refused> {
+        let bytes = header.len() + payload.len();
+        if bytes > self.tx.max_inline() {
+            return Ok(Sent::Busy);
+        }
+        let attempt = self.attempt(to, (Signal::Sometimes, Token(0)), |queue, wr| {
+            queue.post(wr, Work::SendInline { header, payload, immediate: queue.immediate(tag) })
+        });
+        if attempt == Attempt::Posted {
+            add(&self.counters.inline_sent, 1);
+            add(&self.counters.inline_bytes, bytes as u64);
+            return Ok(Sent::Posted);
+        }
+        self.not_posted(to, &attempt).map(|()| Sent::Busy)
+    }
+
+    /// Sends one message gathered from one or two spans. Where it is posted they are the adapter's until `token` comes back. With
+    /// `prompt`, it comes back as soon as the peer's adapter has the message; without, at some later time, when others are
+    /// completed too.
+    ///
+    /// # Errors
+    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    #[inline]
+    pub fn send(
+        &mut self,
+        to: EndpointId,
+        tag: u8,
+        spans: &[LocalSpan],
+        token: Token,
+        prompt: bool,
+    ) -> Result<Sent, Refused> {
+        let signal = self.tx.signal_of_copy(prompt);
+        let attempt = self.attempt(to, (signal, token), |queue, wr| {
+            queue.post(wr, Work::Send { spans, immediate: queue.immediate(tag) })
+        });
+        if attempt == Attempt::Posted {
+            self.count_send(spans);
+            return Ok(Sent::Posted);
+        }
+        self.not_posted(to, &attempt).map(|()| Sent::Busy)
+    }
+
+    #[inline]
+    pub(super) fn count_send(&self, spans: &[LocalSpan]) {
+        let (count, volume) = match spans {
+            [_] => (&self.counters.copy_sent, &self.counters.copy_bytes),
+            _ => (&self.counters.zero_copy_sent, &self.counters.zero_copy_bytes),
+        };
+        add(count, 1);
+        add(volume, spans.iter().map(|span| u64::from(span.len())).sum());
+    }
+
+    /// Whether a request to this peer would be posted now: it is connected, nothing waits, and there is room.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&self, to: EndpointId) -> bool {
+        self.connections.get(to).is_some_and(|connection| self.tx.has_room(connection.queue()))
+    }
+
+    /// Writes `local` to the peer's memory. `token` comes back when it is there.
+    ///
+    /// # Errors
+    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    #[inline]
+    pub fn put(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
+        add(&self.counters.put, 1);
+        add(&self.counters.put_bytes, u64::from(local.len()));
+        self.submit(to, token, Work::Write { local, remote }, || Operation::Put { local, remote })
+    }
+
+    /// Writes `bytes`, at most [`crate::transport::Attributes::max_inline`], to the peer's memory; they may be reused at once.
+    /// `token` comes back when they are there.
+    ///
+    /// # Errors
+    /// [`Refused`] when there are more bytes than that, or the connection has failed; `token` does not come back then.
+    #[inline]
+    pub fn put_inline(
+        &mut self,
+        to: EndpointId,
+        bytes: &[u8],
+        remote: RemoteSpan,
+        token: Token,
+    ) -> Result<(), Refused> {
+        if bytes.len() > self.tx.max_inline() {
+            return Err(Refused);
+        }
+        add(&self.counters.put, 1);
+        add(&self.counters.put_bytes, bytes.len() as u64);
+        let work = Work::WriteInline { bytes, remote };
+        self.submit(to, token, work, || Operation::PutInline { bytes: bytes.into(), remote })
+    }
+
+    /// Reads the peer's memory into `local`. `token` comes back when it is there.
+    ///
+    /// # Errors
+    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    #[inline]
+    pub fn get(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
+        add(&self.counters.get, 1);
+        add(&self.counters.get_bytes, u64::from(local.len()));
+        self.submit(to, token, Work::Read { local, remote }, || Operation::Get { local, remote })
+    }
+
+    /// Adds `operand` to the 64 bits at `remote`; what they were comes to `local` (8 bytes). `token` comes back then.
+    ///
+    /// # Errors
+    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    #[inline]
+    pub fn fetch_add(
+        &mut self,
+        to: EndpointId,
+        local: LocalSpan,
+        remote: RemoteSpan,
+        operand: u64,
+        token: Token,
+    ) -> Result<(), Refused> {
+        add(&self.counters.atomic, 1);
+        let work = Work::FetchAdd { local, remote, operand };
+        self.submit(to, token, work, || Operation::FetchAdd { local, remote, operand })
+    }
+
+    /// Makes the 64 bits at `remote` `swap` if they are `compare`; what they were comes to `local` (8 bytes). `token` comes
+    /// back then.
+    ///
+    /// # Errors
+    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    #[inline]
+    pub fn compare_swap(
+        &mut self,
+        to: EndpointId,
+        local: LocalSpan,
+        remote: RemoteSpan,
+        (compare, swap): (u64, u64),
+        token: Token,
+    ) -> Result<(), Refused> {
+        add(&self.counters.atomic, 1);
+        let work = Work::CompareSwap { local, remote, compare, swap };
+        self.submit(to, token, work, || Operation::CompareSwap { local, remote, compare, swap })
+    }
+
+    /// Posts a request, or queues it as `operation`.
+    #[inline]
+    fn submit(
+        &mut self,
+        to: EndpointId,
+        token: Token,
+        work: Work<'_>,
+        operation: impl FnOnce() -> Operation,
+    ) -> Result<(), Refused> {
+        let attempt = self.attempt(to, (Signal::Always, token), |queue, wr| queue.post(wr, work));
+        if attempt == Attempt::Posted {
+            return Ok(());
+        }
+        self.not_posted(to, &attempt)?;
+        self.queue(to, Request { token, operation: operation() })
+    }
+
+    /// Posts through `post` if the connection has room, and notes the token. The hot path of every operation.
+    #[inline]
+    fn attempt(
+        &mut self,
+        to: EndpointId,
+        asked: (Signal, Token),
+        post: impl FnOnce(&mut SendQueue<A::QueuePair>, Wr) -> Result<(), PostError>,
+    ) -> Attempt {
+        let Some(connection) = self.connections.get_mut(to) else { return Attempt::Wait };
+        self.tx.post(connection.queue_mut(), to, asked, &self.counters, post)
+    }
+
+    /// What becomes of a request that was not posted: it may wait, or its connection is lost.
+    #[cold]
+    #[inline(never)]
+    fn not_posted(&mut self, to: EndpointId, attempt: &Attempt) -> Result<(), Refused> {
+        match attempt {
+            Attempt::Refused(error) if !self.may_find_room(to, *error) => {
+                self.fail(to, Cause::Post { errno: error.0 });
+                Err(Refused)
+            }
+            _ => self.check(to),
+        }
+    }
+
+    /// Whether a request that the adapter did not take is to be tried again: a completion will make room.
+    #[cold]
+    pub(super) fn may_find_room(&mut self, to: EndpointId, error: PostError) -> bool {
+        let now = self.adapter.now();
+        let connection = self.connections.get_mut(to);
+        connection.is_some_and(|connection| error.is_full() && connection.queue_mut().may_find_room(now))
+    }
+
+    /// Whether requests to this peer may still be taken.
+    #[cold]
+    pub(super) fn check(&self, to: EndpointId) -> Result<(), Refused> {
+        if self.connections.takes_requests(to) { Ok(()) } else { Err(Refused) }
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What waits to be posted: queued for each peer, in order, without loss, and posted when there is room.
+//!
+//! `send.rs` queues puts, gets and atomics here, the plugin sends; `poll.rs` works the backlog when completions have made
+//! room. While anything waits for a peer, all that follows queues behind it. Pending grade: it may allocate. One thread
+//! at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+
+use super::{Port, Refused};
+use crate::counters::{add, subtract};
+use crate::events;
+use crate::transport::adapter::Adapter;
+use crate::transport::completion::{Completion, Failed, Token};
+use crate::transport::connections::connection::Connection;
+use crate::transport::connections::failure::Cause;
+use crate::transport::tx::request::{Operation, Request};
+use crate::transport::tx::{First, Tx};
+use crate::transport::watch;
+use crate::transport::work_request::EndpointId;
+use ibex_ffi::verbs::{LocalSpan, Status};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What becomes of a message to a peer whose messages go by another port for now (`divert.rs`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenDiverted {
+    /// It is refused: another port can have it.
+    Refuse,
+    /// It waits here.
+    Wait,
+}
+
+impl<A: Adapter> Port<A> {
+    /// Lets a message of one or two spans wait until it can be sent. They are the adapter's until `token` comes back, as soon
+    /// as the peer's adapter has the message: who waits for a message to go wants to hear of it.
+    ///
+    /// # Errors
+    /// [`Refused`] when the connection has failed, or the peer is diverted; `token` does not come back then.
+    #[cold]
+    pub fn queue_send(
+        &mut self,
+        to: EndpointId,
+        tag: u8,
+        spans: &[LocalSpan],
+        token: Token,
+        when: WhenDiverted,
+    ) -> Result<(), Refused> {
+        self.may_queue(to, when)?;
+        let first = spans.first().copied().unwrap_or(LocalSpan::EMPTY);
+        let second = spans.get(1).copied().unwrap_or(LocalSpan::EMPTY);
+        let count = spans.len().min(2) as u8;
+        self.queue(to, Request { token, operation: Operation::Send { tag, spans: [first, second], count } })?;
+        self.count_send(spans);
+        // It may wait here for room alone.
+        self.tx.expect_room();
+        Ok(())
+    }
+
+    /// Lets a message wait that is in memory of no registration: the first `length` of `bytes`, at most
+    /// [`crate::transport::Setup::bounce_size`]. It goes at once where it can. `token` comes back as soon as the peer's adapter
+    /// has the message.
+    ///
+    /// # Errors
+    /// [`Refused`] when there are more bytes than that or fewer in `bytes`, the connection has failed, or the peer is diverted;
+    /// `token` does not come back then.
+    #[cold]
+    pub fn queue_bytes(
+        &mut self,
+        to: EndpointId,
+        tag: u8,
+        (bytes, length): (Arc<[u8]>, u32),
+        token: Token,
+        when: WhenDiverted,
+    ) -> Result<(), Refused> {
+        self.may_queue(to, when)?;
+        if length > self.bounce_size || length as usize > bytes.len() {
+            return Err(Refused);
+        }
+        self.queue(to, Request { token, operation: Operation::SendBytes { tag, bytes, length } })?;
+        add(&self.counters.copy_sent, 1);
+        add(&self.counters.copy_bytes, u64::from(length));
+        // What is left of it stays in the backlog.
+        self.post_waiting(to);
+        Ok(())
+    }
+
+    fn may_queue(&self, to: EndpointId, when: WhenDiverted) -> Result<(), Refused> {
+        if self.connections.is_diverted(to) && when == WhenDiverted::Refuse { Err(Refused) } else { Ok(()) }
+    }
+
+    /// For a caller that finds no room, or no buffer, and may not come back to poll before it has some: takes completions,
+    /// moves connections on and posts what waits. `done` is shown the token of each request that has succeeded; where it
+    /// answers true the token is its own from then on. Everything else is told by the next poll, in order.
+    #[cold]
+    pub fn reap(&mut self, done: &mut dyn FnMut(Token) -> bool) {
+        self.take_ahead(done);
+        if self.tx.take_freed() {
+            self.work_backlog();
+        }
+    }
+
+    /// As [`Port::reap`], and asks every connection with requests of which nobody asked a completion for one, so that their
+    /// tokens come back.
+    #[cold]
+    pub fn reclaim(&mut self, done: &mut dyn FnMut(Token) -> bool) {
+        self.take_ahead(done);
+        for to in self.connections.all() {
+            let wanting = |connection: &Connection<_>| connection.is_made() && connection.queue().unsignalled() > 0;
+            if self.connections.get(to).is_some_and(wanting) {
+                self.post_nop(to);
+            }
+        }
+        self.work_backlog();
+    }
+
+    /// Queues a request that moves no byte, for its completion. The backlog is to be worked after it.
+    fn post_nop(&mut self, to: EndpointId) {
+        // Refused only where the connection has just failed, and then every token comes back anyway.
+        let _ = self.queue(to, Request::NOTHING);
+    }
+
+    /// Asks every peer that was idle since the last probe for an acknowledgement: a peer that is gone fails the connection.
+    #[cold]
+    pub(super) fn probe(&mut self, now: Duration) {
+        if !self.probes.are_due(now) {
+            return;
+        }
+        for peer in self.connections.all() {
+            if self.connections.get(peer).is_some_and(Connection::is_idle) {
+                self.post_nop(peer);
+            }
+        }
+        self.work_backlog();
+        for peer in self.connections.all() {
+            if let Some(connection) = self.connections.get_mut(peer) {
+                connection.was_probed();
+            }
+        }
+    }
+
+    /// Puts a request behind all that waits for this peer, and begins to connect where nothing does yet.
+    #[cold]
+    pub(super) fn queue(&mut self, to: EndpointId, request: Request) -> Result<(), Refused> {
+        self.check(to)?;
+        if self.connections.get(to).is_none() {
+            self.begin_connection(to);
+        }
+        self.check(to)?;
+        let Some(connection) = self.connections.get_mut(to) else { return Err(Refused) };
+        let token = request.token;
+        self.tx.wait(connection.queue_mut(), to, request, &self.counters);
+        if events::is_any_active() {
+            let waiting = connection.queue().waiting();
+            watch::queued(self.connections.rank(to), token, waiting);
+        }
+        Ok(())
+    }
+
+    /// Posts what waits, peer by peer, as far as there is room. Pending grade.
+    #[cold]
+    pub(super) fn work_backlog(&mut self) {
+        for _ in 0..self.tx.peers_waiting() {
+            let Some(to) = self.tx.next_waiting() else { return };
+            if let Some(connection) = self.connections.get_mut(to) {
+                Tx::<A::SendSlots>::left_backlog(connection.queue_mut());
+            }
+            if self.post_waiting(to) {
+                self.enlist(to);
+            }
+        }
+    }
+
+    /// Notes that the peer's waiting requests shall be looked at.
+    pub(super) fn enlist(&mut self, to: EndpointId) {
+        if let Some(connection) = self.connections.get_mut(to) {
+            self.tx.enlist(connection.queue_mut(), to);
+        }
+    }
+
+    /// Posts what waits for one peer, in order. True while something is left.
+    fn post_waiting(&mut self, to: EndpointId) -> bool {
+        loop {
+            let Some(connection) = self.connections.get_mut(to).filter(|connection| connection.is_made()) else {
+                return false;
+            };
+            match self.tx.post_first(connection.queue_mut(), to, &self.counters) {
+                First::None => return false,
+                First::Wait => return true,
+                First::Posted(token, waiting) => {
+                    if events::is_any_active() {
+                        watch::unqueued(self.connections.rank(to), token, waiting);
+                    }
+                }
+                First::Refused(error) if self.may_find_room(to, error) => return true,
+                First::Refused(error) => {
+                    self.fail(to, Cause::Post { errno: error.0 });
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Fails what waits for a peer: it never reached the adapter.
+    pub(super) fn fail_waiting(&mut self, to: EndpointId) {
+        self.give_back_waiting(to, |_| true);
+    }
+
+    /// Gives back, unposted, the waiting requests to a peer for which `leaves` holds.
+    pub(super) fn give_back_waiting(&mut self, to: EndpointId, leaves: impl Fn(&Request) -> bool) {
+        let Some(connection) = self.connections.get_mut(to) else { return };
+        let given_back = connection.queue_mut().take_waiting(leaves);
+        subtract(&self.counters.waiting, given_back.len() as u64);
+        let rank = self.connections.rank(to);
+        let mut waiting = given_back.len();
+        for request in given_back {
+            waiting -= 1;
+            if events::is_any_active() {
+                watch::unqueued(rank, request.token, waiting);
+            }
+            if request.token.0 != 0 {
+                let outcome = Err(Failed { status: Status::FLUSHED, posted: false });
+                self.undelivered.push(Completion::Request { token: request.token, to, outcome });
+            }
+        }
+    }
+}

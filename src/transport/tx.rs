@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The way out: what may be posted, what is posted, and what waits to be.
+//!
+//! Owns the credits of the completion queue (a request is posted only while its completion has room), the tokens of what is
+//! posted, the bounce buffers and the order in which connections with waiting requests are served. A connection's own part is
+//! its [`SendQueue`]. Owned by the port; called by `port/send.rs`, `port/waiting.rs` and `port/poll.rs`. Hot where marked, else
+//! pending grade. Threads: the port's. Tests: `tx/tests.rs`.
+
+pub(super) mod bounce;
+pub(super) mod full_queue;
+pub mod posted;
+pub(super) mod request;
+pub(super) mod send_queue;
+
+#[cfg(test)]
+mod tests;
+
+use self::bounce::Bounce;
+use self::posted::Posted;
+use self::request::{Operation, Request};
+use self::send_queue::SendQueue;
+use super::adapter::{QueuePair, SendSlots, Work};
+use super::completion::{Batch, Completion, Failed, Token, Undelivered};
+use super::work_request::{EndpointId, WrId};
+use crate::counters::{Counters, add, subtract};
+use ibex_ffi::verbs::{LocalSpan, PostError, RemoteSpan, Status, Wr};
+use std::collections::VecDeque;
+
+/// With fewer send slots than this, those of copied sends that nobody asked a completion for would soon be missed.
+const FEW_SLOTS: u64 = 256;
+
+/// What became of an attempt to post.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Posted,
+    /// No room, or not connected: it waits.
+    Wait,
+    /// The adapter refused it.
+    Refused(PostError),
+}
+
+/// Whether a request asks for a completion.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    Always,
+    /// When enough others have not.
+    Sometimes,
+}
+
+/// What became of the first request that waits for a peer.
+pub(super) enum First {
+    /// There was none.
+    None,
+    /// Posted: its token, and how many still wait.
+    Posted(Token, usize),
+    /// It goes on waiting.
+    Wait,
+    /// The adapter refused it; it is the first again.
+    Refused(PostError),
+}
+
+/// What `Tx` is made with.
+pub(super) struct Limits {
+    /// Completions that sends may take up in the completion queue.
+    pub(super) credits: u32,
+    /// Every so many requests one asks for a completion.
+    pub(super) signal_interval: u32,
+    /// Send slots that there are at most; 0: as many as are needed.
+    pub(super) send_slots: u64,
+    /// The most bytes a work request carries inline.
+    pub(super) max_inline: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Tx<S> {
+    /// Work requests that may still be posted before completions could overflow their queue.
+    credits: u32,
+    /// Below this many, every request asks for a completion.
+    scarce_credits: u32,
+    signal_interval: u32,
+    max_inline: u32,
+    /// Whether copied sends ask for a completion each, because their buffers are few.
+    prompt_copies: bool,
+    /// Room came since the backlog was last worked.
+    is_freed: bool,
+    posted: Posted,
+    bounce: Bounce<S>,
+    /// Peers with requests that wait.
+    backlog: VecDeque<EndpointId>,
+}
+
+impl<S: SendSlots> Tx<S> {
+    /// With these limits, and bounce buffers in `slots`.
+    pub(super) fn new(limits: &Limits, slots: S) -> Self {
+        Tx {
+            credits: limits.credits,
+            scarce_credits: limits.credits / 2,
+            signal_interval: limits.signal_interval,
+            max_inline: limits.max_inline,
+            prompt_copies: (1..FEW_SLOTS).contains(&limits.send_slots),
+            is_freed: false,
+            posted: Posted::with_capacity(1024),
+            bounce: Bounce::new(slots),
+            backlog: VecDeque::new(),
+        }
+    }
+
+    /// Bytes registered for bounce buffers.
+    pub(super) fn bounce_bytes(&self) -> u64 {
+        self.bounce.bytes()
+    }
+
+    /// The most bytes a work request carries inline. Hot.
+    #[inline]
+    pub(super) fn max_inline(&self) -> usize {
+        self.max_inline as usize
+    }
+
+    /// When a copied send asks for a completion. Hot.
+    #[inline]
+    pub(super) fn signal_of_copy(&self, prompt: bool) -> Signal {
+        if prompt || self.prompt_copies { Signal::Always } else { Signal::Sometimes }
+    }
+
+    /// Whether a new request would be posted now. Hot.
+    #[inline]
+    pub(super) fn has_room<Q: QueuePair>(&self, queue: &SendQueue<Q>) -> bool {
+        self.credits > 0 && !queue.is_shut()
+    }
+
+    /// Posts a new request through `post` if there is room, and notes `token`. The hot path of every operation.
+    #[inline]
+    pub(super) fn post<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        to: EndpointId,
+        (signal, token): (Signal, Token),
+        counters: &Counters,
+        post: impl FnOnce(&mut SendQueue<Q>, Wr) -> Result<(), PostError>,
+    ) -> Attempt {
+        if queue.is_shut() || self.credits == 0 {
+            return Attempt::Wait;
+        }
+        self.post_now(queue, to, (signal, token), counters, post)
+    }
+
+    #[inline]
+    fn post_now<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        to: EndpointId,
+        (signal, token): (Signal, Token),
+        counters: &Counters,
+        post: impl FnOnce(&mut SendQueue<Q>, Wr) -> Result<(), PostError>,
+    ) -> Attempt {
+        let sequence = queue.next();
+        // When credits run low all requests ask for a completion, so that credits always come back.
+        let signalled = signal == Signal::Always
+            || queue.unsignalled() + 1 >= self.signal_interval
+            || self.credits < self.scarce_credits;
+        match post(queue, Wr { id: WrId::send(to, sequence).0, signalled }) {
+            Ok(()) => {
+                queue.was_posted(signalled);
+                self.credits -= 1;
+                if token.0 != 0 {
+                    self.posted.push(&mut queue.tokens, sequence, token);
+                }
+                add(&counters.posted, 1);
+                if signalled {
+                    add(&counters.signalled, 1);
+                }
+                Attempt::Posted
+            }
+            Err(error) => Attempt::Refused(error),
+        }
+    }
+
+    /// A send, and every request before it on its connection, is done: their tokens come back. Hot.
+    #[inline(never)]
+    pub(super) fn retire<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        id: WrId,
+        batch: &mut Batch,
+        undelivered: &mut Undelivered,
+    ) {
+        let Some(done) = queue.retire(id.low()) else { return };
+        if !queue.bounced.is_empty() {
+            self.bounce.take_back(&mut queue.bounced, id.low());
+        }
+        let to = id.endpoint();
+        while let Some((_, token)) = self.posted.pop_through(&mut queue.tokens, id.low()) {
+            undelivered.deliver(batch, Completion::Request { token, to, outcome: Ok(()) });
+        }
+        self.credits += done;
+        self.is_freed |= done > 0;
+    }
+
+    /// A send did not succeed; every request before it on its connection did. Their tokens come back; its own is returned
+    /// (0 where it has none). `None` where the request is of a queue pair that is gone.
+    #[cold]
+    pub(super) fn retire_failed<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        id: WrId,
+        undelivered: &mut Undelivered,
+    ) -> Option<Token> {
+        self.credits += queue.retire(id.low())?;
+        self.is_freed = true;
+        self.bounce.take_back(&mut queue.bounced, id.low());
+        let mut failed = Token(0);
+        while let Some((sequence, token)) = self.posted.pop_through(&mut queue.tokens, id.low()) {
+            if sequence == id.low() {
+                failed = token;
+            } else {
+                undelivered.push(Completion::Request { token, to: id.endpoint(), outcome: Ok(()) });
+            }
+        }
+        Some(failed)
+    }
+
+    /// Destroys a send queue with its queue pair. What is posted to it comes back as failed; nothing waits for it any more.
+    pub(super) fn close<Q: QueuePair>(&mut self, queue: SendQueue<Q>, to: EndpointId, undelivered: &mut Undelivered) {
+        let (last, in_flight) = (queue.next().wrapping_sub(1), queue.in_flight());
+        let (mut tokens, mut bounced) = queue.destroy();
+        self.credits += in_flight;
+        self.is_freed |= in_flight > 0;
+        self.bounce.take_back(&mut bounced, last);
+        while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {
+            let outcome = Err(Failed { status: Status::FLUSHED, posted: true });
+            undelivered.push(Completion::Request { token, to, outcome });
+        }
+    }
+
+    /// Puts a request behind all that waits for its peer.
+    #[cold]
+    pub(super) fn wait<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        to: EndpointId,
+        request: Request,
+        counters: &Counters,
+    ) {
+        queue.wait(request);
+        add(&counters.queued, 1);
+        add(&counters.waiting, 1);
+        self.enlist(queue, to);
+    }
+
+    /// Notes that the peer's waiting requests shall be looked at.
+    pub(super) fn enlist<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>, to: EndpointId) {
+        if !queue.note_backlog(true) {
+            self.backlog.push_back(to);
+        }
+    }
+
+    /// How many peers have requests that wait.
+    #[inline]
+    pub(super) fn peers_waiting(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// The next of them, which leaves the list.
+    pub(super) fn next_waiting(&mut self) -> Option<EndpointId> {
+        self.backlog.pop_front()
+    }
+
+    /// That a peer left the list.
+    pub(super) fn left_backlog<Q: QueuePair>(queue: &mut SendQueue<Q>) {
+        queue.note_backlog(false);
+    }
+
+    /// The backlog is to be worked at the next opportunity: there may be room.
+    pub(super) fn expect_room(&mut self) {
+        self.is_freed = true;
+    }
+
+    /// Whether the backlog is to be worked. Once true, not again before more room came. Hot.
+    #[inline]
+    pub(super) fn take_freed(&mut self) -> bool {
+        self.is_freed && {
+            self.is_freed = false;
+            true
+        }
+    }
+
+    /// Posts the first request that waits, where there is room. New requests of the peer may be held back or go by another
+    /// port: what waits here goes nevertheless.
+    pub(super) fn post_first<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        to: EndpointId,
+        counters: &Counters,
+    ) -> First {
+        let Some(request) = queue.take_first() else { return First::None };
+        let token = request.token;
+        let attempt =
+            if queue.is_full() || self.credits == 0 { Attempt::Wait } else { self.attempt(queue, to, &request, counters) };
+        let outcome = match attempt {
+            Attempt::Posted => {
+                subtract(&counters.waiting, 1);
+                First::Posted(token, queue.waiting())
+            }
+            Attempt::Wait => First::Wait,
+            Attempt::Refused(error) => First::Refused(error),
+        };
+        if !matches!(outcome, First::Posted(..)) {
+            queue.put_back(request);
+        }
+        queue.looked_through();
+        outcome
+    }
+
+    fn attempt<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        to: EndpointId,
+        request: &Request,
+        counters: &Counters,
+    ) -> Attempt {
+        let asked = (Signal::Always, request.token);
+        let work = match &request.operation {
+            Operation::SendBytes { tag, bytes, length } => {
+                let bytes = &bytes[..*length as usize];
+                if bytes.len() > self.max_inline() {
+                    return self.attempt_bounced(queue, to, (*tag, bytes), request.token, counters);
+                }
+                Work::SendInline { header: bytes, payload: &[], immediate: queue.immediate(*tag) }
+            }
+            Operation::Send { tag, spans, count } => {
+                Work::Send { spans: &spans[..usize::from(*count)], immediate: queue.immediate(*tag) }
+            }
+            Operation::Put { local, remote } => Work::Write { local: *local, remote: *remote },
+            Operation::PutInline { bytes, remote } => Work::WriteInline { bytes, remote: *remote },
+            Operation::Get { local, remote } => Work::Read { local: *local, remote: *remote },
+            Operation::FetchAdd { local, remote, operand } => {
+                Work::FetchAdd { local: *local, remote: *remote, operand: *operand }
+            }
+            Operation::CompareSwap { local, remote, compare, swap } => {
+                Work::CompareSwap { local: *local, remote: *remote, compare: *compare, swap: *swap }
+            }
+            // A write of no bytes needs no key at either end, and completes like any other request.
+            Operation::Nothing => Work::WriteInline { bytes: &[], remote: RemoteSpan { addr: 0, rkey: 0 } },
+        };
+        self.post_now(queue, to, asked, counters, |queue, wr| queue.post(wr, work))
+    }
+
+    /// Posts a message from memory of no registration by a bounce buffer.
+    fn attempt_bounced<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        to: EndpointId,
+        (tag, bytes): (u8, &[u8]),
+        token: Token,
+        counters: &Counters,
+    ) -> Attempt {
+        let Some(filled) = self.bounce.fill(bytes) else { return Attempt::Wait };
+        let spans: [LocalSpan; 1] = [filled.span];
+        let (sequence, immediate) = (queue.next(), queue.immediate(tag));
+        let work = Work::Send { spans: &spans, immediate };
+        let attempt = self.post_now(queue, to, (Signal::Always, token), counters, |queue, wr| queue.post(wr, work));
+        match attempt {
+            Attempt::Posted => self.bounce.posted(filled, sequence, &mut queue.bounced),
+            _ => self.bounce.give_back(filled),
+        }
+        attempt
+    }
+}

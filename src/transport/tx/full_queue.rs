@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long a send queue may say that it is full while nothing is in it.
+//!
+//! A full queue is an ordinary thing: a completion makes room. Where none is to come, an adapter that goes on to answer `ENOMEM`
+//! has another trouble, and requests would wait for ever. Asked for each post that was refused so (`send_queue.rs`);
+//! pending grade. Tests: at the end of the file.
+
+use std::time::Duration;
+
+/// So often a queue may refuse requests while no completion is to come, and for so long: both must be over.
+pub(crate) const ATTEMPTS: u32 = 1000;
+pub(crate) const LEAST_TIME: Duration = Duration::from_secs(3);
+
+/// How often an adapter has answered that a queue is full, as long as nothing was posted in between.
+#[derive(Debug, Default)]
+pub(crate) struct QueueFull {
+    /// How many requests had been posted.
+    posted: u32,
+    count: u32,
+    since: Duration,
+}
+
+impl QueueFull {
+    /// Notes one more, `now`. False when there were too many for too long.
+    pub(super) fn note(&mut self, posted: u32, now: Duration) -> bool {
+        if self.count == 0 || self.posted != posted {
+            *self = QueueFull { posted, count: 0, since: now };
+        }
+        self.count += 1;
+        self.count <= ATTEMPTS || now.saturating_sub(self.since) < LEAST_TIME
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_given_up_after_many_answers_and_some_time_and_not_after_either_alone() {
+        let moment = Duration::from_secs(7);
+        let mut often = QueueFull::default();
+        assert!((0..10 * ATTEMPTS).all(|_| often.note(5, moment)), "no time has passed");
+        assert!(!often.note(5, moment + LEAST_TIME));
+        let mut long = QueueFull::default();
+        assert!((0..ATTEMPTS).all(|second| long.note(5, moment + Duration::from_secs(u64::from(second)))));
+        assert!(!long.note(5, moment + Duration::from_secs(u64::from(ATTEMPTS))));
+    }
+
+    #[test]
+    fn a_request_that_was_posted_in_between_begins_the_count_anew() {
+        let mut answers = QueueFull::default();
+        let at = |second| Duration::from_secs(second);
+        assert!((0..=ATTEMPTS).all(|_| answers.note(u32::MAX, at(1))));
+        assert!(answers.note(0, at(100)));
+        assert!((0..ATTEMPTS - 1).all(|_| answers.note(0, at(200))));
+        assert!(!answers.note(0, at(200)));
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The numbers that travel through an adapter: endpoints, identifiers of work requests, the immediate data of a message.
+//!
+//! Made where a request is posted, read where its completion is. Hot: plain values. Tests: at the end of the file.
+
+/// The name of an endpoint of a port: its place in the port's table, from 0. Never reused while the port lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(u32);
+
+impl EndpointId {
+    /// Its place in the table.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+
+    /// The endpoint at this place. The port checks it at every use.
+    #[must_use]
+    pub const fn from_index(index: u32) -> Self {
+        EndpointId(index)
+    }
+}
+
+/// The identifier of a work request: who it belongs to, and which of theirs it is. A receive has its slot, a send the
+/// endpoint and the low 32 bits of its sequence number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrId(pub u64);
+
+impl WrId {
+    const SEND: u64 = 1 << 63;
+
+    /// Of the receive that fills `slot`.
+    #[must_use]
+    #[inline]
+    pub const fn receive(slot: u32) -> Self {
+        WrId(slot as u64)
+    }
+
+    /// Of the send numbered `sequence` to `endpoint`.
+    #[must_use]
+    #[inline]
+    pub const fn send(endpoint: EndpointId, sequence: u32) -> Self {
+        WrId(Self::SEND | (endpoint.0 as u64) << 32 | sequence as u64)
+    }
+
+    /// Whether it is a send's.
+    #[must_use]
+    #[inline]
+    pub const fn is_send(self) -> bool {
+        self.0 & Self::SEND != 0
+    }
+
+    /// The slot of a receive, or the sequence number of a send.
+    #[must_use]
+    #[inline]
+    pub const fn low(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The peer of a send.
+    #[must_use]
+    #[inline]
+    pub const fn endpoint(self) -> EndpointId {
+        EndpointId(((self.0 & !Self::SEND) >> 32) as u32)
+    }
+}
+
+/// The immediate data of a message: the tag, and the receiver's own name for the sender's endpoint, exchanged in the
+/// handshake, so that a receive finds its peer without a search. Version 1; 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Immediate(pub u32);
+
+impl Immediate {
+    /// Endpoints that can be named; beyond them a message says that it names none.
+    const UNNAMED: u32 = (1 << 24) - 1;
+
+    /// Of a message with `tag`, to a peer that names the sender's endpoint so.
+    #[must_use]
+    #[inline]
+    pub const fn new(tag: u8, endpoint_bits: u32) -> Self {
+        Immediate(endpoint_bits << 8 | tag as u32)
+    }
+
+    /// The bits by which messages name the endpoint `index` of their receiver.
+    #[must_use]
+    pub const fn endpoint_bits(index: u32) -> u32 {
+        if index < Self::UNNAMED { index } else { Self::UNNAMED }
+    }
+
+    /// The tag.
+    #[must_use]
+    #[inline]
+    pub const fn tag(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The endpoint named; the port checks that it exists and that the message came by its queue pair.
+    #[must_use]
+    #[inline]
+    pub const fn endpoint(self) -> EndpointId {
+        EndpointId(self.0 >> 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_and_a_receive_are_told_apart_and_read_back() {
+        let send = WrId::send(EndpointId::from_index(0x7fff_ffff), 0xffff_fffe);
+        assert!(send.is_send());
+        assert_eq!((send.endpoint(), send.low()), (EndpointId::from_index(0x7fff_ffff), 0xffff_fffe));
+        let receive = WrId::receive(1023);
+        assert!(!receive.is_send());
+        assert_eq!(receive.low(), 1023);
+    }
+
+    #[test]
+    fn the_immediate_has_the_tag_in_its_low_byte() {
+        let immediate = Immediate::new(0x41, 0x00ab_cdef);
+        assert_eq!(immediate.0, 0xabcd_ef41);
+        assert_eq!((immediate.tag(), immediate.endpoint()), (0x41, EndpointId::from_index(0x00ab_cdef)));
+    }
+
+    #[test]
+    fn an_endpoint_too_far_to_name_is_unnamed() {
+        assert_eq!(Immediate::endpoint_bits(1 << 24), (1 << 24) - 1);
+    }
+}
