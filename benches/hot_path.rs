@@ -8,10 +8,10 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ibex::connect::Identity;
 use ibex::connect::hello::{Hello, QpInfo};
 use ibex::connect::key::Key;
-use ibex::transport::{Batch, EndpointId, Completion, Immediate, Token, WrId};
 use ibex::peer::PeerName;
-use ibex::transport::posted::{List, Posted};
 use ibex::select::address::PortAddress;
+use ibex::transport::posted::{List, Posted};
+use ibex::transport::{Batch, Completion, EndpointId, Immediate, Token, WrId};
 use std::hint::black_box;
 
 /// The immediate that stands in place of a header: made by the sender, read by the receiver.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What calls ibex: `libibex.so`, the components that a stock Open MPI loads.
 //!
-//! Open MPI's BTL interface (`opal/mca/btl/btl.h`, version 3.1.0) on one side, the engine (`engine`, which knows no MPI)
-//! on the other. The files carry Open MPI's nouns: `component` (once per process), `module` (one per port), `procs` and
-//! `modex` (who is there), `descriptor`, `send`, `rdma`, `atomic` (the data path), `stock` (their records), `memory` (registrations), `progress`
-//! (completions and what arrived), `failures` (what is said before an error is handed on), `detour` (messages that another port carries), `tool` (what tools call), `watch` (what sites do while a tool
-//! listens), `variables` (parameters and counters), `refusal` (the reasons not to take part),
-//! `copies` (whether another libibex.so is in the process).
+//! Open MPI's interfaces on one side, the engine (`engine`, which knows no MPI) on the other. `runtime` is what the process has
+//! once: open ports, registrations, parameters, messages to the user. `btl` is a face, a component made of it: the byte
+//! transfer layer for ob1 and osc/rdma (`opal/mca/btl/btl.h`, version 3.1.0). `tool` is what tools call. A face uses the runtime
+//! and never another face; the runtime knows none of them. No file depends on one that depends on it: the test
+//! `xtask/tests/circles.rs` looks.
 //!
 //! Safety, for every unsafe block below: **M1** a module pointer that Open MPI hands in is one that `btl_init` returned and
 //! that `btl_finalize` has not yet been called for; **M2** a descriptor handed in came from that module's `btl_alloc` or
@@ -15,29 +14,8 @@
 //! touch; **R2** they belong to the device from post to completion; **R3** a registration outlives every work request
 //! naming it.
 //!
-//! Threads: Open MPI calls from one thread at a time unless `MPI_THREAD_MULTIPLE` was asked for; see `exclusive`.
+//! Threads: Open MPI calls from one thread at a time unless `MPI_THREAD_MULTIPLE` was asked for; see `runtime/exclusive.rs`.
 
-mod atomic;
-mod component;
-mod copies;
-mod descriptor;
-mod detour;
-mod endpoint;
-mod exclusive;
-mod failures;
-mod guard;
-mod memory;
-mod messages;
-mod modex;
-mod module;
-mod own_memory;
-mod procs;
-mod progress;
-mod rdma;
-mod refusal;
-mod send;
-mod stock;
-mod token;
+mod btl;
+mod runtime;
 mod tool;
-mod variables;
-mod watch;

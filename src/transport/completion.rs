@@ -132,10 +132,10 @@ impl Batch {
     }
 
     fn held(&self) -> impl Iterator<Item = Held> {
-        self.completions.iter().enumerate().map(|(index, completion)| Held {
-            completion: *completion,
-            stamp: self.stamp(index),
-        })
+        self.completions
+            .iter()
+            .enumerate()
+            .map(|(index, completion)| Held { completion: *completion, stamp: self.stamp(index) })
     }
 }
 

@@ -255,7 +255,9 @@ impl<A: Adapter> Port<A> {
     /// adapter's to deliver; it is not waited for, because a peer that has ended already acknowledges nothing.
     fn drain(&mut self, peer: EndpointId, end: Duration) {
         let waits = |port: &Self| {
-            port.connections.get(peer).is_some_and(|connection| connection.is_made() && connection.queue().waiting() > 0)
+            port.connections
+                .get(peer)
+                .is_some_and(|connection| connection.is_made() && connection.queue().waiting() > 0)
         };
         let mut held = Undelivered::default();
         while waits(self) && self.adapter.now() < end {

@@ -294,8 +294,11 @@ impl<S: SendSlots> Tx<S> {
     ) -> First {
         let Some(request) = queue.take_first() else { return First::None };
         let token = request.token;
-        let attempt =
-            if queue.is_full() || self.credits == 0 { Attempt::Wait } else { self.attempt(queue, to, &request, counters) };
+        let attempt = if queue.is_full() || self.credits == 0 {
+            Attempt::Wait
+        } else {
+            self.attempt(queue, to, &request, counters)
+        };
         let outcome = match attempt {
             Attempt::Posted => {
                 subtract(&counters.waiting, 1);

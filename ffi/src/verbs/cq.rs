@@ -62,6 +62,19 @@ impl Drop for Handle {
 pub struct WorkCompletion(sys::ibv_wc);
 
 impl WorkCompletion {
+    /// A completion as an adapter would write it: for what stands in for an adapter in tests. `immediate` in host order.
+    #[must_use]
+    pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {
+        // SAFETY: every field of `ibv_wc` is an integer, for which zero is a value.
+        let mut completion = WorkCompletion(unsafe { mem::zeroed() });
+        let start = stamped::Start { wr_id: id, status: status.0, opcode: 0, vendor_err: 0, byte_len: len };
+        // SAFETY: an `ibv_wc` starts with those fields (`stamped.rs` compares); every bit pattern is a value of each.
+        unsafe { (&raw mut completion).cast::<stamped::Start>().write(start) };
+        let flags = if immediate.is_some() { sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 } else { 0 };
+        completion.set(immediate.unwrap_or(0).to_be(), qp_num, flags);
+        completion
+    }
+
     /// The identifier given when the work request was posted.
     #[must_use]
     #[inline]

@@ -37,12 +37,12 @@ pub(super) struct Reader {
 
 /// The fields of `struct ibv_wc` before the first that the bindings show.
 #[repr(C)]
-struct Start {
-    wr_id: u64,
-    status: u32,
-    opcode: u32,
-    vendor_err: u32,
-    byte_len: u32,
+pub(super) struct Start {
+    pub(super) wr_id: u64,
+    pub(super) status: u32,
+    pub(super) opcode: u32,
+    pub(super) vendor_err: u32,
+    pub(super) byte_len: u32,
 }
 
 const _: () = assert!(size_of::<Start>() == offset_of!(sys::ibv_wc, imm_data), "as in infiniband/verbs.h");

@@ -8,8 +8,8 @@
 mod pair;
 mod strangers;
 
-use ibex::transport::WhenDiverted;
 use ibex::transport::Token;
+use ibex::transport::WhenDiverted;
 use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{RemoteSpan, Status};

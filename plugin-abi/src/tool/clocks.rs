@@ -12,7 +12,7 @@ use super::arguments::{answer, give};
 use super::host::Code;
 use super::mpi_t::{initialized, source};
 use super::seam;
-use crate::guard::fence;
+use crate::runtime::guard::fence;
 
 /// `ibex_source_to_host`: the time of the sources whose names begin with `host:` at which a source's clock showed `timestamp`, and how
 /// many ticks of the host's that may be off, either way.

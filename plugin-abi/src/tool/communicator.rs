@@ -168,7 +168,7 @@ pub(crate) fn abort(code: c_int) {
 
 /// MPI duplicates a watched communicator. The copy is followed by the handles that are to be propagated now.
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
-    crate::guard::fence("watching a communicator", 0, || {
+    crate::runtime::guard::fence("watching a communicator", 0, || {
         let Some(original) = watched().by_number.get(&number).cloned() else { return 0 };
         let followers = super::peruse::propagated(&original).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +180,7 @@ extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
 
 /// MPI frees a watched communicator; `MPI_COMM_WORLD` when all are gone.
 extern "C" fn freed(number: u64) {
-    crate::guard::fence("watching a communicator", (), || {
+    crate::runtime::guard::fence("watching a communicator", (), || {
         let all = watched().by_number.get(&number).is_some_and(|gone| gone.comm == world());
         super::peruse::communicator_freed((!all).then_some(number));
         watched().remove(number);

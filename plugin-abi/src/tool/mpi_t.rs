@@ -18,7 +18,7 @@ use super::host::{self, Code, Datatype, Enum, Info};
 use super::places;
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, Instance, Registration};
 use super::seam;
-use crate::guard::fence;
+use crate::runtime::guard::fence;
 
 /// What ibex's names begin with.
 const PREFIX: &str = "btl_ibex_";

@@ -13,8 +13,8 @@ use engine::events::{self, Safety};
 use super::host::{self, Code};
 use super::mpi_t::initialized;
 use super::seam;
-use crate::guard::fence;
-use crate::watch;
+use crate::runtime::guard::fence;
+use crate::runtime::watch;
 
 /// A call of the tool's is about to return.
 pub(super) fn serve() {

@@ -14,8 +14,8 @@ use engine::events::{self, Handle, Options, Record, Safety, SourceId, TypeId};
 
 use super::handles;
 use super::host::{self, Code, Info};
-use crate::variables::events as defaults;
-use crate::watch;
+use crate::runtime::variables::events as defaults;
+use crate::runtime::watch;
 
 /// Whether events wait until progress delivers them.
 const BUFFERED: &CStr = c"ibex_buffered";
@@ -229,7 +229,7 @@ fn tell_dropped(given: &Mutex<Given>, count: u64, source: SourceId, registration
 
 /// A communicator is freed: what is registered for it gets no more, as its number may become another's.
 extern "C" fn communicator_freed(context: u64) {
-    crate::guard::fence("the end of a communicator", (), || {
+    crate::runtime::guard::fence("the end of a communicator", (), || {
         // What happened in it is still shown.
         watch::catch_up();
         let _changing = lock(&CHANGING);

@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use crate::copies;
+use crate::runtime::copies;
 
 /// The function of a name that answers instead of this library's, if there is one: the MPI's own, or that of the ibex that was loaded
 /// first (`copies.rs`).

@@ -119,7 +119,10 @@ mod tests {
             for retry_count in 0..8 {
                 let tunables = Tunables { link_outage, retry_count, ..Tunables::default() };
                 let retransmission = chosen(&tunables, 20);
-                assert!(retransmission.total() >= Duration::from_millis(link_outage), "{link_outage} ms: {retransmission}");
+                assert!(
+                    retransmission.total() >= Duration::from_millis(link_outage),
+                    "{link_outage} ms: {retransmission}"
+                );
                 let shorter = Retransmission { exponent: retransmission.exponent - 1, ..retransmission };
                 let needed = shorter.total() < Duration::from_millis(link_outage) || retransmission.exponent == FLOOR;
                 assert!(needed, "{link_outage} ms, {retry_count}: {retransmission} is longer than needed");

@@ -97,8 +97,7 @@ impl<A: Adapter> Port<A> {
         })?;
         let now = self.adapter.now();
         let remote_port = self.connections.remote(to).map_or(0, |(_, port)| port);
-        let handshake =
-            self.handshakes.begin((to, qp.number()), &remote.address, remote_port, now, &self.tunables);
+        let handshake = self.handshakes.begin((to, qp.number()), &remote.address, remote_port, now, &self.tunables);
         Ok(Box::new(Connection::new(SendQueue::new(qp, self.depth), remote.key, handshake)))
     }
 

@@ -10,8 +10,8 @@ use crate::connect::{Identity, host};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
-use crate::transport::adapter::verbs::{SharedReceives, Verbs};
 use crate::transport::adapter::Adapter;
+use crate::transport::adapter::verbs::{SharedReceives, Verbs};
 use crate::transport::completion::{Batch, Undelivered};
 use crate::transport::connections::Connections;
 use crate::transport::connections::admission::Admission;
@@ -21,9 +21,7 @@ use crate::transport::rx::Rx;
 use crate::transport::tx::{self, Tx, bounce};
 use crate::transport::watch;
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::{
-    CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits,
-};
+use ibex_ffi::verbs::{CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +39,7 @@ impl Device {
         let context = Context::open(&choice.device).map_err(|error| failed("opening the device", error))?;
         let device = context.attributes().map_err(|error| failed("asking for the device's attributes", error))?;
         let port = context.port(choice.port).map_err(|error| failed("asking for the port's attributes", error))?;
-        let domain =
-            ProtectionDomain::new(&context).map_err(|error| failed("making a protection domain", error))?;
+        let domain = ProtectionDomain::new(&context).map_err(|error| failed("making a protection domain", error))?;
         Ok(Device { context, device, port, domain })
     }
 
@@ -112,9 +109,9 @@ impl Port<Verbs> {
             let error = io::Error::from(io::ErrorKind::Unsupported);
             return Err(failed("making a shared receive queue, which this adapter does not have,", error));
         }
-        let cq = device.completion_queue(depth, tunables).map_err(|(entries, error)| {
-            failed(&format!("making a completion queue of {entries} entries"), error)
-        })?;
+        let cq = device
+            .completion_queue(depth, tunables)
+            .map_err(|(entries, error)| failed(&format!("making a completion queue of {entries} entries"), error))?;
         let batch = (tunables.receive_batch as usize).min(depth as usize / 2).max(1);
         let rx = SharedReceives::new(&device.domain, setup.receive_size, depth, batch)
             .and_then(|receives| Rx::new(receives, batch, setup.index))
@@ -128,9 +125,9 @@ impl Port<Verbs> {
 
         let limits = device.queue_pair_limits(tunables);
         let adapter = Verbs::new(Arc::clone(&device.domain), limits);
-        let bounce = adapter.send_slots(setup.bounce_size, bounce::COUNT).map_err(|error| {
-            failed(&format!("registering bounce buffers of {} bytes", setup.bounce_size), error)
-        })?;
+        let bounce = adapter
+            .send_slots(setup.bounce_size, bounce::COUNT)
+            .map_err(|error| failed(&format!("registering bounce buffers of {} bytes", setup.bounce_size), error))?;
         let probe = adapter
             .queue_pair(&cq, rx.queue())
             .map_err(|error| failed(&format!("making a queue pair of {} sends", limits.sends), error))?;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two ports of one process on one device, named rank 0 (`a`) and rank 1 (`b`), and what tests do with them.
 
-use ibex::transport::WhenDiverted;
 use ibex::counters::COUNTERS;
-use ibex::transport::{Batch, EndpointId, Completion, Token};
 use ibex::peer::PeerName;
-use ibex::transport::{Directory, Port, Setup};
 use ibex::select::address::PortEntry;
 use ibex::select::device::{PortChoice, survey};
+use ibex::transport::WhenDiverted;
+use ibex::transport::{Batch, Completion, EndpointId, Token};
+use ibex::transport::{Directory, Port, Setup};
 use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{Access, Arena, LocalSpan, RemoteSpan, Status};

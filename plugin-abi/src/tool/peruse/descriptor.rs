@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use crate::component;
+use crate::runtime::ports;
 use crate::tool::host;
 use engine::events::{
     GetComplete, GetStarted, MsgArrived, Payload, PutComplete, PutStarted, TypeId, XferBegin, XferContinue, XferEnd,
@@ -46,7 +46,7 @@ static FIRED: [Descriptor; 8] = [
 
 /// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is not known yet.
 pub(super) fn coming() -> &'static [Descriptor] {
-    if host::mpi_was_initialized() && !component::has_opened_ports() { &[] } else { SUPPORTED }
+    if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { SUPPORTED }
 }
 
 /// The event of a number, whether it can come or not.

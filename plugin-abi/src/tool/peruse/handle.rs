@@ -146,10 +146,10 @@ pub(in crate::tool) fn propagated(original: &Watched) -> Vec<i64> {
 /// Shows all that has happened.
 fn catch_up() {
     if lock::may_wait_for_callbacks() {
-        crate::watch::show_arrived();
-        events::catch_up_all(crate::watch::CONTEXT);
+        crate::runtime::watch::show_arrived();
+        events::catch_up_all(crate::runtime::watch::CONTEXT);
     } else {
-        crate::watch::catch_up();
+        crate::runtime::watch::catch_up();
     }
 }
 
@@ -194,7 +194,7 @@ impl Handle {
     fn end(&self) {
         self.deactivate();
         // Refused only where it has been freed already.
-        let _ = events::free(&self.registration, crate::watch::CONTEXT, None);
+        let _ = events::free(&self.registration, crate::runtime::watch::CONTEXT, None);
     }
 
     pub(super) fn callback(&self) -> Callback {

@@ -19,8 +19,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::communicator::{self, Comm};
 use super::host;
-use crate::guard::fence;
-use crate::refusal;
+use crate::runtime::guard::fence;
+use crate::runtime::refusal;
 use descriptor::{INVALID, SUPPORTED};
 use handle::{Callback, Function, Handle};
 
@@ -47,7 +47,7 @@ static INITIALIZED: AtomicBool = AtomicBool::new(false);
 /// What a function answers.
 fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int {
     if let Err(refusal) = refusal::another_ibex() {
-        crate::messages::another_ibex(&refusal);
+        crate::runtime::messages::another_ibex(&refusal);
         return Code::Generic as c_int;
     }
     match fence(name, Err(Code::Generic), body) {
@@ -70,7 +70,7 @@ fn inactive(event_h: i64) -> Result<Arc<Handle>, Code> {
 /// A tool's callback returned other than success: the job ends (5.1.2).
 #[cold]
 fn callback_failed(event: &CStr, code: c_int) {
-    crate::messages::callback_failed(&event.to_string_lossy(), code);
+    crate::runtime::messages::callback_failed(&event.to_string_lossy(), code);
     // Of an exit status the low 8 bits are left, and 0 would be success.
     communicator::abort(if code as u8 == 0 { 1 } else { code });
 }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `btl_atomic_fop` and `btl_atomic_cswap`: the adapter's 64-bit fetch-and-add and compare-and-swap.
+//!
+//! Anything else, 32-bit and floating-point operands and addresses that are no multiple of 8 included, is answered with "not
+//! supported": osc/rdma then does it another way, whereas any other error makes it try for ever
+//! (`osc_rdma_accumulate.c`, `ompi_osc_rdma_gacc_amo`). Grade: hot. Threads: inside the port.
+
+use std::ffi::{c_int, c_void};
+
+use ibex_ffi::openmpi::sys;
+
+use super::module::Module;
+use super::own_memory;
+use super::rdma::Transfer;
+use super::watch::Kind;
+
+/// A handle as Open MPI carries it.
+type Opaque = sys::mca_btl_base_registration_handle_t;
+
+/// Bytes of an operand.
+const OPERAND: usize = 8;
+
+/// Whether the adapter can do an operation with these flags at this address, for a result under this handle.
+fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
+    let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
+    let aligned = remote_address.is_multiple_of(OPERAND as u64);
+    !local_handle.is_null() && module.has_atomics() && flags & narrow == 0 && aligned
+}
+
+/// `btl_atomic_fop`: adds to remote memory; what was there before comes to `local_address`.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_atomic_fop(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    op: sys::mca_btl_base_atomic_op_t,
+    operand: u64,
+    flags: c_int,
+    _order: c_int,
+    function: sys::mca_btl_base_rdma_completion_fn_t,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    let add = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size: OPERAND,
+        function,
+        context,
+        data,
+    };
+    let fits =
+        |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
+    // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
+    let start = |add: Transfer| unsafe {
+        add.start("btl_atomic_fop", Kind::FetchAdd, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
+            port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
+        })
+    };
+    // SAFETY: as above; without a remote handle the target is this process' own.
+    if remote_handle.is_null() { unsafe { own_memory::start(add, start) } } else { start(add) }
+}
+
+/// `btl_atomic_cswap`: sets remote memory to `value` if it is `compare`; what was there before comes to `local_address`.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_atomic_cswap(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    compare: u64,
+    value: u64,
+    flags: c_int,
+    _order: c_int,
+    function: sys::mca_btl_base_rdma_completion_fn_t,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    let swap = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size: OPERAND,
+        function,
+        context,
+        data,
+    };
+    let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
+    // SAFETY: as in `btl_atomic_fop`.
+    let start = |swap: Transfer| unsafe {
+        swap.start("btl_atomic_cswap", Kind::CompareSwap, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
+            port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
+        })
+    };
+    // SAFETY: as there.
+    if remote_handle.is_null() { unsafe { own_memory::start(swap, start) } } else { start(swap) }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What has happened beside messages received: requests that are done, peers that failed, links that changed.
+//!
+//! Called by `progress` for each such event, outside of the port: callbacks to Open MPI run in here and may call ibex again. What
+//! the callbacks leave to be given back is chained in [`Finished`]. Grade: hot for completions. Threads: any.
+
+use std::ffi::c_int;
+use std::ptr::{NonNull, null_mut};
+
+use engine::transport::{Batch, Completion, EndpointId, Failed, Token};
+use ibex_ffi::openmpi::sys;
+
+use super::descriptor::pool::{Descriptor, take_registration};
+use super::detour::{self, Again};
+use super::module::Module;
+use super::operation::{Call, Operation};
+use super::token::{Record, record};
+use super::{failures, loss, watch};
+use crate::runtime::face::Face;
+use crate::runtime::progress as faces;
+use crate::runtime::token::RecordKind;
+
+/// What the callbacks of a batch have left to be given back, as chains through the records themselves.
+pub(crate) struct Finished {
+    pub(crate) descriptors: *mut Descriptor,
+    pub(crate) operations: *mut Operation,
+}
+
+impl Finished {
+    pub(crate) const NONE: Finished = Finished { descriptors: null_mut(), operations: null_mut() };
+}
+
+/// What the adapter stamped the completion at `index` of a batch with, while a tool listens.
+#[cold]
+#[inline(never)]
+pub(crate) fn stamp(module: &Module, batch: &Batch, index: usize) -> watch::Stamp {
+    module.source().zip(batch.stamp(index))
+}
+
+/// Something other than a message.
+#[inline(never)]
+pub(crate) fn happened<const WATCHED: bool>(
+    module: &Module,
+    batch: &Batch,
+    (index, completion): (usize, &Completion),
+    finished: &mut Finished,
+) {
+    match *completion {
+        Completion::Request { token, to, outcome } => {
+            let mut complete = || match record(token) {
+                Some(Record::Descriptor(descriptor)) => {
+                    let descriptor = descriptor.as_ptr();
+                    let status = match outcome {
+                        Ok(()) => sys::OPAL_SUCCESS,
+                        // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
+                        Err(failed) => match unsafe { not_sent(module, descriptor, to, failed) } {
+                            Some(status) => status,
+                            None => return,
+                        },
+                    };
+                    // SAFETY: as above.
+                    unsafe { sent(module, descriptor, to, status, finished) };
+                }
+                // SAFETY: as above, an operation.
+                Some(Record::Operation(operation)) => unsafe {
+                    done(module, operation.as_ptr(), to, outcome, finished);
+                },
+                None => other_faces(module, batch, index, token),
+            };
+            if WATCHED {
+                if let Some(Record::Operation(operation)) = record(token) {
+                    // SAFETY: as above; its callback has not been called.
+                    unsafe { completing(module, to, operation) };
+                }
+                watch::with_stamp(stamp(module, batch, index), complete);
+            } else {
+                complete();
+            }
+        }
+        Completion::PeerFailed { peer } => {
+            loss::peer_failed(module, peer);
+            faces::tell_others(Face::Btl, module.index(), batch, index);
+        }
+        Completion::LinkChanged { is_up } => {
+            detour::link_changed(module, is_up);
+            faces::tell_others(Face::Btl, module.index(), batch, index);
+        }
+        Completion::Message { .. } => {}
+    }
+}
+
+/// A completion whose token is no record of the BTL's.
+#[cold]
+fn other_faces(module: &Module, batch: &Batch, index: usize, token: Token) {
+    let face = RecordKind::of(token).face();
+    if face != Face::Btl {
+        faces::hand_on(face, module.index(), batch, index);
+    }
+}
+
+/// An operation is complete while a tool listens, and its callback has not been called.
+///
+/// # Safety
+/// The operation is one of this module's, and nobody else's any more.
+unsafe fn completing(module: &Module, to: EndpointId, operation: NonNull<Operation>) {
+    // SAFETY: this function's rule.
+    let call = unsafe { (*operation.as_ptr()).call };
+    // SAFETY: callback and data as they were given with the operation.
+    if let Some(read) = unsafe { watch::noted(call.callback, call.data) }
+        && let Some(from) = module.peer_name(to)
+    {
+        watch::completing(from, read);
+    }
+}
+
+/// A message did not reach its peer by this port: how its send ended all the same; `None`: it is under way again.
+///
+/// # Safety
+/// As of [`sent`].
+#[cold]
+#[inline(never)]
+unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, failed: Failed) -> Option<c_int> {
+    // SAFETY: this function's own rule.
+    match unsafe { detour::again(module, to, descriptor, failed) } {
+        Again::UnderWay => return None,
+        Again::Sent => return Some(sys::OPAL_SUCCESS),
+        Again::Failed => {}
+    }
+    if !failed.posted && failures::has_failed(module, to) {
+        // Open MPI need not have asked to hear of it, and the peer would wait for it.
+        loss::lost(module, to);
+    }
+    // SAFETY: as above.
+    let is_told = unsafe { (*descriptor).callback_wanted };
+    Some(if is_told { failures::failed(module, to, failed) } else { sys::OPAL_ERROR })
+}
+
+/// How a request ended, as Open MPI says it. That it failed Open MPI hears after the user.
+#[inline]
+fn status(module: &Module, to: EndpointId, outcome: Result<(), Failed>) -> c_int {
+    match outcome {
+        Ok(()) => sys::OPAL_SUCCESS,
+        Err(failed) => failures::failed(module, to, failed),
+    }
+}
+
+/// A descriptor's send is done.
+///
+/// # Safety
+/// `descriptor` is the adapter's no more, and one of this module's.
+#[inline]
+unsafe fn sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, status: c_int, finished: &mut Finished) {
+    // SAFETY: this function's rule: nobody else uses it now.
+    let wanted = unsafe { (*descriptor).callback_wanted };
+    // SAFETY: as above. Read before the callback, which may free a descriptor that is not ibex's to free.
+    let owned = unsafe { (*descriptor).base.des_flags } & sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
+    if wanted {
+        // SAFETY: as above.
+        let function = unsafe { (*descriptor).base.des_cbfunc };
+        if let Some(function) = function {
+            // SAFETY: the callback Open MPI set, with what it sent (btl.h, mca_btl_base_completion_fn_t).
+            unsafe { function(module.as_raw(), module.pointer(to), descriptor.cast(), status) };
+        }
+    }
+    if owned {
+        // SAFETY: ibex's own: Open MPI is through with it.
+        if let Some(registered) = unsafe { take_registration(descriptor) } {
+            // SAFETY: the send that named it is done (R3).
+            unsafe { module.memory().put_back(registered) };
+        }
+        // SAFETY: as above.
+        unsafe { (*descriptor).next = finished.descriptors };
+        finished.descriptors = descriptor;
+    }
+}
+
+/// A put, a get or an atomic is done.
+///
+/// # Safety
+/// `operation` is one of this module's, and no request has it as its token any more.
+#[inline]
+unsafe fn done(
+    module: &Module,
+    operation: *mut Operation,
+    to: EndpointId,
+    outcome: Result<(), Failed>,
+    finished: &mut Finished,
+) {
+    // SAFETY: this function's rule.
+    let &mut Operation { call, ref mut next, watched } = unsafe { &mut *operation };
+    *next = finished.operations;
+    finished.operations = operation;
+    let Call { callback, context, data, local_address, local_handle, .. } = call;
+    let status = status(module, to, outcome);
+    if let Some(function) = callback {
+        let peer = module.pointer(to);
+        // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
+        unsafe { function(module.as_raw(), peer, local_address, local_handle, context, data, status) };
+    }
+    if call.is_watched {
+        // SAFETY: as the call says.
+        watch::done(unsafe { watched.assume_init_ref() }, outcome);
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The component: what Open MPI finds in `mca_btl_ibex.so`, once per process.
+//!
+//! Its life: *register* (variables; also in `ompi_info`, so no device is touched), *open* (parameters are checked), *init*
+//! (`init`: ports are chosen and opened, their addresses published, a module made for each), *progress* (`progress`), each module's
+//! finalize (`functions`), *close*. The library stays mapped when Open MPI unloads it, so *open* starts from nothing each time.
+//! Grade: setup. Threads: one. Tests: below and `tests/component.rs`.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_int};
+
+use ibex_ffi::openmpi::sys;
+
+use super::functions::template;
+use super::init::btl_init;
+use super::progress::{self, btl_progress};
+use super::{limits, modules, settings};
+use crate::runtime::guard::{self, fence};
+use crate::runtime::{messages, ports, refusal, variables};
+
+/// The component's structure, which Open MPI keeps pointers into.
+#[repr(transparent)]
+struct Component(UnsafeCell<sys::mca_btl_base_component_t>);
+
+// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it. Its pointers are to functions.
+unsafe impl Sync for Component {}
+
+/// The symbol that Open MPI looks up in `mca_btl_ibex.so`.
+// SAFETY: the name is Open MPI's for this component and no other library's.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name is given by Open MPI")]
+static mca_btl_ibex_component: Component = Component(UnsafeCell::new(sys::mca_btl_base_component_t {
+    btl_version: sys::mca_base_component_t {
+        mca_major_version: sys::MCA_BASE_VERSION_MAJOR as c_int,
+        mca_minor_version: sys::MCA_BASE_VERSION_MINOR as c_int,
+        mca_release_version: sys::MCA_BASE_VERSION_RELEASE as c_int,
+        mca_project_name: text(b"opal"),
+        mca_project_major_version: sys::OPAL_MAJOR_VERSION as c_int,
+        mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
+        mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
+        mca_type_name: text(b"btl"),
+        mca_type_major_version: (sys::BTL_VERSION / 100) as c_int,
+        mca_type_minor_version: (sys::BTL_VERSION / 10 % 10) as c_int,
+        mca_type_release_version: (sys::BTL_VERSION % 10) as c_int,
+        mca_component_name: text(b"ibex"),
+        mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
+        mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
+        mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
+        mca_open_component: Some(open),
+        mca_close_component: Some(close),
+        mca_query_component: None,
+        mca_register_component_params: Some(register),
+        mca_component_flags: 0,
+        reserved: [0; 28],
+    },
+    // It cannot be checkpointed: queue pairs do not survive.
+    btl_data: sys::mca_base_component_data_t { param_field: 0, reserved: [0; 32] },
+    btl_init: Some(btl_init),
+    btl_progress: Some(btl_progress),
+}));
+
+/// A text as a C array, NUL-terminated.
+const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
+    assert!(bytes.len() < N, "room for the terminating NUL");
+    let mut array = [0; N];
+    let mut index = 0;
+    while index < bytes.len() {
+        array[index] = bytes[index] as c_char;
+        index += 1;
+    }
+    array
+}
+
+/// The value of decimal digits.
+const fn number(digits: &str) -> c_int {
+    let digits = digits.as_bytes();
+    let mut value = 0;
+    let mut index = 0;
+    while index < digits.len() {
+        value = value * 10 + (digits[index] - b'0') as c_int;
+        index += 1;
+    }
+    value
+}
+
+/// Open MPI's pointer to the component.
+fn component() -> *mut sys::mca_btl_base_component_t {
+    mca_btl_ibex_component.0.get()
+}
+
+/// `mca_register_component_params`: the variables. In another Open MPI, or beside another ibex, nothing is registered, before
+/// any structure is shared with it. That is no error here but in [`open`]: a component that was asked for by name and cannot be registered ends the
+/// job (`mca_base_component_find.c`, `component_find_check`), one that cannot be opened does not.
+unsafe extern "C" fn register() -> c_int {
+    fence("registering the component", sys::OPAL_ERROR, || {
+        // First, as another copy's component would be found under the name of this one's.
+        if refusal::another_ibex().is_err() {
+            return sys::OPAL_SUCCESS;
+        }
+        if let Err(refusal) = refusal::other_openmpi() {
+            messages::other_openmpi(&refusal);
+            return sys::OPAL_SUCCESS;
+        }
+        // SAFETY: the component's first field, which never moves.
+        let version = unsafe { &raw mut (*component()).btl_version };
+        // SAFETY: this component is being registered.
+        if let Err(code) = unsafe { variables::register(version) } {
+            return code;
+        }
+        // SAFETY: the component is being registered, with a template of this component's.
+        unsafe { settings::register(version, template(component())) }
+    })
+}
+
+/// `mca_open_component`: starts from nothing, and checks the parameters.
+unsafe extern "C" fn open() -> c_int {
+    fence("opening the component", sys::OPAL_ERROR, || {
+        // Not when it was registered: then it is not known yet which process is the first of its host.
+        if let Err(refusal) = refusal::another_ibex() {
+            messages::another_ibex(&refusal);
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
+        guard::reset();
+        progress::start_anew();
+        ports::start_anew();
+        modules::start_anew();
+        settings::set_tunables(None);
+        if refusal::other_openmpi().is_err() {
+            // Said when it was registered.
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
+        if let Err(error) = limits::check(&settings::limits()) {
+            messages::parameter(&error);
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
+        match variables::tunables() {
+            Ok(tunables) => {
+                settings::set_tunables(Some(tunables));
+                sys::OPAL_SUCCESS
+            }
+            Err(error) => {
+                messages::parameter(&error);
+                sys::OPAL_ERR_NOT_AVAILABLE
+            }
+        }
+    })
+}
+
+/// `mca_close_component`.
+unsafe extern "C" fn close() -> c_int {
+    fence("closing the component", sys::OPAL_ERROR, || {
+        ports::forget();
+        settings::set_tunables(None);
+        sys::OPAL_SUCCESS
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_component_says_what_open_mpi_checks_before_it_loads_it() {
+        // SAFETY: a static that no other test writes.
+        let component = unsafe { component().read() };
+        let version = component.btl_version;
+        assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
+        assert_eq!(
+            (version.mca_type_major_version, version.mca_type_minor_version, version.mca_type_release_version),
+            (3, 1, 0)
+        );
+        assert_eq!(version.mca_type_name[..4], text::<4>(b"btl"));
+        assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
+    }
+
+    #[test]
+    fn digits_are_read_as_the_number_they_are() {
+        assert_eq!((number("0"), number("7"), number("120")), (0, 7, 120));
+    }
+}

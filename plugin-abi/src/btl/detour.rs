@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages that another port of this process carries, because theirs has no link or no connection to the peer could be made.
+//!
+//! ob1 goes on choosing among the ports by turns; where the engine refuses a message for a peer that is diverted
+//! (`engine::transport`, `divert_all`) it is copied to a slot of another port and sent by that. So nothing of ob1's or of bml's is
+//! changed, whose entries are named by address all over ob1. What carries a key of its port's memory stays where it is. Called
+//! by `send`, `completion`, `loss` and `register_mem`. Grade: a detour costs a copy; without one nothing comes here. Threads: any; one port is
+//! entered at a time. Tests: the device tests in `hw-tests`.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use engine::peer::PeerName;
+use engine::transport::Cause;
+use engine::transport::Port;
+use engine::transport::Sent;
+use engine::transport::WhenDiverted;
+use engine::transport::{EndpointId, Failed, Token};
+use ibex_ffi::openmpi::sys;
+
+use super::descriptor::pool::{self, Descriptor};
+use super::module::{Module, State};
+use super::waiting::wait;
+use super::{failures, modules, token, watch};
+use crate::runtime::failures::tell_but;
+use crate::runtime::guard::fence;
+use crate::runtime::messages;
+
+/// The link of a module's port has gone, or is there again.
+#[cold]
+pub(crate) fn link_changed(module: &Module, is_up: bool) {
+    if modules::all().count() < 2 {
+        return;
+    }
+    if is_up {
+        come_back(module);
+        return;
+    }
+    let Some(mut state) = module.enter() else { return };
+    state.port.divert_all(|tag| watch::goes_by_any_port(tag) && !watch::is_fragment(tag));
+    drop(state);
+    module.has_detours(true);
+    messages::rail_down(module.place());
+}
+
+/// Lets messages go by this port again, peer by peer: first those by the other ports must have arrived, as ob1 wants the fragments of a
+/// message in order. What waits for a port that is down itself is not waited for.
+fn come_back(module: &Module) {
+    let busy = |name| {
+        others(module)
+            .any(|other| other.enter().is_some_and(|state| !state.port.is_down() && state.port.is_busy_with(name)))
+    };
+    let Some(diverted) = module.enter().map(|state| state.port.diverted()) else { return };
+    let free: Vec<PeerName> = diverted.into_iter().filter(|name| !busy(*name)).collect();
+    let Some(mut state) = module.enter() else { return };
+    let left = state.port.undivert(|name| free.contains(&name));
+    drop(state);
+    if left == 0 && module.is_detouring() {
+        module.has_detours(false);
+        messages::rail_back(module.place());
+    }
+}
+
+/// The connection to a peer failed. True where that ends nothing: it could not be made, and another port reaches the peer.
+#[cold]
+pub(crate) fn goes_around(module: &Module, to: EndpointId) -> bool {
+    let Some((name, failure)) =
+        module.enter().and_then(|state| Some((state.port.peer_name(to)?, state.port.failure(to)?.clone())))
+    else {
+        return false;
+    };
+    if !matches!(failure.cause, Cause::Connect(_)) {
+        return false;
+    }
+    let Some(other) = others(module).find(|other| reaches(other, name)) else { return false };
+    module.has_detours(true);
+    if let Some(mut state) = module.enter() {
+        tell_but(&mut state.port, &failure.to_string());
+    }
+    messages::rail_unusable(&failure, other.place());
+    true
+}
+
+/// Whether memory is better not registered for this peer with this port, as another one carries its messages.
+#[cold]
+pub(crate) fn is_away(module: &Module, to: EndpointId) -> bool {
+    let name = module.enter().filter(|state| state.port.is_diverted(to)).and_then(|state| state.port.peer_name(to));
+    name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
+}
+
+/// A message was refused: sends it by another port, or by this one all the same. What `btl_send` answers; its callback comes.
+///
+/// # Safety
+/// M2, M3; the descriptor is filled and was not posted.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> c_int {
+    // SAFETY: this function's own rule.
+    let carried = unsafe { carry(module, to, tag, descriptor) };
+    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let waits = match carried {
+        Some(Carried::Posted) => {
+            state.port.complete(to, token::descriptor(descriptor), false);
+            true
+        }
+        Some(Carried::Waiting) => true,
+        // SAFETY: as above.
+        None => unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok(),
+    };
+    drop(state);
+    if waits { sys::OPAL_SUCCESS } else { failures::refused(module) }
+}
+
+/// What became of a message that has come back.
+pub(crate) enum Again {
+    /// Another port has it.
+    Sent,
+    /// It waits, at another port or at its own: it will come back once more.
+    UnderWay,
+    Failed,
+}
+
+/// A message has come back. What the adapter never had is sent by another port, or waits here anew.
+///
+/// # Safety
+/// As of [`send`].
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Descriptor, failed: Failed) -> Again {
+    if failed.posted {
+        return Again::Failed;
+    }
+    // SAFETY: this function's own rule: the first byte of ob1's header is the tag it is sent with.
+    let tag = unsafe { pool::start(NonNull::new_unchecked(descriptor)).read() };
+    // Other fragments of the message may be elsewhere by now.
+    // SAFETY: as above.
+    let carried = if watch::is_fragment(tag) { None } else { unsafe { carry(module, to, tag, descriptor) } };
+    // SAFETY: as above.
+    let waits_here = |port: &mut Port| unsafe { wait(port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok();
+    match carried {
+        Some(Carried::Posted) => Again::Sent,
+        Some(Carried::Waiting) => Again::UnderWay,
+        None if module.enter().is_some_and(|mut state| waits_here(&mut state.port)) => Again::UnderWay,
+        None => Again::Failed,
+    }
+}
+
+/// How far another port is with a message.
+enum Carried {
+    /// Its adapter has it.
+    Posted,
+    /// It waits there. When it is done the descriptor it was copied from comes back.
+    Waiting,
+}
+
+/// Copies a message to another port and sends it there. `None` where no other can have it.
+///
+/// # Safety
+/// As of [`send`].
+unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> Option<Carried> {
+    let (name, is_busy) = module.enter().filter(|state| state.port.is_diverted(to)).and_then(|state| {
+        let name = state.port.peer_name(to)?;
+        Some((name, state.port.is_busy_with(name)))
+    })?;
+    // Fragments that are under way must not be overtaken.
+    if !watch::goes_by_any_port(tag) || (is_busy && watch::is_fragment(tag)) {
+        return None;
+    }
+    let original = Original { module: module.index(), to, token: token::descriptor(descriptor) };
+    // SAFETY: this function's own rule: no adapter has the message.
+    others(module).find_map(|other| unsafe { take_over(other, name, tag, descriptor, original) })
+}
+
+/// Whose message a copy is.
+#[derive(Clone, Copy)]
+struct Original {
+    module: u8,
+    to: EndpointId,
+    token: Token,
+}
+
+/// Sends a copy of a descriptor's message by this port.
+///
+/// # Safety
+/// M2, M3; no adapter has the message.
+unsafe fn take_over(
+    module: &Module,
+    name: PeerName,
+    tag: u8,
+    descriptor: *const Descriptor,
+    original: Original,
+) -> Option<Carried> {
+    let mut state = module.enter()?;
+    let State { port, descriptors, .. } = &mut state;
+    let to = port.reaches(name)?;
+    // SAFETY: this function's own rule.
+    let (_, size) = unsafe { pool::lengths(descriptor) };
+    let copy = descriptors.take(&mut **port, size as usize, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)?;
+    // SAFETY: just taken (M2): there is room for all of it, ours until it is sent (R2).
+    unsafe { pool::copy(descriptor, pool::start(copy)) };
+    let copy = copy.as_ptr();
+    // SAFETY: as above; nobody else has it yet.
+    if unsafe { pool::bytes(copy) }.is_none() {
+        // SAFETY: M2, just filled.
+        let (spans, count) = unsafe { pool::spans(copy) };
+        if port.send(to, tag, &spans[..count], token::descriptor(copy), false) == Ok(Sent::Posted) {
+            return Some(Carried::Posted);
+        }
+    }
+    // SAFETY: as above.
+    let d = unsafe { &mut *copy };
+    d.base.des_cbfunc = Some(copy_done);
+    d.base.des_cbdata = Box::into_raw(Box::new(original)).cast();
+    // SAFETY: as above.
+    if unsafe { wait(port, to, tag, copy, WhenDiverted::Refuse) }.is_ok() {
+        return Some(Carried::Waiting);
+    }
+    // SAFETY: refused, so nobody has either: the box was made above.
+    unsafe {
+        drop(Box::from_raw((*copy).base.des_cbdata.cast::<Original>()));
+        descriptors.give_back(copy);
+    }
+    None
+}
+
+/// A copy is done: so is the message it was made of (`btl.h`, `mca_btl_base_completion_fn_t`).
+unsafe extern "C" fn copy_done(
+    _btl: *mut sys::mca_btl_base_module_t,
+    _peer: *mut sys::mca_btl_base_endpoint_t,
+    copy: *mut sys::mca_btl_base_descriptor_t,
+    status: c_int,
+) {
+    fence("the end of a message that another port carried", (), || {
+        // SAFETY: made by `take_over` for this copy, which is done once.
+        let original = unsafe { Box::from_raw((*copy).des_cbdata.cast::<Original>()) };
+        let module = modules::all().find(|module| module.index() == original.module);
+        if let Some(mut state) = module.and_then(Module::enter) {
+            state.port.complete(original.to, original.token, status != sys::OPAL_SUCCESS);
+        }
+    });
+}
+
+fn reaches(module: &Module, name: PeerName) -> bool {
+    module.enter().is_some_and(|state| state.port.reaches(name).is_some())
+}
+
+fn others(module: &Module) -> impl Iterator<Item = &'static Module> {
+    let index = module.index();
+    modules::all().filter(move |other| other.index() != index)
+}

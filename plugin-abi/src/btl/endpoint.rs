@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The endpoint "pointers" that Open MPI holds for the peers of a module.
+//!
+//! Open MPI never follows one, but compares it with those of every other BTL, whatever the module: ob1 looks so for the BTLs
+//! that may read and write (`pml_ob1_rdma.c`), and `btl/self` has `(void *)1`. So each module takes a range of addresses, in
+//! which nothing else of the process can lie, and the endpoint numbered n is its n+1st byte. The range is mapped without
+//! access: following one would be a fault, not a read of something else. Grade: naming is arithmetic (hot). Threads: any.
+//! Tests: at the end of the file.
+
+use std::io;
+use std::ptr::{NonNull, null_mut};
+
+use engine::transport::EndpointId;
+use ibex_ffi::openmpi::sys;
+
+/// Addresses of a range, and the multiple it starts at: an immediate has room for as many endpoints.
+const LENGTH: usize = 1 << 24;
+
+/// A range of addresses that name a module's endpoints.
+pub(crate) struct EndpointRange {
+    start: NonNull<u8>,
+}
+
+// SAFETY: addresses that nobody reads or writes.
+unsafe impl Send for EndpointRange {}
+// SAFETY: as above.
+unsafe impl Sync for EndpointRange {}
+
+impl EndpointRange {
+    /// Takes a range.
+    ///
+    /// # Errors
+    /// `ENOMEM` where the process has no addresses left (`ulimit -v`).
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at no given address touches nothing that exists.
+        let mapped = unsafe { libc::mmap(null_mut(), 2 * LENGTH, libc::PROT_NONE, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let before = mapped.cast::<u8>();
+        let skipped = before.align_offset(LENGTH);
+        // SAFETY: twice as many bytes were mapped, so that the aligned range and what is behind it lie within.
+        let (start, behind) = unsafe { (before.add(skipped), before.add(skipped + LENGTH)) };
+        // SAFETY: what lies before and behind the range in the mapping just made, whole pages of which nobody knows.
+        unsafe {
+            libc::munmap(before.cast(), skipped);
+            libc::munmap(behind.cast(), LENGTH - skipped);
+        }
+        NonNull::new(start).map(|start| EndpointRange { start }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// What Open MPI calls an endpoint.
+    #[inline]
+    pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
+        self.start.as_ptr().wrapping_add((id.index() as usize + 1) % LENGTH).cast()
+    }
+}
+
+impl Drop for EndpointRange {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody reads or writes it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), LENGTH) };
+    }
+}
+
+/// The engine's number of an endpoint of any module; of a null pointer one that no endpoint has, which the engine refuses.
+#[inline]
+pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId {
+    EndpointId::from_index(((pointer.addr() % LENGTH) as u32).wrapping_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_survives_the_way_through_open_mpi() {
+        let range = EndpointRange::new().expect("addresses");
+        for index in [0, 1, 70_000, (1 << 24) - 2] {
+            let pointer = range.pointer(EndpointId::from_index(index));
+            assert!(!pointer.is_null());
+            assert_eq!(endpoint(pointer), EndpointId::from_index(index));
+        }
+        assert_eq!(endpoint(null_mut()), EndpointId::from_index(u32::MAX));
+    }
+
+    #[test]
+    fn no_endpoint_has_the_address_of_anything_else() {
+        let ranges = [EndpointRange::new().expect("addresses"), EndpointRange::new().expect("addresses")];
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel lists the mappings");
+        for range in &ranges {
+            let start = range.start.as_ptr().addr();
+            let holds = |line: &&str| {
+                let (from, to) = line.split(' ').next().and_then(|both| both.split_once('-')).expect("two addresses");
+                let [from, to] = [from, to].map(|text| usize::from_str_radix(text, 16).expect("hexadecimal"));
+                from <= start && start + LENGTH <= to
+            };
+            let line = maps.lines().find(holds).expect("it is mapped");
+            assert_eq!(line.split(' ').nth(1), Some("---p"), "{line}");
+        }
+        let first = EndpointId::from_index(0);
+        assert_ne!(ranges[0].pointer(first), ranges[1].pointer(first));
+        assert!(ranges[0].pointer(first).addr() > 1 << 16, "unlike the small numbers that other BTLs use");
+    }
+
+    #[test]
+    fn a_range_is_given_back() {
+        let start = EndpointRange::new().expect("addresses").start.as_ptr().addr();
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel lists the mappings");
+        let wanted = format!("{start:x}-{:x} ---p", start + LENGTH);
+        assert!(!maps.contains(&wanted), "{wanted}");
+    }
+}

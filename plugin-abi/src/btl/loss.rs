@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A peer, or the whole port, is lost: says why, and tells Open MPI, which ends the job.
+//!
+//! Called by `completion` and `progress`, outside of the port: Open MPI's callback runs in here. Grade: errors. Threads: any.
+
+use std::ffi::CString;
+use std::ptr::null_mut;
+
+use engine::transport::EndpointId;
+use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::sys;
+
+use super::detour;
+use super::module::Module;
+use crate::runtime::{failures, guard, modex};
+
+/// The connection to a peer failed: says so, and tells Open MPI, which ends the job.
+#[cold]
+pub(crate) fn peer_failed(module: &Module, peer: EndpointId) {
+    if !detour::goes_around(module, peer) {
+        lost(module, peer);
+    }
+}
+
+/// Something cannot reach a peer any more: says why, and has Open MPI end the job.
+#[cold]
+pub(crate) fn lost(module: &Module, peer: EndpointId) {
+    let (name, text) = {
+        let Some(mut state) = module.enter() else { return };
+        failures::tell(&mut state.port);
+        let text = state.port.failure(peer).map_or_else(|| state.port.describe(peer), ToString::to_string);
+        (state.port.peer_name(peer), text)
+    };
+    let process = name.and_then(modex::process);
+    report(module, process.map_or(null_mut(), Process::as_raw), &text);
+}
+
+/// A panic was caught earlier: this port takes no further part.
+#[cold]
+pub(crate) fn report_defect(module: &Module) {
+    debug_assert!(guard::broken(), "called only then");
+    report(module, null_mut(), "ibex has a defect, see above");
+}
+
+fn report(module: &Module, process: *mut sys::opal_proc_t, text: &str) {
+    let Some(function) = module.error_callback() else {
+        return;
+    };
+    // ob1 hands the text to a printf-like function as the format.
+    let text = CString::new(format!("ibex: {}", text.replace('%', "%%").replace('\0', ""))).unwrap_or_default();
+    // SAFETY: the callback that was registered (btl.h, mca_btl_base_module_error_cb_fn_t); the text outlives the call.
+    unsafe { function(module.as_raw(), sys::MCA_BTL_ERROR_FLAGS_FATAL as i32, process, text.as_ptr().cast_mut()) };
+}

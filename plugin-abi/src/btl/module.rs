@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A module: one port, as Open MPI sees it.
+//!
+//! Made by `init` for each usable port, used through the functions named in its structure (`functions`), dropped in
+//! `btl_finalize`. It lives on the heap at one address. What the port can goes into its fields in [`Module::new`].
+//! Grade: setup, but for the accessors. Threads: the fields never change after [`Module::new`]; the rest is reached by who has
+//! entered the port ([`State`]).
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use engine::events::SourceId;
+use engine::peer::PeerName;
+use engine::transport::EndpointId;
+use engine::transport::{Atomics, Port, PortError};
+use engine::tunables::Tunables;
+use ibex_ffi::openmpi::sys;
+
+use super::descriptor::pool::Descriptors;
+use super::endpoint::EndpointRange;
+use super::operation::Operations;
+use super::poll_frame::PollFrames;
+use crate::runtime::exclusive::Entered;
+use crate::runtime::memory::Memory;
+use crate::runtime::port::OpenPort;
+
+/// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
+pub(crate) const INLINE_MAX: usize = 1024;
+
+/// What one caller at a time may use: the port, and the records that the module has for it.
+pub(crate) struct State<'a> {
+    pub(crate) descriptors: &'a mut Descriptors,
+    pub(crate) operations: &'a mut Operations,
+    pub(crate) frames: &'a mut PollFrames,
+    pub(crate) port: Entered<'a, Port>,
+}
+
+/// The records of a module.
+struct Records {
+    descriptors: Descriptors,
+    operations: Operations,
+    frames: PollFrames,
+}
+
+/// A module: Open MPI's structure, then ibex's.
+#[repr(C)]
+pub(crate) struct Module {
+    base: sys::mca_btl_base_module_t,
+    /// Let go of before the records: none is the adapter's when the port is closed.
+    port: Arc<OpenPort>,
+    records: UnsafeCell<Records>,
+    max_inline: usize,
+    max_message: usize,
+    zero_copy_min: usize,
+    max_send_size: usize,
+    verbose: u64,
+    /// Place among the ports this process publishes.
+    index: u8,
+    has_atomics: bool,
+    endpoints: EndpointRange,
+    /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
+    error_callback: AtomicUsize,
+    /// Some peers' messages go by other ports.
+    detouring: AtomicBool,
+}
+
+/// What ibex can do at most of `btl_flags`; what a user adds to it is taken off again.
+pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
+    | sys::MCA_BTL_FLAGS_PUT
+    | sys::MCA_BTL_FLAGS_GET
+    | sys::MCA_BTL_FLAGS_SEND_INPLACE
+    | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
+
+/// The largest read, in bytes, asked of a software adapter: one that sends a whole message ahead of the reader has it copied
+/// from memory; this much, as often as reads are in flight by default (4), stays in the processor's cache. Measured on
+/// soft-RoCE: messages of 1 MiB come a third faster.
+const SOFTWARE_GET_LIMIT: usize = 32 << 10;
+
+impl Module {
+    /// A module for an open port, with the send slots that it has from the start. `settings` are the template's fields as the
+    /// user has set them.
+    ///
+    /// # Errors
+    /// Memory, or the limit of locked memory, does not suffice.
+    pub(crate) fn new(
+        settings: &sys::mca_btl_base_module_t,
+        port: &Arc<OpenPort>,
+        tunables: &Tunables,
+    ) -> Result<Box<Self>, PortError> {
+        let attributes = port.attributes();
+        let endpoints = EndpointRange::new().map_err(|error| PortError {
+            place: port.place().to_owned(),
+            doing: "taking addresses for its endpoints".to_owned(),
+            bytes: None,
+            error,
+        })?;
+        let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
+        let mut base = *settings;
+        base.btl_max_send_size = base.btl_max_send_size.min(port.receive_size());
+        base.btl_flags &= FLAGS;
+        if attributes.software {
+            base.btl_get_limit = base.btl_get_limit.min(SOFTWARE_GET_LIMIT);
+        }
+        base.btl_get_limit = base.btl_get_limit.min(max_message);
+        base.btl_put_limit = base.btl_put_limit.min(max_message);
+        base.btl_get_local_registration_threshold = 0;
+        base.btl_put_local_registration_threshold = attributes.max_inline as usize;
+        if base.btl_bandwidth == 0 {
+            base.btl_bandwidth = attributes.mbps.max(1);
+        }
+        match attributes.atomics {
+            Atomics::None => {
+                base.btl_flags &= !sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
+                base.btl_atomic_flags = 0;
+                base.btl_atomic_fop = None;
+                base.btl_atomic_cswap = None;
+            }
+            Atomics::Adapter => {}
+            Atomics::Host => base.btl_atomic_flags |= sys::MCA_BTL_ATOMIC_SUPPORTS_GLOB,
+        }
+        let mut descriptors = Descriptors::new(
+            base.btl_eager_limit.max(base.btl_rndv_eager_limit),
+            base.btl_max_send_size,
+            tunables.send_slots_max as u32,
+            tunables.send_slots_grow as u32,
+        );
+        if let Some(mut state) = port.enter() {
+            descriptors.reserve(|size, count| state.grow(size, count))?;
+        }
+        let records = Records { descriptors, operations: Operations::new(), frames: PollFrames::default() };
+        Ok(Box::new(Module {
+            base,
+            port: Arc::clone(port),
+            records: UnsafeCell::new(records),
+            max_inline: (attributes.max_inline as usize).min(INLINE_MAX),
+            max_message,
+            zero_copy_min: tunables.zero_copy_min as usize,
+            max_send_size: base.btl_max_send_size,
+            verbose: tunables.verbose,
+            index: port.index(),
+            has_atomics: attributes.atomics != Atomics::None,
+            endpoints,
+            error_callback: AtomicUsize::new(0),
+            detouring: AtomicBool::new(false),
+        }))
+    }
+
+    /// The module behind Open MPI's pointer.
+    ///
+    /// # Safety
+    /// M1.
+    #[inline]
+    pub(crate) unsafe fn from_raw<'call>(raw: *mut sys::mca_btl_base_module_t) -> &'call Module {
+        // SAFETY: M1: `base` is the first field of a module on the heap, which is shared and changed only inside cells.
+        unsafe { &*raw.cast::<Module>() }
+    }
+
+    /// The pointer that Open MPI knows the module by.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut sys::mca_btl_base_module_t {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Waits for other threads; `None`: this thread is inside already.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<State<'_>> {
+        self.port.enter().map(|port| self.state(port))
+    }
+
+    /// Does not wait.
+    #[inline]
+    pub(crate) fn try_enter(&self) -> Option<State<'_>> {
+        self.port.try_enter().map(|port| self.state(port))
+    }
+
+    /// What comes with the right to use the port.
+    #[inline]
+    fn state<'a>(&'a self, port: Entered<'a, Port>) -> State<'a> {
+        // SAFETY: reached here alone, with the right to this module's port, which exists once at a time and lives as long as
+        // what is returned.
+        let Records { descriptors, operations, frames } = unsafe { &mut *self.records.get() };
+        State { descriptors, operations, frames, port }
+    }
+
+    /// The port's registrations.
+    #[inline]
+    pub(crate) fn memory(&self) -> &Memory {
+        self.port.memory()
+    }
+
+    /// The process that an endpoint is of.
+    pub(crate) fn peer_name(&self, id: EndpointId) -> Option<PeerName> {
+        self.enter()?.port.peer_name(id)
+    }
+
+    /// Bytes that fit in a work request.
+    #[inline]
+    pub(crate) fn max_inline(&self) -> usize {
+        self.max_inline
+    }
+
+    /// Bytes of the largest put or get.
+    #[inline]
+    pub(crate) fn max_message(&self) -> usize {
+        self.max_message
+    }
+
+    /// Bytes from which contiguous data is sent in place.
+    #[inline]
+    pub(crate) fn zero_copy_min(&self) -> usize {
+        self.zero_copy_min
+    }
+
+    /// Bytes of the largest message.
+    #[inline]
+    pub(crate) fn max_send_size(&self) -> usize {
+        self.max_send_size
+    }
+
+    /// Whether the adapter has atomics.
+    #[inline]
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
+    /// `btl_ibex_verbose`.
+    pub(crate) fn verbose(&self) -> u64 {
+        self.verbose
+    }
+
+    /// Place among the ports this process publishes.
+    #[inline]
+    pub(crate) fn index(&self) -> u8 {
+        self.index
+    }
+
+    /// Device and port, as `rxe0:1`.
+    pub(crate) fn place(&self) -> &str {
+        self.port.place()
+    }
+
+    /// The source of its adapter's events; `None` where it does not stamp completions.
+    pub(crate) fn source(&self) -> Option<SourceId> {
+        self.port.source()
+    }
+
+    /// What Open MPI calls an endpoint of this module.
+    #[inline]
+    pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
+        self.endpoints.pointer(id)
+    }
+
+    /// Whom to tell that a peer is lost.
+    pub(crate) fn error_callback(&self) -> sys::mca_btl_base_module_error_cb_fn_t {
+        let address = self.error_callback.load(Ordering::Acquire);
+        // SAFETY: an address that `set_error_callback` stored, or 0, which is `None` of a nullable function pointer.
+        unsafe { std::mem::transmute::<usize, sys::mca_btl_base_module_error_cb_fn_t>(address) }
+    }
+
+    /// See [`Self::error_callback`].
+    pub(crate) fn set_error_callback(&self, callback: sys::mca_btl_base_module_error_cb_fn_t) {
+        self.error_callback.store(callback.map_or(0, |function| function as usize), Ordering::Release);
+    }
+
+    /// Whether some peers' messages go by other ports.
+    pub(crate) fn is_detouring(&self) -> bool {
+        // Relaxed: who learns of it late does what it did before.
+        self.detouring.load(Ordering::Relaxed)
+    }
+
+    /// See [`Self::is_detouring`].
+    pub(crate) fn has_detours(&self, some: bool) {
+        self.detouring.store(some, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_mpis_part_of_a_module_stands_first() {
+        assert_eq!(std::mem::offset_of!(Module, base), 0);
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Progress: takes what has happened on each port and tells Open MPI.
+//!
+//! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the port; the callbacks (a message
+//! received; what else has happened: `completion`) run outside of it, as they call ibex again, progress included; then, inside again,
+//! records are given back, and by the next poll the receive slots. Grade: hot. Threads: any; with several, one takes a port's batch at
+//! a time, and ob1's sequence numbers put messages in order.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use engine::events::{self, SourceId, Taken};
+use engine::peer::PeerName;
+use engine::transport::{Batch, Completion};
+use ibex_ffi::openmpi::sys;
+
+use super::completion::{Finished, happened, stamp};
+use super::module::{Module, State};
+use super::poll_frame::{PollFrame, Shown};
+use super::{detour, loss, modules, watch};
+use crate::runtime::face::Face;
+use crate::runtime::guard::{self, fence};
+use crate::runtime::progress::{self as faces, Functions, hand_on};
+use crate::runtime::tag::Tag;
+use crate::runtime::watch::CONTEXT;
+
+/// See [`progress_watched`].
+const BUSY: usize = 4;
+
+static DEFECT_REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// The component is opened: no defect was reported.
+pub(crate) fn start_anew() {
+    DEFECT_REPORTED.store(false, Ordering::Relaxed);
+}
+
+/// `btl_progress`: moves every port on. Returns the number of events.
+pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
+    fence("progress", 0, || {
+        if guard::broken() {
+            return defect();
+        }
+        if events::is_quiet() { progress_all::<false>() } else { progress_watched() }
+    })
+}
+
+#[inline]
+fn progress_all<const WATCHED: bool>() -> c_int {
+    let mut count = 0;
+    for module in modules::all() {
+        count += progress_port::<WATCHED>(module);
+    }
+    count
+}
+
+/// Progress while a tool listens. What the calls before have seen and not shown, so that who waited for it went on, is shown first.
+/// Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
+#[cold]
+#[inline(never)]
+fn progress_watched() -> c_int {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    watch::show_arrived();
+    events::show(CONTEXT);
+    let count = progress_all::<true>();
+    let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
+    CALLS.store(calls, Ordering::Relaxed);
+    if count == 0 || calls.is_multiple_of(BUSY) || events::is_crowded() {
+        watch::show_arrived();
+        events::progress(CONTEXT);
+    }
+    count
+}
+
+/// After a panic nothing is trusted any more: each port is reported as failed, once.
+#[cold]
+fn defect() -> c_int {
+    if !DEFECT_REPORTED.swap(true, Ordering::Relaxed) {
+        modules::all().for_each(loss::report_defect);
+    }
+    0
+}
+
+/// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no site
+/// in here looks whether one does.
+#[inline]
+fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
+    // Another thread is at it, or this call comes from within an engine call: nothing to do here.
+    let Some(mut state) = module.try_enter() else {
+        return 0;
+    };
+    let mut frame = state.frames.take();
+    let count = if WATCHED { state.port.poll_watched(&mut frame.batch) } else { state.port.poll(&mut frame.batch) };
+    if count == 0 {
+        state.frames.give_back(frame, &mut state.port);
+        return 0;
+    }
+    // While no other thread polls this port.
+    let stamped = if WATCHED { taken(module) } else { None };
+    drop(state);
+
+    let mut finished = Finished::NONE;
+    let PollFrame { batch, shown } = &mut *frame;
+    for item in batch.completions().iter().enumerate() {
+        handle_completion::<WATCHED>(module, batch, item, shown, &mut finished);
+    }
+    give_back(module, frame, &finished);
+    if let Some((source, taken)) = stamped {
+        events::shown(source, taken);
+    }
+    count as c_int
+}
+
+/// Handles one completion, outside of the port.
+#[inline]
+fn handle_completion<const WATCHED: bool>(
+    module: &Module,
+    batch: &Batch,
+    (index, completion): (usize, &Completion),
+    shown: &mut Shown,
+    finished: &mut Finished,
+) {
+    if let Completion::Message { immediate, addr, len, .. } = *completion {
+        let tag = Tag(immediate.tag());
+        if tag.face() != Face::Btl {
+            hand_on(tag.face(), module.index(), batch, index);
+            return;
+        }
+        if WATCHED {
+            // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
+            unsafe { watch_arrival(module, batch, (index, completion), tag) };
+        }
+        received(module, tag, shown.message(addr, len));
+    } else {
+        happened::<WATCHED>(module, batch, (index, completion), finished);
+    }
+}
+
+/// Says what the BTL does with what another face has polled.
+pub(crate) fn fill_in() {
+    faces::fill_in(Face::Btl, Functions { handle, show_arrived: watch::show_arrived });
+}
+
+/// Handles a completion that another face has polled.
+fn handle(port: u8, batch: &Batch, index: usize) {
+    let Some(completion) = batch.completions().get(index) else { return };
+    let Some(module) = modules::all().find(|module| module.index() == port) else { return };
+    match *completion {
+        Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
+        Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
+        _ => {
+            let (mut shown, mut finished) = (Shown::new(), Finished::NONE);
+            if events::is_quiet() {
+                handle_completion::<false>(module, batch, (index, completion), &mut shown, &mut finished);
+            } else {
+                handle_completion::<true>(module, batch, (index, completion), &mut shown, &mut finished);
+            }
+            if let Some(mut state) = module.enter() {
+                give_back_records(&mut state, &finished);
+            }
+        }
+    }
+}
+
+/// Says that events of what was polled will follow.
+#[cold]
+#[inline(never)]
+fn taken(module: &Module) -> Option<(SourceId, Taken)> {
+    let source = module.source()?;
+    Some((source, events::taken(source)?))
+}
+
+/// Shows a message that has come, before its callback.
+///
+/// # Safety
+/// The bytes of the message may be read, and no adapter writes there.
+#[cold]
+#[inline(never)]
+unsafe fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &Completion), tag: Tag) {
+    if watch::is_of_use(tag.0)
+        && let Some(peer) = sender(module, completion)
+    {
+        // SAFETY: this function's rule.
+        unsafe { watch::arrived(peer, completion, stamp(module, batch, index)) };
+    }
+}
+
+/// Who sent a message.
+fn sender(module: &Module, completion: &Completion) -> Option<PeerName> {
+    let Completion::Message { immediate, qp_num, .. } = *completion else { return None };
+    let state = module.enter()?;
+    let endpoint = state.port.sender(immediate, qp_num)?;
+    state.port.peer_name(endpoint)
+}
+
+/// A message came in: the upper layer's callback for its tag.
+#[inline]
+fn received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
+    let trigger =
+        (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
+    // SAFETY: a table that has an entry for each tag of the BTL's (a test of `Tag` compares); written at start, before messages of that tag are sent.
+    let callback = unsafe { trigger.add(usize::from(tag)).read() };
+    let Some(function) = callback.cbfunc else {
+        return;
+    };
+    // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h); the bytes are in a
+    // receive slot that is not posted until `release` (R2).
+    unsafe { function(module.as_raw(), tag, arrived, callback.cbdata) };
+}
+
+/// Gives descriptors, records and the frame back.
+#[allow(
+    clippy::inline_always,
+    reason = "a call costs as much as what it does, and there are two callers, one of them cold"
+)]
+#[inline(always)]
+fn give_back(module: &Module, frame: Box<PollFrame>, finished: &Finished) {
+    // `None` would be a call from within an engine call, and those do not call back; the frame would then be lost.
+    let Some(mut state) = module.enter() else {
+        return;
+    };
+    give_back_records(&mut state, finished);
+    state.frames.give_back(frame, &mut state.port);
+}
+
+/// Gives back what callbacks have left.
+#[inline]
+fn give_back_records(state: &mut State<'_>, finished: &Finished) {
+    let mut descriptor = finished.descriptors;
+    while !descriptor.is_null() {
+        // SAFETY: on the chain of `sent`: ours.
+        let next = unsafe { (*descriptor).next };
+        // SAFETY: as above, and the adapter is through with it.
+        unsafe { state.descriptors.give_back(descriptor) };
+        descriptor = next;
+    }
+    let mut operation = finished.operations;
+    while !operation.is_null() {
+        // SAFETY: on the chain of `done`: ours.
+        let next = unsafe { (*operation).next };
+        // SAFETY: as above.
+        unsafe { state.operations.give_back(operation) };
+        operation = next;
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `btl_put` and `btl_get`, and what the atomics have in common with them.
+//!
+//! What is under way has a record (`operation`). Both functions return 0 or an error, never 1: what cannot be posted waits in the engine.
+//! Grade: hot. Threads: inside the port. Sizes in bytes.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use engine::events;
+use engine::transport::Port;
+use engine::transport::Refused;
+use engine::transport::{EndpointId, Token};
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+
+use super::endpoint::endpoint;
+use super::module::{Module, State};
+use super::operation::Call;
+use super::watch::{self, Kind, Watched};
+use super::{failures, token};
+use crate::runtime::failures::tell;
+use crate::runtime::guard::fence;
+use crate::runtime::memory::Handle;
+
+/// Numbers watched operations, so that one that is complete is not soon followed by another of its name.
+static NUMBER: AtomicU16 = AtomicU16::new(1);
+
+/// What btl.h gives `btl_put`, `btl_get` and the atomics alike: two ends, and what to call when it is done.
+pub(crate) struct Transfer {
+    pub(crate) btl: *mut sys::mca_btl_base_module_t,
+    pub(crate) peer: *mut sys::mca_btl_base_endpoint_t,
+    pub(crate) local_address: *mut c_void,
+    pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    pub(crate) remote_address: u64,
+    pub(crate) remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    /// Bytes.
+    pub(crate) size: usize,
+    pub(crate) function: sys::mca_btl_base_rdma_completion_fn_t,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: *mut c_void,
+}
+
+/// A transfer as a work request names it.
+pub(crate) struct Ends {
+    pub(crate) to: EndpointId,
+    /// Empty where there is no local handle.
+    pub(crate) local: LocalSpan,
+    pub(crate) remote: RemoteSpan,
+}
+
+impl Transfer {
+    /// Notes the operation and hands it to the engine with `post`; `name` is the function Open MPI called. Returns 0, `unfit`
+    /// without a remote handle or where `fits` says no, or the code for a peer that is lost.
+    ///
+    /// # Safety
+    /// M1, M3; each handle that is not null covers the `size` bytes at its address, and the remote one is the peer's.
+    #[inline]
+    pub(crate) unsafe fn start(
+        self,
+        name: &'static str,
+        kind: Kind,
+        unfit: c_int,
+        fits: impl FnOnce(&Module) -> bool,
+        post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
+    ) -> c_int {
+        fence(name, sys::OPAL_ERROR, || {
+            // SAFETY: M1.
+            let module = unsafe { Module::from_raw(self.btl) };
+            if self.remote_handle.is_null() || !fits(module) {
+                return unfit;
+            }
+            // SAFETY: this function's own rule.
+            let ends = unsafe { self.ends() };
+            let Some(mut state) = module.enter() else {
+                return sys::OPAL_ERR_OUT_OF_RESOURCE;
+            };
+            if events::is_any_active() {
+                return self.start_watched(kind, state, ends, post);
+            }
+            let State { port, operations, .. } = &mut state;
+            let operation = operations.take();
+            // SAFETY: just taken, ours alone.
+            unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call()) };
+            let token = token::operation(operation.as_ptr(), 0);
+            if let Ok(()) = post(port, ends, token) {
+                sys::OPAL_SUCCESS
+            } else {
+                // SAFETY: refused, so nothing names it.
+                unsafe { operations.give_back(operation.as_ptr()) };
+                drop(state);
+                failures::refused(module)
+            }
+        })
+    }
+
+    /// The rest of [`Self::start`] while a tool listens: notes what the operation is, and says, outside of the port, that it
+    /// was taken up.
+    #[cold]
+    #[inline(never)]
+    fn start_watched(
+        self,
+        kind: Kind,
+        mut state: State<'_>,
+        ends: Ends,
+        post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
+    ) -> c_int {
+        let State { port, operations, .. } = &mut state;
+        let operation = operations.take();
+        let token = token::operation(operation.as_ptr(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let with = port.peer_name(ends.to);
+        let watched = Watched {
+            kind,
+            operation: token.0,
+            local: self.local_address.addr() as u64,
+            remote: ends.remote.addr,
+            bytes: self.size as u64,
+            peer: with.map_or(u32::MAX, |name| name.rank),
+        };
+        // SAFETY: just taken, ours alone.
+        unsafe {
+            (&raw mut (*operation.as_ptr()).call).write(Call { is_watched: true, ..self.call() });
+            (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
+        }
+        // SAFETY: of this call; before the post, as another thread may see it complete.
+        let read = if kind == Kind::Get { unsafe { watch::noted(self.function, self.data) } } else { None };
+        let moment = events::moment();
+        if post(port, ends, token).is_err() {
+            // SAFETY: refused, so nothing names it.
+            unsafe { operations.give_back(operation.as_ptr()) };
+            tell(port);
+            return sys::OPAL_ERR_UNREACH;
+        }
+        drop(state);
+        watch::started(&watched, with, read, moment);
+        sys::OPAL_SUCCESS
+    }
+
+    /// # Safety
+    /// As for [`Self::start`]; there is a remote handle.
+    #[inline]
+    unsafe fn ends(&self) -> Ends {
+        let local = if self.local_handle.is_null() {
+            LocalSpan::EMPTY
+        } else {
+            // SAFETY: a handle of this process' (this function's rule).
+            let handle = unsafe { Handle::read(self.local_handle.cast()) };
+            // SAFETY: registered under that key (btl.h), until the callback (M3, R3).
+            unsafe { LocalSpan::new(self.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
+        };
+        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
+        let handle = unsafe { Handle::read(self.remote_handle.cast()) };
+        let remote = RemoteSpan { addr: self.remote_address, rkey: handle.rkey };
+        Ends { to: endpoint(self.peer), local, remote }
+    }
+
+    #[inline]
+    fn call(&self) -> Call {
+        Call {
+            callback: self.function,
+            context: self.context,
+            data: self.data,
+            local_address: self.local_address,
+            local_handle: self.local_handle,
+            is_watched: false,
+        }
+    }
+}
+
+/// `btl_put`. Without a local handle the data goes inside the work request; Open MPI asks for that up to
+/// `btl_put_local_registration_threshold`.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_put(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    size: usize,
+    _flags: c_int,
+    _order: c_int,
+    function: sys::mca_btl_base_rdma_completion_fn_t,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    let put = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size,
+        function,
+        context,
+        data,
+    };
+    let inside = local_handle.is_null();
+    let fits = |module: &Module| size <= if inside { module.max_inline() } else { module.max_message() };
+    let post = |port: &mut Port, ends: Ends, token| {
+        if !inside {
+            return port.put(ends.to, ends.local, ends.remote, token);
+        }
+        // SAFETY: M3, for this call: the bytes are copied before it returns. Not registered by this call, and the program
+        // may not write them until the put is done (R1).
+        let bytes = unsafe { bytes(local_address, size) };
+        port.put_inline(ends.to, bytes, ends.remote, token)
+    };
+    // SAFETY: M1, M3; the handles are for these bytes (btl.h).
+    unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
+}
+
+/// # Safety
+/// M3 for the length of the call.
+unsafe fn bytes<'call>(address: *mut c_void, size: usize) -> &'call [u8] {
+    if size == 0 {
+        return &[];
+    }
+    // SAFETY: this function's own rule.
+    unsafe { std::slice::from_raw_parts(address.cast::<u8>(), size) }
+}
+
+/// `btl_get`.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_get(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
+    size: usize,
+    _flags: c_int,
+    _order: c_int,
+    function: sys::mca_btl_base_rdma_completion_fn_t,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    let get = Transfer {
+        btl,
+        peer,
+        local_address,
+        local_handle,
+        remote_address,
+        remote_handle,
+        size,
+        function,
+        context,
+        data,
+    };
+    let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message();
+    // SAFETY: M1, M3; the handles are for these bytes (btl.h).
+    unsafe {
+        get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
+            port.get(ends.to, ends.local, ends.remote, token)
+        })
+    }
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `btl_send` and `btl_sendi`: messages.
+//!
+//! A small message goes inside the work request, straight from the header and the user's memory; a larger one from a
+//! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking send
+//! returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message wait in
+//! the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_send.c`,
+//! `pt2pt_flood.c` and others in `hw-tests/mpi`.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+use engine::events;
+use engine::transport::EndpointId;
+use engine::transport::Port;
+use engine::transport::WhenDiverted;
+use engine::transport::{Refused, Sent};
+use ibex_ffi::openmpi::convertor::Convertor;
+use ibex_ffi::openmpi::sys;
+
+use super::descriptor;
+use super::descriptor::pool::{Descriptor, Descriptors};
+use super::detour;
+use super::endpoint::endpoint;
+use super::module::{INLINE_MAX, Module, State};
+use super::token;
+use super::waiting::wait;
+use super::watch::{self, Outgoing};
+use crate::runtime::guard::fence;
+
+/// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come; negative:
+/// not taken.
+pub(crate) unsafe extern "C" fn btl_send(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    descriptor: *mut sys::mca_btl_base_descriptor_t,
+    tag: u8,
+) -> c_int {
+    fence("btl_send", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        let descriptor: *mut Descriptor = descriptor.cast();
+        // SAFETY: M2.
+        let flags = unsafe { (*descriptor).base.des_flags };
+        // The descriptor may be ibex's: Open MPI need not hear of it again once the adapter has it.
+        let silent = flags & (sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | sys::MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
+            == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
+        if events::is_any_active() {
+            // SAFETY: M2.
+            return unsafe { post_watched(module, endpoint(peer), tag, descriptor, silent) };
+        }
+        // SAFETY: M2.
+        unsafe { post(module, endpoint(peer), tag, descriptor, silent) }
+    })
+}
+
+/// Hands a descriptor to the port. With `silent`, Open MPI need not hear of it once the adapter has it.
+///
+/// # Safety
+/// M2.
+#[inline]
+unsafe fn post(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
+    let Some(mut state) = module.enter() else {
+        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    };
+    // SAFETY: M2.
+    if unsafe { descriptor::bytes(descriptor) }.is_none() {
+        // SAFETY: M2; the second segment was made by btl_prepare_src.
+        let (spans, count) = unsafe { descriptor::spans(descriptor) };
+        // User memory that is sent in place is Open MPI's business until the adapter is done with it.
+        let silent = silent && count == 1;
+        // SAFETY: M2. No other thread sees it complete while the port is entered.
+        unsafe { (*descriptor).callback_wanted = !silent };
+        if state.port.send(to, tag, &spans[..count], token::descriptor(descriptor), !silent) == Ok(Sent::Posted) {
+            return c_int::from(silent);
+        }
+    }
+    // SAFETY: M2, M3: `btl_send`'s, and not posted.
+    unsafe { not_posted(module, state, to, tag, descriptor) }
+}
+
+/// Lets a descriptor's message wait, here or at another port.
+///
+/// # Safety
+/// M2, M3; the descriptor is filled and was not posted.
+#[cold]
+#[inline(never)]
+unsafe fn not_posted(
+    module: &Module,
+    mut state: State<'_>,
+    to: EndpointId,
+    tag: u8,
+    descriptor: *mut Descriptor,
+) -> c_int {
+    // SAFETY: this function's own rule.
+    if unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Refuse) }.is_ok() {
+        return sys::OPAL_SUCCESS;
+    }
+    drop(state);
+    // SAFETY: this function's own rule.
+    unsafe { detour::send(module, to, tag, descriptor) }
+}
+
+/// [`post`] while a tool listens.
+///
+/// # Safety
+/// M2.
+#[cold]
+#[inline(never)]
+unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
+    // SAFETY: M2.
+    let outgoing = unsafe { outgoing(module, to, tag, descriptor) };
+    // SAFETY: M2.
+    let code = unsafe { post(module, to, tag, descriptor, silent) };
+    if code >= 0
+        && let Some(outgoing) = outgoing
+    {
+        outgoing.posted();
+    }
+    code
+}
+
+/// What tools are to be told of a descriptor that is about to be posted.
+///
+/// # Safety
+/// M2: Open MPI has filled the descriptor, and it is not posted yet.
+unsafe fn outgoing(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> Option<Outgoing> {
+    if !watch::is_of_use(tag) {
+        return None;
+    }
+    let moment = events::moment();
+    let peer = module.peer_name(to)?;
+    // SAFETY: this function's rule; where its message starts there are as many bytes as its first segment says (R2).
+    unsafe {
+        let (first, length) = descriptor::lengths(descriptor);
+        let start = descriptor::start(NonNull::new_unchecked(descriptor));
+        Outgoing::new(peer, tag, (start, first), length, moment)
+    }
+}
+
+/// `btl_sendi`: posts header and data at once, or not at all: then `*descriptor`, if it is asked for, is one that holds them.
+#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+pub(crate) unsafe extern "C" fn btl_sendi(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    convertor: *mut sys::opal_convertor_t,
+    header: *mut c_void,
+    header_size: usize,
+    payload_size: usize,
+    _order: u8,
+    flags: u32,
+    tag: u8,
+    descriptor: *mut *mut sys::mca_btl_base_descriptor_t,
+) -> c_int {
+    fence("btl_sendi", sys::OPAL_ERROR, || {
+        if !descriptor.is_null() {
+            // SAFETY: the out parameter.
+            unsafe { descriptor.write(null_mut()) };
+        }
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        // SAFETY: the header is the caller's for this call; it is not registered, so no adapter touches it (R1).
+        let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), header_size) };
+        // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
+        let convertor = if payload_size == 0 { null_mut() } else { convertor };
+        // SAFETY: null, or with data: the caller's for this call.
+        let mut data = unsafe { Convertor::from_raw(convertor) };
+        let to = endpoint(peer);
+        if events::is_any_active() {
+            watch::posting();
+        }
+        // SAFETY: M1, M3.
+        let code = match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
+            Ok(Sent::Posted) => sys::OPAL_SUCCESS,
+            Ok(Sent::Busy) => {
+                // SAFETY: M1, M3.
+                let code = unsafe { from_slot(module, to, tag, header, data, payload_size) };
+                if code == sys::OPAL_ERR_RESOURCE_BUSY && !descriptor.is_null() {
+                    let instead = descriptor::take(module, header_size + payload_size, flags);
+                    // SAFETY: the out parameter.
+                    unsafe { descriptor.write(instead.map_or(null_mut(), |taken| taken.as_ptr().cast())) };
+                }
+                code
+            }
+            Err(code) => code,
+        };
+        if events::is_any_active() && code == sys::OPAL_SUCCESS {
+            sent(module, to, tag, header, payload_size);
+        }
+        code
+    })
+}
+
+/// A message was posted while a tool listens. All that Open MPI's ob1 sends in this way [is
+/// whole](crate::btl::watch::is_of_use), so that it can be told of afterwards.
+#[cold]
+#[inline(never)]
+fn sent(module: &Module, to: EndpointId, tag: u8, header: &[u8], payload_size: usize) {
+    if !watch::is_of_use(tag) {
+        return;
+    }
+    let moment = watch::posting_began();
+    let Some(peer) = module.peer_name(to) else { return };
+    let length = (header.len() + payload_size) as u64;
+    let start = (header.as_ptr(), header.len());
+    // SAFETY: the header's own bytes.
+    if let Some(outgoing) = unsafe { Outgoing::new(peer, tag, start, length, moment) } {
+        outgoing.posted();
+    }
+}
+
+/// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.
+///
+/// # Safety
+/// M1, M3.
+#[inline]
+unsafe fn inline(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    header: &[u8],
+    mut data: Option<&mut Convertor<'_>>,
+    size: usize,
+) -> Result<Sent, c_int> {
+    let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
+    let mut packed_from = None;
+    let contiguous = data.as_ref().map(|data| data.contiguous());
+    let payload: &[u8] = match (contiguous, &mut data) {
+        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Should some
+        // adapter write it all the same, through a window or a receive into the same bytes, that program is in error (R1).
+        (Some(Some(start)), _) => unsafe { std::slice::from_raw_parts(start.as_ptr(), size) },
+        (Some(None), Some(data)) => {
+            if header.len() + size > module.max_inline() {
+                return Ok(Sent::Busy);
+            }
+            // SAFETY: the payload is smaller than the staging, which is ours alone.
+            packed_from = unsafe { pack(data, staging.as_mut_ptr().cast(), size) };
+            if packed_from.is_none() {
+                return Err(sys::OPAL_ERROR);
+            }
+            // SAFETY: `pack` has written that many bytes.
+            unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), size) }
+        }
+        _ => &[],
+    };
+    let Some(mut state) = module.enter() else {
+        return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
+    };
+    let outcome = state.port.send_inline(to, tag, header, payload);
+    drop(state);
+    if let (Some(start), Some(data)) = (packed_from, data)
+        && outcome != Ok(Sent::Posted)
+    {
+        data.rewind(start);
+    }
+    // Refused: `btl_send` will say why, or another port have it.
+    Ok(outcome.unwrap_or(Sent::Busy))
+}
+
+/// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there again.
+///
+/// # Safety
+/// `to` may be written for `size` bytes and no adapter touches them (R2).
+#[inline]
+unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usize> {
+    let start = data.position();
+    // SAFETY: this function's own rule. The datatype engine does not call back into ibex.
+    if unsafe { data.pack(to, size) } == Ok(size) {
+        return Some(start);
+    }
+    data.rewind(start);
+    None
+}
+
+/// Copies header and data to a slot and posts that; the descriptor frees itself. `OPAL_ERR_RESOURCE_BUSY`: it cannot be posted
+/// now, and the convertor stands where it stood.
+///
+/// # Safety
+/// M1, M3.
+#[inline(never)]
+unsafe fn from_slot(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    header: &[u8],
+    data: Option<Convertor<'_>>,
+    payload_size: usize,
+) -> c_int {
+    let Some(mut state) = module.enter() else {
+        return sys::OPAL_ERR_OUT_OF_RESOURCE;
+    };
+    let State { port, descriptors, .. } = &mut state;
+    if !port.has_room(to) && !makes_room(port, descriptors, to) {
+        return sys::OPAL_ERR_RESOURCE_BUSY;
+    }
+    let size = header.len() + payload_size;
+    let Some(descriptor) = descriptors.take_slot(&mut **port, size, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) else {
+        return sys::OPAL_ERR_RESOURCE_BUSY;
+    };
+    // SAFETY: just taken (M2).
+    let slot = unsafe { descriptor::start(descriptor) };
+    // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2); a header on the stack does not overlap it.
+    unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
+    let mut data = data;
+    // SAFETY: as above, behind the header.
+    let pack = |data: &mut Convertor<'_>| unsafe { pack(data, slot.add(header.len()), payload_size) };
+    let start = data.as_mut().map(pack);
+    let code = if start == Some(None) {
+        sys::OPAL_ERROR
+    } else {
+        // SAFETY: M2, just filled.
+        let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };
+        match port.send(to, tag, &spans[..count], token::descriptor(descriptor.as_ptr()), false) {
+            Ok(Sent::Posted) => return sys::OPAL_SUCCESS,
+            // Where its connection has just failed, `btl_send` will say so, or another port have it.
+            Ok(Sent::Busy) | Err(Refused) => sys::OPAL_ERR_RESOURCE_BUSY,
+        }
+    };
+    if let (Some(Some(start)), Some(data)) = (start, &mut data) {
+        data.rewind(start);
+    }
+    // SAFETY: not posted, so the adapter has never seen it.
+    unsafe { descriptors.give_back(descriptor.as_ptr()) };
+    code
+}
+
+/// Takes what is done and moves what waits on, as a program that sends and sends does not come to progress. Whether there is
+/// room for a message now.
+#[cold]
+fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) -> bool {
+    descriptor::reap(port, descriptors);
+    port.has_room(to)
+}

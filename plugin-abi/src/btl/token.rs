@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The BTL's tokens: of the two kinds of record it has, descriptors and operations.
+//!
+//! Made in `send`, `waiting`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
+
+use std::ptr::NonNull;
+
+use engine::transport::Token;
+
+use super::descriptor::pool::Descriptor;
+use super::operation::Operation;
+use crate::runtime::face::Face;
+use crate::runtime::token::{self, RecordKind};
+
+const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
+const OPERATION: RecordKind = RecordKind::new(Face::Btl, 1);
+
+/// What a token stands for.
+pub(crate) enum Record {
+    /// A message.
+    Descriptor(NonNull<Descriptor>),
+    /// A put, a get or an atomic.
+    Operation(NonNull<Operation>),
+}
+
+/// The token of a message.
+#[inline]
+pub(crate) fn descriptor(descriptor: *mut Descriptor) -> Token {
+    DESCRIPTOR.token(descriptor, 0)
+}
+
+/// The token of a put, a get or an atomic. A watched one has a number, so that its name is not soon used again.
+#[inline]
+pub(crate) fn operation(operation: *mut Operation, number: u16) -> Token {
+    OPERATION.token(operation, number)
+}
+
+/// Reads back a token; `None` for another face's, and for 0, which the engine never gives back.
+#[inline]
+pub(crate) fn record(token: Token) -> Option<Record> {
+    match RecordKind::of(token) {
+        DESCRIPTOR => token::record(token).map(Record::Descriptor),
+        OPERATION => token::record(token).map(Record::Operation),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btl::operation::Operations;
+
+    #[test]
+    fn the_number_of_a_watched_operation_does_not_change_which_record_it_is() {
+        let taken = Operations::new().take();
+        for number in [0, 1, u16::MAX] {
+            match record(operation(taken.as_ptr(), number)) {
+                Some(Record::Operation(found)) => assert_eq!(found, taken),
+                _ => panic!("number {number} is an operation's"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_of_another_face_is_no_record() {
+        let taken = Operations::new().take();
+        for kind in [0, 1] {
+            assert!(record(RecordKind::new(Face::Pml, kind).token(taken.as_ptr(), 0)).is_none());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages that arrive while a tool listens.
+//!
+//! Called by `progress` behind the branch of its site, with the sender's name: the port is not entered, as tools' callbacks run in
+//! here. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
+
+use engine::events::{self, Together};
+use engine::peer::PeerName;
+use engine::transport::Completion;
+
+use super::arrival::{self, Arrival};
+use super::ob1::{self, Header};
+use super::show::{show, show_message};
+use super::stamp::{self, Stamp};
+use super::step::Step;
+use super::{fragment, transfer};
+
+/// A message of this peer came, with a tag that [is of use](transfer::is_of_use), and its callback has not been called yet.
+///
+/// # Safety
+/// The completion is of a batch whose slots were not released: the bytes it names may be read, and no adapter writes there.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn arrived(peer: PeerName, completion: &Completion, stamp: Stamp) {
+    let Completion::Message { addr, len, immediate, .. } = *completion else { return };
+    let start = std::ptr::with_exposed_provenance(addr as usize);
+    // SAFETY: this function's rule.
+    let arrival = unsafe { Arrival::new(peer, immediate.tag(), (start, len), stamp) };
+    if let Some((source, _)) = stamp
+        && ob1::is_whole(arrival.tag)
+        && !events::as_it_happens().has_transfers()
+    {
+        arrival::note(arrival, source, show_noted);
+    } else if let Some(step) = arrival_step(&arrival) {
+        let mut together = Together::new(events::active());
+        if step.arrives {
+            show_message(&mut together, &step);
+        }
+        if !step.last {
+            // Its pieces have the host's stamp.
+            stamp::tell(std::mem::replace(&mut together, Together::new(events::active())), stamp, events::moment);
+        }
+        show(&mut together, &step);
+        stamp::tell(together, step.stamp(stamp), events::moment);
+    }
+}
+
+/// Shows the messages that have arrived whole and were only noted.
+#[inline]
+pub(crate) fn show_arrived() {
+    arrival::show(show_noted);
+}
+
+/// Shows one that was noted; nothing, if since then nobody has listened for a while.
+fn show_noted(arrival: &Arrival, since: u64) {
+    let Some((source, raw)) = arrival.stamp else { return };
+    if since == events::awakenings()
+        && let Some(step) = arrival_step(arrival)
+    {
+        let mut together = Together::new(events::active());
+        show_message(&mut together, &step);
+        show(&mut together, &step);
+        together.stage_stamped(source, raw, None);
+    }
+}
+
+/// What a message of ob1's that has arrived is of a message of MPI's.
+fn arrival_step(arrival: &Arrival) -> Option<Step> {
+    let awakenings = events::awakenings();
+    let (header, size) = ob1::header(arrival.tag, arrival.start())?;
+    if let Header::Finished { fragment, .. } = header {
+        // SAFETY: it has arrived, and ob1 is told of it after this.
+        transfer::is_told(arrival.peer, fragment, || unsafe { fragment::sent(fragment) }, awakenings);
+    }
+    let bytes = u64::from(arrival.length).saturating_sub(size as u64);
+    transfer::step(header, bytes, arrival.peer, true, awakenings)
+}

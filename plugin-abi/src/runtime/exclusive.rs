@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One caller at a time, at no cost where only one thread calls.
+//!
+//! [`Exclusive`] owns what must be reached by one caller at a time (a port, and what belongs to it). With `MPI_THREAD_MULTIPLE`
+//! it takes a lock; otherwise a flag suffices. Either way the owner of the right cannot enter a second time: the caller is
+//! told, instead of two `&mut` existing. Callbacks to Open MPI run outside, so that they may call ibex again.
+//! Grade: hot (single-threaded: one load, one store each way). Threads: any.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::RawMutex;
+use parking_lot::lock_api::RawMutex as _;
+
+/// What a gate says: nobody is inside; somebody is, further up the same stack; ask the lock.
+const FREE: u8 = 0;
+const ENTERED: u8 = 1;
+const LOCKED: u8 = 2;
+
+/// A value that one caller at a time may use.
+pub(crate) struct Exclusive<T> {
+    /// Single-threaded: `FREE` or `ENTERED`. Otherwise `LOCKED`, for good.
+    gate: Cell<u8>,
+    lock: RawMutex,
+    /// The thread that has the lock, as [`thread`] names it; 0: none.
+    owner: AtomicUsize,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: with the lock, the value is reached by one thread at a time and may move between them (T: Send), and the gate is
+// only read. Without it, Open MPI has promised that one thread at a time calls (btl_init's enable_mpi_threads is false), so
+// neither is raced.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+
+/// The right to use the value; given back when dropped.
+pub(crate) struct Entered<'a, T> {
+    exclusive: &'a Exclusive<T>,
+}
+
+impl<T> Exclusive<T> {
+    /// `threads`: several threads may call at the same time.
+    pub(crate) fn new(value: T, threads: bool) -> Self {
+        let gate = Cell::new(if threads { LOCKED } else { FREE });
+        Exclusive { gate, lock: RawMutex::INIT, owner: AtomicUsize::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// The value, of an owner that nobody shares it with.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    /// Waits for other threads. `None`: this thread is inside already.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<Entered<'_, T>> {
+        self.pass(true)
+    }
+
+    /// Does not wait. `None`: another thread, or this one, is inside.
+    #[inline]
+    pub(crate) fn try_enter(&self) -> Option<Entered<'_, T>> {
+        self.pass(false)
+    }
+
+    #[inline]
+    fn pass(&self, wait: bool) -> Option<Entered<'_, T>> {
+        if self.gate.get() == FREE {
+            self.gate.set(ENTERED);
+        } else if !self.pass_locked(wait) {
+            return None;
+        }
+        Some(Entered { exclusive: self })
+    }
+
+    /// True when this thread has the lock now, and had it not before.
+    #[cold]
+    #[inline(never)]
+    fn pass_locked(&self, wait: bool) -> bool {
+        // Relaxed: only this thread ever stores its own name, so it reads its own store or somebody else's.
+        if self.gate.get() == ENTERED || self.owner.load(Ordering::Relaxed) == thread() {
+            return false;
+        }
+        if wait {
+            self.lock.lock();
+        } else if !self.lock.try_lock() {
+            return false;
+        }
+        self.owner.store(thread(), Ordering::Relaxed);
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock(&self) {
+        self.owner.store(0, Ordering::Relaxed);
+        // SAFETY: called by the drop of an `Entered` that `pass_locked` made, on its thread (it is not `Send`), once.
+        unsafe { self.lock.unlock() };
+    }
+}
+
+impl<T> Drop for Entered<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.exclusive.gate.get() == ENTERED {
+            self.exclusive.gate.set(FREE);
+        } else {
+            self.exclusive.unlock();
+        }
+    }
+}
+
+impl<T> Deref for Entered<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: an `Entered` exists once at a time (the gate, or the lock), so nothing else uses the value.
+        unsafe { &*self.exclusive.value.get() }
+    }
+}
+
+impl<T> DerefMut for Entered<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as `deref`, and this `Entered` is borrowed mutably.
+        unsafe { &mut *self.exclusive.value.get() }
+    }
+}
+
+/// A number that no other living thread has, and that is not 0: the address of a thread-local.
+fn thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_cannot_enter_twice() {
+        for threads in [false, true] {
+            let exclusive = Exclusive::new(0, threads);
+            let inside = exclusive.enter().expect("nobody is inside");
+            assert!(exclusive.enter().is_none());
+            assert!(exclusive.try_enter().is_none());
+            drop(inside);
+            assert!(exclusive.enter().is_some());
+        }
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        const ROUNDS: usize = 20_000;
+        let exclusive = Exclusive::new(0_usize, true);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        *exclusive.enter().expect("this thread is not inside") += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*exclusive.enter().expect("all threads have ended"), 4 * ROUNDS);
+    }
+
+    #[test]
+    fn a_panic_inside_gives_the_right_back() {
+        for threads in [false, true] {
+            let exclusive = Exclusive::new(0, threads);
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _inside = exclusive.enter();
+                panic!("as the test wants it");
+            }));
+            assert!(panicked.is_err());
+            assert!(exclusive.enter().is_some());
+        }
+    }
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Registered memory, over Open MPI's `grdma` cache.
+//!
+//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next time.
+//! The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any alignment.
+//! Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
+//! Used by every face. Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed (`btl.h`, `btl_put`), and a
+//! descriptor gives its registration back when it is freed, after its completion.
+
+use std::ffi::{CString, c_int, c_void};
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use engine::counters::{Counters, add_shared};
+use engine::events;
+use engine::transport::{Atomics, Port};
+use ibex_ffi::openmpi::cache::Cache;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
+
+use super::guard::fence;
+use super::{messages, watch};
+
+/// What peers need to reach registered memory, and what this process' work requests need. Travels in ob1's headers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle {
+    /// For the peers' work requests.
+    pub(crate) rkey: u32,
+    /// For this process'.
+    pub(crate) lkey: u32,
+}
+
+/// Its size, bytes.
+pub(crate) const HANDLE_SIZE: usize = size_of::<Handle>();
+
+/// A registration of the cache: Open MPI's part, then ibex's.
+#[repr(C)]
+pub(crate) struct Registration {
+    base: sys::mca_rcache_base_registration_t,
+    handle: Handle,
+    /// Present from [`register`] to [`deregister`].
+    region: MaybeUninit<MemoryRegion>,
+}
+
+/// What the cache's callbacks need; lives at one address as long as the cache.
+struct Registrar {
+    domain: Arc<ProtectionDomain>,
+    counters: Arc<Counters>,
+    /// Whether the adapter has atomics.
+    atomics: bool,
+    /// Device and port, for messages.
+    place: String,
+    /// Which of the process' ports.
+    index: u8,
+}
+
+/// The registrations of one port.
+pub(crate) struct Memory {
+    /// Dropped before what its callbacks use.
+    cache: Cache,
+    registrar: Lent,
+}
+
+/// What is lent to the cache for its callbacks; freed when dropped.
+struct Lent(NonNull<Registrar>);
+
+// SAFETY: the registrar is only read, and its parts are themselves shareable.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: leaked from a box by `Memory::new`; the cache, the only other holder, is gone or was never made.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// A registration in use; given back to the cache with [`Memory::put_back`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registered(NonNull<Registration>);
+
+impl Handle {
+    /// A handle at any alignment, such as within a received header.
+    ///
+    /// # Safety
+    /// At `place` are [`HANDLE_SIZE`] readable bytes of a handle that some process showed.
+    #[inline]
+    pub(crate) unsafe fn read(place: *const c_void) -> Handle {
+        // SAFETY: this function's own rule; every bit pattern is a `Handle`.
+        unsafe { place.cast::<Handle>().read_unaligned() }
+    }
+}
+
+impl Registered {
+    /// The registration that a handle of this process is of; `None` for null.
+    ///
+    /// # Safety
+    /// `handle` is null, or a former answer of [`Self::handle`] whose registration was not put back.
+    pub(crate) unsafe fn from_handle(handle: *mut Handle) -> Option<Self> {
+        let registration = handle.wrapping_byte_sub(offset_of!(Registration, handle)).cast::<Registration>();
+        NonNull::new(registration).filter(|_| !handle.is_null()).map(Registered)
+    }
+
+    /// The key by which this process' work requests name the memory.
+    pub(crate) fn lkey(self) -> u32 {
+        // SAFETY: a registration in use is filled and not moved.
+        unsafe { (*self.0.as_ptr()).handle.lkey }
+    }
+
+    /// What Open MPI shows to peers.
+    pub(crate) fn handle(self) -> NonNull<Handle> {
+        // SAFETY: the place of a field of a live registration.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).handle) }
+    }
+}
+
+impl Memory {
+    /// A cache for one port, the process' `index`th; `None` where Open MPI has no `grdma`.
+    pub(crate) fn new(port: &Port, index: u8) -> Option<Self> {
+        let attributes = port.attributes();
+        let (place, atomics) = (attributes.place(), attributes.atomics != Atomics::None);
+        let name = CString::new(format!("ibex.{place}")).unwrap_or_default();
+        let registrar = Registrar { domain: port.domain(), counters: port.counters(), atomics, place, index };
+        let registrar = Lent(NonNull::from(Box::leak(Box::new(registrar))));
+        let context = registrar.0.as_ptr().cast();
+        // SAFETY: the callbacks write a `Registration` and no more; the registrar is freed after the cache (`Memory`).
+        let cache = unsafe { Cache::create(&name, context, size_of::<Registration>(), register, deregister) }?;
+        Some(Memory { cache, registrar })
+    }
+
+    /// A registration of `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: it cannot be had now; copy.
+    ///
+    /// # Safety
+    /// M3: the bytes are the user's, and mapped until the registration is put back.
+    pub(crate) unsafe fn register(&self, base: *mut c_void, size: usize, access: u32) -> Option<Registered> {
+        // SAFETY: this function's own rule.
+        match unsafe { self.cache.register(base, size, 0, access) } {
+            Ok(registration) => Some(Registered(registration.cast())),
+            Err(code) => {
+                self.refused(code, size);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn refused(&self, code: c_int, size: usize) {
+        if code == sys::OPAL_ERR_OUT_OF_RESOURCE {
+            // SAFETY: freed when this value is dropped.
+            messages::cannot_register(size, &unsafe { self.registrar.0.as_ref() }.place);
+        }
+    }
+
+    /// # Safety
+    /// R3: no work request under way names the registration; it is put back once.
+    pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
+        // SAFETY: this function's own rule.
+        unsafe { self.cache.put_back(registered.0.cast()) }
+    }
+}
+
+/// The cache's callback that registers with the adapter.
+unsafe extern "C" fn register(
+    context: *mut c_void,
+    base: *mut c_void,
+    size: usize,
+    registration: *mut sys::mca_rcache_base_registration_t,
+) -> c_int {
+    fence("registering memory", sys::OPAL_ERROR, || {
+        // SAFETY: the context given at creation; freed only after the cache.
+        let registrar = unsafe { &*context.cast::<Registrar>() };
+        let registration = registration.cast::<Registration>();
+        // SAFETY: the cache fills Open MPI's part before it calls.
+        let asked = unsafe { (*registration).base.access_flags };
+        // SAFETY: the cache registers whole pages that its caller says are mapped (M3); it takes the registration back
+        // when the pages are unmapped (its memory hooks) or its caller has put it back.
+        match unsafe { registrar.domain.register(base.addr(), size, access(asked as u32, registrar.atomics)) } {
+            Ok(region) => {
+                let handle = Handle { rkey: region.rkey(), lkey: region.lkey() };
+                // SAFETY: `sizeof_reg` bytes are the registration's; nobody else uses it yet.
+                unsafe { (&raw mut (*registration).handle).write(handle) };
+                // SAFETY: as above. What stood there before is no region: `deregister` takes it out.
+                unsafe { (&raw mut (*registration).region).write(MaybeUninit::new(region)) };
+                add_shared(&registrar.counters.registrations, 1);
+                if events::is_any_active() {
+                    watch::registered(base.expose_provenance() as u64, size as u64, registrar.index);
+                }
+                sys::OPAL_SUCCESS
+            }
+            Err(error) => refusal(&error),
+        }
+    })
+}
+
+/// The code for a failed registration: with "out of resource" the cache lets go of an unused one and tries again.
+#[cold]
+fn refusal(error: &io::Error) -> c_int {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::ENOSPC | libc::EAGAIN) => sys::OPAL_ERR_OUT_OF_RESOURCE,
+        _ => sys::OPAL_ERROR,
+    }
+}
+
+/// The cache's callback that takes a registration back from the adapter.
+unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mca_rcache_base_registration_t) -> c_int {
+    fence("deregistering memory", sys::OPAL_ERROR, || {
+        // SAFETY: as in `register`.
+        let registrar = unsafe { &*context.cast::<Registrar>() };
+        let place = unsafe_region(registration.cast());
+        // SAFETY: written by `register`, and taken out once: the cache calls this once for each success.
+        let region = unsafe { place.read().assume_init() };
+        add_shared(&registrar.counters.deregistrations, 1);
+        if events::is_any_active() {
+            // SAFETY: Open MPI's part stays filled until this returns.
+            let (first, last) = unsafe { ((*registration).base.addr(), (*registration).bound.addr()) };
+            watch::evicted(first as u64, (last - first + 1) as u64, registrar.index);
+        }
+        // On failure the registration is lost until the process ends; the cache may reuse its own record.
+        let _ = region.deregister();
+        sys::OPAL_SUCCESS
+    })
+}
+
+fn unsafe_region(registration: *mut Registration) -> *const MaybeUninit<MemoryRegion> {
+    registration.wrapping_byte_add(offset_of!(Registration, region)).cast()
+}
+
+/// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is always
+/// permitted, so that read-only memory can be sent from.
+fn access(asked: u32, atomics: bool) -> Access {
+    let mut access = Access::empty();
+    if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {
+        access |= Access::LOCAL_WRITE;
+    }
+    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_READ != 0 {
+        access |= Access::REMOTE_READ;
+    }
+    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_WRITE != 0 {
+        access |= Access::REMOTE_WRITE | Access::LOCAL_WRITE;
+    }
+    // "Any access" asks for it also of an adapter that has none, and would refuse it.
+    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC != 0 && atomics {
+        access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
+    }
+    access
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_eight_plain_bytes() {
+        assert_eq!(HANDLE_SIZE, 8);
+    }
+
+    #[test]
+    fn letting_peers_write_implies_writing_locally() {
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_WRITE, true), Access::REMOTE_WRITE | Access::LOCAL_WRITE);
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC, true), Access::REMOTE_ATOMIC | Access::LOCAL_WRITE);
+        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_READ, true), Access::REMOTE_READ);
+        assert_eq!(access(0, true), Access::empty());
+    }
+
+    #[test]
+    fn an_adapter_without_atomics_is_not_asked_for_them() {
+        let any = access(sys::MCA_RCACHE_ACCESS_ANY, false);
+        assert_eq!(any, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
+    }
+
+    #[test]
+    fn exhaustion_makes_the_cache_try_again_and_other_errors_do_not() {
+        assert_eq!(refusal(&io::Error::from_raw_os_error(libc::ENOMEM)), sys::OPAL_ERR_OUT_OF_RESOURCE);
+        assert_eq!(refusal(&io::Error::from_raw_os_error(libc::EFAULT)), sys::OPAL_ERROR);
+    }
+}

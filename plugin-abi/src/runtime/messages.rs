@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every text the component shows to a user, in one place: what happened, to whom, and what to do.
+//!
+//! Called by all the other files. What may be true of several processes of a host (another Open MPI, a parameter, no port) is
+//! said by the first that meets it, whichever that is; what concerns a peer, by every process that meets it, once. Grade: setup and errors. Threads: any.
+
+use std::fmt::Display;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::limits;
+use engine::peer::PeerName;
+use ibex_ffi::openmpi::messages as channel;
+use ibex_ffi::openmpi::process::Process;
+
+/// Says what may be true of other processes of the host, too: one for all of them.
+fn of_host(text: &str) {
+    if !channel::first_to_say(text) {
+        return;
+    }
+    match Process::me() {
+        Some(me) => channel::banner(&format!(
+            "{text}\n(Rank {} says this; other processes of its host to which the same happens do not repeat it.)",
+            me.name().rank
+        )),
+        None => channel::banner(text),
+    }
+}
+
+/// Open MPI is another one than ibex was built for; the component is skipped.
+pub(crate) fn other_openmpi(refusal: &dyn Display) {
+    of_host(&refusal.to_string());
+}
+
+/// Another libibex.so is in the process; the component is skipped, or a tool's call refused.
+pub(crate) fn another_ibex(refusal: &dyn Display) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        of_host(&refusal.to_string());
+    }
+}
+
+/// A parameter may not have the value it has; the component is skipped.
+pub(crate) fn parameter(error: &dyn Display) {
+    let text = format!(
+        "ibex: {error}.\nibex takes no part in this job; it goes on with the other transports, if there are any."
+    );
+    of_host(&text);
+}
+
+/// No port can be used.
+pub(crate) fn no_port(complaint: &str) {
+    let text = format!("ibex found no port it can use, and takes no part in this job.\n{complaint}");
+    of_host(&text);
+}
+
+/// A port that looked usable could not be opened; the error names device and port, and what to do.
+pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
+    of_host(&format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."));
+}
+
+/// A port was opened, but not quite as the user may have meant it. Said once per process: its ports share the parameters.
+pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        of_host(&format!("ibex on host {host}, port {port}: {warning}."));
+    }
+}
+
+/// Open MPI's registration cache is missing.
+pub(crate) fn no_cache() {
+    of_host(
+        "ibex needs Open MPI's registration cache (the component grdma of the framework rcache) and could not have it; it takes\n\
+         no part in this job. Check that ompi_info lists \"MCA rcache: grdma\", and that --mca rcache does not exclude it.",
+    );
+}
+
+/// A tool's callback did not return success, which ends the job (PERUSE 2.0, section 5.1.2).
+pub(crate) fn callback_failed(event: &str, code: i32) {
+    channel::banner(&format!(
+        "ibex: a tool's PERUSE callback for {event} returned {code} instead of MPI_SUCCESS (0). That ends the job.\n\
+         Have the callback return MPI_SUCCESS where the job shall go on."
+    ));
+}
+
+/// The ports could not be made known to the other processes.
+pub(crate) fn not_published(code: i32) {
+    let text = format!(
+        "ibex could not publish its ports to the other processes (Open MPI's code {code}), and takes no part in this job.\n\
+         This is the process manager's (PMIx) doing: check that mpirun is of the same Open MPI as the program."
+    );
+    of_host(&text);
+}
+
+/// A peer's published ports cannot be read. Said once per process.
+pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let text = format!(
+        "rank {} on host {host} runs an ibex that this one cannot talk to: {error}\n\
+         Other transports are used between the two, if there are any. Install the same ibex on every host of the job.",
+        peer.rank
+    );
+    channel::banner(&text);
+}
+
+/// The registration of memory failed because there may be no more of it. Said once per process.
+pub(crate) fn cannot_register(size: usize, port: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // The memory itself is there; what the driver asks for beside it is not known.
+    let error = io::Error::from_raw_os_error(libc::ENOMEM);
+    let advice = limits::advice(&error, None).unwrap_or_default();
+    let text = format!(
+        "ibex could not register {size} bytes with {port}: {error}. Messages are copied instead, which is slower; a window\n\
+         (MPI_Win_create, MPI_Win_allocate) cannot do without and fails.\n\
+         {advice}.\n\
+         This is needed on every host, for the service that starts the processes too."
+    );
+    channel::banner(&text);
+}
+
+/// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair, status.
+pub(crate) fn peer_failed(failure: &str) {
+    channel::banner(&format!("ibex lost a peer: {failure}"));
+}
+
+/// A request failed on a connection that did not; Open MPI is told right after.
+pub(crate) fn request_failed(endpoint: &str, status: &dyn Display) {
+    channel::banner(&format!(
+        "ibex: a request to {endpoint} ended with {status}, as its connection was closed or begun anew by the peer."
+    ));
+}
+
+/// A port has no link, and the process has others. Every rank of the host meets it.
+pub(crate) fn rail_down(place: &str) {
+    of_host(&format!(
+        "ibex: {place} has lost its link (IBV_EVENT_PORT_ERR). New messages go by the other ports until it is back; what was posted\n\
+         to it waits, and fails when the adapter gives up."
+    ));
+}
+
+/// A port has a link again.
+pub(crate) fn rail_back(place: &str) {
+    of_host(&format!("ibex: {place} has a link again, and messages go by it as before."));
+}
+
+/// A port cannot be connected to a peer which another one reaches.
+pub(crate) fn rail_unusable(failure: &dyn Display, other: &str) {
+    channel::banner(&format!("ibex does without a port: {failure}\nMessages to this peer go by {other}."));
+}
+
+/// A panic was caught: a defect of ibex.
+pub(crate) fn defect(what: &str, cause: &str) {
+    channel::banner(&format!(
+        "ibex has a defect: {what} failed with \"{cause}\". The job cannot go on through ibex.\n\
+         Run with --mca btl ^ibex to do without it, and report this text."
+    ));
+}
+
+/// A line for those who asked with `btl_ibex_verbose`.
+pub(crate) fn verbose(text: &str) {
+    channel::line(&format!("ibex: {text}"));
+}

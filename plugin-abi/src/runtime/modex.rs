@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each process publishes about its ports, and the engine's window on what the others published.
+//!
+//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only carries it. Nothing is kept
+//! for a peer: the blob is fetched when the peer is added and once more when the first message to it makes a connection.
+//! Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each other.
+
+use std::ffi::CStr;
+
+use engine::peer::PeerName;
+use engine::select::address::{self, AddressError, PortEntry};
+use engine::transport::Directory;
+use ibex_ffi::openmpi::modex;
+use ibex_ffi::openmpi::process::{Name, Process};
+
+use super::messages;
+
+const KEY: &CStr = c"btl.ibex.ports";
+
+/// Publishes the ports of this process, in the order in which peers will number them.
+pub(crate) fn publish(ports: &[PortEntry]) -> Result<(), i32> {
+    modex::publish(KEY, &address::encode_ports(ports))
+}
+
+/// What `peer` published; `None` where it runs no ibex, or found no port.
+pub(crate) fn ports_of(peer: PeerName) -> Option<Result<Vec<PortEntry>, AddressError>> {
+    modex::fetch(KEY, to_openmpi(peer)).map(|blob| address::decode_ports(&blob))
+}
+
+/// The process named so by Open MPI.
+pub(crate) fn process(peer: PeerName) -> Option<Process> {
+    Process::of(to_openmpi(peer))
+}
+
+/// Open MPI's name as the engine's.
+pub(crate) fn from_openmpi(name: Name) -> PeerName {
+    PeerName { job: name.job, rank: name.rank }
+}
+
+fn to_openmpi(peer: PeerName) -> Name {
+    Name { job: peer.job, rank: peer.rank }
+}
+
+/// The engine's window on the modex.
+pub(crate) struct Published;
+
+impl Directory for Published {
+    fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
+        ports_of(peer)?.ok()?.get(usize::from(port)).copied()
+    }
+
+    fn host(&self, peer: PeerName) -> String {
+        process(peer).map_or_else(|| "an unknown host".to_owned(), Process::host)
+    }
+
+    fn tell(&self, line: &str) {
+        messages::verbose(line);
+    }
+}

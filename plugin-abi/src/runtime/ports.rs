@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ports of the process: opened once, for the first face that asks, and closed when the last lets go of them.
+//!
+//! A face that comes later uses what is open, with the sizes that the first asked for. Its users are counted by the port itself: each
+//! face holds an `Arc` of it, this file none. Grade: setup. Threads: any. Tests: below.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use engine::select::address::{PortAddress, PortEntry};
+use engine::select::device;
+use engine::transport::{PortError, Setup};
+use engine::tunables::Tunables;
+use ibex_ffi::openmpi::process::Process;
+
+use super::port::{NotOpened, OpenPort};
+use super::{messages, modex, variables};
+
+/// The most ports one process uses.
+pub(crate) const MAX_PORTS: usize = 16;
+
+/// What a face asks for.
+pub(crate) struct Request<'a> {
+    /// The parameters.
+    pub(crate) tunables: &'a Tunables,
+    /// The largest message, bytes.
+    pub(crate) receive_size: u32,
+    /// The largest message that may wait in memory of no registration, bytes.
+    pub(crate) bounce_size: u32,
+    /// Whether several threads may use the ports at the same time.
+    pub(crate) threads: bool,
+    /// Whether the user asked for this face by name, and is to be told where there is no port.
+    pub(crate) is_asked_for: fn() -> bool,
+}
+
+/// What is open as long as somebody uses it.
+struct InUse<T>(Vec<Weak<T>>);
+
+impl<T> InUse<T> {
+    const fn new() -> Self {
+        InUse(Vec::new())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|each| each.strong_count() == 0)
+    }
+
+    /// Has a user `take` each that is open; where none is, each that `open` opens, which is given `take` to offer them to. Returns what it
+    /// made of those it has taken.
+    fn share<M, F: FnMut(&Arc<T>) -> Option<M>>(
+        &mut self,
+        take: F,
+        open: impl FnOnce(F) -> Vec<(Arc<T>, M)>,
+    ) -> Vec<M> {
+        let open_already: Vec<Arc<T>> = self.0.iter().filter_map(Weak::upgrade).collect();
+        if !open_already.is_empty() {
+            return open_already.iter().filter_map(take).collect();
+        }
+        let (opened, made): (Vec<_>, _) = open(take).into_iter().unzip();
+        self.0 = opened.iter().map(Arc::downgrade).collect();
+        made
+    }
+}
+
+/// The ports of the process.
+struct Ports {
+    in_use: InUse<OpenPort>,
+    /// The addresses that were published.
+    published: Vec<PortAddress>,
+}
+
+static PORTS: Mutex<Ports> = Mutex::new(Ports { in_use: InUse::new(), published: Vec::new() });
+
+/// Whether a port was opened, in this MPI's life so far.
+static HAS_OPENED: AtomicBool = AtomicBool::new(false);
+
+fn ports() -> MutexGuard<'static, Ports> {
+    PORTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this process takes part in its job through ibex, or did until MPI was finalised.
+pub(crate) fn has_opened() -> bool {
+    HAS_OPENED.load(Ordering::Acquire)
+}
+
+/// The addresses this process has published, by the ports' numbers.
+pub(crate) fn published() -> Vec<PortAddress> {
+    ports().published.clone()
+}
+
+/// A component is opened: forgets the MPI before this one, unless another face is using ports already.
+pub(crate) fn start_anew() {
+    if ports().in_use.is_empty() {
+        HAS_OPENED.store(false, Ordering::Release);
+    }
+    forget();
+}
+
+/// A component is closed: forgets the ports, unless another face uses them still.
+pub(crate) fn forget() {
+    let mut ports = ports();
+    if ports.in_use.is_empty() {
+        ports.published.clear();
+        variables::forget_ports();
+    }
+}
+
+/// The ports that a face can use, each as `take` makes it of them; says why where there is none. Where `take` fails for one that
+/// was opened for this face it is closed again, and not published.
+pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>) -> Result<M, PortError>) -> Vec<M> {
+    let Some(me) = Process::me() else {
+        return Vec::new();
+    };
+    let take = |port: &Arc<OpenPort>| take(port).map_err(|error| messages::port_not_opened(&me.host(), &error)).ok();
+    let Ports { in_use, published } = &mut *ports();
+    let made = in_use.share(take, |take| open_all(request, me, published, take));
+    if !made.is_empty() {
+        HAS_OPENED.store(true, Ordering::Release);
+    }
+    made
+}
+
+/// Chooses, opens and publishes ports.
+fn open_all<M>(
+    request: &Request<'_>,
+    me: Process,
+    published: &mut Vec<PortAddress>,
+    mut take: impl FnMut(&Arc<OpenPort>) -> Option<M>,
+) -> Vec<(Arc<OpenPort>, M)> {
+    let tunables = request.tunables;
+    let survey = device::survey(tunables);
+    if tunables.verbose > 0 {
+        survey.report.iter().for_each(|line| messages::verbose(line));
+    }
+    if survey.ports.is_empty() {
+        // Who did not ask for ibex is not bothered on a machine without an adapter.
+        if tunables.verbose > 0 || (request.is_asked_for)() {
+            messages::no_port(&survey.complaint());
+        }
+        return Vec::new();
+    }
+    let mut made: Vec<(Arc<OpenPort>, M)> = Vec::new();
+    let mut entries: Vec<PortEntry> = Vec::new();
+    for choice in survey.ports.iter().take(MAX_PORTS) {
+        let setup = Setup {
+            index: made.len() as u8,
+            me: modex::from_openmpi(me.name()),
+            receive_size: request.receive_size,
+            bounce_size: request.bounce_size,
+            directory: Box::new(modex::Published),
+        };
+        match OpenPort::open(choice, tunables, setup, request.threads) {
+            Ok(port) => {
+                let port = Arc::new(port);
+                let entry = announce(&port, me);
+                if let Some((entry, mine)) = entry.zip(take(&port)) {
+                    entries.push(entry);
+                    made.push((port, mine));
+                }
+            }
+            Err(NotOpened::Port(error)) => messages::port_not_opened(&me.host(), &error),
+            Err(NotOpened::NoCache) => {
+                messages::no_cache();
+                return Vec::new();
+            }
+        }
+    }
+    if made.is_empty() {
+        return made;
+    }
+    if let Err(code) = modex::publish(&entries) {
+        messages::not_published(code);
+        return Vec::new();
+    }
+    *published = entries.iter().map(|entry| entry.address).collect();
+    made.iter().for_each(|(port, _)| variables::show_port(port.counters()));
+    made
+}
+
+/// What peers are to know of a port that was just opened. Says what the user should know of it.
+fn announce(port: &OpenPort, me: Process) -> Option<PortEntry> {
+    let state = port.enter()?;
+    if let Some(warning) = state.warning() {
+        messages::port_warning(&me.host(), port.place(), warning);
+    }
+    Some(state.entry())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Stands in for a port; counts those that are open.
+    struct Counted<'a>(&'a Cell<i32>);
+
+    impl<'a> Counted<'a> {
+        fn open(open: &'a Cell<i32>) -> Arc<Self> {
+            open.set(open.get() + 1);
+            Arc::new(Counted(open))
+        }
+    }
+
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() - 1);
+        }
+    }
+
+    /// A face that takes every port.
+    fn take_all<'a>(in_use: &mut InUse<Counted<'a>>, open: &'a Cell<i32>, opened: &mut u32) -> Vec<Arc<Counted<'a>>> {
+        in_use.share(
+            |port| Some(Arc::clone(port)),
+            |mut take| {
+                *opened += 1;
+                (0..2).map(|_| Counted::open(open)).filter_map(|port| take(&port).map(|mine| (port, mine))).collect()
+            },
+        )
+    }
+
+    #[test]
+    fn ports_are_opened_once_for_two_faces_and_closed_by_the_last() {
+        let (open, mut opened) = (Cell::new(0), 0);
+        let mut in_use = InUse::new();
+        let btl = take_all(&mut in_use, &open, &mut opened);
+        let pml = take_all(&mut in_use, &open, &mut opened);
+        assert_eq!((opened, open.get()), (1, 2));
+        assert!(btl.iter().zip(&pml).all(|(one, other)| Arc::ptr_eq(one, other)) && btl.len() == pml.len());
+        drop(btl);
+        assert_eq!((in_use.is_empty(), open.get()), (false, 2), "the other face uses them");
+        drop(pml);
+        assert_eq!((in_use.is_empty(), open.get()), (true, 0));
+    }
+
+    #[test]
+    fn a_port_is_closed_when_the_last_face_lets_go_of_it_though_others_stay_open() {
+        let (open, mut opened) = (Cell::new(0), 0);
+        let mut in_use = InUse::new();
+        let mut btl = take_all(&mut in_use, &open, &mut opened);
+        let mut pml = take_all(&mut in_use, &open, &mut opened);
+        btl.pop();
+        assert_eq!(open.get(), 2);
+        pml.pop();
+        assert_eq!((in_use.is_empty(), open.get()), (false, 1));
+    }
+
+    #[test]
+    fn after_the_last_face_has_gone_ports_are_opened_anew() {
+        let (open, mut opened) = (Cell::new(0), 0);
+        let mut in_use = InUse::new();
+        drop(take_all(&mut in_use, &open, &mut opened));
+        let again = take_all(&mut in_use, &open, &mut opened);
+        assert_eq!((opened, open.get(), again.len()), (2, 2, 2));
+    }
+
+    #[test]
+    fn a_port_that_its_first_face_cannot_use_is_closed_again() {
+        let open = Cell::new(0);
+        let mut in_use: InUse<Counted<'_>> = InUse::new();
+        let refused: Vec<()> = in_use.share(
+            |_| None,
+            |mut take| {
+                let port = Counted::open(&open);
+                take(&port).map(|mine| (port, mine)).into_iter().collect()
+            },
+        );
+        assert_eq!((refused.len(), open.get(), in_use.is_empty()), (0, 0, true));
+    }
+}

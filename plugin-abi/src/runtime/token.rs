@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tokens: how the engine names a request when it is done. A token says which face made the request, and which record it has.
+//!
+//! It is the address of the record, with bits that an address does not have: below, as records are aligned, the kind of record
+//! and the face; above, as programs have the lower half of 48 bits, a number that the face may choose. A face reads the two
+//! low bits at once, so that asking for the face costs nothing beside asking for the kind. Grade: hot. Plain data. Tests: below.
+
+use std::ptr::NonNull;
+
+use engine::transport::Token;
+
+use super::face::Face;
+
+/// Which of its two kinds of record a face's token is of.
+const KIND: u64 = 1;
+
+/// Set in a token of the PML's.
+const OF_PML: u64 = 2;
+
+/// Where the number begins that a face may choose.
+const NUMBER_SHIFT: u32 = 48;
+
+/// The bits that are the address of a record.
+const ADDRESS: u64 = ((1 << NUMBER_SHIFT) - 1) & !(KIND | OF_PML);
+
+/// The face and the kind of a record: the low bits of its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordKind(u64);
+
+impl RecordKind {
+    /// A face's first (0) or second (1) kind.
+    pub(crate) const fn new(face: Face, kind: u8) -> Self {
+        assert!(kind as u64 <= KIND, "a face has two kinds of record");
+        let face = match face {
+            Face::Btl => 0,
+            Face::Pml => OF_PML,
+        };
+        RecordKind(face | kind as u64)
+    }
+
+    /// The kind of record that a token is of.
+    #[inline]
+    pub(crate) const fn of(token: Token) -> Self {
+        RecordKind(token.0 & (KIND | OF_PML))
+    }
+
+    /// The face that has such records.
+    #[inline]
+    pub(crate) const fn face(self) -> Face {
+        if self.0 & OF_PML == 0 { Face::Btl } else { Face::Pml }
+    }
+
+    /// The token of a record of this kind, with a number of 16 bits beside.
+    #[inline]
+    pub(crate) fn token<T>(self, record: *mut T, number: u16) -> Token {
+        const { assert!(align_of::<T>() as u64 > (KIND | OF_PML), "the low bits of its address are free") };
+        Token(record.expose_provenance() as u64 | self.0 | u64::from(number) << NUMBER_SHIFT)
+    }
+}
+
+/// The record a token is of; `None` where the token has none. What type it is, its [`RecordKind`] says.
+#[inline]
+pub(crate) fn record<T>(token: Token) -> Option<NonNull<T>> {
+    NonNull::new(std::ptr::with_exposed_provenance_mut((token.0 & ADDRESS) as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_says_its_face_its_kind_and_its_record_whatever_its_number() {
+        let mut value = 0_u64;
+        let place = &raw mut value;
+        for face in Face::ALL {
+            for kind in [0, 1].map(|kind| RecordKind::new(face, kind)) {
+                for number in [0, 1, u16::MAX] {
+                    let token = kind.token(place, number);
+                    assert_eq!((RecordKind::of(token), RecordKind::of(token).face()), (kind, face));
+                    assert_eq!(record(token), NonNull::new(place));
+                }
+            }
+        }
+        assert_eq!(record::<u64>(Token(0)), None);
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The counts of events as performance variables, one value per source; and how registrations are made unless they say otherwise.
+//!
+//! A variable has as many values as there may be sources, the first for source 0, since more may come while a handle lives. The
+//! defaults are the rows `event_buffered` and `event_buffer`, copied when they are registered: a tool may register for events
+//! in any thread. Grade: setup; counts are read from any thread without a lock. Tests: below, `tests/component.rs` and `tests/tool.rs`.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use engine::events::{self, Counts, SOURCES, SourceId};
+use engine::tunables::{TABLE, Value};
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::variable::{self, Class, Performance};
+
+use crate::runtime::guard;
+
+/// A count of each source.
+pub(crate) struct Row {
+    /// Its name, without `btl_ibex_`.
+    pub(crate) name: &'static str,
+    /// What it counts.
+    pub(crate) help: &'static str,
+    read: fn(&Counts) -> u64,
+}
+
+/// Every count.
+pub(crate) static ROWS: [Row; 5] = [
+    Row { name: "events_raised", help: "Events raised.", read: |counts| counts.raised },
+    Row {
+        name: "events_delivered",
+        help: "Callbacks run: one per event and registration.",
+        read: |counts| counts.delivered,
+    },
+    Row {
+        name: "events_buffered",
+        help: "Events put into buffers, to be delivered later.",
+        read: |counts| counts.buffered,
+    },
+    Row {
+        name: "events_dropped",
+        help: "Events that registrations lost: a buffer was full.",
+        read: |counts| counts.dropped,
+    },
+    Row {
+        name: "events_late",
+        help: "Events dropped because a later one had been delivered.",
+        read: |counts| counts.late,
+    },
+];
+
+static BUFFERED: AtomicBool = AtomicBool::new(false);
+static ROOM: AtomicUsize = AtomicUsize::new(4096);
+
+/// # Safety
+/// As `variables::register`.
+pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
+    for (index, row) in ROWS.iter().enumerate() {
+        let counts = Performance {
+            name: row.name,
+            help: &help(row),
+            level: 4,
+            class: Class::Counter,
+            read,
+            notify: Some(notify),
+            context: std::ptr::without_provenance_mut(index),
+        };
+        // SAFETY: this function's rule; both functions are callable from any thread.
+        unsafe { variable::performance(component, &counts) }?;
+    }
+    Ok(())
+}
+
+fn help(row: &Row) -> String {
+    format!("{} Unit: events; one value for each source, by its index.", row.help)
+}
+
+/// Takes what the user set; a value that is not permitted is refused when the component is opened.
+pub(super) fn set_defaults(values: &[Value]) {
+    for (row, value) in TABLE.iter().zip(values).filter(|(row, value)| row.check(value).is_ok()) {
+        match (row.name, value) {
+            ("event_buffered", Value::Flag(flag)) => BUFFERED.store(*flag, Ordering::Relaxed),
+            ("event_buffer", Value::Count(count)) => ROOM.store(*count as usize, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+}
+
+/// Whether events of a registration that does not say so are buffered.
+pub(crate) fn default_buffered() -> bool {
+    BUFFERED.load(Ordering::Relaxed)
+}
+
+/// How many events a buffered registration that does not say so has room for.
+pub(crate) fn default_room() -> usize {
+    ROOM.load(Ordering::Relaxed)
+}
+
+/// `mca_base_notify_fn_t`: how many values there are.
+unsafe extern "C" fn notify(
+    _: *mut sys::mca_base_pvar_t,
+    event: sys::mca_base_pvar_event_t,
+    _object: *mut c_void,
+    count: *mut c_int,
+) -> c_int {
+    if event == sys::MCA_BASE_PVAR_HANDLE_BIND && !count.is_null() {
+        // SAFETY: Open MPI's own variable, given for this event.
+        unsafe { count.write(SOURCES as c_int) };
+    }
+    sys::OPAL_SUCCESS
+}
+
+/// `mca_base_get_value_fn_t`: the count whose index stands in the variable's context, of each source.
+unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, _object: *mut c_void) -> c_int {
+    guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
+        // SAFETY: Open MPI passes the variable that was registered; its context is the index.
+        let index = unsafe { (*variable).ctx }.addr();
+        let Some(row) = ROWS.get(index) else {
+            return sys::OPAL_ERR_BAD_PARAM;
+        };
+        for source in 0..SOURCES {
+            // SAFETY: room for as many values of the registered type, unsigned long long, as `notify` said.
+            unsafe { value.cast::<u64>().add(source).write_unaligned(count(row, source)) };
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// The count of the source at an index; 0 where there is none yet.
+fn count(row: &Row, source: usize) -> u64 {
+    SourceId::from_index(source).map_or(0, |source| (row.read)(&events::counts(source)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_permitted_values_become_the_defaults() {
+        let values = |room: u64, buffered: bool| -> Vec<Value> {
+            let value = |row: &engine::tunables::Row| match row.name {
+                "event_buffer" => Value::Count(room),
+                "event_buffered" => Value::Flag(buffered),
+                _ => row.default_value(),
+            };
+            TABLE.iter().map(value).collect()
+        };
+        set_defaults(&values(100, true));
+        assert_eq!((default_room(), default_buffered()), (100, true));
+        set_defaults(&values(0, false));
+        assert_eq!((default_room(), default_buffered()), (100, false));
+        set_defaults(&values(4096, false));
+        assert_eq!((default_room(), default_buffered()), (4096, false));
+    }
+
+    #[test]
+    fn each_row_reads_its_own_count() {
+        let counts = Counts { raised: 1, delivered: 2, buffered: 3, dropped: 4, late: 5 };
+        assert_eq!(ROWS.each_ref().map(|row| (row.read)(&counts)), [1, 2, 3, 4, 5]);
+    }
+}

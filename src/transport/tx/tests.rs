@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The way out over a scripted adapter: credits, order, signalling, and what becomes of requests when a connection ends.
+
+use super::*;
+use crate::transport::adapter::Adapter as _;
+use crate::transport::adapter::scripted::{Script, ScriptedQp, ScriptedSlots, send_id};
+
+struct World {
+    script: Script,
+    tx: Tx<ScriptedSlots>,
+    queue: SendQueue<ScriptedQp>,
+    counters: Counters,
+    batch: Batch,
+    undelivered: Undelivered,
+}
+
+const PEER: EndpointId = EndpointId::from_index(0);
+
+impl World {
+    fn new(credits: u32, depth: u32) -> Self {
+        let script = Script::default();
+        let adapter = script.adapter();
+        let limits = Limits { credits, signal_interval: 4, send_slots: 0, max_inline: 64 };
+        let tx = Tx::new(&limits, adapter.send_slots(1024, 2).expect("slots"));
+        let (cq, receives) = (script.completion_queue(credits, 16), script.receive_queue(4));
+        let mut queue = SendQueue::new(adapter.queue_pair(&cq, &receives).expect("a queue pair"), depth);
+        queue.set_open(true);
+        World {
+            script,
+            tx,
+            queue,
+            counters: Counters::default(),
+            batch: Batch::new(),
+            undelivered: Undelivered::default(),
+        }
+    }
+
+    fn post(&mut self, token: u64, signal: Signal) -> Attempt {
+        let World { tx, queue, counters, .. } = self;
+        let work = Work::SendInline { header: &[1], payload: &[], immediate: 0 };
+        tx.post(queue, PEER, (signal, Token(token)), counters, |queue, wr| queue.post(wr, work))
+    }
+
+    fn wait(&mut self, token: u64, length: u32) {
+        let bytes = vec![token as u8; length as usize].into();
+        let request = Request { token: Token(token), operation: Operation::SendBytes { tag: 1, bytes, length } };
+        self.tx.wait(&mut self.queue, PEER, request, &self.counters);
+    }
+
+    fn retire(&mut self, sequence: u32) {
+        let World { tx, queue, batch, undelivered, .. } = self;
+        tx.retire(queue, send_id(0, sequence), batch, undelivered);
+    }
+
+    fn tokens(&mut self) -> Vec<(u64, bool)> {
+        self.undelivered.drain(&mut self.batch);
+        let tokens = self.batch.completions().iter().map(|completion| match completion {
+            Completion::Request { token, outcome, .. } => (token.0, outcome.is_ok()),
+            other => panic!("{other:?}"),
+        });
+        let tokens = tokens.collect();
+        self.batch.clear();
+        tokens
+    }
+}
+
+#[test]
+fn a_request_is_posted_only_while_its_completion_has_room_in_the_completion_queue() {
+    let mut world = World::new(3, 8);
+    assert!((1..=3).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
+    assert_eq!(world.post(4, Signal::Always), Attempt::Wait, "no credit is left");
+    world.retire(1);
+    assert_eq!(world.tokens(), [(1, true), (2, true)]);
+    assert!((5..=6).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
+    assert_eq!(world.post(7, Signal::Always), Attempt::Wait);
+}
+
+#[test]
+fn no_more_requests_are_posted_than_the_queue_pair_takes() {
+    let mut world = World::new(100, 2);
+    assert!((1..=2).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
+    assert_eq!(world.post(3, Signal::Always), Attempt::Wait);
+    world.retire(0);
+    assert_eq!(world.post(3, Signal::Always), Attempt::Posted);
+}
+
+#[test]
+fn every_so_many_requests_ask_for_a_completion_and_all_do_when_credits_are_scarce() {
+    let mut world = World::new(16, 32);
+    (0..12).for_each(|_| assert_eq!(world.post(0, Signal::Sometimes), Attempt::Posted));
+    let signalled: Vec<bool> = world.script.state().qps[0].posted.iter().map(|request| request.signalled).collect();
+    assert_eq!(signalled, [0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 1].map(|bit| bit == 1));
+}
+
+#[test]
+fn what_the_adapter_refuses_is_not_counted_as_posted() {
+    let mut world = World::new(8, 8);
+    world.script.state().answers = [None, Some(libc::EINVAL)].into();
+    assert_eq!(world.post(1, Signal::Always), Attempt::Posted);
+    assert_eq!(world.post(2, Signal::Always), Attempt::Refused(PostError(libc::EINVAL)));
+    assert_eq!((world.queue.in_flight(), world.tx.credits), (1, 7));
+}
+
+#[test]
+fn new_requests_queue_behind_those_that_wait_and_these_go_in_order() {
+    let mut world = World::new(8, 8);
+    world.wait(1, 4);
+    world.wait(2, 4);
+    assert_eq!(world.post(3, Signal::Always), Attempt::Wait);
+    for (token, left) in [(1, 1), (2, 0)] {
+        let World { tx, queue, counters, .. } = &mut world;
+        let first = tx.post_first(queue, PEER, counters);
+        assert!(matches!(first, First::Posted(Token(posted), waiting) if (posted, waiting) == (token, left)));
+    }
+    assert_eq!(world.post(3, Signal::Always), Attempt::Posted);
+    assert_eq!(world.script.posted(0), [0, 1, 2]);
+}
+
+#[test]
+fn long_messages_in_ordinary_memory_wait_for_a_bounce_buffer_and_it_comes_back_with_its_request() {
+    let mut world = World::new(8, 8);
+    (1..=3).for_each(|token| world.wait(token, 100));
+    let post_first = |world: &mut World| {
+        let World { tx, queue, counters, .. } = world;
+        matches!(tx.post_first(queue, PEER, counters), First::Posted(..))
+    };
+    assert!(post_first(&mut world) && post_first(&mut world));
+    assert!(!post_first(&mut world), "there are two buffers");
+    world.retire(0);
+    assert!(post_first(&mut world));
+    assert_eq!(world.tokens(), [(1, true)]);
+}
+
+#[test]
+fn a_failed_request_takes_none_of_those_before_it_with_it() {
+    let mut world = World::new(8, 8);
+    (1..=3).for_each(|token| assert_eq!(world.post(token, Signal::Always), Attempt::Posted));
+    let World { tx, queue, undelivered, .. } = &mut world;
+    assert_eq!(tx.retire_failed(queue, send_id(0, 1), undelivered), Some(Token(2)));
+    assert_eq!(world.tokens(), [(1, true)]);
+    assert_eq!(world.tx.credits, 7);
+}
+
+#[test]
+fn a_completion_of_a_queue_pair_that_is_gone_changes_nothing() {
+    let mut world = World::new(8, 8);
+    assert_eq!(world.post(1, Signal::Always), Attempt::Posted);
+    world.retire(5);
+    let World { tx, queue, undelivered, .. } = &mut world;
+    assert_eq!(tx.retire_failed(queue, send_id(0, 7), undelivered), None);
+    assert_eq!((world.tokens(), world.queue.in_flight(), world.tx.credits), (vec![], 1, 7));
+}
+
+#[test]
+fn what_is_posted_fails_when_its_queue_pair_is_destroyed_and_credits_and_buffers_come_back() {
+    let mut world = World::new(8, 8);
+    (1..=2).for_each(|token| assert_eq!(world.post(token, Signal::Sometimes), Attempt::Posted));
+    let World { script, mut tx, queue, mut undelivered, mut batch, .. } = world;
+    tx.close(queue, PEER, &mut undelivered);
+    undelivered.drain(&mut batch);
+    assert!(
+        batch.completions().iter().all(|completion| matches!(
+            completion,
+            Completion::Request { outcome: Err(Failed { posted: true, .. }), .. }
+        ))
+    );
+    assert_eq!((batch.completions().len(), tx.credits), (2, 8));
+    assert_eq!(script.state().qps[0].state, crate::transport::adapter::scripted::QpState::Destroyed);
+}
