@@ -128,7 +128,7 @@ impl Port {
         let token = request.token;
         connection.pending.push_back(request);
         connection.set_limit();
-        if events::is_any_active() {
+        if events::has_interest() {
             self.watch_queued(to, token);
         }
         add(&self.counters.queued, 1);
@@ -167,7 +167,7 @@ impl Port {
             if !connection.is_made() {
                 return false;
             }
-            // Taken out whole, so that the connection is open to the attempt, and put back with what could not go.
+            // PolledBatch out whole, so that the connection is open to the attempt, and put back with what could not go.
             let mut pending = std::mem::take(&mut connection.pending);
             connection.open();
             let Some(request) = pending.pop_front() else {
@@ -187,7 +187,7 @@ impl Port {
             match attempt {
                 Attempt::Posted => {
                     subtract(&self.counters.waiting, 1);
-                    if events::is_any_active() {
+                    if events::has_interest() {
                         self.watch_unqueued(to, token, waiting);
                     }
                 }
@@ -226,7 +226,7 @@ impl Port {
         let pending = std::mem::take(&mut connection.pending);
         connection.set_limit();
         subtract(&self.counters.waiting, pending.len() as u64);
-        if events::is_any_active() {
+        if events::has_interest() {
             for (index, request) in pending.iter().enumerate() {
                 self.watch_unqueued(to, request.token, pending.len() - 1 - index);
             }

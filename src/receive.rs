@@ -54,7 +54,7 @@ impl Receives {
         self.level = self.level.wrapping_sub(1);
         if self.level == 0 {
             add(&counters.receives_used_up, 1);
-            if events::is_any_active() {
+            if events::has_interest() {
                 watch::receives_used_up(self.port, self.arena.count() as u32);
             }
         }

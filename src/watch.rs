@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::event::{EndpointId, Token};
 use crate::events::{
     self, ConnectionBegin, ConnectionEstablished, ConnectionFailed, DeviceAsync, Payload, PortAsync, PortClock,
-    QueuedBegin, QueuedEnd, ReceiverNotReady, Safety, SourceId, Stamp, TABLE,
+    QueuedBegin, QueuedEnd, ReceiverNotReady, Safety, SourceId, StampedBy, TABLE,
 };
 use crate::failure::{Cause, Failure};
 use crate::port::Port;
@@ -17,11 +17,11 @@ use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
 use std::sync::Arc;
 
 /// What callbacks must be fit for: MPI is on the stack.
-const CONTEXT: Safety = Safety::MpiRestricted;
+const SAFETY: Safety = Safety::MpiRestricted;
 
 /// For how long an adapter's event is held back for an earlier one where it is not known whether one is to come, nanoseconds.
 /// Completions are polled from one queue in the order in which the adapter wrote them, and what is polled is said to be
-/// ([`events::taken`]); so this is for events that are raised without.
+/// ([`events::begin_batch`]); so this is for events that are raised without.
 const WINDOW: u64 = 50_000;
 
 /// How many of an adapter's events are held back at most.
@@ -31,7 +31,7 @@ const ROOM: usize = 4096;
 const STAMPED: u64 = {
     let (mut word, mut index) = (0, 0);
     while index < TABLE.len() {
-        if matches!(TABLE[index].stamp, Stamp::Adapter) {
+        if matches!(TABLE[index].stamp, StampedBy::Adapter) {
             word |= 1 << index;
         }
         index += 1;
@@ -43,27 +43,28 @@ const STAMPED: u64 = {
 #[cold]
 #[inline(never)]
 pub(crate) fn wants_stamps() -> bool {
-    events::ordered().has_any(STAMPED)
+    events::ordered_interest().has_any(STAMPED)
 }
 
 /// The source of a port whose completion queue gives stamps; `None` where it does not.
-pub(crate) fn open_source(context: &Arc<Context>, cq: &CompletionQueue, place: &str) -> Option<SourceId> {
+pub(crate) fn open_source(context: &Arc<Context>, cq: &CompletionQueue, name: &str) -> Option<SourceId> {
     let clock = context.clock().filter(|_| cq.can_stamp())?;
     // A weak reference: the source may outlive the port, and the device would stay open.
-    let asked = Arc::downgrade(context);
-    let ask = context.raw_clock().map(|_| -> events::AskClock { Box::new(move || asked.upgrade()?.raw_clock()) });
+    let weak = Arc::downgrade(context);
+    let read_clock =
+        context.raw_clock().map(|_| -> events::ReadClock { Box::new(move || weak.upgrade()?.raw_clock()) });
     events::open_port(PortClock {
-        name: place.to_owned(),
+        name: name.to_owned(),
         ticks_per_second: clock.ticks_per_second,
         bits: clock.bits,
         window: WINDOW,
         room: ROOM,
-        ask,
+        read_clock,
     })
 }
 
 fn stage<P: Payload>(make: impl FnOnce() -> P) {
-    events::stage(CONTEXT, make);
+    events::stage(SAFETY, make);
 }
 
 /// The connection to this rank, on the process's port of this number, has failed.
@@ -84,7 +85,7 @@ pub(crate) fn receives_used_up(port: u8, receives: u32) {
 
 impl Port {
     /// Its place among the process's ports.
-    fn place(&self) -> u32 {
+    fn index(&self) -> u32 {
         u32::from(self.connector.me.port)
     }
 
@@ -107,7 +108,7 @@ impl Port {
 
     /// A connection is begun; `asked`: by the peer.
     pub(crate) fn watch_begin(&self, to: EndpointId, asked: bool) {
-        stage(|| ConnectionBegin { peer: self.rank(to), port: self.place(), asked: u32::from(asked) });
+        stage(|| ConnectionBegin { peer: self.rank(to), port: self.index(), asked: u32::from(asked) });
     }
 
     /// A connection is ready.
@@ -116,7 +117,7 @@ impl Port {
             let connection = self.connection(to);
             ConnectionEstablished {
                 peer: self.rank(to),
-                port: self.place(),
+                port: self.index(),
                 queue_pair: connection.map_or(0, |connection| connection.qp.number()),
                 remote_queue_pair: connection.map_or(0, |connection| connection.handshake.remote_queue_pair()),
             }
@@ -125,7 +126,7 @@ impl Port {
 
     /// The adapter reports something.
     pub(crate) fn watch_async(&self, event: AsyncEvent) {
-        let port = self.place();
+        let port = self.index();
         if event.port == 0 {
             stage(|| DeviceAsync { event: event.kind, port });
         } else if event.port == self.attributes.port {

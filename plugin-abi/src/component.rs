@@ -340,7 +340,7 @@ unsafe extern "C" fn component_progress() -> c_int {
         if guard::broken() {
             return defect();
         }
-        if events::is_quiet() { progress_all::<false>() } else { progress_watched() }
+        if events::is_idle() { progress_all::<false>() } else { progress_watched() }
     })
 }
 
@@ -365,13 +365,13 @@ fn progress_all<const WATCHED: bool>() -> c_int {
 fn progress_watched() -> c_int {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     watch::show_arrived();
-    events::show(watch::CONTEXT);
+    events::deliver_due(watch::SAFETY);
     let count = progress_all::<true>();
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
-    if count == 0 || calls.is_multiple_of(BUSY) || events::is_crowded() {
+    if count == 0 || calls.is_multiple_of(BUSY) || events::is_nearly_full() {
         watch::show_arrived();
-        events::progress(watch::CONTEXT);
+        events::progress(watch::SAFETY);
     }
     count
 }

@@ -194,7 +194,7 @@ impl Module {
         }
         watch::show_arrived();
         if let Some(source) = self.source {
-            events::close_port(source, watch::CONTEXT);
+            events::close_port(source, watch::SAFETY);
         }
         if let Some(memory) = self.memory.take() {
             memory.close();

@@ -10,7 +10,7 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 
 use engine::event::{Batch, EndpointId, Event, Failed};
-use engine::events::{self, SourceId, Taken};
+use engine::events::{self, PolledBatch, SourceId};
 use engine::port::Port;
 use ibex_ffi::openmpi::sys;
 
@@ -113,7 +113,7 @@ pub(crate) fn progress<const WATCHED: bool>(module: &Module) -> c_int {
     }
     give_back(module, turn, &finished);
     if let Some((source, taken)) = stamped {
-        events::shown(source, taken);
+        events::end_batch(source, taken);
     }
     count as c_int
 }
@@ -121,9 +121,9 @@ pub(crate) fn progress<const WATCHED: bool>(module: &Module) -> c_int {
 /// Says that events of what was polled will follow.
 #[cold]
 #[inline(never)]
-fn taken(module: &Module) -> Option<(SourceId, Taken)> {
+fn taken(module: &Module) -> Option<(SourceId, PolledBatch)> {
     let source = module.source()?;
-    Some((source, events::taken(source)?))
+    Some((source, events::begin_batch(source)?))
 }
 
 /// What the adapter stamped an event of a batch with, while a tool listens.

@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn btl_send(
         // The descriptor may be ibex's: Open MPI need not hear of it again once the adapter has it.
         let silent = flags & (sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | sys::MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
             == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
-        if events::is_any_active() {
+        if events::has_interest() {
             // SAFETY: M2.
             return unsafe { post_watched(module, endpoint(peer), tag, descriptor, silent) };
         }
@@ -141,7 +141,7 @@ unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mu
     let outgoing = unsafe {
         let (first, length) = descriptor::lengths(descriptor);
         let start = descriptor::start(NonNull::new_unchecked(descriptor));
-        Outgoing::new(module, to, tag, (start, first), length, events::moment)
+        Outgoing::new(module, to, tag, (start, first), length, events::host_timestamp)
     };
     // SAFETY: M2.
     let code = unsafe { post(module, to, tag, descriptor, silent) };
@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // SAFETY: null, or with data: the caller's for this call.
         let mut data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
-        if events::is_any_active() {
+        if events::has_interest() {
             watch::posting();
         }
         // SAFETY: M1, M3.
@@ -199,7 +199,7 @@ pub(crate) unsafe extern "C" fn btl_sendi(
             }
             Err(code) => code,
         };
-        if events::is_any_active() && code == sys::OPAL_SUCCESS {
+        if events::has_interest() && code == sys::OPAL_SUCCESS {
             sent(module, to, tag, header, payload_size);
         }
         code

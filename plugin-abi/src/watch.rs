@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the sites of the plugin do while a tool listens: everything behind their branch.
 //!
-//! A site is one comparison ([`engine::events::is_any_active`]); what is called from it is here, out of the way of the path
+//! A site is one comparison ([`engine::events::has_interest`]); what is called from it is here, out of the way of the path
 //! that nobody watches. `ob1` reads the headers of messages, `transfer` knows which message they belong to, `arrival` keeps what may be
 //! shown later. Tools' callbacks run in here, so nothing is called while the port is entered. Path: behind the branch of a site; no allocation in steady state.
 //! Threads: any. Tests: in the two files, and `hw-tests/mpi/events.c`, which compares what is shown with what was sent.
@@ -16,8 +16,8 @@ use std::ffi::c_void;
 
 use engine::event::{EndpointId, Event, Failed};
 use engine::events::{
-    self, AtomicComplete, AtomicStarted, EagerChosen, GetComplete, GetStarted, Moment, MsgArrived, Payload,
-    PutComplete, PutStarted, RegistrationEvict, RegistrationMiss, RendezvousChosen, Safety, SourceId, Together,
+    self, AtomicComplete, AtomicStarted, EagerChosen, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived,
+    Payload, PutComplete, PutStarted, RegistrationEvict, RegistrationMiss, RendezvousChosen, Safety, SourceId,
     XferBegin, XferContinue, XferEnd,
 };
 use engine::peer::PeerName;
@@ -30,7 +30,7 @@ use ob1::Header;
 use transfer::{Read, Step};
 
 /// What callbacks must be fit for in a call of Open MPI's: MPI is on the stack.
-pub(crate) const CONTEXT: Safety = Safety::MpiRestricted;
+pub(crate) const SAFETY: Safety = Safety::MpiRestricted;
 
 /// Bytes of a message that are looked at.
 const LOOKED_AT: usize = ob1::LONGEST;
@@ -43,14 +43,14 @@ thread_local! {
     static STAMP: Cell<Stamp> = const { Cell::new(None) };
 
     /// When this thread began to post a message.
-    static POSTING: Cell<Option<Moment>> = const { Cell::new(None) };
+    static POSTING: Cell<Option<HostTimestamp>> = const { Cell::new(None) };
 }
 
 /// Raises events with the adapter's stamp where there is one, else as of this moment of the host's clock.
-fn tell(together: Together, stamp: Stamp, moment: impl FnOnce() -> Moment) {
+fn tell(group: EventGroup, stamp: Stamp, moment: impl FnOnce() -> HostTimestamp) {
     match stamp {
-        Some((source, raw)) => together.raise_stamped(source, raw, None, CONTEXT),
-        None => together.raise(moment, CONTEXT),
+        Some((source, raw)) => group.raise_stamped(source, raw, None, SAFETY),
+        None => group.raise(moment, SAFETY),
     }
 }
 
@@ -58,17 +58,17 @@ fn tell(together: Together, stamp: Stamp, moment: impl FnOnce() -> Moment) {
 #[cold]
 #[inline(never)]
 pub(crate) fn posting() {
-    POSTING.set(events::active().has_transfers().then(events::moment));
+    POSTING.set(events::interest().has_messages().then(events::host_timestamp));
 }
 
 /// When it did; now, where nobody listened then.
-pub(crate) fn posting_began() -> Moment {
-    POSTING.take().unwrap_or_else(events::moment)
+pub(crate) fn posting_began() -> HostTimestamp {
+    POSTING.take().unwrap_or_else(events::host_timestamp)
 }
 
 /// A message that is being sent.
 pub(crate) struct Outgoing {
-    moment: Moment,
+    moment: HostTimestamp,
     /// What it is of a transfer.
     step: Step,
     protocol: Protocol,
@@ -81,8 +81,8 @@ pub(crate) fn is_whole(tag: u8) -> bool {
 
 /// Whether a message with this tag is to be looked at: somebody listens to messages, or it says something of one that is followed.
 fn is_of_use(tag: u8) -> bool {
-    let active = events::active();
-    active.has_transfers() || active.follows_transfers() && !is_whole(tag)
+    let active = events::interest();
+    active.has_messages() || active.is_registered_for_messages() && !is_whole(tag)
 }
 
 /// How the sender of a message has chosen to send it; told with its first piece.
@@ -108,7 +108,7 @@ impl Outgoing {
         tag: u8,
         (start, readable): (*const u8, usize),
         length: u64,
-        moment: fn() -> Moment,
+        moment: fn() -> HostTimestamp,
     ) -> Option<Outgoing> {
         if !is_of_use(tag) {
             return None;
@@ -127,15 +127,15 @@ impl Outgoing {
     #[inline(never)]
     pub(crate) fn posted(&self) {
         let step = &self.step;
-        let mut together = Together::new(events::active());
+        let mut group = EventGroup::new(events::interest());
         match self.protocol {
-            Protocol::Eager => choose::<EagerChosen>(&mut together, step),
-            Protocol::Rendezvous => choose::<RendezvousChosen>(&mut together, step),
+            Protocol::Eager => choose::<EagerChosen>(&mut group, step),
+            Protocol::Rendezvous => choose::<RendezvousChosen>(&mut group, step),
             Protocol::Chosen => {}
         }
-        show(&mut together, step);
+        show(&mut group, step);
         // The last read of a message is told to its sender from the callback of its completion.
-        tell(together, if step.received { step.stamp(STAMP.get()) } else { None }, || self.moment);
+        tell(group, if step.received { step.stamp(STAMP.get()) } else { None }, || self.moment);
     }
 }
 
@@ -143,7 +143,7 @@ fn outgoing(module: &Module, to: EndpointId, tag: u8, start: &[u8], length: u64)
     let peer = module.enter()?.port.peer_name(to)?;
     let (header, size) = ob1::header(tag, start)?;
     let bytes = length.saturating_sub(size as u64);
-    let step = transfer::step(header, bytes, peer, false, events::awakenings())?;
+    let step = transfer::step(header, bytes, peer, false, events::activation_epoch())?;
     let protocol = match header {
         Header::Match(_) => Protocol::Eager,
         Header::Rendezvous { .. } | Header::Get { .. } => Protocol::Rendezvous,
@@ -176,8 +176,8 @@ macro_rules! chosen {
 }
 chosen!(EagerChosen RendezvousChosen);
 
-fn choose<P: Chosen>(together: &mut Together, step: &Step) {
-    together.add(|| P::of(step));
+fn choose<P: Chosen>(group: &mut EventGroup, step: &Step) {
+    group.add(|| P::of(step));
 }
 
 /// The same elements in three types: `$type` of a step with this offset and so many bytes.
@@ -208,9 +208,9 @@ impl Step {
 }
 
 /// The arrival of a message.
-fn show_message(together: &mut Together, step: &Step) {
+fn show_message(group: &mut EventGroup, step: &Step) {
     let envelope = step.envelope;
-    together.add(|| MsgArrived {
+    group.add(|| MsgArrived {
         message: step.message,
         bytes: step.bytes,
         total: step.total,
@@ -223,17 +223,17 @@ fn show_message(together: &mut Together, step: &Step) {
 }
 
 /// The events of a step but for the arrival of the message. The bytes of a message of one piece are in its begin.
-fn show(together: &mut Together, step: &Step) {
+fn show(group: &mut EventGroup, step: &Step) {
     match (step.first, step.last) {
         (true, true) => {
-            together.add(|| piece!(XferBegin, step, step.offset, step.bytes));
-            together.add(|| piece!(XferEnd, step, step.total, 0));
+            group.add(|| piece!(XferBegin, step, step.offset, step.bytes));
+            group.add(|| piece!(XferEnd, step, step.total, 0));
         }
-        (true, false) => together.add(|| piece!(XferBegin, step, step.offset, step.bytes)),
+        (true, false) => group.add(|| piece!(XferBegin, step, step.offset, step.bytes)),
         // What announces a message without bytes of it.
         (false, false) if step.arrives => {}
-        (false, false) => together.add(|| piece!(XferContinue, step, step.offset, step.bytes)),
-        (false, true) => together.add(|| piece!(XferEnd, step, step.offset, step.bytes)),
+        (false, false) => group.add(|| piece!(XferContinue, step, step.offset, step.bytes)),
+        (false, true) => group.add(|| piece!(XferEnd, step, step.offset, step.bytes)),
     }
 }
 
@@ -254,20 +254,20 @@ pub(crate) unsafe fn arrived(module: &Module, event: &Event, stamp: Stamp) {
     let arrival = unsafe { Arrival::new(peer, immediate.tag(), (start, len), stamp) };
     if let Some((source, _)) = stamp
         && is_whole(arrival.tag)
-        && !events::as_it_happens().has_transfers()
+        && !events::immediate_interest().has_messages()
     {
         arrival::note(arrival, source, show_noted);
     } else if let Some(step) = arrival_step(&arrival) {
-        let mut together = Together::new(events::active());
+        let mut group = EventGroup::new(events::interest());
         if step.arrives {
-            show_message(&mut together, &step);
+            show_message(&mut group, &step);
         }
         if !step.last {
             // Its pieces have the host's stamp.
-            tell(std::mem::replace(&mut together, Together::new(events::active())), stamp, events::moment);
+            tell(std::mem::replace(&mut group, EventGroup::new(events::interest())), stamp, events::host_timestamp);
         }
-        show(&mut together, &step);
-        tell(together, step.stamp(stamp), events::moment);
+        show(&mut group, &step);
+        tell(group, step.stamp(stamp), events::host_timestamp);
     }
 }
 
@@ -280,32 +280,32 @@ pub(crate) fn show_arrived() {
 /// Shows one that was noted; nothing, if since then nobody has listened for a while.
 fn show_noted(arrival: &Arrival, since: u64) {
     let Some((source, raw)) = arrival.stamp else { return };
-    if since == events::awakenings()
+    if since == events::activation_epoch()
         && let Some(step) = arrival_step(arrival)
     {
-        let mut together = Together::new(events::active());
-        show_message(&mut together, &step);
-        show(&mut together, &step);
-        together.stage_stamped(source, raw, None);
+        let mut group = EventGroup::new(events::interest());
+        show_message(&mut group, &step);
+        show(&mut group, &step);
+        group.stage_stamped(source, raw, None);
     }
 }
 
 /// What a message of ob1's that has arrived is of a message of MPI's.
 fn arrival_step(arrival: &Arrival) -> Option<Step> {
-    let awakenings = events::awakenings();
+    let activation_epoch = events::activation_epoch();
     let (header, size) = ob1::header(arrival.tag, arrival.start())?;
     if let Header::Finished { fragment, .. } = header {
         // SAFETY: it has arrived, and ob1 is told of it after this.
-        transfer::is_told(arrival.peer, fragment, || unsafe { fragment::sent(fragment) }, awakenings);
+        transfer::is_told(arrival.peer, fragment, || unsafe { fragment::sent(fragment) }, activation_epoch);
     }
     let bytes = u64::from(arrival.length).saturating_sub(size as u64);
-    transfer::step(header, bytes, arrival.peer, true, awakenings)
+    transfer::step(header, bytes, arrival.peer, true, activation_epoch)
 }
 
 /// Shows all that has happened: for who is about to stop listening. Not from within a callback.
 pub(crate) fn catch_up() {
     show_arrived();
-    events::catch_up(CONTEXT);
+    events::catch_up(SAFETY);
 }
 
 fn sender(module: &Module, event: &Event) -> Option<PeerName> {
@@ -353,7 +353,7 @@ pub(crate) struct Watched {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn noted(callback: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void) -> Option<Read> {
-    if !events::active().follows_transfers() {
+    if !events::interest().is_registered_for_messages() {
         return None;
     }
     // SAFETY: this function's rule.
@@ -377,31 +377,31 @@ pub(crate) unsafe fn completing(
     if let Some(read) = unsafe { noted(callback, data) }
         && let Some(from) = module.enter().and_then(|state| state.port.peer_name(with))
     {
-        transfer::was_read(from, read, events::awakenings());
+        transfer::was_read(from, read, events::activation_epoch());
     }
 }
 
 /// An operation on the memory of a process (`None`: not known) was taken up, and posted after `moment`; `read` is what ob1 has noted of it.
 #[cold]
 #[inline(never)]
-pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Read>, moment: Moment) {
+pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Read>, moment: HostTimestamp) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
-    let active = events::active();
-    let mut together = Together::new(active);
+    let active = events::interest();
+    let mut group = EventGroup::new(active);
     if watched.kind == Kind::Get
-        && active.follows_transfers()
-        && let Some(step) = with.and_then(|from| transfer::reading(from, remote, read, events::awakenings()))
+        && active.is_registered_for_messages()
+        && let Some(step) = with.and_then(|from| transfer::reading(from, remote, read, events::activation_epoch()))
     {
-        show(&mut together, &step);
+        show(&mut group, &step);
     }
     let atomic = |kind| AtomicStarted { operation, local, remote, bytes, kind, peer };
     match watched.kind {
-        Kind::Put => together.add(|| PutStarted { operation, local, remote, bytes, peer }),
-        Kind::Get => together.add(|| GetStarted { operation, local, remote, bytes, peer }),
-        Kind::FetchAdd => together.add(|| atomic(0)),
-        Kind::CompareSwap => together.add(|| atomic(1)),
+        Kind::Put => group.add(|| PutStarted { operation, local, remote, bytes, peer }),
+        Kind::Get => group.add(|| GetStarted { operation, local, remote, bytes, peer }),
+        Kind::FetchAdd => group.add(|| atomic(0)),
+        Kind::CompareSwap => group.add(|| atomic(1)),
     }
-    together.raise(|| moment, CONTEXT);
+    group.raise(|| moment, SAFETY);
 }
 
 /// A watched operation is done.
@@ -410,27 +410,27 @@ pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Re
 pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
-    let mut together = Together::new(events::active());
+    let mut group = EventGroup::new(events::interest());
     let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status };
     match watched.kind {
-        Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status }),
-        Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status }),
-        Kind::FetchAdd => together.add(|| atomic(0)),
-        Kind::CompareSwap => together.add(|| atomic(1)),
+        Kind::Put => group.add(|| PutComplete { operation, local, remote, bytes, peer, status }),
+        Kind::Get => group.add(|| GetComplete { operation, local, remote, bytes, peer, status }),
+        Kind::FetchAdd => group.add(|| atomic(0)),
+        Kind::CompareSwap => group.add(|| atomic(1)),
     }
-    tell(together, STAMP.get(), events::moment);
+    tell(group, STAMP.get(), events::host_timestamp);
 }
 
 /// Memory is registered with the adapter. Open MPI's cache may hold its lock, so that nothing is delivered here.
 #[cold]
 #[inline(never)]
 pub(crate) fn registered(address: u64, bytes: u64, port: u8) {
-    events::stage(CONTEXT, || RegistrationMiss { address, bytes, port: u32::from(port) });
+    events::stage(SAFETY, || RegistrationMiss { address, bytes, port: u32::from(port) });
 }
 
 /// A registration is taken back. As [`registered`].
 #[cold]
 #[inline(never)]
 pub(crate) fn evicted(address: u64, bytes: u64, port: u8) {
-    events::stage(CONTEXT, || RegistrationEvict { address, bytes, port: u32::from(port) });
+    events::stage(SAFETY, || RegistrationEvict { address, bytes, port: u32::from(port) });
 }

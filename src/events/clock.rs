@@ -80,6 +80,17 @@ impl HostClock {
     }
 }
 
+/// A timestamp of the host's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct HostTimestamp(pub(super) u64);
+
+/// What the host's clock shows now: read before an operation is posted, for an event that is raised after it.
+#[must_use]
+#[inline]
+pub fn host_timestamp() -> HostTimestamp {
+    HostTimestamp(HostClock::get().now())
+}
+
 /// Whether processor and kernel vouch for the counter.
 fn kernel_goes_by_counter() -> Result<(), String> {
     if !HAS_COUNTER {

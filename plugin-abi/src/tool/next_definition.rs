@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The seam to an MPI that has events of its own: ibex must not stand in front of its calls.
+//! The next_definition to an MPI that has events of its own: ibex must not stand in front of its calls.
 //!
 //! ibex is built for one Open MPI and declines to be a component of another, but a tool that was linked with -libex may meet
 //! one that has these calls. The dynamic linker then finds ibex's where it comes first, so each call looks once whether another
@@ -17,14 +17,14 @@ use crate::copies;
 
 /// The function of a name that answers instead of this library's, if there is one: the MPI's own, or that of the ibex that was loaded
 /// first (`copies.rs`).
-pub(crate) struct Next {
+pub(crate) struct NextDefinition {
     name: &'static CStr,
     address: OnceLock<Option<usize>>,
 }
 
-impl Next {
-    pub(crate) const fn new(name: &'static CStr) -> Next {
-        Next { name, address: OnceLock::new() }
+impl NextDefinition {
+    pub(crate) const fn new(name: &'static CStr) -> NextDefinition {
+        NextDefinition { name, address: OnceLock::new() }
     }
 
     /// Its address.

@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one word that every site and every call of progress looks at: who is listened to, and what waits to be delivered.
 //!
-//! Owns [`WORD`]: below [`REGISTERED`] a bit for each type that somebody listens to (set by `registry.rs`), from [`RINGS`] on what there is
-//! to do (set and taken back by `deliver.rs` and `thread.rs`). Progress looks at all of it at once ([`is_quiet`]) and then knows that
+//! Owns [`MASK`]: below [`MESSAGES_REGISTERED`] a bit for each type that somebody listens to (set by `registry.rs`), from [`BUFFERS`] on what there is
+//! to do (set and taken back by `deliver.rs` and `thread.rs`). Progress looks at all of it at once ([`is_idle`]) and then knows that
 //! none of the sites on its way has anything to say.
 //!
-//! Path: [`active`], [`is_any_active`] and [`is_quiet`] hot: one load, one branch; nothing in a build without the feature `events`.
-//! Threads: any. Tests: `tests/handles.rs`, `tests/raise.rs`.
+//! Path: [`interest`], [`has_interest`] and [`is_idle`] hot: one load, one branch; nothing in a build without the feature `events`.
+//! Threads: any. Tests: `tests/registrations.rs`, `tests/raise.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::row::TypeId;
+use super::event_type::TypeId;
 use super::table::{COUNT, EagerChosen, MsgArrived, Payload, RendezvousChosen, XferBegin, XferContinue, XferEnd};
 
 /// Something is in a buffer, or was lost.
-pub(super) const RINGS: u64 = 1 << 31;
+pub(super) const BUFFERS: u64 = 1 << 31;
 /// A port's source holds events.
-pub(super) const PORTS: u64 = RINGS << 1;
+pub(super) const PORTS: u64 = BUFFERS << 1;
 /// A freed registration is on its way out.
-pub(super) const LEAVING: u64 = RINGS << 2;
+pub(super) const FREES: u64 = BUFFERS << 2;
 /// A port's clock goes round so fast that it is followed at every poll, while somebody listens.
-pub(super) const FOLLOWING: u64 = RINGS << 3;
+pub(super) const CLOCKS: u64 = BUFFERS << 3;
 /// A port's source holds so much that it must be looked at before it has no room.
-pub(super) const CROWDED: u64 = RINGS << 4;
+pub(super) const NEARLY_FULL: u64 = BUFFERS << 4;
 /// A thread in which events wait; the bits from here up count them.
-const STAGING: u64 = RINGS << 5;
+const STAGING_THREAD: u64 = BUFFERS << 5;
 
 /// There is a registration for messages, whether it is active now or not: those under way are followed, so that it is told of the rest
 /// of a message when it becomes active.
-const REGISTERED: u64 = RINGS >> 1;
+const MESSAGES_REGISTERED: u64 = BUFFERS >> 1;
 
 /// The types' bits.
-const TYPES: u64 = REGISTERED - 1;
+const TYPE_BITS: u64 = MESSAGES_REGISTERED - 1;
 
 /// What sites look at: the rest is for who delivers.
-const SITES: u64 = TYPES | REGISTERED;
+const INTEREST: u64 = TYPE_BITS | MESSAGES_REGISTERED;
 
-const _: () = assert!(1 << COUNT <= REGISTERED, "a bit for each type");
+const _: () = assert!(1 << COUNT <= MESSAGES_REGISTERED, "a bit for each type");
 
-static WORD: AtomicU64 = AtomicU64::new(0);
+static MASK: AtomicU64 = AtomicU64::new(0);
 
 /// The types that tell of messages, whose pieces are followed from one event to the next.
-const TRANSFERS: u64 = 1 << XferBegin::TYPE.index()
+const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
     | 1 << XferContinue::TYPE.index()
     | 1 << XferEnd::TYPE.index()
     | 1 << MsgArrived::TYPE.index()
@@ -50,39 +50,39 @@ const TRANSFERS: u64 = 1 << XferBegin::TYPE.index()
 
 /// Of the types somebody listens to: those with a registration that takes what the adapter stamps as it happens, and those with one
 /// that takes it by its stamp.
-static AS_IT_HAPPENS: AtomicU64 = AtomicU64::new(0);
+static IMMEDIATE: AtomicU64 = AtomicU64::new(0);
 static ORDERED: AtomicU64 = AtomicU64::new(0);
 
 /// How often somebody registered for messages when nobody had.
-static AWAKENINGS: AtomicU64 = AtomicU64::new(0);
+static ACTIVATION_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// The types somebody listens to, at one moment: for a place with several sites, which then share the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Active(u64);
+pub struct InterestMask(u64);
 
-impl Active {
+impl InterestMask {
     /// None.
-    pub(super) const NONE: Active = Active(0);
+    pub(super) const NONE: InterestMask = InterestMask(0);
 
     /// Whether somebody listens to events of this type.
     #[must_use]
     #[inline]
-    pub const fn has(self, kind: TypeId) -> bool {
-        self.0 >> kind.index() & 1 != 0
+    pub const fn has(self, event_type: TypeId) -> bool {
+        self.0 >> event_type.index() & 1 != 0
     }
 
     /// Whether somebody listens to messages.
     #[must_use]
     #[inline]
-    pub const fn has_transfers(self) -> bool {
-        self.0 & TRANSFERS != 0
+    pub const fn has_messages(self) -> bool {
+        self.0 & MESSAGE_TYPES != 0
     }
 
     /// Whether messages are followed from one of their pieces to the next: somebody is registered for them, and may listen or not.
     #[must_use]
     #[inline]
-    pub const fn follows_transfers(self) -> bool {
-        self.0 & REGISTERED != 0
+    pub const fn is_registered_for_messages(self) -> bool {
+        self.0 & MESSAGES_REGISTERED != 0
     }
 
     /// Whether somebody listens to events of any of these types, a bit each at its place in the table.
@@ -94,143 +94,143 @@ impl Active {
 }
 
 #[inline]
-fn word() -> u64 {
-    if cfg!(feature = "events") { WORD.load(Ordering::Relaxed) } else { 0 }
+fn mask() -> u64 {
+    if cfg!(feature = "events") { MASK.load(Ordering::Relaxed) } else { 0 }
 }
 
 /// The types somebody listens to now. One load.
 #[must_use]
 #[inline]
-pub fn active() -> Active {
-    Active(word() & SITES)
+pub fn interest() -> InterestMask {
+    InterestMask(mask() & INTEREST)
 }
 
 /// Whether somebody listens to anything, or is registered for messages: all that a site of the shortest path does while nobody
 /// does. One comparison.
 #[must_use]
 #[inline]
-pub fn is_any_active() -> bool {
-    word() & SITES != 0
+pub fn has_interest() -> bool {
+    mask() & INTEREST != 0
 }
 
 /// The types of which somebody takes what the adapter stamps as it happens. Behind the branch of a site.
 #[must_use]
 #[inline]
-pub fn as_it_happens() -> Active {
-    Active(AS_IT_HAPPENS.load(Ordering::Relaxed))
+pub fn immediate_interest() -> InterestMask {
+    InterestMask(IMMEDIATE.load(Ordering::Relaxed))
 }
 
 /// The types of which somebody takes what the adapter stamps by its stamp. Behind the branch of a site.
 #[must_use]
 #[inline]
-pub(crate) fn ordered() -> Active {
-    Active(ORDERED.load(Ordering::Relaxed))
+pub(crate) fn ordered_interest() -> InterestMask {
+    InterestMask(ORDERED.load(Ordering::Relaxed))
 }
 
 /// Whether nobody listens to anything and nothing waits to be delivered.
 #[must_use]
 #[inline]
-pub fn is_quiet() -> bool {
-    word() == 0
+pub fn is_idle() -> bool {
+    mask() == 0
 }
 
 /// Whether so much waits to be delivered that it is lost if more comes before [`super::progress`] is called. Hot, behind the branch of
 /// a site.
 #[must_use]
 #[inline]
-pub fn is_crowded() -> bool {
-    word() & CROWDED != 0
+pub fn is_nearly_full() -> bool {
+    mask() & NEARLY_FULL != 0
 }
 
 /// Changes whenever somebody registers for messages when nobody had: who keeps something from one event to another forgets it then, as
 /// what happened in between was not seen.
 #[must_use]
-pub fn awakenings() -> u64 {
-    AWAKENINGS.load(Ordering::Relaxed)
+pub fn activation_epoch() -> u64 {
+    ACTIVATION_EPOCH.load(Ordering::Relaxed)
 }
 
 /// Somebody listens to events of this type, as they happen or by the source's clock, or nobody any more. By one thread at a time: under
 /// the registry's lock.
-pub(super) fn listen(kind: TypeId, as_it_happens: bool, ordered: bool) {
-    let bit = 1 << kind.index();
-    for (listens, word) in [(as_it_happens, &AS_IT_HAPPENS), (ordered, &ORDERED)] {
+pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
+    let bit = 1 << event_type.index();
+    for (listens, word) in [(immediate, &IMMEDIATE), (ordered, &ORDERED)] {
         if listens {
             word.fetch_or(bit, Ordering::SeqCst);
         } else {
             word.fetch_and(!bit, Ordering::SeqCst);
         }
     }
-    if !as_it_happens && !ordered {
-        WORD.fetch_and(!bit, Ordering::SeqCst);
+    if !immediate && !ordered {
+        MASK.fetch_and(!bit, Ordering::SeqCst);
         return;
     }
-    WORD.fetch_or(bit, Ordering::SeqCst);
+    MASK.fetch_or(bit, Ordering::SeqCst);
 }
 
 /// Whether events of this type are of messages.
-pub(super) fn is_of_messages(kind: TypeId) -> bool {
-    TRANSFERS >> kind.index() & 1 != 0
+pub(super) fn is_of_messages(event_type: TypeId) -> bool {
+    MESSAGE_TYPES >> event_type.index() & 1 != 0
 }
 
-/// Somebody is registered for messages, or nobody any more. As [`listen`].
-pub(super) fn follow_messages(is_registered: bool) {
+/// Somebody is registered for messages, or nobody any more. As [`set_interest`].
+pub(super) fn set_messages_registered(is_registered: bool) {
     if !is_registered {
-        WORD.fetch_and(!REGISTERED, Ordering::SeqCst);
-    } else if WORD.load(Ordering::Relaxed) & REGISTERED == 0 {
-        AWAKENINGS.fetch_add(1, Ordering::Relaxed);
-        WORD.fetch_or(REGISTERED, Ordering::SeqCst);
+        MASK.fetch_and(!MESSAGES_REGISTERED, Ordering::SeqCst);
+    } else if MASK.load(Ordering::Relaxed) & MESSAGES_REGISTERED == 0 {
+        ACTIVATION_EPOCH.fetch_add(1, Ordering::Relaxed);
+        MASK.fetch_or(MESSAGES_REGISTERED, Ordering::SeqCst);
     }
 }
 
 /// Says that there is something to do. After what is to be done was stored; sequentially consistent with who takes the bit back
 /// and then looks.
 #[inline]
-pub(super) fn flag(work: u64) {
-    if WORD.load(Ordering::SeqCst) & work == 0 {
-        WORD.fetch_or(work, Ordering::SeqCst);
+pub(super) fn set_pending(work: u64) {
+    if MASK.load(Ordering::SeqCst) & work == 0 {
+        MASK.fetch_or(work, Ordering::SeqCst);
     }
 }
 
 /// Takes back that there is something to do. Returns whether there was.
-pub(super) fn unflag(work: u64) -> bool {
-    WORD.fetch_and(!work, Ordering::SeqCst) & work != 0
+pub(super) fn clear_pending(work: u64) -> bool {
+    MASK.fetch_and(!work, Ordering::SeqCst) & work != 0
 }
 
 /// Whether there is this to do.
-pub(super) fn is_flagged(work: u64) -> bool {
-    WORD.load(Ordering::SeqCst) & work != 0
+pub(super) fn is_pending(work: u64) -> bool {
+    MASK.load(Ordering::SeqCst) & work != 0
 }
 
-/// Whether there is anything to do; hot, as [`is_quiet`].
+/// Whether there is anything to do; hot, as [`is_idle`].
 #[inline]
-pub(super) fn is_work() -> bool {
-    word() & !SITES != 0
+pub(super) fn has_pending() -> bool {
+    mask() & !INTEREST != 0
 }
 
-/// Whether threads or ports hold events. Hot, as [`is_quiet`].
+/// Whether threads or ports hold events. Hot, as [`is_idle`].
 #[inline]
-pub(super) fn is_holding() -> bool {
-    word() & (!(STAGING - 1) | PORTS) != 0
+pub(super) fn holds_events() -> bool {
+    mask() & (!(STAGING_THREAD - 1) | PORTS) != 0
 }
 
 /// Whether there is anything to do but what ports hold. Hot, behind the branch of a site.
 #[inline]
-pub(super) fn is_pressing() -> bool {
-    word() & !(SITES | PORTS | FOLLOWING) != 0
+pub(super) fn is_urgent() -> bool {
+    mask() & !(INTEREST | PORTS | CLOCKS) != 0
 }
 
 /// Whether a freed registration is on its way out. Hot, behind the branch of a site.
 #[inline]
-pub(super) fn is_leaving() -> bool {
-    word() & LEAVING != 0
+pub(super) fn has_pending_frees() -> bool {
+    mask() & FREES != 0
 }
 
 /// A thread has events that wait in it, which it had not.
-pub(super) fn count_staging() {
-    WORD.fetch_add(STAGING, Ordering::SeqCst);
+pub(super) fn add_staging_thread() {
+    MASK.fetch_add(STAGING_THREAD, Ordering::SeqCst);
 }
 
 /// It has none any more.
-pub(super) fn count_staged() {
-    WORD.fetch_sub(STAGING, Ordering::SeqCst);
+pub(super) fn remove_staging_thread() {
+    MASK.fetch_sub(STAGING_THREAD, Ordering::SeqCst);
 }
