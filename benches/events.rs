@@ -33,7 +33,7 @@ fn event(number: u64) -> XferBegin {
 fn counting(count: &Arc<AtomicU64>) -> Callback {
     let count = Arc::clone(count);
     Arc::new(move |_: &EventInstance, _: &Registration, _| {
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed)
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     })
 }
 

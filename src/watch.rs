@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine's own sites do while a tool listens: connections, waiting, receives, what the adapter reports; and the port's
-//! source with the adapter's clock.
+//! What the engine's own sites do while a tool listens: connections, waiting, receives, what the adapter reports; and
+//! the port's source with the adapter's clock.
 //!
-//! The caller has the port, so events are staged here and delivered by progress, outside ([`crate::events::stage`]). Path: behind the
-//! branch of a site. Threads: the port's. Tests: `hw-tests/mpi/events.c`.
+//! The caller has the port, so events are staged here and delivered by progress, outside ([`crate::events::stage`]).
+//! Path: behind the branch of a site. Threads: the port's. Tests: `hw-tests/mpi/events.c`.
 
 use crate::endpoint::Endpoint;
 use crate::event::{EndpointId, Token};

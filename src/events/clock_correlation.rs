@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relation of an adapter's clock to the host's: converts a timestamp, and says by how much the result may be wrong.
+//! The relation of an adapter's clock to the host's: converts a timestamp, and says by how much the result may be
+//! wrong.
 //!
-//! Owns a window of [`ClockSample`]s: at some moment between two readings of the host's clock the adapter showed so many ticks. The
-//! reading may be a query of the adapter's clock, or an operation: its completion's stamp lies between post and poll. Each sample
-//! confines every other moment to a cone, as the rates differ by at most so much; the cones of all samples together confine it
-//! to an interval. Its middle is the result, half its width the bound. No line is fitted that an outlier could tilt.
+//! Owns a window of [`ClockSample`]s: at some moment between two readings of the host's clock the adapter showed so
+//! many ticks. The reading may be a query of the adapter's clock, or an operation: its completion's stamp lies between
+//! post and poll. Each sample confines every other moment to a cone, as the rates differ by at most so much; the cones
+//! of all samples together confine it to an interval. Its middle is the result, half its width the bound. No line is
+//! fitted that an outlier could tilt.
 //!
-//! The cones: the rate is first confined by the samples themselves (the longest baselines), plus [`WANDER`] for what it changes
-//! within the window; where that contradicts the samples (the clock was stepped, or warmed up fast), [`super::unwrap::DRIFT`] about
-//! the nominal rate is used; where even that does, only the nearest sample counts and the window begins anew.
+//! The cones: the rate is first confined by the samples themselves (the longest baselines), plus [`WANDER`] for what it
+//! changes within the window; where that contradicts the samples (the clock was stepped, or warmed up fast),
+//! [`super::unwrap::DRIFT`] about the nominal rate is used; where even that does, only the nearest sample counts and
+//! the window begins anew.
 //!
-//! Path: setup; [`ClockCorrelation::add`] now and then from progress. Threads: one at a time. Units: ticks. Tests: `tests/clock_correlation.rs`.
+//! Path: setup; [`ClockCorrelation::add`] now and then from progress. Threads: one at a time. Units: ticks. Tests:
+//! `tests/clock_correlation.rs`.
 
 use super::unwrap::DRIFT;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivering later: what waits in this thread and in ports' sources; then buffers (`drain.rs`) and freed registrations (`free.rs`).
+//! Delivering later: what waits in this thread and in ports' sources; then buffers (`drain.rs`) and freed registrations
+//! (`free.rs`).
 //!
 //! Called from progress, where no lock is held ([`progress`]): one load and one branch while there is nothing to do.
 //!
-//! Path: hot where events flow: no allocation; the registry's lock is taken for a moment, never while a callback runs. Threads:
-//! any. Tests: `tests/buffers.rs`, `tests/ports.rs`.
+//! Path: hot where events flow: no allocation; the registry's lock is taken for a moment, never while a callback runs.
+//! Threads: any. Tests: `tests/buffers.rs`, `tests/ports.rs`.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

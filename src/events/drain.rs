@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivering from registrations' buffers, and reporting dropped events.
 //!
-//! Buffers are emptied by one thread at a time ([`Emptying`]), so that callbacks that are not thread-safe may run. Called by
-//! `deliver.rs` (from progress), `flush.rs` (from a tool's call) and `free.rs` (for the last time). Path: hot where events flow: no
-//! allocation; no lock is held while a callback runs. Threads: any. Tests: `tests/buffers.rs`.
+//! Buffers are emptied by one thread at a time ([`Emptying`]), so that callbacks that are not thread-safe may run.
+//! Called by `deliver.rs` (from progress), `flush.rs` (from a tool's call) and `free.rs` (for the last time). Path: hot
+//! where events flow: no allocation; no lock is held while a callback runs. Threads: any. Tests: `tests/buffers.rs`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an event type consists of: name, description, level, typed elements with displacements, bound object, whose clock.
+//! What an event type consists of: name, description, level, typed elements with displacements, bound object, whose
+//! clock.
 //!
-//! Owns the vocabulary of the table in `table.rs`: [`EventType`], [`Element`], [`ElementType`], [`Value`], [`StampedBy`], and
-//! [`Safety`], MPI's callback safety requirements. Nothing here runs when an event is raised. Path: setup. Threads: plain data.
-//! Tests: `tests/table.rs`.
+//! Owns the vocabulary of the table in `table.rs`: [`EventType`], [`Element`], [`ElementType`], [`Value`],
+//! [`StampedBy`], and [`Safety`], MPI's callback safety requirements. Nothing here runs when an event is raised. Path:
+//! setup. Threads: plain data. Tests: `tests/table.rs`.
 
 /// How many words of 8 bytes the elements of an event may take.
 pub const WORDS: usize = 12;

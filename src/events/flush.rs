@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivering all that waits, where a tool itself has called and nothing of MPI is on the stack: the only places where callbacks that
-//! may do anything can be called.
+//! Delivering all that waits, where a tool itself has called and nothing of MPI is on the stack: the only places where
+//! callbacks that may do anything can be called.
 //!
-//! Each buffer is emptied of what is in it now: a callback that communicates raises events of its own, which wait for the next time.
-//! Grade: setup. Threads: any; buffers are emptied by one at a time. Tests: `tests/flush.rs`.
+//! Each buffer is emptied of what is in it now: a callback that communicates raises events of its own, which wait for
+//! the next time. Grade: setup. Threads: any; buffers are emptied by one at a time. Tests: `tests/flush.rs`.
 
 use super::deliver;
 use super::drain::{Emptying, drain};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Freeing a registration: the rest of its buffer is delivered, and its free callback called once no thread can be in another of its.
+//! Freeing a registration: the rest of its buffer is delivered, and its free callback called once no thread can be in
+//! another of its.
 //!
-//! [`free`] takes it out of the registry and finishes what can be finished; what cannot (a thread is still in a callback) is finished
-//! by a later delivery ([`finish_freed_in`]). Path: setup. Threads: any; nobody waits. Tests: `tests/free.rs`.
+//! [`free`] takes it out of the registry and finishes what can be finished; what cannot (a thread is still in a
+//! callback) is finished by a later delivery ([`finish_freed_in`]). Path: setup. Threads: any; nobody waits. Tests:
+//! `tests/free.rs`.
 
 use std::sync::atomic::Ordering;
 

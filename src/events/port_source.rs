@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out.
 //!
-//! A completion's stamp is carried past the adapter's mask (`unwrap.rs`), its event held until it is due (`reorder_buffer.rs`) and
-//! then delivered by one thread at a time: whichever calls [`PortSource::deliver`] first; the others leave theirs to it. It is due
-//! once no thread has polled completions whose events are yet to be raised ([`PortSource::begin_batch`]). Also keeps the relation of
-//! the adapter's clock to the host's (`clock_correlation.rs`). A timestamp is never converted on the way.
+//! A completion's stamp is carried past the adapter's mask (`unwrap.rs`), its event held until it is due
+//! (`reorder_buffer.rs`) and then delivered by one thread at a time: whichever calls [`PortSource::deliver`] first; the
+//! others leave theirs to it. It is due once no thread has polled completions whose events are yet to be raised
+//! ([`PortSource::begin_batch`]). Also keeps the relation of the adapter's clock to the host's
+//! (`clock_correlation.rs`). A timestamp is never converted on the way.
 //!
-//! Path: [`PortSource::submit`] hot, behind the branch of a site: a lock that is never held while a callback runs. Threads: any.
-//! Units: the adapter's ticks. Tests: `tests/ports.rs`.
+//! Path: [`PortSource::submit`] hot, behind the branch of a site: a lock that is never held while a callback runs.
+//! Threads: any. Units: the adapter's ticks. Tests: `tests/ports.rs`.
 
 use std::sync::Mutex;
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who is inside a delivery: what a freed registration waits for before its free callback runs.
 //!
-//! Memory needs no such care (reference counts keep it); the promise "no callback runs after the free callback" does. Each
-//! thread has a [`DeliveryCounter`], an own word that is odd while the thread delivers. Who frees first makes the registration dead, then
-//! takes a [`GracePeriod`]: the threads that are inside now. When each has left once, nobody can see the registration any more.
-//! A thread that enters writes its word and then reads whether the registration lives; who frees writes that and then reads
-//! the word; all four are sequentially consistent, so one of the two sees the other.
+//! Memory needs no such care (reference counts keep it); the promise "no callback runs after the free callback" does.
+//! Each thread has a [`DeliveryCounter`], an own word that is odd while the thread delivers. Who frees first makes the
+//! registration dead, then takes a [`GracePeriod`]: the threads that are inside now. When each has left once, nobody
+//! can see the registration any more. A thread that enters writes its word and then reads whether the registration
+//! lives; who frees writes that and then reads the word; all four are sequentially consistent, so one of the two sees
+//! the other.
 //!
-//! Path: [`DeliveryCounter::enter`] and [`DeliveryCounter::leave`] hot, one locked instruction on a line of the thread's own; the rest setup.
-//! Threads: any; nobody waits for anybody. Tests: the models in `tests/models.rs`, and `tests/free.rs`.
+//! Path: [`DeliveryCounter::enter`] and [`DeliveryCounter::leave`] hot, one locked instruction on a line of the
+//! thread's own; the rest setup. Threads: any; nobody waits for anybody. Tests: the models in `tests/models.rs`, and
+//! `tests/free.rs`.
 
 use super::sync::{Arc, AtomicU64, Mutex, Ordering, lock, model_fence};
 
@@ -29,7 +31,7 @@ impl DeliveryCounter {
         model_fence();
     }
 
-    /// It has finished: what it did is before whatever a grace_period that saw it leave does.
+    /// It has finished: what it did is before whatever a grace period that saw it leave does.
     #[inline]
     pub(super) fn leave(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A registration: one tool's interest in one event type, with its callbacks, its buffer and what it lost.
 //!
-//! [`Registration`] is what all share; [`Callbacks`] what it calls, replaced whole by `registry.rs` when something of it changes, so that who
-//! delivers reads it without a lock. Made and freed there; filled by `thread.rs`, emptied by `deliver.rs`.
+//! [`Registration`] is what all share; [`Callbacks`] what it calls, replaced whole by `registry.rs` when something of
+//! it changes, so that who delivers reads it without a lock. Made and freed there; filled by `thread.rs`, emptied by
+//! `deliver.rs`.
 //!
 //! Path: hot, behind the branch of a site. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 

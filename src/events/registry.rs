@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who is registered for what: the lists who delivers goes by, and the freed ones on their way out.
 //!
-//! Owns [`LIST_VERSIONS`], by which a thread knows whether the list it has is still the right one, and tells `interest_mask.rs` who listens. A change makes a new list under the lock; a list never changes. The lock is
-//! held while lists are made and handed out, never while a callback runs, so a callback may call all of this.
+//! Owns [`LIST_VERSIONS`], by which a thread knows whether the list it has is still the right one, and tells
+//! `interest_mask.rs` who listens. A change makes a new list under the lock; a list never changes. The lock is held
+//! while lists are made and handed out, never while a callback runs, so a callback may call all of this.
 //!
 //! Path: setup, [`snapshot`] once per change and thread. Threads: any.
 //! Tests: `tests/registrations.rs`, `tests/free.rs`.

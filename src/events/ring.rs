@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A bounded buffer of instances: many threads put in, one at a time takes out.
 //!
-//! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence, then the instance's words, so that there is
-//! nothing unsafe about it: a word is at worst old, and the sequence says when it is not. Slot `p % capacity` may be filled for
-//! position `p` when its sequence is `p`, and read when it is `p + 1`; the taker makes it `p + capacity`, the next lap's.
+//! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence, then the instance's
+//! words, so that there is nothing unsafe about it: a word is at worst old, and the sequence says when it is not. Slot
+//! `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it is `p + 1`; the taker makes
+//! it `p + capacity`, the next lap's.
 //!
-//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. What one thread puts in comes out in
-//! its order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it loses or
-//! repeats instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
+//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. What one thread puts in comes out
+//! in its order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it
+//! loses or repeats instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
 
 use super::event_type::{TypeId, WORDS};
 use super::instance::EventInstance;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sources of events: one per thread that raises (the host's clock), one per port whose adapter stamps completions.
 //!
-//! Owns the table of sources, their counts, and what a tool may ask of one ([`SourceInfo`], [`timestamp`]). A number, once given,
-//! stays; a thread that ends leaves its source to the next that comes, and a port that is opened again gets its own back. When
-//! all numbers for threads are given, further threads share one more, which says that it is unordered. What a port's source
-//! does with stamps is in `port_source.rs`.
+//! Owns the table of sources, their counts, and what a tool may ask of one ([`SourceInfo`], [`timestamp`]). A number,
+//! once given, stays; a thread that ends leaves its source to the next that comes, and a port that is opened again gets
+//! its own back. When all numbers for threads are given, further threads share one more, which says that it is
+//! unordered. What a port's source does with stamps is in `port_source.rs`.
 //!
 //! Path: counting is hot, behind the branch of a site; the rest setup. Threads: any. Tests: `tests/sources.rs`.
 
@@ -241,7 +241,7 @@ pub(super) fn assign_to_thread() -> (SourceId, u64) {
     let is_thread = |source: &Source| matches!(source.kind.get(), Some(SourceKind::Thread));
     let known = COUNT.load(Ordering::Acquire);
     for (index, source) in TABLE.iter().enumerate().take(known) {
-        // The counts and the last of the former owner come with it.
+        // The counts and the last timestamp of the former owner come with it.
         if is_thread(source) && !source.assigned.swap(true, Ordering::Acquire) {
             return (SourceId(index as u16), source.last.load(Ordering::Relaxed));
         }

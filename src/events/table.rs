@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of all event types, and for each a structure with which a site raises it.
 //!
-//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. A row's vocabulary
-//! is in `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as `btl_ibex_<name>`.
+//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. A row's
+//! vocabulary is in `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows
+//! each as `btl_ibex_<name>`.
 //!
-//! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element says its own.
-//! Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
+//! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element
+//! says its own. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front
+//! rewrites the page).
 
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words, displacements, extent};
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A thread that raises and delivers events.
 //!
-//! A thread has its own state: its source, its [`DeliveryCounter`], the lists it has seen, and the events it has raised and not yet
-//! delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a lock
-//! (`stage` in `raise.rs`), waits in the thread and is delivered after, in order, so that a source stays ordered, callbacks do not nest and
-//! none runs under a lock of ibex.
+//! A thread has its own state: its source, its [`DeliveryCounter`], the lists it has seen, and the events it has raised
+//! and not yet delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a
+//! lock (`stage` in `raise.rs`), waits in the thread and is delivered after, in order, so that a source stays ordered,
+//! callbacks do not nest and none runs under a lock of ibex.
 //!
-//! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and one per buffer it goes to). The first event of a
-//! thread, and the first after a change of registrations, take the registry's lock for a moment. Threads: each its own.
-//! Tests: `tests/raise.rs`, `tests/threads.rs`.
+//! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and one per buffer it goes
+//! to). The first event of a thread, and the first after a change of registrations, take the registry's lock for a
+//! moment. Threads: each its own. Tests: `tests/raise.rs`, `tests/threads.rs`.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;

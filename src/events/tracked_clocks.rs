@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ports whose adapter's clock wraps so fast that it is sampled at every poll, while a tool listens to anything.
 //!
-//! Owns the set of these ports, and sets the bit [`CLOCKS`] of the interest mask while both hold. Called when a port is opened or
-//! closed, by the registry when a tool begins to listen, and by `deliver.rs`. Path: setup; [`tracked`] behind the branch of a site.
-//! Threads: any. Tests: `tests/ports.rs`.
+//! Owns the set of these ports, and sets the bit [`CLOCKS`] of the interest mask while both hold. Called when a port is
+//! opened or closed, by the registry when a tool begins to listen, and by `deliver.rs`. Path: setup; [`tracked`] behind
+//! the branch of a site. Threads: any. Tests: `tests/ports.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

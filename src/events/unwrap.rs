@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An adapter's timestamps carried past their mask: from the low bits that a completion has to ticks that never wrap.
 //!
-//! A stamp says when something happened, and is read some time later: a little, or as long as the program computes between two
-//! calls of MPI. So it is taken for the latest moment with these bits that is not in the adapter's future, and only if no
-//! earlier one is possible: all that had completed by the [floor](Unwrap::progressed) was read before. Otherwise its lap is not
-//! known, and nothing is guessed ([`Unwrap::unwrap`]). What the adapter's clock shows now is estimated from the host's, by the
-//! nominal rate, and kept right by asking the adapter ([`Unwrap::observe`]) and by the stamps.
+//! A stamp says when something happened, and is read some time later: a little, or as long as the program computes
+//! between two calls of MPI. So it is taken for the latest moment with these bits that is not in the adapter's future,
+//! and only if no earlier one is possible: all that had completed by the [floor](Unwrap::progressed) was read before.
+//! Otherwise its lap is not known, and nothing is guessed ([`Unwrap::unwrap`]). What the adapter's clock shows now is
+//! estimated from the host's, by the nominal rate, and kept right by asking the adapter ([`Unwrap::observe`]) and by
+//! the stamps.
 //!
-//! Rests on: the adapter can be asked, at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps are read within
-//! an eighth of the period and silences last no more than 100 periods (7 min with 32 bits, 10 months with 48); and no thread
-//! holding on to what it has read for most of a period while others go on reading. With 64 bits nothing wraps.
-//! Path: hot, behind the branch of a site. Threads: one at a time. Units: adapter's ticks; the host's time as expected
-//! adapter's ticks. Tests: `tests/unwrap.rs`.
+//! Rests on: the adapter can be asked, at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps are
+//! read within an eighth of the period and silences last no more than 100 periods (7 min with 32 bits, 10 months with
+//! 48); and no thread holding on to what it has read for most of a period while others go on reading. With 64 bits
+//! nothing wraps. Path: hot, behind the branch of a site. Threads: one at a time. Units: adapter's ticks; the host's
+//! time as expected adapter's ticks. Tests: `tests/unwrap.rs`.
 
 /// How fast two clocks may drift apart, as a fraction: well above what any oscillator does.
 pub(super) const DRIFT: f64 = 500e-6;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What MPI's documents have no call for: when, by the host's clock, an event of an adapter's source happened.
 //!
-//! Thin, as `mpi_t.rs`: checks the arguments and asks the engine (`engine::events::to_host`), which keeps the relation of the two clocks.
-//! No timestamp of an event is converted by itself. Grade: setup. Threads: any. Tests: `tests/tool/calls.c`, `hw-tests/mpi/events.c`.
+//! Thin, as `mpi_t.rs`: checks the arguments and asks the engine (`engine::events::to_host`), which keeps the relation
+//! of the two clocks. No timestamp of an event is converted by itself. Grade: setup. Threads: any. Tests:
+//! `tests/tool/calls.c`, `hw-tests/mpi/events.c`.
 
 use std::ffi::c_int;
 

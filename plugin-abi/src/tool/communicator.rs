@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Communicators that are tracked: who is in them, what they are copies of, and whether they still are (`communicator.c`).
+//! Communicators that are tracked: who is in them, what they are copies of, and whether they still are
+//! (`communicator.c`).
 //!
-//! A tracked communicator has a number, as an attribute of ibex's; MPI says when one that has it is duplicated (the copy gets a
-//! number of its own) or freed. Called by `peruse/`. Grade: setup, but for [`of_context`]. Threads: any; the lock of the table is not
-//! held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`, `hw-tests/tools/peruse_communicators.c`.
+//! A tracked communicator has a number, as an attribute of ibex's; MPI says when one that has it is duplicated (the
+//! copy gets a number of its own) or freed. Called by `peruse/`. Grade: setup, but for [`of_context`]. Threads: any;
+//! the lock of the table is not held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`,
+//! `hw-tests/tools/peruse_communicators.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};

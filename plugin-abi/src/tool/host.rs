@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tool interface asks of the MPI it serves: `host.c`, made safe.
 //!
-//! Called by the other files of this folder. Grade: setup; the MPI's own locks are taken for a moment, so none of it is used where
-//! an event is delivered. Threads: any. Tests: `tests/tool.rs`.
+//! Called by the other files of this folder. Grade: setup; the MPI's own locks are taken for a moment, so none of it is
+//! used where an event is delivered. Threads: any. Tests: `tests/tool.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name.
 //!
-//! Thin: checks the arguments, calls the engine, answers a code. The names are made by [`calls`]; a tool that defines an `MPI_T_`
-//! name of its own gets the call first and goes on by the `PMPI_T_` name, as the dynamic linker finds the tool's before ibex's.
-//! Where the MPI of the process has the call itself, ibex's hands it on (`next_definition.rs`).
+//! Thin: checks the arguments, calls the engine, answers a code. The names are made by [`calls`]; a tool that defines
+//! an `MPI_T_` name of its own gets the call first and goes on by the `PMPI_T_` name, as the dynamic linker finds the
+//! tool's before ibex's. Where the MPI of the process has the call itself, ibex's hands it on (`next_definition.rs`).
 //! `include/ibex_mpi_t.h` declares them.
 //!
-//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
+//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with
+//! `tests/tool/*.c`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations as a tool sees them: `MPI_T_event_registration`, its callbacks and its info keys.
 //!
-//! A handle given to C is a number as a pointer (`handle_numbers.rs`); it is looked up and never dereferenced, so a wrong one is an error
-//! code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs where it happens, without
-//! allocation. Threads: any. Tests: `tests/tool.rs`.
+//! A handle given to C is a number as a pointer (`handle_numbers.rs`); it is looked up and never dereferenced, so a
+//! wrong one is an error code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs
+//! where it happens, without allocation. Threads: any. Tests: `tests/tool.rs`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

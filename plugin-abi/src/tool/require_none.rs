@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The places where a tool itself has called, so that nothing of MPI is on the stack: callbacks that may do anything are called here.
+//! The places where a tool itself has called, so that nothing of MPI is on the stack: callbacks that may do anything
+//! are called here.
 //!
-//! Everything happens within MPI, where such a callback may not run: its events wait. They are delivered at the end of the tool's own
-//! calls of the interface ([`deliver`]) and by [`ibex_events_flush`]. Not by the calls that a callback or a signal handler may make, those
-//! on an instance and `MPI_T_source_get_timestamp`, which is to be quick as well. Grade: setup. Threads: any; callbacks run in the
-//! one that calls. Tests: `tests/require_none.rs`, `hw-tests/tools/mpi_t_require_none.c`.
+//! Everything happens within MPI, where such a callback may not run: its events wait. They are delivered at the end of
+//! the tool's own calls of the interface ([`deliver`]) and by [`ibex_events_flush`]. Not by the calls that a callback
+//! or a signal handler may make, those on an instance and `MPI_T_source_get_timestamp`, which is to be quick as well.
+//! Grade: setup. Threads: any; callbacks run in the one that calls. Tests: `tests/require_none.rs`,
+//! `hw-tests/tools/mpi_t_require_none.c`.
 
 use std::ffi::c_int;
 

@@ -20,7 +20,7 @@ fn what_waits_is_delivered_before_the_free_callback_which_is_called_once() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&order);
     let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
-        noted.lock().expect("no panic").push(instance.words[0])
+        noted.lock().expect("no panic").push(instance.words[0]);
     });
     let registration = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the event engine, by what they are about; `models.rs` runs under loom alone, all others elsewhere.
 //!
-//! The engine is one per process, so tests that register take [`alone`] first: one of them at a time, beginning with nobody
-//! registered. Other threads of the test process may exist, so callbacks are registered as thread-safe.
+//! The engine is one per process, so tests that register take [`alone`] first: one of them at a time, beginning with
+//! nobody registered. Other threads of the test process may exist, so callbacks are registered as thread-safe.
 
 #[cfg(not(loom))]
 mod buffers;

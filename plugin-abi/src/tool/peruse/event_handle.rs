@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event handles of PERUSE: an event, a communicator, a callback, and whether its window is open.
 //!
-//! A `peruse_event_h` is a number (`handle_numbers.rs`) that is looked up; a wrong one is an error code. Each handle is a registration of the engine,
-//! whose callback looks whether the event's communicator is the handle's, or a copy that it follows. Of one whose communicator is gone
-//! the number alone is left until it is released. When a window has been closed no callback runs any more, so that a tool may free what it gave for
-//! it; who closes one waits for callbacks of other threads, but not from within a callback, nor with the tool's lock.
-//! Grade: setup; [`EventHandle::event`] runs where events happen, without allocation. Threads: any.
-//! Tests: `tests.rs`, `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
+//! A `peruse_event_h` is a number (`handle_numbers.rs`) that is looked up; a wrong one is an error code. Each handle is
+//! a registration of the engine, whose callback looks whether the event's communicator is the handle's, or a copy that
+//! it follows. Of one whose communicator is gone the number alone is left until it is released. When a window has been
+//! closed no callback runs any more, so that a tool may free what it gave for it; who closes one waits for callbacks of
+//! other threads, but not from within a callback, nor with the tool's lock. Grade: setup; [`EventHandle::event`] runs
+//! where events happen, without allocation. Threads: any. Tests: `tests.rs`, `tests/tool/peruse.c`,
+//! `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};

@@ -2,8 +2,9 @@
 //! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them.
 //!
 //! `supported` (which events there are), `event_handle` (event handles), `lock` (the tool's lock); communicators are in
-//! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the communicator, then
-//! the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire), `tests/tool/peruse.c`, and each file's own.
+//! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the
+//! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
+//! `tests/tool/peruse.c`, and each file's own.
 
 mod event_handle;
 mod lock;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What PERUSE callbacks see when events fire, with events that the tests raise themselves, in a process that is MPI alone.
+//! What PERUSE callbacks see when events fire, with events that the tests raise themselves, in a process that is MPI
+//! alone.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
