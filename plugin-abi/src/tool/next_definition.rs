@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The next_definition to an MPI that has events of its own: ibex must not stand in front of its calls.
+//! Calls that are handed on to an MPI that has events of its own: ibex must not stand in front of its calls.
 //!
 //! ibex is built for one Open MPI and declines to be a component of another, but a tool that was linked with -libex may
 //! meet one that has these calls. The dynamic linker then finds ibex's where it comes first, so each call looks once
