@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ibex::events::{
-    Callback, Handle, HostClock, Options, Payload, PortClock, PutComplete, Record, Safety, TypeId, XferBegin, deliver,
-    free, open_port, progress, raise, register, set_callback, stage_stamped,
+    Callback, EventInstance, HostClock, Options, Payload, PortClock, PutComplete, Registration, Safety, TypeId,
+    XferBegin, deliver, free, open_port, progress, raise, register, set_callback, stage_stamped,
 };
 
 /// Events between two deliveries from the buffer.
@@ -32,17 +32,19 @@ fn event(number: u64) -> XferBegin {
 
 fn counting(count: &Arc<AtomicU64>) -> Callback {
     let count = Arc::clone(count);
-    Arc::new(move |_: &Record, _: &Handle, _| count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed))
+    Arc::new(move |_: &EventInstance, _: &Registration, _| {
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    })
 }
 
-fn listen(kind: TypeId, options: Options, count: &Arc<AtomicU64>) -> Arc<Handle> {
-    let handle = register(kind, options);
-    set_callback(&handle, Safety::AsyncSignalSafe, Some(counting(count))).expect("live");
-    handle
+fn listen(kind: TypeId, options: Options, count: &Arc<AtomicU64>) -> Arc<Registration> {
+    let registration = register(kind, options);
+    set_callback(&registration, Safety::AsyncSignalSafe, Some(counting(count))).expect("live");
+    registration
 }
 
-fn gone(handle: &Handle) {
-    free(handle, Safety::None, None).expect("live");
+fn gone(registration: &Registration) {
+    free(registration, Safety::None, None).expect("live");
 }
 
 fn events(criterion: &mut Criterion) {
@@ -55,13 +57,13 @@ fn events(criterion: &mut Criterion) {
     for (name, registrations) in [("callback", 1), ("callbacks_4", 4)] {
         let handles: Vec<_> = (0..registrations).map(|_| listen(XferBegin::TYPE, Options::default(), &count)).collect();
         group.bench_function(name, |b| b.iter(|| raise(Safety::MpiRestricted, || event(black_box(1)))));
-        for handle in &handles {
-            gone(handle);
+        for registration in &handles {
+            gone(registration);
         }
     }
 
     let buffered = Options { buffered: true, room: 4096, ..Options::default() };
-    let handle = listen(XferBegin::TYPE, buffered, &count);
+    let registration = listen(XferBegin::TYPE, buffered, &count);
     group.throughput(Throughput::Elements(BATCH));
     group.bench_function("buffer_in", |b| {
         b.iter_custom(|rounds| {
@@ -81,17 +83,17 @@ fn events(criterion: &mut Criterion) {
             deliver(usize::MAX, Safety::MpiRestricted);
         });
     });
-    assert_eq!(handle.lost(), 0);
-    gone(&handle);
+    assert_eq!(registration.dropped(), 0);
+    gone(&registration);
 
-    let handle = listen(PutComplete::TYPE, Options::default(), &count);
+    let registration = listen(PutComplete::TYPE, Options::default(), &count);
     let clock = PortClock {
         name: "bench:1".into(),
         ticks_per_second: 1_000_000_000,
         bits: 48,
         window: 1000,
         room: 1024,
-        ask: None,
+        read_clock: None,
     };
     let port = open_port(clock).expect("room");
     let mut raw = 0;
@@ -105,7 +107,7 @@ fn events(criterion: &mut Criterion) {
             progress(Safety::MpiRestricted);
         });
     });
-    gone(&handle);
+    gone(&registration);
 }
 
 criterion_group!(benches, events);

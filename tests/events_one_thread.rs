@@ -4,16 +4,19 @@
 
 use std::sync::{Arc, Mutex};
 
-use ibex::events::{DeviceAsync, Handle, Options, Payload, Record, Safety, free, raise, register, set_callback};
+use ibex::events::{
+    DeviceAsync, EventInstance, Options, Payload, Registration, Safety, free, raise, register, set_callback,
+};
 
 #[test]
 fn the_place_alone_says_what_a_callback_must_be_fit_for() {
-    let handle = register(DeviceAsync::TYPE, Options::default());
+    let registration = register(DeviceAsync::TYPE, Options::default());
     let levels = Arc::new(Mutex::new(Vec::new()));
     for level in Safety::ALL {
         let noted = Arc::clone(&levels);
-        let callback = Arc::new(move |_: &Record, _: &Handle, level| noted.lock().expect("no panic").push(level));
-        set_callback(&handle, level, Some(callback)).expect("it is not freed");
+        let callback =
+            Arc::new(move |_: &EventInstance, _: &Registration, level| noted.lock().expect("no panic").push(level));
+        set_callback(&registration, level, Some(callback)).expect("it is not freed");
     }
     for context in Safety::ALL {
         raise(context, DeviceAsync::default);
@@ -25,5 +28,5 @@ fn the_place_alone_says_what_a_callback_must_be_fit_for() {
     std::thread::spawn(|| raise(Safety::None, DeviceAsync::default)).join().expect("no panic");
     raise(Safety::None, DeviceAsync::default);
     assert_eq!(*levels.lock().expect("no panic"), [Safety::ThreadSafe; 2]);
-    free(&handle, Safety::None, None).expect("it is not freed");
+    free(&registration, Safety::None, None).expect("it is not freed");
 }

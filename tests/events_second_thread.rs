@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ibex::events::{
-    DeviceAsync, Handle, Options, Payload, Record, Safety, deliver, free, raise, register, set_callback,
+    DeviceAsync, EventInstance, Options, Payload, Registration, Safety, deliver, free, raise, register, set_callback,
 };
 
 #[test]
 fn a_callback_that_is_not_thread_safe_runs_once_at_a_time_also_when_the_second_thread_comes_within_it() {
-    let handle = register(DeviceAsync::TYPE, Options::default());
+    let registration = register(DeviceAsync::TYPE, Options::default());
     let (is_inside, seen) = (AtomicBool::new(false), Arc::new(Mutex::new(Vec::new())));
     let noted = Arc::clone(&seen);
-    let callback = move |record: &Record, _: &Handle, _: Safety| {
+    let callback = move |instance: &EventInstance, _: &Registration, _: Safety| {
         let again = is_inside.swap(true, Ordering::SeqCst);
-        noted.lock().expect("no panic").push((record.value(0), again));
+        noted.lock().expect("no panic").push((instance.value(0), again));
         if !again && noted.lock().expect("no panic").len() == 1 {
             let other = || {
                 raise(Safety::MpiRestricted, || DeviceAsync { event: 2, port: 0 });
@@ -26,12 +26,12 @@ fn a_callback_that_is_not_thread_safe_runs_once_at_a_time_also_when_the_second_t
         }
         is_inside.store(again, Ordering::SeqCst);
     };
-    set_callback(&handle, Safety::MpiRestricted, Some(Arc::new(callback))).expect("it is not freed");
+    set_callback(&registration, Safety::MpiRestricted, Some(Arc::new(callback))).expect("it is not freed");
     raise(Safety::MpiRestricted, || DeviceAsync { event: 1, port: 0 });
     assert_eq!(seen.lock().expect("no panic").len(), 1, "the other thread's waits");
     deliver(usize::MAX, Safety::MpiRestricted);
     let seen: Vec<_> = seen.lock().expect("no panic").clone();
     assert_eq!(seen.len(), 2);
     assert!(seen.iter().all(|(_, again)| !again), "{seen:?}");
-    free(&handle, Safety::None, None).expect("it is not freed");
+    free(&registration, Safety::None, None).expect("it is not freed");
 }

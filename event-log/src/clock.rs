@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The common clock: nanoseconds since 1970, from the ticks of any source.
 //!
-//! Each source's clock is read now and then, between two readings of the host's ([`Clocks::sample`]). Between two samples the
-//! relation is a straight line, so an error of neither clock's rate adds up; beyond them the source's own rate is used. The
-//! host's clock is the monotonic one, which all ranks of a host share, put on the calendar once, so that no setting of the
-//! calendar turns back a log. Grade: pending. Threads: the owner's. Tests: below.
+//! Each source's clock is read now and then, between two readings of the host's ([`Clocks::sample`]). Between two
+//! samples the relation is a straight line, so an error of neither clock's rate adds up; beyond them the source's own
+//! rate is used. The host's clock is the monotonic one, which all ranks of a host share, put on the calendar once, so
+//! that no setting of the calendar turns back a log. Grade: pending. Threads: the owner's. Tests: below.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records on their way from callbacks to the writing thread: a fixed number of slots, no lock, no allocation.
 //!
-//! Callbacks of any thread put in, the writing thread takes out. Each slot has a turn, a number that says who may have it next:
-//! who puts in at position p waits for turn p, who takes out for p + 1. A full ring loses what comes, counted per type by who
-//! calls. The contents are atomics, so a defect here could mix records but not memory. Grade: [`Ring::put`] hot, and safe in
-//! a signal handler; [`Ring::take`] pending. Tests: below.
+//! Callbacks of any thread put in, the writing thread takes out. Each slot has a sequence, a number that says who may
+//! have it next: who puts in at position p waits for sequence p, who takes out for p + 1. A full ring loses what comes,
+//! counted per type by who calls. The contents are atomics, so a defect here could mix events but not memory. Grade:
+//! [`Ring::put`] hot, and safe in a signal handler; [`Ring::take`] pending. Tests: below.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ use crate::catalogue::WORDS;
 
 /// An event as it was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LoggedEvent {
     /// Which of the types that are written down.
     pub(crate) kind: u32,
     /// Its source.
@@ -24,7 +24,7 @@ pub(crate) struct Record {
 }
 
 struct Slot {
-    turn: AtomicUsize,
+    sequence: AtomicUsize,
     head: AtomicU64,
     ticks: AtomicU64,
     data: [AtomicU64; WORDS],
@@ -38,11 +38,11 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// With room for so many records, a power of two.
+    /// With room for so many events, a power of two.
     pub(crate) fn new(room: usize) -> Ring {
         assert!(room.is_power_of_two(), "{room} records");
-        let slot = |turn| Slot {
-            turn: AtomicUsize::new(turn),
+        let slot = |sequence| Slot {
+            sequence: AtomicUsize::new(sequence),
             head: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             data: [const { AtomicU64::new(0) }; WORDS],
@@ -50,27 +50,27 @@ impl Ring {
         Ring { slots: (0..room).map(slot).collect(), put: AtomicUsize::new(0), taken: AtomicUsize::new(0) }
     }
 
-    /// How many records it holds.
+    /// How many events it holds.
     pub(crate) fn room(&self) -> usize {
         self.slots.len()
     }
 
     /// Puts a record in; of its data only the first `words`. False: there is no room.
     #[inline]
-    pub(crate) fn put(&self, record: &Record, words: usize) -> bool {
+    pub(crate) fn put(&self, record: &LoggedEvent, words: usize) -> bool {
         let mut position = self.put.load(Ordering::Relaxed);
         let slot = loop {
             let slot = &self.slots[position & (self.slots.len() - 1)];
             // Acquire: pairs with the release in `take`, so that what is read there is not overwritten before.
-            let turn = slot.turn.load(Ordering::Acquire);
-            if turn == position {
-                // Relaxed: the turn orders the contents, this only says whose the slot is.
+            let sequence = slot.sequence.load(Ordering::Acquire);
+            if sequence == position {
+                // Relaxed: the sequence orders the contents, this only says whose the slot is.
                 let next = position.wrapping_add(1);
                 match self.put.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => break slot,
                     Err(now) => position = now,
                 }
-            } else if (turn.wrapping_sub(position)).cast_signed() < 0 {
+            } else if (sequence.wrapping_sub(position)).cast_signed() < 0 {
                 return false;
             } else {
                 position = self.put.load(Ordering::Relaxed);
@@ -81,26 +81,26 @@ impl Ring {
         for (to, from) in slot.data.iter().zip(&record.data).take(words) {
             to.store(*from, Ordering::Relaxed);
         }
-        slot.turn.store(position.wrapping_add(1), Ordering::Release);
+        slot.sequence.store(position.wrapping_add(1), Ordering::Release);
         true
     }
 
     /// Takes the next record out. By one thread at a time.
-    pub(crate) fn take(&self) -> Option<Record> {
+    pub(crate) fn take(&self) -> Option<LoggedEvent> {
         let position = self.taken.load(Ordering::Relaxed);
         let slot = &self.slots[position & (self.slots.len() - 1)];
         // Acquire: pairs with the release in `put`.
-        if slot.turn.load(Ordering::Acquire) != position.wrapping_add(1) {
+        if slot.sequence.load(Ordering::Acquire) != position.wrapping_add(1) {
             return None;
         }
         let head = slot.head.load(Ordering::Relaxed);
-        let record = Record {
+        let record = LoggedEvent {
             kind: (head >> 32) as u32,
             source: head as u32,
             ticks: slot.ticks.load(Ordering::Relaxed).cast_signed(),
             data: std::array::from_fn(|word| slot.data[word].load(Ordering::Relaxed)),
         };
-        slot.turn.store(position.wrapping_add(self.slots.len()), Ordering::Release);
+        slot.sequence.store(position.wrapping_add(self.slots.len()), Ordering::Release);
         self.taken.store(position.wrapping_add(1), Ordering::Relaxed);
         Some(record)
     }
@@ -111,21 +111,21 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    fn record(kind: u32, ticks: i64) -> Record {
-        Record { kind, source: 3, ticks, data: std::array::from_fn(|word| ticks.cast_unsigned() + word as u64) }
+    fn record(kind: u32, ticks: i64) -> LoggedEvent {
+        LoggedEvent { kind, source: 3, ticks, data: std::array::from_fn(|word| ticks.cast_unsigned() + word as u64) }
     }
 
     #[test]
     fn records_come_out_as_they_went_in_until_there_is_no_room() {
         let ring = Ring::new(4);
-        for turn in 0..3 {
+        for sequence in 0..3 {
             assert_eq!(ring.take(), None);
             for ticks in 0..4 {
-                assert!(ring.put(&record(1, turn * 10 + ticks), WORDS));
+                assert!(ring.put(&record(1, sequence * 10 + ticks), WORDS));
             }
             assert!(!ring.put(&record(1, 9), WORDS), "full");
             for ticks in 0..4 {
-                assert_eq!(ring.take(), Some(record(1, turn * 10 + ticks)));
+                assert_eq!(ring.take(), Some(record(1, sequence * 10 + ticks)));
             }
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What lives from `MPI_Init` to the end of the process: registrations, the ring, the writing thread.
 //!
-//! Called by `entry.rs`. `MPI_T` is initialised and not finalised: events come until the process ends, and Open MPI 4.1 has no
-//! safe way to do so after `MPI_Finalize`. Grade: setup, but for [`on_event`], which is hot: no lock, no allocation, no system
-//! call. Threads: each function says its own. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
+//! Called by `entry.rs`. `MPI_T` is initialised and not finalised: events come until the process ends, and Open MPI 4.1
+//! has no safe way to do so after `MPI_Finalize`. Grade: setup, but for [`on_event`], which is hot: no lock, no
+//! allocation, no system call. Threads: each function says its own. Tests: tests/log.rs; with a device,
+//! hw-tests/tests/device/tools.rs.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,17 +16,17 @@ use crate::catalogue::{self, EventType, WORDS};
 use crate::listing;
 use crate::mpi::{self, Instance, Registration};
 use crate::output::Output;
-use crate::ring::{Record, Ring};
+use crate::ring::{LoggedEvent, Ring};
 use crate::settings::{self, Wanted};
 use crate::writer::Writer;
 
-/// How many records may wait for the writing thread: some 10 MB.
+/// How many events may wait for the writing thread: some 10 MB.
 const ROOM: usize = 1 << 16;
 
 /// How long the writing thread sleeps between two looks. A process that is killed leaves a log that lacks no more than this.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// After a look that found so many records there is another at once.
+/// After a look that found so many events there is another at once.
 const BUSY: usize = ROOM / 8;
 
 static SESSION: OnceLock<Option<Session>> = OnceLock::new();
@@ -226,7 +227,7 @@ unsafe extern "C" fn on_event(
     // SAFETY: the instance of this callback (L2).
     let event = unsafe { Instance::new(instance) };
     let (source, ticks) = event.stamp();
-    let mut record = Record { kind: target.kind, source: source.cast_unsigned(), ticks, data: [0; WORDS] };
+    let mut record = LoggedEvent { kind: target.kind, source: source.cast_unsigned(), ticks, data: [0; WORDS] };
     // SAFETY: only types whose data fit are registered for.
     unsafe { event.copy(&mut record.data) };
     if !target.ring.put(&record, target.words) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From records to lines: puts them on the common clock, in its order, and writes and counts them.
+//! From events to lines: puts them on the common clock, in its order, and writes and counts them.
 //!
-//! Called by the writing thread every few milliseconds, and by who ends the process (`session.rs`). A line is
-//! `seconds source name element=value ...`; what is not an event begins with `#`. Lines of one look are in order of time; what is
-//! delivered late comes after what is younger. Grade: pending. Threads: its owner's.
-//! Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
+//! Called by the writing thread every few milliseconds, and by who ends the process (`session.rs`). A line is `seconds
+//! source name element=value ...`; what is not an event begins with `#`. Lines of one look are in order of time; what
+//! is delivered late comes after what is younger. Grade: pending. Threads: its owner's. Tests: tests/log.rs; with a
+//! device, hw-tests/tests/device/tools.rs.
 
 use crate::catalogue::EventType;
 use crate::clock::Clocks;
 use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
-use crate::ring::{Record, Ring};
+use crate::ring::{LoggedEvent, Ring};
 
 /// Who writes, and what it has seen.
 pub(crate) struct Writer {
@@ -19,11 +19,11 @@ pub(crate) struct Writer {
     output: Option<Output>,
     pairs: Vec<Pair>,
     counts: Vec<u64>,
-    batch: Vec<(i64, Record)>,
+    batch: Vec<(i64, LoggedEvent)>,
 }
 
 impl Writer {
-    /// For records of these types, in the order of their numbers.
+    /// For events of these types, in the order of their numbers.
     pub(crate) fn new(types: Vec<EventType>) -> Writer {
         let (pairs, counts) = (pairs::among(&types), vec![0; types.len()]);
         Writer { types, clocks: Clocks::new(), output: None, pairs, counts, batch: Vec::new() }
@@ -44,7 +44,7 @@ impl Writer {
         ]);
     }
 
-    /// Takes up to as many records as there is room for in the ring, and writes them. Returns how many.
+    /// Takes up to as many events as there is room for in the ring, and writes them. Returns how many.
     pub(crate) fn pass(&mut self, ring: &Ring) -> usize {
         let Some(output) = &mut self.output else { return 0 };
         self.batch.extend(std::iter::from_fn(|| ring.take()).take(ring.room()).map(|record| (0, record)));
@@ -52,7 +52,7 @@ impl Writer {
         if taken == 0 {
             return 0;
         }
-        // After the records were taken: their times lie between the last sample and this one.
+        // After the events were taken: their times lie between the last sample and this one.
         self.clocks.sample();
         for (time, record) in &mut self.batch {
             *time = self.clocks.time(record.source, record.ticks).unwrap_or(0);

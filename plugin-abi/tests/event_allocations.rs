@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::events::{
-    Callback, Handle, Options, Payload, PortClock, PutComplete, Record, Safety, XferBegin, close_port, deliver, free,
-    open_port, progress, raise, register, set_callback, stage, stage_stamped,
+    Callback, EventInstance, Options, Payload, PortClock, PutComplete, Registration, Safety, XferBegin, close_port,
+    deliver, free, open_port, progress, raise, register, set_callback, stage, stage_stamped,
 };
 
 struct Counting;
@@ -44,15 +44,15 @@ fn allocations(run: impl FnOnce()) -> u64 {
 fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
     let seen = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&seen);
-    let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+    let callback: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let options = [Options::default(), Options { buffered: true, room: 4096, ..Options::default() }];
-    let handles: Vec<_> = [XferBegin::TYPE, PutComplete::TYPE]
+    let registrations: Vec<_> = [XferBegin::TYPE, PutComplete::TYPE]
         .into_iter()
         .flat_map(|kind| options.map(|options| register(kind, options)))
-        .inspect(|handle| {
-            set_callback(handle, Safety::AsyncSignalSafe, Some(Arc::clone(&callback))).expect("it is not freed");
+        .inspect(|registration| {
+            set_callback(registration, Safety::AsyncSignalSafe, Some(Arc::clone(&callback))).expect("it is not freed");
         })
         .collect();
     let clock = PortClock {
@@ -61,7 +61,7 @@ fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
         bits: 32,
         window: 1000,
         room: 256,
-        ask: Some(Box::new(|| Some(7))),
+        read_clock: Some(Box::new(|| Some(7))),
     };
     let port = open_port(clock).expect("room for a source");
     let mut raw = 0;
@@ -84,7 +84,7 @@ fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
     assert_eq!(made, 0, "allocations for {} deliveries", seen.load(Ordering::Relaxed) - before);
     assert!(seen.load(Ordering::Relaxed) - before >= 4000);
     close_port(port, Safety::MpiRestricted);
-    for handle in handles {
-        free(&handle, Safety::None, None).expect("it is not freed");
+    for registration in registrations {
+        free(&registration, Safety::None, None).expect("it is not freed");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool interface as a C program sees it: header, library, every call and every code, the profiling names, the seam.
+//! The tool interface as a C program sees it: header, library, every call and every code, the profiling names, and calls handed on to the MPI.
 //!
 //! The programs are in `tests/tool/`; what happens when events fire is tested in `src/tool/tests.rs`, and on a device by hw-tests.
 //! Needs what building the crate needs (Open MPI with its headers and commands) and no device.
@@ -161,10 +161,10 @@ fn where_the_mpi_has_the_calls_itself_it_answers_them_whichever_library_comes_fi
     done(&command);
     let mock = mock.to_str().expect("the target directory's name is text");
     let (ibex, all) = (format!("-L{}", library().display()), "-Wl,--no-as-needed");
-    let ibex_first = compiled_with("through_the_seam", "ibex-first", &[all, &ibex, "-libex", mock]);
+    let ibex_first = compiled_with("handed_on", "ibex-first", &[all, &ibex, "-libex", mock]);
     done(&program(&ibex_first));
-    done(&program(&compiled_with("through_the_seam", "mpi-first", &[all, mock, &ibex, "-libex"])));
-    let without = compiled_with("through_the_seam", "mpi-alone", &[all, mock]);
+    done(&program(&compiled_with("handed_on", "mpi-first", &[all, mock, &ibex, "-libex"])));
+    let without = compiled_with("handed_on", "mpi-alone", &[all, mock]);
     let path = library().join("libibex.so");
     done(program(&without).arg(&path));
     done(program(&without).env("LD_PRELOAD", &path));

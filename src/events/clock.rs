@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's clock: the processor's time stamp counter where it is proven steady, else the monotonic clock.
 //!
-//! Chosen once, at the first use ([`HostClock::get`], 10 ms). The counter is taken when the processor says that its rate is
-//! constant and it never stops, the kernel itself goes by it (so the kernel has found it to agree among processors), and a
-//! measurement here finds one rate throughout. It costs a third of a call of the monotonic clock. Why it was not taken is kept.
+//! Chosen once, at the first use ([`HostClock::get`], 10 ms). The counter is taken when the processor says that its
+//! rate is constant and it never stops, the kernel itself goes by it (so the kernel has found it to agree among
+//! processors), and a measurement here finds one rate throughout. It costs a third of a call of the monotonic clock.
+//! Why it was not taken is kept.
 //!
 //! Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one per cycle of the counter, or one per ns. Tests: below.
 
@@ -78,6 +79,17 @@ impl HostClock {
             Err(reason) => HostClock { counter: false, ticks_per_second: 1_000_000_000, start, refusal: Some(reason) },
         }
     }
+}
+
+/// A timestamp of the host's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct HostTimestamp(pub(super) u64);
+
+/// What the host's clock shows now: read before an operation is posted, for an event that is raised after it.
+#[must_use]
+#[inline]
+pub fn host_timestamp() -> HostTimestamp {
+    HostTimestamp(HostClock::get().now())
 }
 
 /// Whether processor and kernel vouch for the counter.

@@ -1,56 +1,67 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The event engine: what happens in ibex, shown to tools as it happens. Knows no MPI; PERUSE and `MPI_T` are translations of it.
+//! The event engine: what happens in ibex, shown to tools as it happens. Knows no MPI; PERUSE and `MPI_T` are
+//! translations of it.
 //!
-//! - A *type* ([`TABLE`]) has typed elements; an event is a [`Record`] of fixed size. A *source* is one control flow with one clock:
-//!   a thread's ([`HostClock`]), or a port's (the adapter's ticks). Ordered means delivered by timestamp, always (`order.rs`).
-//! - A *registration* ([`Handle`]) gets the events of one type by callbacks of up to four levels ([`Safety`]), or by a buffer.
-//! - A *site* looks at one word ([`is_any_active`], [`active`]; progress at all of it, [`is_quiet`]: `attention.rs`). Behind it: stamp, enter (`presence.rs`), go through the list (`registry.rs`), call or
-//!   buffer (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself, too), read, or raise; what it
-//!   raises is delivered after it, in order. [`stage`] is for where ibex holds a lock; [`progress`] delivers,
-//!   and [`serve`] and [`flush`] where a tool itself has called.
+//! - A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
+//!   flow with one clock: a thread's ([`HostClock`]), or a port's (the adapter's ticks). Ordered means delivered by
+//!   timestamp, always (`reorder_buffer.rs`).
+//! - A *registration* ([`Registration`]) gets the events of one type by callbacks of up to four levels ([`Safety`]), or
+//!   by a buffer.
+//! - A *site* looks at one word ([`has_interest`], [`interest`]; progress at all of it, [`is_idle`]:
+//!   `interest_mask.rs`). Behind it: stamp, enter (`quiescence.rs`), go through the list (`registry.rs`), call or
+//!   buffer (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself, too), read, or raise;
+//!   what it raises is delivered after it, in order. [`stage`] is for where ibex holds a lock; [`progress`] delivers,
+//!   and [`deliver_pending`] and [`flush`] where a tool itself has called.
 //! - Loss happens where room is fixed: it is counted per source and per registration, and told.
 //!
-//! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under loom.
+//! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under
+//! loom.
 
-mod attention;
 mod clock;
+mod clock_correlation;
 mod deliver;
-mod fit;
+mod drain;
+mod event_type;
 mod flush;
-mod handle;
-mod order;
+mod free;
+mod instance;
+mod interest_mask;
 mod page;
-mod port;
-mod presence;
+mod port_source;
+mod quiescence;
 mod raise;
-mod record;
+mod registration;
 mod registry;
+mod reorder_buffer;
 mod ring;
-mod row;
 mod source;
+mod source_info;
 mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod tracked_clocks;
 mod unwrap;
 
-pub(crate) use attention::ordered;
-pub use attention::{Active, active, as_it_happens, awakenings, is_any_active, is_crowded, is_quiet};
-pub use clock::HostClock;
-pub use deliver::{catch_up, catch_up_all, deliver, progress, show, shown, taken, wait_for_others};
-pub use fit::{Converted, Sample};
-pub use flush::{flush, is_delivering, serve};
-pub use handle::{Callback, DroppedCallback, FreeCallback, Handle, HandleId, Options};
-pub use page::markdown;
-pub use port::{AskClock, PortClock, Taken};
-pub use raise::{Moment, Together, moment, raise, stage, stage_stamped};
-pub use record::{Record, WORDS, Words};
-pub use registry::{Freed, all, find, free, register, set_active, set_callback, set_dropped};
-pub use row::{Element, EventType, Kind, Safety, Stamp, TypeId, Value};
-pub use source::{
-    Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,
+pub use clock::{HostClock, HostTimestamp, host_timestamp};
+pub use clock_correlation::{ClockSample, ConvertedTimestamp};
+pub use deliver::{begin_batch, catch_up, catch_up_all, deliver, deliver_due, end_batch, progress, wait_for_callbacks};
+pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
+pub use flush::{deliver_pending, flush, is_delivering};
+pub use free::free;
+pub use instance::EventInstance;
+pub(crate) use interest_mask::ordered_interest;
+pub use interest_mask::{
+    InterestMask, activation_epoch, has_interest, immediate_interest, interest, is_idle, is_nearly_full,
 };
+pub use page::markdown;
+pub use port_source::{PolledBatch, PortClock, ReadClock};
+pub use raise::{EventGroup, raise, stage, stage_stamped};
+pub use registration::{Callback, DroppedCallback, FreeCallback, Options, Registration, RegistrationId};
+pub use registry::{AlreadyFreed, all, find, register, set_active, set_callback, set_dropped};
+pub use source::{Counts, count as source_count, counts, info as source_info, timestamp};
+pub use source_info::{SOURCES, SourceId, SourceInfo};
 pub use table::*;
 
 /// The type of this name, without the prefix `btl_ibex_`.
@@ -63,18 +74,18 @@ pub fn type_named(name: &str) -> Option<TypeId> {
 /// many (its events are then to be raised on the host's clock). Setup.
 #[must_use]
 pub fn open_port(clock: PortClock) -> Option<SourceId> {
-    let source = source::open(Box::new(port::PortSource::new(clock)))?;
-    if source.source().port().is_some_and(port::PortSource::is_short) {
-        deliver::follow(source);
+    let source = source::open(Box::new(port_source::PortSource::new(clock)))?;
+    if source.source().port().is_some_and(port_source::PortSource::is_short) {
+        tracked_clocks::track(source);
     }
     Some(source)
 }
 
 /// The port is closed: what its source still holds is delivered, and its adapter not asked any more. Not from within a callback.
-pub fn close_port(source: SourceId, context: Safety) {
-    deliver::pump_all(source, context);
+pub fn close_port(source: SourceId, safety: Safety) {
+    deliver::deliver_port_all(source, safety);
     if let Some(port) = source.source().port() {
-        deliver::unfollow(source);
+        tracked_clocks::untrack(source);
         port.close();
     }
 }
@@ -82,9 +93,9 @@ pub fn close_port(source: SourceId, context: Safety) {
 /// When, by the host's clock ([`HostClock`]), a source's clock showed `ticks`, and how wrong that may be; `None` where too little is
 /// known. Only on demand: no event is converted.
 #[must_use]
-pub fn to_host(source: SourceId, ticks: u64) -> Option<Converted> {
+pub fn to_host(source: SourceId, ticks: u64) -> Option<ConvertedTimestamp> {
     match source.source().port() {
         Some(port) => port.to_host(ticks),
-        None => Some(Converted { ticks, error: 0 }),
+        None => Some(ConvertedTimestamp { ticks, error: 0 }),
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page docs/events.md, made from the table. Called by its test, which also rewrites it (`tests/table.rs`). Path: setup.
+//! The page docs/events.md, made from the table. Called by its test, which also rewrites it (`tests/table.rs`). Path:
+//! setup.
 
 use std::fmt::Write as _;
 
-use super::TABLE;
-use super::row::{Kind, Stamp};
+use super::event_type::{ElementType, StampedBy};
+use super::table::TABLE;
 
 /// The table as a Markdown page: the text of docs/events.md.
 #[must_use]
@@ -19,8 +20,8 @@ pub fn markdown() -> String {
     );
     for row in &TABLE {
         let clock = match row.stamp {
-            Stamp::Host => "the host's",
-            Stamp::Adapter => "the adapter's, where it stamps",
+            StampedBy::Host => "the host's",
+            StampedBy::Adapter => "the adapter's, where it stamps",
         };
         let bound = row
             .bound
@@ -32,10 +33,10 @@ pub fn markdown() -> String {
             row.name, row.description, row.level, row.extent
         );
         for (element, at) in row.elements.iter().zip(row.displacements) {
-            let kind = match element.kind {
-                Kind::I32 => "`MPI_INT`",
-                Kind::U32 => "`MPI_UNSIGNED`",
-                Kind::U64 => "`MPI_UNSIGNED_LONG`",
+            let kind = match element.element_type {
+                ElementType::I32 => "`MPI_INT`",
+                ElementType::U32 => "`MPI_UNSIGNED`",
+                ElementType::U64 => "`MPI_UNSIGNED_LONG`",
             };
             let _ = writeln!(page, "| `{}` | {kind} | {at} | {} |", element.name, element.help.replace('|', "\\|"));
         }

@@ -1,144 +1,142 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raising events: what a site calls, and what is behind its branch until the thread (`thread.rs`) or the port (`port.rs`) has them.
+//! Raising events: what a site calls, and what is behind its branch until the thread (`thread.rs`) or the port
+//! (`port_source.rs`) has them.
 //!
-//! [`raise`] is for where callbacks may run, [`stage`] for where a lock is held; for what the adapter has stamped [`Together::raise_stamped`]
-//! where it is seen, [`stage_stamped`] where it is told of later. [`Together`] is for several events of one [`Moment`], which share a
-//! look at the clock and an entry into the delivery.
+//! [`raise`] is for where callbacks may run, [`stage`] for where a lock is held; for what the adapter has stamped
+//! [`EventGroup::raise_stamped`] where it is seen, [`stage_stamped`] where it is told of later. [`EventGroup`] is for
+//! several events of one [`HostTimestamp`], which share a look at the clock and an entry into the delivery.
 //!
-//! What the adapter has stamped goes two ways at once: a registration that takes it as it happens has it in the thread that sees it,
-//! all others have it in the order of the port's source.
+//! What the adapter has stamped goes two ways at once: a registration that takes it as it happens has it in the thread
+//! that sees it, all others have it in the order of the port's source.
 //!
-//! Path: hot, behind the branch of a site: no allocation, no lock but the port's. Threads: any. Tests: `tests/raise.rs`,
-//! `tests/ports.rs`.
+//! Path: hot, behind the branch of a site: no allocation, no lock but the port's. Threads: any. Tests:
+//! `tests/raise.rs`, `tests/ports.rs`.
 
 use arrayvec::ArrayVec;
 
-use super::attention::{self, Active, active};
-use super::clock::HostClock;
+use super::clock::{HostTimestamp, host_timestamp};
 use super::deliver;
-use super::handle::Audience;
-use super::order::Refused;
-use super::record::Record;
-use super::row::Safety;
-use super::source::SourceId;
+use super::event_type::Safety;
+use super::free::finish_freed_in;
+use super::instance::{EventInstance, GROUP_MAX};
+use super::interest_mask::{self, InterestMask, interest};
+use super::registration::Recipients;
+use super::reorder_buffer::Refused;
+use super::source_info::SourceId;
 use super::table::Payload;
-use super::thread::{lose, with};
+use super::thread::{Thread, drop_instance, with};
 
-/// A moment of the host's clock.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment(pub(super) u64);
-
-/// This moment: read before an operation is posted, for an event that is raised after it.
-#[must_use]
-#[inline]
-pub fn moment() -> Moment {
-    Moment(HostClock::get().now())
-}
-
-/// Events of one moment: stamped by one look at a clock, and delivered one after the other. Made and raised at once.
+/// Events with one timestamp: one reading of a clock, delivered one after the other. Made and raised at once.
 #[derive(Debug)]
-pub struct Together {
-    active: Active,
-    records: ArrayVec<Record, MOST>,
+pub struct EventGroup {
+    interest: InterestMask,
+    instances: ArrayVec<EventInstance, GROUP_MAX>,
 }
 
-/// How many events may be of one moment.
-pub(super) const MOST: usize = 3;
-
-impl Together {
+impl EventGroup {
     /// None yet, of the types somebody listens to by this look.
     #[must_use]
     #[inline]
-    pub fn new(active: Active) -> Together {
-        Together { active, records: ArrayVec::new_const() }
+    pub fn new(interest: InterestMask) -> EventGroup {
+        EventGroup { interest, instances: ArrayVec::new_const() }
     }
 
     /// One more, the third at most. `make` is called only if somebody listens.
     #[inline]
     pub fn add<P: Payload>(&mut self, make: impl FnOnce() -> P) {
-        if self.active.has(P::TYPE) {
-            let record = Record { kind: P::TYPE, source: SourceId(0), timestamp: 0, words: make().words() };
-            debug_assert!(self.records.len() < MOST, "there is room");
-            let _ = self.records.try_push(record);
+        if self.interest.has(P::TYPE) {
+            let instance =
+                EventInstance { event_type: P::TYPE, source: SourceId(0), timestamp: 0, words: make().words() };
+            debug_assert!(self.instances.len() < GROUP_MAX, "there is room");
+            let _ = self.instances.try_push(instance);
         }
     }
 
-    /// As [`raise`], as of this moment, or the thread's last event's if that is later. `moment` is called only if there is any.
+    /// As [`raise`], as of this moment, or the thread's last event's if that is later. `timestamp` is called only if there is any.
     #[inline]
-    pub fn raise(mut self, moment: impl FnOnce() -> Moment, context: Safety) {
-        if !self.records.is_empty() {
-            raise_now(&mut self.records, moment(), context);
+    pub fn raise(mut self, timestamp: impl FnOnce() -> HostTimestamp, safety: Safety) {
+        if !self.instances.is_empty() {
+            raise_now(&mut self.instances, timestamp(), safety);
         }
     }
 
     /// As [`stage`].
     #[inline]
-    pub fn stage(mut self, context: Safety) {
-        if !self.records.is_empty() {
-            stage_now(&mut self.records, context, Audience::All);
+    pub fn stage(mut self, safety: Safety) {
+        if !self.instances.is_empty() {
+            stage_now(&mut self.instances, safety, Recipients::All);
         }
     }
 
     /// On a port's source, stamped `raw` by the adapter and seen just now, where callbacks may run: delivered here to who takes it as it
     /// happens, and to all others as by [`stage_stamped`].
     #[inline]
-    pub fn raise_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>, context: Safety) {
-        if attention::as_it_happens() != Active::NONE {
-            raise_as_it_happens(&self.records, context);
+    pub fn raise_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>, safety: Safety) {
+        if interest_mask::immediate_interest() != InterestMask::NONE {
+            raise_immediate(&self.instances, safety);
         }
-        if !self.records.is_empty() {
-            stamped_now(&mut self.records, source, raw, posted);
+        if !self.instances.is_empty() {
+            stamped_now(&mut self.instances, source, raw, posted);
         }
     }
 
     /// As [`stage_stamped`].
     #[inline]
     pub fn stage_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>) {
-        if !self.records.is_empty() {
-            stamped_now(&mut self.records, source, raw, posted);
+        if !self.instances.is_empty() {
+            stamped_now(&mut self.instances, source, raw, posted);
         }
+    }
+}
+
+/// Delivers instances now, or after what waits; and finishes registrations that their callbacks have freed.
+#[inline]
+fn raise_in(thread: &Thread, instances: &[EventInstance], safety: Safety, recipients: Recipients) {
+    if thread.raise(instances, safety, recipients) && interest_mask::has_pending_frees() {
+        finish_freed_in(thread, safety);
     }
 }
 
 /// [`raise`] behind its branch.
 #[cold]
 #[inline(never)]
-fn raise_now(records: &mut [Record], moment: Moment, context: Safety) {
-    with(records, |thread, records| {
-        for record in records.iter_mut() {
-            thread.stamp(record, moment);
+fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: Safety) {
+    with(instances, |thread, instances| {
+        for instance in instances.iter_mut() {
+            thread.stamp(instance, timestamp);
         }
-        thread.raise(records, context, Audience::All);
+        raise_in(thread, instances, safety, Recipients::All);
     });
 }
 
 /// What somebody takes as it happens of events that the adapter has stamped.
 #[cold]
 #[inline(never)]
-fn raise_as_it_happens(records: &[Record], context: Safety) {
-    let wanted = attention::as_it_happens();
-    let mut mine: ArrayVec<Record, MOST> = records.iter().copied().filter(|record| wanted.has(record.kind)).collect();
+fn raise_immediate(instances: &[EventInstance], safety: Safety) {
+    let wanted = interest_mask::immediate_interest();
+    let mut mine: ArrayVec<EventInstance, GROUP_MAX> =
+        instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect();
     if mine.is_empty() {
         return;
     }
-    let moment = moment();
-    with(&mut mine[..], |thread, records| {
-        for record in records.iter_mut() {
-            thread.stamp(record, moment);
+    let timestamp = host_timestamp();
+    with(&mut mine[..], |thread, instances| {
+        for instance in instances.iter_mut() {
+            thread.stamp(instance, timestamp);
         }
-        thread.raise(records, context, Audience::AsItHappens);
+        raise_in(thread, instances, safety, Recipients::Immediate);
     });
 }
 
 /// [`stage`] behind its branch.
 #[cold]
 #[inline(never)]
-fn stage_now(records: &mut [Record], context: Safety, audience: Audience) {
-    let moment = moment();
-    with(records, |thread, records| {
-        for record in records {
-            thread.stamp(record, moment);
-            thread.stage(record, context, audience);
+fn stage_now(instances: &mut [EventInstance], safety: Safety, recipients: Recipients) {
+    let timestamp = host_timestamp();
+    with(instances, |thread, instances| {
+        for instance in instances {
+            thread.stamp(instance, timestamp);
+            thread.stage(instance, safety, recipients);
         }
     });
 }
@@ -146,51 +144,51 @@ fn stage_now(records: &mut [Record], context: Safety, audience: Audience) {
 /// [`stage_stamped`] behind its branch.
 #[cold]
 #[inline(never)]
-fn stamped_now(records: &mut ArrayVec<Record, MOST>, id: SourceId, raw: u64, posted: Option<u64>) {
+fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId, raw: u64, posted: Option<u64>) {
     let source = id.source();
     let Some(port) = source.port() else { return };
-    let wanted = attention::ordered();
-    records.retain(|record| wanted.has(record.kind));
-    if records.is_empty() {
+    let wanted = interest_mask::ordered_interest();
+    instances.retain(|instance| wanted.has(instance.event_type));
+    if instances.is_empty() {
         return;
     }
-    for record in records.iter_mut() {
-        record.source = id;
+    for instance in instances.iter_mut() {
+        instance.source = id;
     }
-    let Some((refusals, is_crowded)) = port.submit(records, raw, posted) else {
+    let Some((refusals, is_nearly_full)) = port.submit(instances, raw, posted) else {
         // When the adapter did it is not known; that it has is, now.
-        return stage_now(records, Safety::MpiRestricted, Audience::Ordered);
+        return stage_now(instances, Safety::MpiRestricted, Recipients::Ordered);
     };
     for (index, refused) in refusals {
         if refused == Refused::Late {
             source.count_late();
         }
-        lose(&records[index], Audience::Ordered);
+        drop_instance(&instances[index], Recipients::Ordered);
     }
-    source.count_raised_by_any(records.len() as u64);
-    deliver::flag_port(id, is_crowded);
+    source.count_raised_by_any(instances.len() as u64);
+    deliver::set_port_pending(id, is_nearly_full);
 }
 
 /// One event, of the types somebody listens to now.
 #[inline]
-fn alone<P: Payload>(make: impl FnOnce() -> P) -> Together {
-    let mut together = Together::new(active());
-    together.add(make);
-    together
+fn group_of_one<P: Payload>(make: impl FnOnce() -> P) -> EventGroup {
+    let mut group = EventGroup::new(interest());
+    group.add(make);
+    group
 }
 
 /// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock that a
-/// call of ibex from within one could need. `context` says what they must be fit for. `make` is called only if somebody listens.
+/// call of ibex from within one could need. `safety` says what they must be fit for. `make` is called only if somebody listens.
 #[inline]
-pub fn raise<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    alone(make).raise(moment, context);
+pub fn raise<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
+    group_of_one(make).raise(host_timestamp, safety);
 }
 
 /// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
 /// [`super::progress`] or raises again.
 #[inline]
-pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
-    alone(make).stage(context);
+pub fn stage<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
+    group_of_one(make).stage(safety);
 }
 
 /// An event on a port's source, stamped `raw` by the adapter and told of after it happened, so not to who takes events as they
@@ -199,5 +197,5 @@ pub fn stage<P: Payload>(context: Safety, make: impl FnOnce() -> P) {
 /// source this thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
 #[inline]
 pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
-    alone(make).stage_stamped(source, raw, posted);
+    group_of_one(make).stage_stamped(source, raw, posted);
 }

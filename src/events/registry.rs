@@ -1,77 +1,78 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who is registered for what: the lists who delivers goes by, and the freed ones on their way out.
 //!
-//! Owns [`EDITIONS`], by which a thread knows whether the list it has is still the right one, and tells `attention.rs` who listens. A change makes a new list under the lock; a list never changes. The lock is
-//! held while lists are made and handed out, never while a callback runs, so a callback may call all of this.
+//! Owns [`LIST_VERSIONS`], by which a thread knows whether the list it has is still the right one, and tells
+//! `interest_mask.rs` who listens. A change makes a new list under the lock; a list never changes. The lock is held
+//! while lists are made and handed out, never while a callback runs, so a callback may call all of this.
 //!
 //! Path: setup, [`snapshot`] once per change and thread. Threads: any.
-//! Tests: `tests/handles.rs`, `tests/free.rs`.
+//! Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::attention;
 use super::clock::HostClock;
-use super::deliver;
-use super::handle::{Callback, Calls, DroppedCallback, FreeCallback, Handle, HandleId, Options};
-use super::presence::{Grace, Threads};
-use super::row::{Safety, TypeId};
+use super::event_type::{Safety, TypeId};
+use super::interest_mask;
+use super::quiescence::{DeliveringThreads, GracePeriod};
+use super::registration::{Callback, Callbacks, DroppedCallback, FreeCallback, Options, Registration, RegistrationId};
 use super::table::COUNT;
+use super::tracked_clocks;
 
 /// The registration has been freed already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Freed;
+pub struct AlreadyFreed;
 
-/// Per type: 0, or the edition of the list of its registrations.
-pub(super) static EDITIONS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+/// Per type: 0, or the version of the list of its registrations.
+pub(super) static LIST_VERSIONS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
 /// The threads that may deliver.
-pub(super) static DELIVERING: LazyLock<Threads> = LazyLock::new(Threads::new);
+pub(super) static DELIVERING: LazyLock<DeliveringThreads> = LazyLock::new(DeliveringThreads::new);
 
-/// A registration, and what it calls in this edition.
+/// A registration, and what it calls in this version.
 #[derive(Clone)]
 pub(super) struct Entry {
-    pub(super) handle: Arc<Handle>,
-    pub(super) calls: Arc<Calls>,
+    pub(super) registration: Arc<Registration>,
+    pub(super) calls: Arc<Callbacks>,
     active: bool,
 }
 
-/// A list of registrations, and its edition.
+/// A list of registrations, and its version.
 #[derive(Clone)]
 pub(super) struct Snapshot {
-    pub(super) edition: u64,
+    pub(super) version: u64,
     pub(super) list: Arc<[Entry]>,
 }
 
 /// What a change has put out of use. Dropped after the lock: a tool's callback goes with it, and may do anything.
-type Old = (Option<Arc<[Entry]>>, Option<Arc<[Entry]>>);
+type Replaced = (Option<Arc<[Entry]>>, Option<Arc<[Entry]>>);
 
 /// A freed registration that somebody may still see.
-pub(super) struct Leaving {
+pub(super) struct PendingFree {
     pub(super) entry: Entry,
-    pub(super) grace: Grace,
+    pub(super) grace_period: GracePeriod,
     pub(super) on_free: Option<FreeCallback>,
 }
 
 struct Registry {
-    edition: u64,
+    version: u64,
     /// All registrations that are not freed.
     all: Vec<Entry>,
     /// The same and the leaving ones, for who empties buffers.
-    everything: Option<Arc<[Entry]>>,
+    all_entries: Option<Arc<[Entry]>>,
     lists: [Option<Arc<[Entry]>>; COUNT],
-    leaving: Vec<Leaving>,
+    pending_frees: Vec<PendingFree>,
 }
 
 /// The next registration's name.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    edition: 0,
+    version: 0,
     all: Vec::new(),
-    everything: None,
+    all_entries: None,
     lists: [const { None }; COUNT],
-    leaving: Vec::new(),
+    pending_frees: Vec::new(),
 });
 
 fn registry() -> MutexGuard<'static, Registry> {
@@ -80,41 +81,44 @@ fn registry() -> MutexGuard<'static, Registry> {
 
 impl Registry {
     /// Says whether anybody is registered for messages.
-    fn follow_messages(&self) {
-        attention::follow_messages(self.all.iter().any(|entry| attention::is_of_messages(entry.handle.kind)));
+    fn set_messages_registered(&self) {
+        interest_mask::set_messages_registered(
+            self.all.iter().any(|entry| interest_mask::is_of_messages(entry.registration.event_type)),
+        );
     }
 
     /// Makes the list of a type anew.
-    fn renew(&mut self, kind: TypeId) -> Old {
-        let listens = |entry: &&Entry| entry.handle.kind == kind && entry.active && !entry.calls.is_empty();
+    fn renew(&mut self, event_type: TypeId) -> Replaced {
+        let listens =
+            |entry: &&Entry| entry.registration.event_type == event_type && entry.active && !entry.calls.is_empty();
         let list: Arc<[Entry]> = self.all.iter().filter(listens).cloned().collect();
-        self.edition += 1;
-        let word = if list.is_empty() { 0 } else { self.edition };
-        let listens = |as_it_happens| list.iter().any(|entry| entry.handle.as_it_happens == as_it_happens);
-        let (as_it_happens, ordered) = (listens(true), listens(false));
-        let old = (self.lists[kind.index()].replace(list), self.everything.take());
-        EDITIONS[kind.index()].store(word, Ordering::SeqCst);
-        attention::listen(kind, as_it_happens, ordered);
+        self.version += 1;
+        let word = if list.is_empty() { 0 } else { self.version };
+        let listens = |immediate| list.iter().any(|entry| entry.registration.immediate == immediate);
+        let (immediate, ordered) = (listens(true), listens(false));
+        let old = (self.lists[event_type.index()].replace(list), self.all_entries.take());
+        LIST_VERSIONS[event_type.index()].store(word, Ordering::SeqCst);
+        interest_mask::set_interest(event_type, immediate, ordered);
         if word != 0 {
-            deliver::attend();
+            tracked_clocks::tool_listens();
         }
         old
     }
 }
 
 /// Changes what a registration calls.
-fn change(handle: &Handle, change: impl FnOnce(&mut Calls)) -> Result<(), Freed> {
+fn change(registration: &Registration, change: impl FnOnce(&mut Callbacks)) -> Result<(), AlreadyFreed> {
     let mut registry = registry();
-    let entry = registry.all.iter_mut().find(|entry| entry.handle.id == handle.id).ok_or(Freed)?;
+    let entry = registry.all.iter_mut().find(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
     let mut calls = (*entry.calls).clone();
     change(&mut calls);
     let before = std::mem::replace(&mut entry.calls, Arc::new(calls));
-    entry.handle.revision.fetch_add(1, Ordering::SeqCst);
-    let old = registry.renew(handle.kind);
+    entry.registration.revision.fetch_add(1, Ordering::SeqCst);
+    let old = registry.renew(registration.event_type);
     drop(registry);
-    if handle.waiting() > 0 || handle.is_losing() {
+    if registration.waiting() > 0 || registration.has_unreported_drops() {
         // It may be for the new ones.
-        attention::flag(attention::RINGS);
+        interest_mask::set_pending(interest_mask::BUFFERS);
     }
     drop((before, old));
     Ok(())
@@ -122,41 +126,45 @@ fn change(handle: &Handle, change: impl FnOnce(&mut Calls)) -> Result<(), Freed>
 
 /// A new registration for events of a type; without callbacks it does nothing.
 #[must_use]
-pub fn register(kind: TypeId, options: Options) -> Arc<Handle> {
+pub fn register(event_type: TypeId, options: Options) -> Arc<Registration> {
     // The clock is chosen before the first event needs it.
     let _ = HostClock::get();
-    let id = HandleId(NEXT.fetch_add(1, Ordering::Relaxed));
-    let handle = Arc::new(Handle::new(id, kind, options));
-    let entry = Entry { handle: Arc::clone(&handle), calls: Arc::default(), active: true };
+    let id = RegistrationId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+    let registration = Arc::new(Registration::new(id, event_type, options));
+    let entry = Entry { registration: Arc::clone(&registration), calls: Arc::default(), active: true };
     let mut registry = registry();
     registry.all.push(entry);
-    registry.follow_messages();
-    let old = registry.everything.take();
+    registry.set_messages_registered();
+    let old = registry.all_entries.take();
     drop(registry);
     drop(old);
-    handle
+    registration
 }
 
 /// The registration of this name, unless it was freed.
 #[must_use]
-pub fn find(id: HandleId) -> Option<Arc<Handle>> {
-    registry().all.iter().find(|entry| entry.handle.id == id).map(|entry| Arc::clone(&entry.handle))
+pub fn find(id: RegistrationId) -> Option<Arc<Registration>> {
+    registry().all.iter().find(|entry| entry.registration.id == id).map(|entry| Arc::clone(&entry.registration))
 }
 
 /// All registrations that are not freed.
 #[must_use]
-pub fn all() -> Vec<Arc<Handle>> {
-    registry().all.iter().map(|entry| Arc::clone(&entry.handle)).collect()
+pub fn all() -> Vec<Arc<Registration>> {
+    registry().all.iter().map(|entry| Arc::clone(&entry.registration)).collect()
 }
 
 /// Sets, replaces or takes away the callback for one level. Every event goes to that of the least level that is fit for where it
 /// happens; others of the same registration do not get it.
 ///
 /// # Errors
-/// [`Freed`].
-pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) -> Result<(), Freed> {
+/// [`AlreadyFreed`].
+pub fn set_callback(
+    registration: &Registration,
+    level: Safety,
+    callback: Option<Callback>,
+) -> Result<(), AlreadyFreed> {
     let mut old = None;
-    let changed = change(handle, |calls| old = calls.set(level, callback));
+    let changed = change(registration, |calls| old = calls.set(level, callback));
     drop(old);
     changed
 }
@@ -164,10 +172,10 @@ pub fn set_callback(handle: &Handle, level: Safety, callback: Option<Callback>) 
 /// Sets, replaces or takes away what is called when events were lost.
 ///
 /// # Errors
-/// [`Freed`].
-pub fn set_dropped(handle: &Handle, callback: Option<DroppedCallback>) -> Result<(), Freed> {
+/// [`AlreadyFreed`].
+pub fn set_dropped(registration: &Registration, callback: Option<DroppedCallback>) -> Result<(), AlreadyFreed> {
     let mut old = None;
-    let changed = change(handle, |calls| old = std::mem::replace(&mut calls.dropped, callback));
+    let changed = change(registration, |calls| old = std::mem::replace(&mut calls.dropped, callback));
     drop(old);
     changed
 }
@@ -175,78 +183,76 @@ pub fn set_dropped(handle: &Handle, callback: Option<DroppedCallback>) -> Result
 /// Lets a registration take events, or not, without losing what it is.
 ///
 /// # Errors
-/// [`Freed`].
-pub fn set_active(handle: &Handle, active: bool) -> Result<(), Freed> {
+/// [`AlreadyFreed`].
+pub fn set_active(registration: &Registration, active: bool) -> Result<(), AlreadyFreed> {
     let mut registry = registry();
-    let entry = registry.all.iter_mut().find(|entry| entry.handle.id == handle.id).ok_or(Freed)?;
+    let entry = registry.all.iter_mut().find(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
     entry.active = active;
-    let old = registry.renew(handle.kind);
+    let old = registry.renew(registration.event_type);
     drop(registry);
     drop(old);
     Ok(())
 }
 
-/// Frees a registration. It takes no event from now on; what waits in its buffer is delivered; then, when no thread can be within
-/// a callback of it any more, `on_free` is called, once: before this returns where that is possible, else from a later delivery.
-/// May be called from within one of its own callbacks. `context` says what a callback must be fit for here.
+/// Takes a registration out: it takes no event from now on, and is finished once no thread can see it any more (`free.rs`).
 ///
 /// # Errors
-/// [`Freed`].
-pub fn free(handle: &Handle, context: Safety, on_free: Option<FreeCallback>) -> Result<(), Freed> {
+/// [`AlreadyFreed`].
+pub(super) fn remove(registration: &Registration, on_free: Option<FreeCallback>) -> Result<(), AlreadyFreed> {
     let old = {
         let mut registry = registry();
-        let index = registry.all.iter().position(|entry| entry.handle.id == handle.id).ok_or(Freed)?;
-        if !handle.begin_closing() {
-            return Err(Freed);
+        let index =
+            registry.all.iter().position(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
+        if !registration.begin_closing() {
+            return Err(AlreadyFreed);
         }
         let entry = registry.all.remove(index);
-        registry.follow_messages();
-        let old = registry.renew(handle.kind);
-        let grace = DELIVERING.grace();
-        registry.leaving.push(Leaving { entry, grace, on_free });
-        attention::flag(attention::LEAVING);
+        registry.set_messages_registered();
+        let old = registry.renew(registration.event_type);
+        let grace_period = DELIVERING.grace_period();
+        registry.pending_frees.push(PendingFree { entry, grace_period, on_free });
+        interest_mask::set_pending(interest_mask::FREES);
         old
     };
     drop(old);
-    deliver::settle(context);
     Ok(())
 }
 
 /// The list of a type; `None` when nobody listens.
 #[cold]
-pub(super) fn snapshot(kind: TypeId) -> Option<Snapshot> {
+pub(super) fn snapshot(event_type: TypeId) -> Option<Snapshot> {
     let registry = registry();
-    let edition = EDITIONS[kind.index()].load(Ordering::SeqCst);
-    let list = registry.lists[kind.index()].clone()?;
-    (edition != 0).then_some(Snapshot { edition, list })
+    let version = LIST_VERSIONS[event_type.index()].load(Ordering::SeqCst);
+    let list = registry.lists[event_type.index()].clone()?;
+    (version != 0).then_some(Snapshot { version, list })
 }
 
-/// All registrations, for who empties buffers. Those on their way out are emptied by [`deliver::settle`].
-pub(super) fn everything() -> Arc<[Entry]> {
+/// All registrations, for who empties buffers. Those on their way out are emptied by `free.rs`.
+pub(super) fn all_entries() -> Arc<[Entry]> {
     let mut registry = registry();
-    if let Some(list) = &registry.everything {
+    if let Some(list) = &registry.all_entries {
         return Arc::clone(list);
     }
     let list: Arc<[Entry]> = registry.all.iter().cloned().collect();
-    registry.everything = Some(Arc::clone(&list));
+    registry.all_entries = Some(Arc::clone(&list));
     list
 }
 
 /// One that is on its way out and that nobody can see any more; `None` where there is none.
-pub(super) fn take_leaving() -> Option<Leaving> {
+pub(super) fn take_pending_free() -> Option<PendingFree> {
     let mut registry = registry();
-    let index = registry.leaving.iter_mut().position(|leaving| leaving.grace.is_over());
-    let taken = index.map(|index| registry.leaving.remove(index));
-    if registry.leaving.is_empty() {
+    let index = registry.pending_frees.iter_mut().position(|pending| pending.grace_period.is_over());
+    let taken = index.map(|index| registry.pending_frees.remove(index));
+    if registry.pending_frees.is_empty() {
         // Under the lock, as the flag is raised under it.
-        attention::unflag(attention::LEAVING);
+        interest_mask::clear_pending(interest_mask::FREES);
     }
     taken
 }
 
 /// It could not be finished now.
-pub(super) fn put_back(leaving: Leaving) {
+pub(super) fn put_pending_free_back(pending: PendingFree) {
     let mut registry = registry();
-    registry.leaving.push(leaving);
-    attention::flag(attention::LEAVING);
+    registry.pending_frees.push(pending);
+    interest_mask::set_pending(interest_mask::FREES);
 }

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bounded buffer of records: many threads put in, one at a time takes out.
+//! A bounded buffer of instances: many threads put in, one at a time takes out.
 //!
-//! Belongs to a registration (`handle.rs`). A slot is 128 bytes of atomics: its turn, then the record's words, so that there is
-//! nothing unsafe about it: a word is at worst old, and the turn says when it is not. Slot `p % capacity` may be filled for
-//! position `p` when its turn is `p`, and read when it is `p + 1`; the taker makes it `p + capacity`, the next lap's.
+//! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence, then the instance's
+//! words, so that there is nothing unsafe about it: a word is at worst old, and the sequence says when it is not. Slot
+//! `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it is `p + 1`; the taker makes
+//! it `p + capacity`, the next lap's.
 //!
-//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. What one thread puts in comes out in
-//! its order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it loses or
-//! repeats records, nothing worse). Tests: below, and the models in `tests/models.rs`.
+//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. What one thread puts in comes out
+//! in its order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it
+//! loses or repeats instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
 
-use super::record::{Record, WORDS};
-use super::row::TypeId;
-use super::source::SourceId;
+use super::event_type::{TypeId, WORDS};
+use super::instance::EventInstance;
+use super::source_info::SourceId;
 use super::sync::{AtomicU64, Ordering};
 
-/// The buffer has no free slot; the record was not taken.
+/// The buffer has no free slot; the instance was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
 /// Two lines of the cache; fills them, so that two slots share none.
 #[repr(align(128))]
 struct Slot {
-    turn: AtomicU64,
+    sequence: AtomicU64,
     /// Type and source.
     head: AtomicU64,
     timestamp: AtomicU64,
@@ -31,7 +32,7 @@ struct Slot {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// A bounded buffer of records.
+/// A bounded buffer of instances.
 pub(super) struct Ring {
     /// The next position to fill.
     tail: Line,
@@ -42,11 +43,11 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Room for `capacity` records, rounded up to a power of two.
+    /// Room for `capacity` instances, rounded up to a power of two.
     pub(super) fn new(capacity: usize) -> Ring {
         let capacity = capacity.max(2).next_power_of_two();
-        let slot = |turn: usize| Slot {
-            turn: AtomicU64::new(turn as u64),
+        let slot = |sequence: usize| Slot {
+            sequence: AtomicU64::new(sequence as u64),
             head: AtomicU64::new(0),
             timestamp: AtomicU64::new(0),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -59,7 +60,7 @@ impl Ring {
         }
     }
 
-    /// How many records it has room for.
+    /// How many instances it has room for.
     pub(super) fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -69,19 +70,19 @@ impl Ring {
         &self.slots[(position & self.mask) as usize]
     }
 
-    /// Puts a record in, of whose words the first `used` matter.
+    /// Puts an instance in, of whose words the first `used` matter.
     ///
     /// # Errors
     /// [`Full`] when no slot is free; one that is being read is not free yet.
-    // Inline, the caller would keep the record's words in its own frame, whether they are needed or not.
+    // Inline, the caller would keep the instance's words in its own frame, whether they are needed or not.
     #[inline(never)]
-    pub(super) fn push(&self, record: &Record, used: usize) -> Result<(), Full> {
+    pub(super) fn push(&self, instance: &EventInstance, used: usize) -> Result<(), Full> {
         let mut position = self.tail.0.load(Ordering::Relaxed);
         let slot = loop {
             let slot = self.slot(position);
-            let turn = slot.turn.load(Ordering::Acquire);
-            match turn.cmp(&position) {
-                // Claims the position; nothing is published by it, the slot's turn does that. Sequentially consistent with
+            let sequence = slot.sequence.load(Ordering::Acquire);
+            match sequence.cmp(&position) {
+                // Claims the position; nothing is published by it, the slot's sequence does that. Sequentially consistent with
                 // who takes back the flag that there is work and then looks whether this is empty (`deliver.rs`).
                 std::cmp::Ordering::Equal => {
                     let claimed =
@@ -95,48 +96,48 @@ impl Ring {
                 std::cmp::Ordering::Greater => position = self.tail.0.load(Ordering::Relaxed),
             }
         };
-        let head = record.kind.index() as u64 | u64::from(record.source.0) << 16;
+        let head = instance.event_type.index() as u64 | u64::from(instance.source.0) << 16;
         slot.head.store(head, Ordering::Relaxed);
-        slot.timestamp.store(record.timestamp, Ordering::Relaxed);
-        each_used(used, |index| slot.words[index].store(record.words[index], Ordering::Relaxed));
-        // Pairs with the acquire in `pop`: who sees this turn sees the words.
-        slot.turn.store(position + 1, Ordering::Release);
+        slot.timestamp.store(instance.timestamp, Ordering::Relaxed);
+        each_used(used, |index| slot.words[index].store(instance.words[index], Ordering::Relaxed));
+        // Pairs with the acquire in `pop`: who sees this sequence sees the words.
+        slot.sequence.store(position + 1, Ordering::Release);
         Ok(())
     }
 
-    /// Takes the oldest record out; `None` when there is none, or its thread has not finished putting it in.
+    /// Takes the oldest instance out; `None` when there is none, or its thread has not finished putting it in.
     /// `used` tells how many words a type has.
     #[inline]
-    pub(super) fn pop(&self, used: impl Fn(TypeId) -> usize) -> Option<Record> {
+    pub(super) fn pop(&self, used: impl Fn(TypeId) -> usize) -> Option<EventInstance> {
         let position = self.head.0.load(Ordering::Relaxed);
         let slot = self.slot(position);
-        if slot.turn.load(Ordering::Acquire) != position + 1 {
+        if slot.sequence.load(Ordering::Acquire) != position + 1 {
             return None;
         }
         let head = slot.head.load(Ordering::Relaxed);
-        let kind = TypeId(head as u16);
-        let mut record = Record {
-            kind,
+        let event_type = TypeId(head as u16);
+        let mut instance = EventInstance {
+            event_type,
             source: SourceId((head >> 16) as u16),
             timestamp: slot.timestamp.load(Ordering::Relaxed),
             words: [0; WORDS],
         };
-        each_used(used(kind), |index| record.words[index] = slot.words[index].load(Ordering::Relaxed));
+        each_used(used(event_type), |index| instance.words[index] = slot.words[index].load(Ordering::Relaxed));
         // Pairs with the acquire in `push`: who fills the slot again does so after it was read. Then the head, with which a
-        // reader of `is_empty` may conclude that the record is out.
-        slot.turn.store(position + self.mask + 1, Ordering::Release);
+        // reader of `is_empty` may conclude that the instance is out.
+        slot.sequence.store(position + self.mask + 1, Ordering::Release);
         self.head.0.store(position + 1, Ordering::Release);
-        Some(record)
+        Some(instance)
     }
 
-    /// How many records are in it, those being put in or taken out included.
+    /// How many instances are in it, those being put in or taken out included.
     #[inline]
     pub(super) fn len(&self) -> u64 {
         let head = self.head.0.load(Ordering::Acquire);
         self.tail.0.load(Ordering::SeqCst).saturating_sub(head)
     }
 
-    /// Whether nothing is in it. Once this thread's own records are out it sees that they are.
+    /// Whether nothing is in it. Once this thread's own instances are out it sees that they are.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -164,8 +165,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    fn record(number: u64) -> Record {
-        Record { kind: TypeId(1), source: SourceId(2), timestamp: number, words: [number; WORDS] }
+    fn instance(number: u64) -> EventInstance {
+        EventInstance { event_type: TypeId(1), source: SourceId(2), timestamp: number, words: [number; WORDS] }
     }
 
     #[test]
@@ -179,12 +180,12 @@ mod tests {
         assert_eq!(ring.capacity(), 8);
         for lap in 0..3 {
             for number in 0..8 {
-                assert_eq!(ring.push(&record(lap * 8 + number), WORDS), Ok(()));
+                assert_eq!(ring.push(&instance(lap * 8 + number), WORDS), Ok(()));
             }
-            assert_eq!(ring.push(&record(99), WORDS), Err(Full));
+            assert_eq!(ring.push(&instance(99), WORDS), Err(Full));
             assert_eq!(ring.len(), 8);
             for number in 0..8 {
-                assert_eq!(ring.pop(|_| WORDS), Some(record(lap * 8 + number)));
+                assert_eq!(ring.pop(|_| WORDS), Some(instance(lap * 8 + number)));
             }
             assert_eq!(ring.pop(|_| WORDS), None);
             assert!(ring.is_empty());
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn only_the_words_in_use_are_carried() {
         let ring = Ring::new(2);
-        assert_eq!(ring.push(&record(7), 3), Ok(()));
+        assert_eq!(ring.push(&instance(7), 3), Ok(()));
         let out = ring.pop(|_| 3).expect("one is in");
         assert_eq!((&out.words[..3], out.words[11]), (&[7; 3][..], 0));
     }
@@ -211,7 +212,7 @@ mod tests {
                 let (ring, refused, running) = (&ring, &refused, &running);
                 scope.spawn(move || {
                     for number in 1..=EACH {
-                        let one = Record { source: SourceId(thread), ..record(number) };
+                        let one = EventInstance { source: SourceId(thread), ..instance(number) };
                         if ring.push(&one, WORDS).is_err() {
                             refused.fetch_add(1, Ordering::Relaxed);
                             std::thread::yield_now();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sources of events: one per thread that raises (the host's clock), one per port whose adapter stamps completions.
 //!
-//! Owns the table of sources, their counts, and what a tool may ask of one ([`SourceInfo`], [`timestamp`]). A number, once given,
-//! stays; a thread that ends leaves its source to the next that comes, and a port that is opened again gets its own back. When
-//! all numbers for threads are given, further threads share one more, which says that it is unordered. What a port's source
-//! does with stamps is in `port.rs`.
+//! Owns the table of sources, their counts, and what a tool may ask of one ([`SourceInfo`], [`timestamp`]). A number,
+//! once given, stays; a thread that ends leaves its source to the next that comes, and a port that is opened again gets
+//! its own back. When all numbers for threads are given, further threads share one more, which says that it is
+//! unordered. What a port's source does with stamps is in `port_source.rs`.
 //!
 //! Path: counting is hot, behind the branch of a site; the rest setup. Threads: any. Tests: `tests/sources.rs`.
 
@@ -12,29 +12,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::clock::HostClock;
-use super::port::PortSource;
-
-/// How many sources there may be.
-pub const SOURCES: usize = 64;
+use super::port_source::PortSource;
+use super::source_info::{SOURCES, SourceId, SourceInfo};
 
 /// How many of them are for a thread each.
 const THREADS: usize = 40;
-
-/// The number of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SourceId(pub(super) u16);
 
 impl SourceId {
     /// The source of this number; `None` where there is none yet.
     #[must_use]
     pub fn from_index(index: usize) -> Option<SourceId> {
         (index < count()).then_some(SourceId(index as u16))
-    }
-
-    /// Its number.
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::from(self.0)
     }
 
     #[inline]
@@ -58,22 +46,7 @@ pub struct Counts {
     pub late: u64,
 }
 
-/// What a tool may know of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceInfo {
-    /// Its name: `host:0`, `mlx5_0:1`.
-    pub name: String,
-    /// What it is.
-    pub description: String,
-    /// Whether its events are delivered in the order of their timestamps, always.
-    pub ordered: bool,
-    /// The rate of its clock.
-    pub ticks_per_second: u64,
-    /// The greatest timestamp it can give.
-    pub max_ticks: u64,
-}
-
-pub(super) enum Kind {
+pub(super) enum SourceKind {
     /// Of one thread at a time.
     Thread,
     /// Of all threads for which there is no other.
@@ -84,11 +57,11 @@ pub(super) enum Kind {
 
 /// One source.
 pub(super) struct Source {
-    kind: OnceLock<Kind>,
+    kind: OnceLock<SourceKind>,
     /// Whether a thread has it.
-    taken: AtomicBool,
+    assigned: AtomicBool,
     /// The last timestamp of a thread that had it: the next goes on from there.
-    floor: AtomicU64,
+    last: AtomicU64,
     // Written by the one control flow that delivers at the moment, without a locked instruction.
     raised: AtomicU64,
     delivered: AtomicU64,
@@ -102,14 +75,14 @@ pub(super) struct Source {
 
 static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-static GROWING: Mutex<()> = Mutex::new(());
+static TABLE_LOCK: Mutex<()> = Mutex::new(());
 
 impl Source {
     const fn new() -> Source {
         Source {
             kind: OnceLock::new(),
-            taken: AtomicBool::new(false),
-            floor: AtomicU64::new(0),
+            assigned: AtomicBool::new(false),
+            last: AtomicU64::new(0),
             raised: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             buffered: AtomicU64::new(0),
@@ -123,7 +96,7 @@ impl Source {
     #[inline]
     pub(super) fn port(&self) -> Option<&PortSource> {
         match self.kind.get() {
-            Some(Kind::Port(port)) => Some(port),
+            Some(SourceKind::Port(port)) => Some(port),
             _ => None,
         }
     }
@@ -131,7 +104,7 @@ impl Source {
     /// Counts by the source's own control flow; the shared source has several.
     #[inline]
     fn add(&self, count: &AtomicU64) {
-        if matches!(self.kind.get(), Some(Kind::Shared)) {
+        if matches!(self.kind.get(), Some(SourceKind::Shared)) {
             count.fetch_add(1, Ordering::Relaxed);
         } else {
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -178,14 +151,14 @@ impl Source {
 }
 
 /// Counts what is delivered from a buffer, a run of one source at a time; the last when it is dropped.
-pub(super) struct Later {
+pub(super) struct BufferedDeliveries {
     source: SourceId,
     events: u64,
 }
 
-impl Later {
-    pub(super) fn new() -> Later {
-        Later { source: SourceId(0), events: 0 }
+impl BufferedDeliveries {
+    pub(super) fn new() -> BufferedDeliveries {
+        BufferedDeliveries { source: SourceId(0), events: 0 }
     }
 
     #[inline]
@@ -202,7 +175,7 @@ impl Later {
     }
 }
 
-impl Drop for Later {
+impl Drop for BufferedDeliveries {
     fn drop(&mut self) {
         self.store();
     }
@@ -240,11 +213,11 @@ pub fn info(source: SourceId) -> SourceInfo {
         max_ticks: u64::MAX >> 1,
     };
     match source.source().kind.get() {
-        Some(Kind::Port(port)) => port.info(),
-        Some(Kind::Shared) => {
+        Some(SourceKind::Port(port)) => port.info(),
+        Some(SourceKind::Shared) => {
             host("host:shared".into(), "what happens in threads without a source of their own".into(), false)
         }
-        Some(Kind::Thread) | None => {
+        Some(SourceKind::Thread) | None => {
             let whose = "what happens in one thread at a time; one that ends leaves it to the next that begins";
             host(format!("host:{}", source.0), whose.into(), true)
         }
@@ -263,44 +236,44 @@ pub fn timestamp(source: SourceId) -> Option<u64> {
 }
 
 /// A source for a thread, and the timestamp after which it goes on. Setup.
-pub(super) fn take_for_thread() -> (SourceId, u64) {
-    let _growing = GROWING.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_thread = |source: &Source| matches!(source.kind.get(), Some(Kind::Thread));
+pub(super) fn assign_to_thread() -> (SourceId, u64) {
+    let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_thread = |source: &Source| matches!(source.kind.get(), Some(SourceKind::Thread));
     let known = COUNT.load(Ordering::Acquire);
     for (index, source) in TABLE.iter().enumerate().take(known) {
-        // The counts and the floor of the former owner come with it.
-        if is_thread(source) && !source.taken.swap(true, Ordering::Acquire) {
-            return (SourceId(index as u16), source.floor.load(Ordering::Relaxed));
+        // The counts and the last timestamp of the former owner come with it.
+        if is_thread(source) && !source.assigned.swap(true, Ordering::Acquire) {
+            return (SourceId(index as u16), source.last.load(Ordering::Relaxed));
         }
     }
     let threads = TABLE.iter().take(known).filter(|source| is_thread(source)).count();
     if threads < THREADS
-        && let Some(id) = add(Kind::Thread)
+        && let Some(id) = add(SourceKind::Thread)
     {
-        id.source().taken.store(true, Ordering::Relaxed);
+        id.source().assigned.store(true, Ordering::Relaxed);
         return (id, 0);
     }
-    let shared = TABLE.iter().take(known).position(|source| matches!(source.kind.get(), Some(Kind::Shared)));
-    let id = shared.map(|index| SourceId(index as u16)).or_else(|| add(Kind::Shared));
+    let shared = TABLE.iter().take(known).position(|source| matches!(source.kind.get(), Some(SourceKind::Shared)));
+    let id = shared.map(|index| SourceId(index as u16)).or_else(|| add(SourceKind::Shared));
     // Ports leave room for it: see `open`.
     (id.unwrap_or(SourceId(0)), 0)
 }
 
 /// The thread that had the source ends; `last` was its last timestamp.
-pub(super) fn leave(id: SourceId, last: u64) {
+pub(super) fn release(id: SourceId, last: u64) {
     let source = id.source();
-    source.floor.store(last, Ordering::Relaxed);
-    source.taken.store(false, Ordering::Release);
+    source.last.store(last, Ordering::Relaxed);
+    source.assigned.store(false, Ordering::Release);
 }
 
 /// Whether several threads raise on it.
 pub(super) fn is_shared(id: SourceId) -> bool {
-    matches!(id.source().kind.get(), Some(Kind::Shared))
+    matches!(id.source().kind.get(), Some(SourceKind::Shared))
 }
 
 /// The source of a port: a new one, or the one a port of this name had; `None` where there are too many. Setup.
 pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
-    let _growing = GROWING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let known = COUNT.load(Ordering::Acquire);
     for (index, source) in TABLE.iter().enumerate().take(known) {
         if let Some(old) = source.port()
@@ -312,14 +285,14 @@ pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
     }
     // The first is a thread's, as tools may have been told before there was any.
     if known == 0 {
-        add(Kind::Thread);
+        add(SourceKind::Thread);
     }
     let ports = TABLE.iter().take(known).filter(|source| source.port().is_some()).count();
-    if ports < SOURCES - THREADS - 1 { add(Kind::Port(port)) } else { None }
+    if ports < SOURCES - THREADS - 1 { add(SourceKind::Port(port)) } else { None }
 }
 
-/// With `GROWING` held.
-fn add(kind: Kind) -> Option<SourceId> {
+/// With `TABLE_LOCK` held.
+fn add(kind: SourceKind) -> Option<SourceId> {
     let index = COUNT.load(Ordering::Acquire);
     let source = TABLE.get(index)?;
     source.kind.set(kind).ok()?;

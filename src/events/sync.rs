@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The atomics, the lock and the fence of the concurrent parts, so that loom can stand in for them.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p ibex events::` runs the models of `tests/models.rs` on loom's; every other build has
-//! std's. Loom takes sequentially consistent accesses for acquire and release ones and models fences alone as such, so where
-//! an algorithm rests on that order it also calls [`model_fence`], which is nothing outside of loom.
+//! `RUSTFLAGS="--cfg loom" cargo test -p ibex events::` runs the models of `tests/models.rs` on loom's; every other
+//! build has std's. Loom takes sequentially consistent accesses for acquire and release ones and models fences alone as
+//! such, so where an algorithm rests on that order it also calls [`model_fence`], which is nothing outside of loom.
 
 #[cfg(not(all(loom, test)))]
 pub(super) use std::sync::{

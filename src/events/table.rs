@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of all event types, and for each a structure with which a site raises it.
 //!
-//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. A row's vocabulary
-//! is in `row.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as `btl_ibex_<name>`.
+//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. A row's
+//! vocabulary is in `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows
+//! each as `btl_ibex_<name>`.
 //!
-//! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element says its own.
-//! Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
+//! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element
+//! says its own. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front
+//! rewrites the page).
 
-use super::record::{WORDS, Words};
-use super::row::{Element, EventType, Kind, Stamp, TypeId, displacements, extent};
+use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words, displacements, extent};
 
 /// The elements of one event, ready to be recorded.
 pub trait Payload {
@@ -16,6 +17,20 @@ pub trait Payload {
     const TYPE: TypeId;
     /// The elements at their displacements.
     fn words(&self) -> Words;
+}
+
+impl TypeId {
+    /// The type at `index` of the table; `None` beyond its end.
+    #[must_use]
+    pub fn from_index(index: usize) -> Option<TypeId> {
+        (index < TABLE.len()).then_some(TypeId(index as u16))
+    }
+
+    /// Its row.
+    #[must_use]
+    pub fn row(self) -> &'static EventType {
+        &TABLE[self.index()]
+    }
 }
 
 /// A value an element may have.
@@ -87,17 +102,17 @@ macro_rules! table {
         /// Every event type there is. A place in it never changes while a process lives.
         pub static TABLE: [EventType; COUNT] = [$(
             {
-                const KINDS: [Kind; <[Kind]>::len(&[$(Kind::$kind),*])] = [$(Kind::$kind),*];
+                const KINDS: [ElementType; <[ElementType]>::len(&[$(ElementType::$kind),*])] = [$(ElementType::$kind),*];
                 const NAMES: &[&str] = &[$(stringify!($element)),*];
                 EventType {
                     name: stringify!($name),
                     description: $description,
                     level: $level,
-                    elements: &[$( Element { name: stringify!($element), kind: Kind::$kind, help: $help } ),*],
+                    elements: &[$( Element { name: stringify!($element), element_type: ElementType::$kind, help: $help } ),*],
                     displacements: const { &displacements(KINDS) },
                     extent: extent(KINDS),
                     bound: place(NAMES, $bound),
-                    stamp: Stamp::$stamp,
+                    stamp: StampedBy::$stamp,
                 }
             },
         )*];
@@ -114,9 +129,9 @@ macro_rules! table {
 
                 #[inline]
                 fn words(&self) -> Words {
-                    const KINDS: [Kind; <[Kind]>::len(&[$(Kind::$kind),*])] = [$(Kind::$kind),*];
+                    const KINDS: [ElementType; <[ElementType]>::len(&[$(ElementType::$kind),*])] = [$(ElementType::$kind),*];
                     const AT: [usize; KINDS.len()] = displacements(KINDS);
-                    const { assert!(extent(KINDS) <= WORDS * 8, "an event's data fits a record") };
+                    const { assert!(extent(KINDS) <= WORDS * 8, "an event's data fits an instance") };
                     let mut words = [0; WORDS];
                     let mut at = AT.iter();
                     $( put(&mut words, at.next().copied().unwrap_or(0), self.$element); )*

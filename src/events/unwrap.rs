@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An adapter's timestamps carried past their mask: from the low bits that a completion has to ticks that never wrap.
 //!
-//! A stamp says when something happened, and is read some time later: a little, or as long as the program computes between two
-//! calls of MPI. So it is taken for the latest moment with these bits that is not in the adapter's future, and only if no
-//! earlier one is possible: all that had completed by the [floor](Unwrap::looked) was read before. Otherwise its lap is not
-//! known, and nothing is guessed ([`Unwrap::place`]). What the adapter's clock shows now is estimated from the host's, by the
-//! nominal rate, and kept right by asking the adapter ([`Unwrap::observe`]) and by the stamps.
+//! A stamp says when something happened, and is read some time later: a little, or as long as the program computes
+//! between two calls of MPI. So it is taken for the latest moment with these bits that is not in the adapter's future,
+//! and only if no earlier one is possible: all that had completed by the [floor](Unwrap::progressed) was read before.
+//! Otherwise its lap is not known, and nothing is guessed ([`Unwrap::unwrap`]). What the adapter's clock shows now is
+//! estimated from the host's, by the nominal rate, and kept right by asking the adapter ([`Unwrap::observe`]) and by
+//! the stamps.
 //!
-//! Rests on: the adapter can be asked, at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps are read within
-//! an eighth of the period and silences last no more than 100 periods (7 min with 32 bits, 10 months with 48); and no thread
-//! holding on to what it has read for most of a period while others go on reading. With 64 bits nothing wraps.
-//! Path: hot, behind the branch of a site. Threads: one at a time. Units: adapter's ticks; the host's time as expected
-//! adapter's ticks. Tests: `tests/unwrap.rs`.
+//! Rests on: the adapter can be asked, at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps are
+//! read within an eighth of the period and silences last no more than 100 periods (7 min with 32 bits, 10 months with
+//! 48); and no thread holding on to what it has read for most of a period while others go on reading. With 64 bits
+//! nothing wraps. Path: hot, behind the branch of a site. Threads: one at a time. Units: adapter's ticks; the host's
+//! time as expected adapter's ticks. Tests: `tests/unwrap.rs`.
 
 /// How fast two clocks may drift apart, as a fraction: well above what any oscillator does.
 pub(super) const DRIFT: f64 = 500e-6;
@@ -68,7 +69,7 @@ impl Unwrap {
     /// The ticks of a stamp read at `host`, of something that was begun after `posted` (the host's time), where that is known;
     /// `None` where its lap cannot be told: it may have happened before the period that ends now.
     #[inline]
-    pub(super) fn place(&mut self, raw: u64, host: u64, posted: Option<u64>) -> Option<u64> {
+    pub(super) fn unwrap(&mut self, raw: u64, host: u64, posted: Option<u64>) -> Option<u64> {
         if self.mask == u64::MAX {
             return Some(raw);
         }
@@ -120,7 +121,7 @@ impl Unwrap {
 
     /// Progress has been called so often in all, and what was read before `host` has been placed: moves the floor up to where the clock
     /// was [`CALLS`] calls ago.
-    pub(super) fn looked(&mut self, host: u64, calls: usize) {
+    pub(super) fn progressed(&mut self, host: u64, calls: usize) {
         if calls.wrapping_sub(self.noted) >= CALLS
             && let Some(anchor) = self.anchor
         {

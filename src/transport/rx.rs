@@ -44,7 +44,7 @@ impl<R: ReceiveQueue> Rx<R> {
         self.posted = self.posted.wrapping_sub(1);
         if self.posted == 0 {
             add(&counters.receives_used_up, 1);
-            if events::is_any_active() {
+            if events::has_interest() {
                 watch::receives_used_up(self.port, self.queue.slots());
             }
         }

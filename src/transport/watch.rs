@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine's own sites do while a tool listens: connections, waiting, receives, what the adapter reports; and the port's
-//! source with the adapter's clock.
+//! What the engine's own sites do while a tool listens: connections, waiting, receives, what the adapter reports; and
+//! the port's source with the adapter's clock.
 //!
-//! The caller has the port, so events are staged here and delivered by progress, outside ([`crate::events::stage`]). Path: behind the
-//! branch of a site. Threads: the port's. Tests: `hw-tests/mpi/events.c`.
+//! The caller has the port, so events are staged here and delivered by progress, outside ([`crate::events::stage`]).
+//! Path: behind the branch of a site. Threads: the port's. Tests: `hw-tests/mpi/events.c`.
 
 use super::completion::Token;
 use super::connections::failure::{Cause, Failure};
 use crate::events::{
     self, ConnectionBegin, ConnectionEstablished, ConnectionFailed, DeviceAsync, Payload, PortAsync, PortClock,
-    QueuedBegin, QueuedEnd, ReceiverNotReady, Safety, SourceId, Stamp, TABLE,
+    QueuedBegin, QueuedEnd, ReceiverNotReady, Safety, SourceId, StampedBy, TABLE,
 };
 use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
 use std::sync::Arc;
 
 /// What callbacks must be fit for: MPI is on the stack.
-const CONTEXT: Safety = Safety::MpiRestricted;
+const SAFETY: Safety = Safety::MpiRestricted;
 
 /// For how long an adapter's event is held back for an earlier one where it is not known whether one is to come, nanoseconds.
 /// Completions are polled from one queue in the order in which the adapter wrote them, and what is polled is said to be
-/// ([`events::taken`]); so this is for events that are raised without.
+/// ([`events::begin_batch`]); so this is for events that are raised without.
 const WINDOW: u64 = 50_000;
 
 /// How many of an adapter's events are held back at most.
@@ -29,7 +29,7 @@ const ROOM: usize = 4096;
 const STAMPED: u64 = {
     let (mut word, mut index) = (0, 0);
     while index < TABLE.len() {
-        if matches!(TABLE[index].stamp, Stamp::Adapter) {
+        if matches!(TABLE[index].stamp, StampedBy::Adapter) {
             word |= 1 << index;
         }
         index += 1;
@@ -41,27 +41,28 @@ const STAMPED: u64 = {
 #[cold]
 #[inline(never)]
 pub(crate) fn wants_stamps() -> bool {
-    events::ordered().has_any(STAMPED)
+    events::ordered_interest().has_any(STAMPED)
 }
 
 /// The source of a port whose completion queue gives stamps; `None` where it does not.
-pub(crate) fn open_source(context: &Arc<Context>, cq: &CompletionQueue, place: &str) -> Option<SourceId> {
+pub(crate) fn open_source(context: &Arc<Context>, cq: &CompletionQueue, name: &str) -> Option<SourceId> {
     let clock = context.clock().filter(|_| cq.can_stamp())?;
     // A weak reference: the source may outlive the port, and the device would stay open.
-    let asked = Arc::downgrade(context);
-    let ask = context.raw_clock().map(|_| -> events::AskClock { Box::new(move || asked.upgrade()?.raw_clock()) });
+    let weak = Arc::downgrade(context);
+    let read_clock =
+        context.raw_clock().map(|_| -> events::ReadClock { Box::new(move || weak.upgrade()?.raw_clock()) });
     events::open_port(PortClock {
-        name: place.to_owned(),
+        name: name.to_owned(),
         ticks_per_second: clock.ticks_per_second,
         bits: clock.bits,
         window: WINDOW,
         room: ROOM,
-        ask,
+        read_clock,
     })
 }
 
 fn stage<P: Payload>(make: impl FnOnce() -> P) {
-    events::stage(CONTEXT, make);
+    events::stage(SAFETY, make);
 }
 
 /// The connection to this rank, on the process's port of this number, has failed.

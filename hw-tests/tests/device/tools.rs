@@ -18,7 +18,7 @@ use std::path::Path;
 /// A sentence, the program, and on how many ranks.
 const CHECKED: [(&str, &str, usize); 15] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", 2),
-    ("callbacks of MPI_T that may do anything get all that happened where the tool calls", "mpi_t_places", 2),
+    ("callbacks of MPI_T that may do anything get all that happened where the tool calls", "mpi_t_require_none", 2),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", 2),
     ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", 2),
     ("PERUSE says what it supports", "peruse_queries", 2),

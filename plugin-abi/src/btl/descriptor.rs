@@ -82,7 +82,7 @@ pub(crate) fn reap(port: &mut Port, descriptors: &mut Descriptors) {
 /// The message a token stands for. None while a tool listens: it is shown the end of each where progress sees it.
 fn message(token: Token) -> Option<NonNull<Descriptor>> {
     match record(token) {
-        Some(Record::Descriptor(descriptor)) if !events::is_any_active() => Some(descriptor),
+        Some(Record::Descriptor(descriptor)) if !events::has_interest() => Some(descriptor),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use engine::events::{self, SourceId, Taken};
+use engine::events::{self, PolledBatch, SourceId};
 use engine::peer::PeerName;
 use engine::transport::{Batch, Completion};
 use ibex_ffi::openmpi::sys;
@@ -22,7 +22,7 @@ use crate::runtime::face::Face;
 use crate::runtime::guard::{self, fence};
 use crate::runtime::progress::{self as faces, Functions, hand_on};
 use crate::runtime::tag::Tag;
-use crate::runtime::watch::CONTEXT;
+use crate::runtime::watch::SAFETY;
 
 /// See [`progress_watched`].
 const BUSY: usize = 4;
@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
         if guard::broken() {
             return defect();
         }
-        if events::is_quiet() { progress_all::<false>() } else { progress_watched() }
+        if events::is_idle() { progress_all::<false>() } else { progress_watched() }
     })
 }
 
@@ -60,13 +60,13 @@ fn progress_all<const WATCHED: bool>() -> c_int {
 fn progress_watched() -> c_int {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     watch::show_arrived();
-    events::show(CONTEXT);
+    events::deliver_due(SAFETY);
     let count = progress_all::<true>();
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
-    if count == 0 || calls.is_multiple_of(BUSY) || events::is_crowded() {
+    if count == 0 || calls.is_multiple_of(BUSY) || events::is_nearly_full() {
         watch::show_arrived();
-        events::progress(CONTEXT);
+        events::progress(SAFETY);
     }
     count
 }
@@ -105,7 +105,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     }
     give_back(module, frame, &finished);
     if let Some((source, taken)) = stamped {
-        events::shown(source, taken);
+        events::end_batch(source, taken);
     }
     count as c_int
 }
@@ -149,7 +149,7 @@ fn handle(port: u8, batch: &Batch, index: usize) {
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         _ => {
             let (mut shown, mut finished) = (Shown::new(), Finished::NONE);
-            if events::is_quiet() {
+            if events::is_idle() {
                 handle_completion::<false>(module, batch, (index, completion), &mut shown, &mut finished);
             } else {
                 handle_completion::<true>(module, batch, (index, completion), &mut shown, &mut finished);
@@ -164,9 +164,9 @@ fn handle(port: u8, batch: &Batch, index: usize) {
 /// Says that events of what was polled will follow.
 #[cold]
 #[inline(never)]
-fn taken(module: &Module) -> Option<(SourceId, Taken)> {
+fn taken(module: &Module) -> Option<(SourceId, PolledBatch)> {
     let source = module.source()?;
-    Some((source, events::taken(source)?))
+    Some((source, events::begin_batch(source)?))
 }
 
 /// Shows a message that has come, before its callback.

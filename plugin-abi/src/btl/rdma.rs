@@ -76,7 +76,7 @@ impl Transfer {
             let Some(mut state) = module.enter() else {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
             };
-            if events::is_any_active() {
+            if events::has_interest() {
                 return self.start_watched(kind, state, ends, post);
             }
             let State { port, operations, .. } = &mut state;
@@ -125,7 +125,7 @@ impl Transfer {
         }
         // SAFETY: of this call; before the post, as another thread may see it complete.
         let read = if kind == Kind::Get { unsafe { watch::noted(self.function, self.data) } } else { None };
-        let moment = events::moment();
+        let moment = events::host_timestamp();
         if post(port, ends, token).is_err() {
             // SAFETY: refused, so nothing names it.
             unsafe { operations.give_back(operation.as_ptr()) };

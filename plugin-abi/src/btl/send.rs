@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn btl_send(
         // The descriptor may be ibex's: Open MPI need not hear of it again once the adapter has it.
         let silent = flags & (sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | sys::MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
             == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
-        if events::is_any_active() {
+        if events::has_interest() {
             // SAFETY: M2.
             return unsafe { post_watched(module, endpoint(peer), tag, descriptor, silent) };
         }
@@ -129,7 +129,7 @@ unsafe fn outgoing(module: &Module, to: EndpointId, tag: u8, descriptor: *mut De
     if !watch::is_of_use(tag) {
         return None;
     }
-    let moment = events::moment();
+    let moment = events::host_timestamp();
     let peer = module.peer_name(to)?;
     // SAFETY: this function's rule; where its message starts there are as many bytes as its first segment says (R2).
     unsafe {
@@ -167,7 +167,7 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // SAFETY: null, or with data: the caller's for this call.
         let mut data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
-        if events::is_any_active() {
+        if events::has_interest() {
             watch::posting();
         }
         // SAFETY: M1, M3.
@@ -185,7 +185,7 @@ pub(crate) unsafe extern "C" fn btl_sendi(
             }
             Err(code) => code,
         };
-        if events::is_any_active() && code == sys::OPAL_SUCCESS {
+        if events::has_interest() && code == sys::OPAL_SUCCESS {
             sent(module, to, tag, header, payload_size);
         }
         code

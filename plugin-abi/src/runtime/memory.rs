@@ -186,7 +186,7 @@ unsafe extern "C" fn register(
                 // SAFETY: as above. What stood there before is no region: `deregister` takes it out.
                 unsafe { (&raw mut (*registration).region).write(MaybeUninit::new(region)) };
                 add_shared(&registrar.counters.registrations, 1);
-                if events::is_any_active() {
+                if events::has_interest() {
                     watch::registered(base.expose_provenance() as u64, size as u64, registrar.index);
                 }
                 sys::OPAL_SUCCESS
@@ -214,7 +214,7 @@ unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mc
         // SAFETY: written by `register`, and taken out once: the cache calls this once for each success.
         let region = unsafe { place.read().assume_init() };
         add_shared(&registrar.counters.deregistrations, 1);
-        if events::is_any_active() {
+        if events::has_interest() {
             // SAFETY: Open MPI's part stays filled until this returns.
             let (first, last) = unsafe { ((*registration).base.addr(), (*registration).bound.addr()) };
             watch::evicted(first as u64, (last - first + 1) as u64, registrar.index);

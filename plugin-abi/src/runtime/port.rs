@@ -113,7 +113,7 @@ impl Drop for OpenPort {
         self.port.get_mut().close();
         watch::show_arrived();
         if let Some(source) = self.source {
-            events::close_port(source, watch::CONTEXT);
+            events::close_port(source, watch::SAFETY);
         }
     }
 }

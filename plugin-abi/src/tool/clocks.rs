@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What MPI's documents have no call for: when, by the host's clock, an event of an adapter's source happened.
 //!
-//! Thin, as `mpi_t.rs`: checks the arguments and asks the engine (`engine::events::to_host`), which keeps the relation of the two clocks.
-//! No timestamp of an event is converted by itself. Grade: setup. Threads: any. Tests: `tests/tool/calls.c`, `hw-tests/mpi/events.c`.
+//! Thin, as `mpi_t.rs`: checks the arguments and asks the engine (`engine::events::to_host`), which keeps the relation
+//! of the two clocks. No timestamp of an event is converted by itself. Grade: setup. Threads: any. Tests:
+//! `tests/tool/calls.c`, `hw-tests/mpi/events.c`.
 
 use std::ffi::c_int;
 
-use engine::events::{self, Converted};
+use engine::events::{self, ConvertedTimestamp};
 
 use super::arguments::{answer, give};
 use super::host::Code;
 use super::mpi_t::{initialized, source};
-use super::seam;
+use super::next_definition;
 use crate::runtime::guard::fence;
 
 /// `ibex_source_to_host`: the time of the sources whose names begin with `host:` at which a source's clock showed `timestamp`, and how
@@ -26,7 +27,7 @@ pub(super) unsafe extern "C" fn ibex_source_to_host(
     host_timestamp: *mut i64,
     error: *mut i64,
 ) -> c_int {
-    static FIRST: seam::Next = seam::Next::new(c"ibex_source_to_host");
+    static FIRST: next_definition::NextDefinition = next_definition::NextDefinition::new(c"ibex_source_to_host");
     if let Some(first) = FIRST.address() {
         // SAFETY: another ibex's function of this name.
         let first: unsafe extern "C" fn(c_int, i64, *mut i64, *mut i64) -> c_int =
@@ -41,7 +42,7 @@ pub(super) unsafe extern "C" fn ibex_source_to_host(
         if host_timestamp.is_null() {
             return Err(Code::Invalid);
         }
-        let Converted { ticks, error: bound } = events::to_host(source, ticks).ok_or(Code::NotSupported)?;
+        let ConvertedTimestamp { ticks, error: bound } = events::to_host(source, ticks).ok_or(Code::NotSupported)?;
         // SAFETY: this function's rule.
         unsafe {
             give(error, i64::try_from(bound).unwrap_or(i64::MAX));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Communicators under watch: who is in them, what they are copies of, and whether they still are (`communicator.c`).
+//! Communicators that are tracked: who is in them, what they are copies of, and whether they still are
+//! (`communicator.c`).
 //!
-//! A watched communicator has a number, as an attribute of ibex's; MPI says when one that has it is duplicated (the copy gets a
-//! number of its own) or freed. Called by `peruse/`. Grade: setup, but for [`of_context`]. Threads: any; the lock of the table is not
-//! held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`, `hw-tests/tools/peruse_communicators.c`.
+//! A tracked communicator has a number, as an attribute of ibex's; MPI says when one that has it is duplicated (the
+//! copy gets a number of its own) or freed. Called by `peruse/`. Grade: setup, but for [`of_context`]. Threads: any;
+//! the lock of the table is not held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`,
+//! `hw-tests/tools/peruse_communicators.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -44,9 +46,9 @@ unsafe extern "C" {
     safe fn ibex_tool_abort(code: c_int);
 }
 
-/// A watched communicator.
+/// A tracked communicator.
 #[derive(Clone, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct TrackedComm {
     pub(crate) number: u64,
     comm: Comm,
     /// The number of its messages; a copy that has no handles of its own is found without.
@@ -59,20 +61,20 @@ pub(crate) struct Watched {
 
 #[derive(Debug)]
 struct Table {
-    by_number: BTreeMap<u64, Arc<Watched>>,
+    by_number: BTreeMap<u64, Arc<TrackedComm>>,
     /// The same ones by the address of the communicator, of whom the last had it.
     by_address: BTreeMap<usize, u64>,
 }
 
 impl Table {
-    fn insert(&mut self, watched: Arc<Watched>) {
-        self.by_address.insert(watched.comm.0.addr(), watched.number);
-        self.by_number.insert(watched.number, watched);
+    fn insert(&mut self, tracked: Arc<TrackedComm>) {
+        self.by_address.insert(tracked.comm.0.addr(), tracked.number);
+        self.by_number.insert(tracked.number, tracked);
     }
 
     fn remove(&mut self, number: u64) {
-        let Some(watched) = self.by_number.remove(&number) else { return };
-        let address = watched.comm.0.addr();
+        let Some(tracked) = self.by_number.remove(&number) else { return };
+        let address = tracked.comm.0.addr();
         if self.by_address.get(&address) == Some(&number) {
             self.by_address.remove(&address);
         }
@@ -80,13 +82,13 @@ impl Table {
 }
 
 /// Held while a communicator gets its number, so that two threads do not give it two.
-static WATCHING: Mutex<()> = Mutex::new(());
+static NUMBERING: Mutex<()> = Mutex::new(());
 
-static WATCHED: Mutex<Table> = Mutex::new(Table { by_number: BTreeMap::new(), by_address: BTreeMap::new() });
+static TRACKED: Mutex<Table> = Mutex::new(Table { by_number: BTreeMap::new(), by_address: BTreeMap::new() });
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-fn watched() -> MutexGuard<'static, Table> {
-    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+fn tracked() -> MutexGuard<'static, Table> {
+    TRACKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `MPI_COMM_WORLD`
@@ -99,15 +101,15 @@ pub(crate) fn is_valid(comm: Comm) -> bool {
     ibex_tool_comm_is_valid(comm) != 0
 }
 
-/// Watches a communicator from now on; `None` where MPI does not let it.
+/// Tracks a communicator from now on; `None` where MPI does not let it.
 ///
 /// # Safety
 /// `comm` is a valid communicator, and MPI is initialised and not finalised.
-pub(crate) unsafe fn watch(comm: Comm) -> Option<Arc<Watched>> {
-    let _watching = WATCHING.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
+    let _numbering = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: this function's rule.
     let number = unsafe { ibex_tool_comm_number(comm) };
-    let known = watched().by_number.get(&number).cloned();
+    let known = tracked().by_number.get(&number).cloned();
     if let Some(known) = &known
         && known.context.is_some()
     {
@@ -117,18 +119,18 @@ pub(crate) unsafe fn watch(comm: Comm) -> Option<Arc<Watched>> {
     let context = unsafe { host::context((&raw const comm).cast()) };
     if let Some(copy) = known {
         // It now gets handles of its own.
-        let full = Arc::new(Watched { context, ..(*copy).clone() });
-        watched().insert(Arc::clone(&full));
+        let full = Arc::new(TrackedComm { context, ..(*copy).clone() });
+        tracked().insert(Arc::clone(&full));
         return Some(full);
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // SAFETY: this function's rule.
     let ranks = unsafe { ranks(comm) };
-    let new = Arc::new(Watched { number, comm, context, ranks, followers: Arc::default() });
-    watched().insert(Arc::clone(&new));
+    let new = Arc::new(TrackedComm { number, comm, context, ranks, followers: Arc::default() });
+    tracked().insert(Arc::clone(&new));
     // SAFETY: this function's rule.
     if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
-        watched().remove(number);
+        tracked().remove(number);
         return None;
     }
     Some(new)
@@ -149,11 +151,11 @@ unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
 
 /// The communicator of this context number, and what is known of it. On the way of each event where copies are followed; MPI is
 /// asked which it is and no more, as callbacks may run where MPI answers nothing else, in `MPI_Finalize` for one.
-pub(crate) fn of_context(context: u64) -> Option<(Comm, Arc<Watched>)> {
+pub(crate) fn of_context(context: u64) -> Option<(Comm, Arc<TrackedComm>)> {
     let comm = ibex_tool_comm_of_context(context);
-    let watched = watched();
-    let number = watched.by_address.get(&comm.0.addr())?;
-    watched.by_number.get(number).map(|found| (comm, Arc::clone(found)))
+    let tracked = tracked();
+    let number = tracked.by_address.get(&comm.0.addr())?;
+    tracked.by_number.get(number).map(|found| (comm, Arc::clone(found)))
 }
 
 /// `MPI_BYTE`
@@ -166,23 +168,23 @@ pub(crate) fn abort(code: c_int) {
     ibex_tool_abort(code);
 }
 
-/// MPI duplicates a watched communicator. The copy is followed by the handles that are to be propagated now.
+/// MPI duplicates a tracked communicator. The copy is followed by the handles that are to be propagated now.
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
-    crate::runtime::guard::fence("watching a communicator", 0, || {
-        let Some(original) = watched().by_number.get(&number).cloned() else { return 0 };
+    crate::runtime::guard::fence("tracking a communicator", 0, || {
+        let Some(original) = tracked().by_number.get(&number).cloned() else { return 0 };
         let followers = super::peruse::propagated(&original).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let ranks = Arc::clone(&original.ranks);
-        watched().insert(Arc::new(Watched { number, comm, context: None, ranks, followers }));
+        tracked().insert(Arc::new(TrackedComm { number, comm, context: None, ranks, followers }));
         number
     })
 }
 
-/// MPI frees a watched communicator; `MPI_COMM_WORLD` when all are gone.
+/// MPI frees a tracked communicator; `MPI_COMM_WORLD` when all are gone.
 extern "C" fn freed(number: u64) {
-    crate::runtime::guard::fence("watching a communicator", (), || {
-        let all = watched().by_number.get(&number).is_some_and(|gone| gone.comm == world());
+    crate::runtime::guard::fence("tracking a communicator", (), || {
+        let all = tracked().by_number.get(&number).is_some_and(|gone| gone.comm == world());
         super::peruse::communicator_freed((!all).then_some(number));
-        watched().remove(number);
+        tracked().remove(number);
     });
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tool interface asks of the MPI it serves: `host.c`, made safe.
 //!
-//! Called by the other files of this folder. Grade: setup; the MPI's own locks are taken for a moment, so none of it is used where
-//! an event is delivered. Threads: any. Tests: `tests/tool.rs`.
+//! Called by the other files of this folder. Grade: setup; the MPI's own locks are taken for a moment, so none of it is
+//! used where an event is delivered. Threads: any. Tests: `tests/tool.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-use engine::events::Kind;
+use engine::events::ElementType;
 
 /// An `MPI_Info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,11 +107,11 @@ pub(crate) fn may_call_mpi() -> bool {
     ibex_tool_may_call_mpi() != 0
 }
 
-pub(crate) fn datatype(kind: Kind) -> Datatype {
-    ibex_tool_datatype(match kind {
-        Kind::I32 => 0,
-        Kind::U32 => 1,
-        Kind::U64 => 2,
+pub(crate) fn datatype(element_type: ElementType) -> Datatype {
+    ibex_tool_datatype(match element_type {
+        ElementType::I32 => 0,
+        ElementType::U32 => 1,
+        ElementType::U64 => 2,
     })
 }
 
@@ -148,7 +148,7 @@ pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
 ///
 /// # Safety
 /// `handle` points to an `MPI_Comm` that [`context`] has found valid.
-pub(crate) unsafe fn tell_when_freed(handle: *const c_void, on_freed: extern "C" fn(u64)) -> bool {
+pub(crate) unsafe fn notify_when_freed(handle: *const c_void, on_freed: extern "C" fn(u64)) -> bool {
     // SAFETY: the caller's rule.
     unsafe { ibex_tool_tell_when_freed(handle, on_freed) != 0 }
 }

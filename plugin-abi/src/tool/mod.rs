@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool interface: what a tool that links `-libex` calls, in the terms of MPI's documents.
 //!
-//! Thin translations of the event engine (`engine::events`): `mpi_t` (the events of MPI 4.1's tool information interface), with
-//! `registration` (callbacks), `handles` (their numbers), `arguments` (how results go back), `clocks` (an adapter's time on the host's clock), `places` (where
-//! callbacks that may do anything are called), `host` (what is asked of the MPI) and `seam` (an MPI
-//! that has events itself); `peruse` (PERUSE 2.0), with `communicator` (which MPI says are duplicated or freed). Headers: `include/`. No state of the transport is here, so all of it works before `MPI_Init` and after
-//! `MPI_Finalize`, while the tool interface is initialised.
-//! Grade and threads: each file says its own. Tests: `tests.rs` (events that fire), `tests/tool.rs` (C programs for every call
-//! and every code).
+//! Thin translations of the event engine (`engine::events`): `mpi_t` (the events of MPI 4.1's tool information
+//! interface), with `registration` (callbacks), `handles` (their numbers), `arguments` (how results go back), `clocks`
+//! (an adapter's time on the host's clock), `places` (where callbacks that may do anything are called), `host` (what is
+//! asked of the MPI) and `next_definition` (an MPI that has events itself); `peruse` (PERUSE 2.0), with `communicator`
+//! (which MPI says are duplicated or freed). Headers: `include/`. No state of the transport is here, so all of it works
+//! before `MPI_Init` and after `MPI_Finalize`, while the tool interface is initialised. Grade and threads: each file
+//! says its own. Tests: `tests.rs` (events that fire), `tests/tool.rs` (C programs for every call and every code).
 
 mod arguments;
 mod clocks;
 mod communicator;
-mod handles;
+mod handle_numbers;
 mod host;
 mod mpi_t;
+mod next_definition;
 mod peruse;
-mod places;
 mod registration;
-mod seam;
+mod require_none;
 #[cfg(test)]
 mod tests;
 

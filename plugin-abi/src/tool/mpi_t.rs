@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name.
 //!
-//! Thin: checks the arguments, calls the engine, answers a code. The names are made by [`calls`]; a tool that defines an `MPI_T_`
-//! name of its own gets the call first and goes on by the `PMPI_T_` name, as the dynamic linker finds the tool's before ibex's.
-//! Where the MPI of the process has the call itself, ibex's hands it on (`seam.rs`).
+//! Thin: checks the arguments, calls the engine, answers a code. The names are made by [`calls`]; a tool that defines
+//! an `MPI_T_` name of its own gets the call first and goes on by the `PMPI_T_` name, as the dynamic linker finds the
+//! tool's before ibex's. Where the MPI of the process has the call itself, ibex's hands it on (`next_definition.rs`).
 //! `include/ibex_mpi_t.h` declares them.
 //!
-//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
+//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with
+//! `tests/tool/*.c`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -15,18 +16,18 @@ use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
 use super::arguments::{answer, give, give_new, give_text, room};
 use super::host::{self, Code, Datatype, Enum, Info};
-use super::places;
-use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, Instance, Registration};
-use super::seam;
+use super::next_definition;
+use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, InstancePointer, RegistrationHandle};
+use super::require_none;
 use crate::runtime::guard::fence;
 
 /// What ibex's names begin with.
 const PREFIX: &str = "btl_ibex_";
 
-/// Exports each call under both names, and hands it on where the MPI has it. At the end of those that are `serving`, what waits is
-/// delivered (`places.rs`); the others are `plain`.
+/// Exports each call under both names, and hands it on where the MPI has it. At the end of those that are `delivering`, what waits is
+/// delivered (`require_none.rs`); the others are `plain`.
 macro_rules! calls {
-    (@end serving) => { places::serve() };
+    (@end delivering) => { require_none::deliver() };
     (@end plain) => {};
     ($( $(#[$doc:meta])* $end:ident fn $name:ident, $profiled:ident = $text:literal ($($argument:ident: $type:ty),*) $body:block )*) => { $(
         $(#[$doc])*
@@ -36,7 +37,7 @@ macro_rules! calls {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
         pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
-            static NEXT: seam::Next = seam::Next::new($text);
+            static NEXT: next_definition::NextDefinition = next_definition::NextDefinition::new($text);
             if let Some(next) = NEXT.address() {
                 // SAFETY: the MPI's own function of this name, which has this signature by the standard.
                 let next: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
@@ -103,10 +104,10 @@ pub(super) fn source(index: c_int) -> Result<SourceId, Code> {
 }
 
 /// The names of a type's elements, as the standard has them: items of an enumeration. The MPI makes and reads it.
-fn elements(kind: TypeId) -> Enum {
+fn elements(event_type: TypeId) -> Enum {
     static MADE: [OnceLock<Enum>; TABLE.len()] = [const { OnceLock::new() }; TABLE.len()];
-    let row = kind.row();
-    *MADE[kind.index()].get_or_init(|| {
+    let row = event_type.row();
+    *MADE[event_type.index()].get_or_init(|| {
         host::enumeration(&format!("{PREFIX}{}", row.name), row.elements.iter().map(|element| element.name))
     })
 }
@@ -119,21 +120,21 @@ fn events_in(category: c_int) -> Result<usize, Answer> {
 
 calls! {
     /// How many event types there are.
-    serving fn MPI_T_event_get_num, PMPI_T_event_get_num = c"PMPI_T_event_get_num" (num_events: *mut c_int) {
+    delivering fn MPI_T_event_get_num, PMPI_T_event_get_num = c"PMPI_T_event_get_num" (num_events: *mut c_int) {
         initialized()?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(num_events, TABLE.len() as c_int) })
     }
 
     /// What an event type is. Arrays take as many elements as `*num_elements` says, which then says how many there are.
-    serving fn MPI_T_event_get_info, PMPI_T_event_get_info = c"PMPI_T_event_get_info" (
+    delivering fn MPI_T_event_get_info, PMPI_T_event_get_info = c"PMPI_T_event_get_info" (
         event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatypes: *mut Datatype,
         displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut Enum, info: *mut Info, desc: *mut c_char,
         desc_len: *mut c_int, bind: *mut c_int
     ) {
         initialized()?;
-        let kind = event_type(event_index)?;
-        let row = kind.row();
+        let event_type = event_type(event_index)?;
+        let row = event_type.row();
         // SAFETY: the caller's rule, for this and all that follow.
         let room = unsafe {
             room(name, name_len)?;
@@ -143,7 +144,7 @@ calls! {
         for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
             if !datatypes.is_null() {
                 // SAFETY: as above; `index` is less than `room`.
-                unsafe { datatypes.add(index).write(host::datatype(element.kind)) };
+                unsafe { datatypes.add(index).write(host::datatype(element.element_type)) };
             }
             if !displacements.is_null() {
                 // SAFETY: as above.
@@ -156,7 +157,7 @@ calls! {
             give_text(desc, desc_len, row.description);
             give(verbosity, host::verbosity(row.level));
             give(num_elements, row.elements.len() as c_int);
-            give(enumtype, elements(kind));
+            give(enumtype, elements(event_type));
             give_new(info, registration::default_info);
             give(bind, host::bind(row.bound.is_some()));
         }
@@ -164,7 +165,7 @@ calls! {
     }
 
     /// The event type of this name.
-    serving fn MPI_T_event_get_index, PMPI_T_event_get_index = c"PMPI_T_event_get_index" (
+    delivering fn MPI_T_event_get_index, PMPI_T_event_get_index = c"PMPI_T_event_get_index" (
         name: *const c_char, event_index: *mut c_int
     ) {
         initialized()?;
@@ -178,21 +179,21 @@ calls! {
     }
 
     /// A registration for an event type; it gets callbacks by `MPI_T_event_register_callback`.
-    serving fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc = c"PMPI_T_event_handle_alloc" (
-        event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: *mut Registration
+    delivering fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc = c"PMPI_T_event_handle_alloc" (
+        event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: *mut RegistrationHandle
     ) {
         initialized()?;
         required(event_registration)?;
-        let kind = event_type(event_index)?;
+        let event_type = event_type(event_index)?;
         // SAFETY: the caller's rule.
-        let registration = unsafe { registration::alloc(kind, obj_handle, info) }?;
+        let handle = unsafe { registration::alloc(event_type, obj_handle, info) }?;
         // SAFETY: the caller's rule.
-        ok(unsafe { answer(event_registration, registration) })
+        ok(unsafe { answer(event_registration, handle) })
     }
 
     /// Changes a registration by info keys.
-    serving fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info = c"PMPI_T_event_handle_set_info" (
-        event_registration: Registration, info: Info
+    delivering fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info = c"PMPI_T_event_handle_set_info" (
+        event_registration: RegistrationHandle, info: Info
     ) {
         initialized()?;
         // SAFETY: the caller's rule.
@@ -200,8 +201,8 @@ calls! {
     }
 
     /// The info keys of a registration, as a new object.
-    serving fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info = c"PMPI_T_event_handle_get_info" (
-        event_registration: Registration, info_used: *mut Info
+    delivering fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info = c"PMPI_T_event_handle_get_info" (
+        event_registration: RegistrationHandle, info_used: *mut Info
     ) {
         initialized()?;
         required(info_used)?;
@@ -211,8 +212,8 @@ calls! {
     }
 
     /// Sets, replaces or (null) takes away the callback of a registration for one level of safety.
-    serving fn MPI_T_event_register_callback, PMPI_T_event_register_callback = c"PMPI_T_event_register_callback" (
-        event_registration: Registration, cb_safety: c_int, info: Info, user_data: *mut c_void,
+    delivering fn MPI_T_event_register_callback, PMPI_T_event_register_callback = c"PMPI_T_event_register_callback" (
+        event_registration: RegistrationHandle, cb_safety: c_int, info: Info, user_data: *mut c_void,
         event_cb_function: Option<EventFunction>
     ) {
         initialized()?;
@@ -222,8 +223,8 @@ calls! {
     }
 
     /// Changes a callback by info keys, of which there are none.
-    serving fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info = c"PMPI_T_event_callback_set_info" (
-        event_registration: Registration, cb_safety: c_int, info: Info
+    delivering fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info = c"PMPI_T_event_callback_set_info" (
+        event_registration: RegistrationHandle, cb_safety: c_int, info: Info
     ) {
         initialized()?;
         let _ = info;
@@ -231,8 +232,8 @@ calls! {
     }
 
     /// The info keys of a callback, as a new object: none.
-    serving fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info = c"PMPI_T_event_callback_get_info" (
-        event_registration: Registration, cb_safety: c_int, info_used: *mut Info
+    delivering fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info = c"PMPI_T_event_callback_get_info" (
+        event_registration: RegistrationHandle, cb_safety: c_int, info_used: *mut Info
     ) {
         initialized()?;
         required(info_used)?;
@@ -242,16 +243,16 @@ calls! {
     }
 
     /// Frees a registration; `free_cb_function` is called once nothing of it is called any more.
-    serving fn MPI_T_event_handle_free, PMPI_T_event_handle_free = c"PMPI_T_event_handle_free" (
-        event_registration: Registration, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
+    delivering fn MPI_T_event_handle_free, PMPI_T_event_handle_free = c"PMPI_T_event_handle_free" (
+        event_registration: RegistrationHandle, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
     ) {
         initialized()?;
         Ok(registration::free(event_registration, user_data, free_cb_function)?)
     }
 
     /// Sets, replaces or (null) takes away what is called when events of a registration were lost.
-    serving fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler = c"PMPI_T_event_set_dropped_handler" (
-        event_registration: Registration, dropped_cb_function: Option<DroppedFunction>
+    delivering fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler = c"PMPI_T_event_set_dropped_handler" (
+        event_registration: RegistrationHandle, dropped_cb_function: Option<DroppedFunction>
     ) {
         initialized()?;
         Ok(registration::set_dropped(event_registration, dropped_cb_function)?)
@@ -259,12 +260,12 @@ calls! {
 
     /// One element of an event, within its callback. Hot.
     plain fn MPI_T_event_read, PMPI_T_event_read = c"PMPI_T_event_read" (
-        event_instance: Instance, element_index: c_int, buffer: *mut c_void
+        event_instance: InstancePointer, element_index: c_int, buffer: *mut c_void
     ) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
+        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
         required(buffer)?;
-        let value = usize::try_from(element_index).ok().and_then(|index| record.value(index)).ok_or(Code::InvalidIndex)?;
+        let value = usize::try_from(element_index).ok().and_then(|index| instance.value(index)).ok_or(Code::InvalidIndex)?;
         // SAFETY: the caller's rule.
         unsafe {
             match value {
@@ -277,13 +278,13 @@ calls! {
     }
 
     /// All elements of an event at their displacements, within its callback. Hot.
-    plain fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: Instance, buffer: *mut c_void) {
+    plain fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: InstancePointer, buffer: *mut c_void) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
+        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
         required(buffer)?;
         let mut bytes = [0; events::WORDS * 8];
-        let extent = record.kind.row().extent;
-        let _ = record.copy_to(&mut bytes);
+        let extent = instance.event_type.row().extent;
+        let _ = instance.copy_to(&mut bytes);
         // SAFETY: the caller has room for the type's extent.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), extent) };
         Ok(())
@@ -291,33 +292,33 @@ calls! {
 
     /// When an event happened, in ticks of its source. Hot.
     plain fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp = c"PMPI_T_event_get_timestamp" (
-        event_instance: Instance, event_timestamp: *mut i64
+        event_instance: InstancePointer, event_timestamp: *mut i64
     ) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
+        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
         // SAFETY: the caller's rule.
-        ok(unsafe { answer(event_timestamp, record.timestamp as i64) })
+        ok(unsafe { answer(event_timestamp, instance.timestamp as i64) })
     }
 
     /// Whose event it is. Hot.
     plain fn MPI_T_event_get_source, PMPI_T_event_get_source = c"PMPI_T_event_get_source" (
-        event_instance: Instance, source_index: *mut c_int
+        event_instance: InstancePointer, source_index: *mut c_int
     ) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
+        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
         // SAFETY: the caller's rule.
-        ok(unsafe { answer(source_index, record.source.index() as c_int) })
+        ok(unsafe { answer(source_index, instance.source.index() as c_int) })
     }
 
     /// How many sources there are; more may come.
-    serving fn MPI_T_source_get_num, PMPI_T_source_get_num = c"PMPI_T_source_get_num" (num_sources: *mut c_int) {
+    delivering fn MPI_T_source_get_num, PMPI_T_source_get_num = c"PMPI_T_source_get_num" (num_sources: *mut c_int) {
         initialized()?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(num_sources, events::source_count() as c_int) })
     }
 
     /// What a source is.
-    serving fn MPI_T_source_get_info, PMPI_T_source_get_info = c"PMPI_T_source_get_info" (
+    delivering fn MPI_T_source_get_info, PMPI_T_source_get_info = c"PMPI_T_source_get_info" (
         source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
         ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info
     ) {
@@ -349,7 +350,7 @@ calls! {
     }
 
     /// How many events a category has.
-    serving fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events = c"PMPI_T_category_get_num_events" (
+    delivering fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events = c"PMPI_T_category_get_num_events" (
         cat_index: c_int, num_events: *mut c_int
     ) {
         initialized()?;
@@ -360,7 +361,7 @@ calls! {
     }
 
     /// The first `len` events of a category.
-    serving fn MPI_T_category_get_events, PMPI_T_category_get_events = c"PMPI_T_category_get_events" (
+    delivering fn MPI_T_category_get_events, PMPI_T_category_get_events = c"PMPI_T_category_get_events" (
         cat_index: c_int, len: c_int, indices: *mut c_int
     ) {
         initialized()?;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations as a tool sees them: `MPI_T_event_registration`, its callbacks and its info keys.
 //!
-//! A handle given to C is a number as a pointer (`handles.rs`); it is looked up and never dereferenced, so a wrong one is an error
-//! code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs where it happens, without
-//! allocation. Threads: any. Tests: `tests/tool.rs`.
+//! A handle given to C is a number as a pointer (`handle_numbers.rs`); it is looked up and never dereferenced, so a
+//! wrong one is an error code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs
+//! where it happens, without allocation. Threads: any. Tests: `tests/tool.rs`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::events::{self, Handle, Options, Record, Safety, SourceId, TypeId};
+use engine::events::{self, EventInstance, Options, Registration, Safety, SourceId, TypeId};
 
-use super::handles;
+use super::handle_numbers;
 use super::host::{self, Code, Info};
 use crate::runtime::variables::events as defaults;
 use crate::runtime::watch;
@@ -29,55 +29,55 @@ const BUFFER_MOST: usize = 1 << 20;
 /// An `MPI_T_event_registration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
-pub(crate) struct Registration(i64);
+pub(crate) struct RegistrationHandle(i64);
 
-/// An `MPI_T_event_instance`: the record, valid within the callback.
+/// An `MPI_T_event_instance`: the instance, valid within the callback.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct Instance(*const Record);
+pub(crate) struct InstancePointer(*const EventInstance);
 
 /// `MPI_T_event_cb_function`
-pub(crate) type EventFunction = unsafe extern "C" fn(Instance, Registration, c_int, *mut c_void);
+pub(crate) type EventFunction = unsafe extern "C" fn(InstancePointer, RegistrationHandle, c_int, *mut c_void);
 /// `MPI_T_event_free_cb_function`
-pub(crate) type FreeFunction = unsafe extern "C" fn(Registration, c_int, *mut c_void);
+pub(crate) type FreeFunction = unsafe extern "C" fn(RegistrationHandle, c_int, *mut c_void);
 /// `MPI_T_event_dropped_cb_function`
-pub(crate) type DroppedFunction = unsafe extern "C" fn(i64, Registration, c_int, c_int, *mut c_void);
+pub(crate) type DroppedFunction = unsafe extern "C" fn(i64, RegistrationHandle, c_int, c_int, *mut c_void);
 
 /// What a tool gave for a registration, beyond what the engine keeps of it.
 #[derive(Default)]
-struct Given {
+struct ToolCallbacks {
     /// What the callback of each level was registered with.
-    users: [Option<User>; 4],
+    user_data: [Option<UserData>; 4],
     dropped: Option<DroppedFunction>,
 }
 
-impl Given {
+impl ToolCallbacks {
     /// What to call for losses, and with what: with that of the callback of the least level that is fit. Where none is, nothing is
     /// called (MPI 4.1, section 15.3.8, on dropped events).
-    fn dropped(&self, needed: Safety) -> Option<(DroppedFunction, User)> {
-        Some((self.dropped?, self.users[needed.index()..].iter().flatten().next().copied()?))
+    fn dropped(&self, needed: Safety) -> Option<(DroppedFunction, UserData)> {
+        Some((self.dropped?, self.user_data[needed.index()..].iter().flatten().next().copied()?))
     }
 
     fn has_callback(&self) -> bool {
-        self.users.iter().any(Option::is_some)
+        self.user_data.iter().any(Option::is_some)
     }
 }
 
-type Shared = Arc<Mutex<Given>>;
+type SharedCallbacks = Arc<Mutex<ToolCallbacks>>;
 
 /// A registration that is not freed.
 #[derive(Clone)]
-struct Known {
+struct LiveRegistration {
     /// The engine's.
-    handle: Arc<Handle>,
-    given: Shared,
+    registration: Arc<Registration>,
+    callbacks: SharedCallbacks,
     /// Whether nobody has said how many events may wait.
     has_default_room: bool,
     /// Whether the communicator it is for was freed.
     has_lost_object: bool,
 }
 
-static KNOWN: Mutex<BTreeMap<Registration, Known>> = Mutex::new(BTreeMap::new());
+static LIVE: Mutex<BTreeMap<RegistrationHandle, LiveRegistration>> = Mutex::new(BTreeMap::new());
 
 /// Held while the engine's registration behind a tool's is changed, or replaced. No callback runs under it.
 static CHANGING: Mutex<()> = Mutex::new(());
@@ -89,39 +89,39 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 thread_local! {
     /// The event whose callback this thread runs.
-    static SHOWN: Cell<*const Record> = const { Cell::new(std::ptr::null()) };
+    static CURRENT: Cell<*const EventInstance> = const { Cell::new(std::ptr::null()) };
 }
 
 /// A tool's pointer on its way through the engine, which may call from another thread than the one that gave it.
 #[derive(Clone, Copy)]
-struct User(*mut c_void);
+struct UserData(*mut c_void);
 
 // SAFETY: never dereferenced by ibex; whether the tool may use it in another thread is what the levels of safety are about.
-unsafe impl Send for User {}
+unsafe impl Send for UserData {}
 // SAFETY: as above.
-unsafe impl Sync for User {}
+unsafe impl Sync for UserData {}
 
-impl User {
+impl UserData {
     fn pointer(self) -> *mut c_void {
         self.0
     }
 }
 
-impl Registration {
+impl RegistrationHandle {
     /// What is behind it, unless it was freed. Those of PERUSE are none of these.
-    fn known(self) -> Result<Known, Code> {
-        lock(&KNOWN).get(&self).cloned().ok_or(Code::InvalidHandle)
+    fn live(self) -> Result<LiveRegistration, Code> {
+        lock(&LIVE).get(&self).cloned().ok_or(Code::InvalidHandle)
     }
 }
 
-impl Instance {
+impl InstancePointer {
     /// The event, where this thread runs the callback it was given to.
     #[inline]
-    pub(crate) fn record<'a>(self) -> Option<&'a Record> {
-        if self.0.is_null() || SHOWN.get() != self.0 {
+    pub(crate) fn current<'a>(self) -> Option<&'a EventInstance> {
+        if self.0.is_null() || CURRENT.get() != self.0 {
             return None;
         }
-        // SAFETY: the record outlives the callback, which this thread is in, and is not written meanwhile.
+        // SAFETY: the instance outlives the callback, which this thread is in, and is not written meanwhile.
         unsafe { self.0.as_ref() }
     }
 }
@@ -154,14 +154,14 @@ impl Hints {
 ///
 /// # Safety
 /// `object` is null, or points to an `MPI_Comm` of whatever value, for a type that is bound to one; `info` is valid or null.
-pub(crate) unsafe fn alloc(kind: TypeId, object: *const c_void, info: Info) -> Result<Registration, Code> {
-    let object = if kind.row().bound.is_none() || object.is_null() {
+pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info) -> Result<RegistrationHandle, Code> {
+    let object = if event_type.row().bound.is_none() || object.is_null() {
         None
     } else {
         // SAFETY: this function's rule.
         let context = unsafe { host::context(object) }.ok_or(Code::Invalid)?;
         // SAFETY: as above, and it is valid.
-        if !unsafe { host::tell_when_freed(object, communicator_freed) } {
+        if !unsafe { host::notify_when_freed(object, communicator_freed) } {
             return Err(Code::Invalid);
         }
         Some(context)
@@ -173,57 +173,64 @@ pub(crate) unsafe fn alloc(kind: TypeId, object: *const c_void, info: Info) -> R
     let hints = unsafe { Hints::read(info) };
     let buffered = hints.buffered.unwrap_or_else(defaults::default_buffered);
     let room = hints.room.unwrap_or_else(|| default_room(buffered));
-    let (registration, given) = (Registration(handles::number()), Shared::default());
-    let handle =
-        register_with_engine(registration, &given, kind, Options { object, buffered, room, ..Options::default() })?;
-    let known = Known { handle, given, has_default_room: hints.room.is_none(), has_lost_object: false };
-    lock(&KNOWN).insert(registration, known);
-    Ok(registration)
+    let (handle, callbacks) = (RegistrationHandle(handle_numbers::number()), SharedCallbacks::default());
+    let registration =
+        register_with_engine(handle, &callbacks, event_type, Options { object, buffered, room, ..Options::default() })?;
+    let known =
+        LiveRegistration { registration, callbacks, has_default_room: hints.room.is_none(), has_lost_object: false };
+    lock(&LIVE).insert(handle, known);
+    Ok(handle)
 }
 
 /// The engine's registration behind a tool's.
 fn register_with_engine(
-    registration: Registration,
-    given: &Shared,
-    kind: TypeId,
+    handle: RegistrationHandle,
+    callbacks: &SharedCallbacks,
+    event_type: TypeId,
     options: Options,
-) -> Result<Arc<Handle>, Code> {
-    let handle = events::register(kind, options);
-    let given = Arc::clone(given);
+) -> Result<Arc<Registration>, Code> {
+    let registration = events::register(event_type, options);
+    let callbacks = Arc::clone(callbacks);
     let dropped: events::DroppedCallback =
-        Arc::new(move |count, source, _, level| tell_dropped(&given, count, source, registration, level));
-    events::set_dropped(&handle, Some(dropped)).map_err(|_| Code::InvalidHandle)?;
-    Ok(handle)
+        Arc::new(move |count, source, _, level| call_dropped_handler(&callbacks, count, source, handle, level));
+    events::set_dropped(&registration, Some(dropped)).map_err(|_| Code::InvalidHandle)?;
+    Ok(registration)
 }
 
 /// Before the first callback is a registration's, and only one that may do anything: its events wait for a call of the tool's, so there
 /// is room for as many as of a registration whose events are buffered, unless the tool has said for how many. Returns what is
 /// of no use any more. With [`CHANGING`] held.
-fn make_room(registration: Registration) -> Result<Option<Arc<Handle>>, Code> {
-    let known = registration.known()?;
-    let old = &known.handle;
+fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>>, Code> {
+    let known = handle.live()?;
+    let old = &known.registration;
     let room = default_room(true);
-    if !known.has_default_room || old.room() >= room || lock(&known.given).has_callback() {
+    if !known.has_default_room || old.room() >= room || lock(&known.callbacks).has_callback() {
         return Ok(None);
     }
     let options = Options { object: old.object, buffered: old.is_buffered(), room, ..Options::default() };
-    let handle = register_with_engine(registration, &known.given, old.kind, options)?;
+    let registration = register_with_engine(handle, &known.callbacks, old.event_type, options)?;
     if known.has_lost_object {
-        let _ = events::set_active(&handle, false);
+        let _ = events::set_active(&registration, false);
     }
-    let replaced = lock(&KNOWN).get_mut(&registration).map(|known| std::mem::replace(&mut known.handle, handle));
+    let replaced = lock(&LIVE).get_mut(&handle).map(|known| std::mem::replace(&mut known.registration, registration));
     Ok(replaced)
 }
 
 /// Tells the tool of losses, if it wants to know; else they are forgotten.
-fn tell_dropped(given: &Mutex<Given>, count: u64, source: SourceId, registration: Registration, level: Safety) {
-    let wanted = lock(given).dropped(level);
-    if let Some((function, user)) = wanted
+fn call_dropped_handler(
+    callbacks: &Mutex<ToolCallbacks>,
+    count: u64,
+    source: SourceId,
+    handle: RegistrationHandle,
+    level: Safety,
+) {
+    let wanted = lock(callbacks).dropped(level);
+    if let Some((function, user_data)) = wanted
         && host::may_call()
     {
         let (count, source) = (count as i64, source.index() as c_int);
         // SAFETY: the tool's function, with what the tool gave for a callback.
-        unsafe { function(count, registration, source, level.index() as c_int, user.pointer()) };
+        unsafe { function(count, handle, source, level.index() as c_int, user_data.pointer()) };
     }
 }
 
@@ -233,10 +240,10 @@ extern "C" fn communicator_freed(context: u64) {
         // What happened in it is still shown.
         watch::catch_up();
         let _changing = lock(&CHANGING);
-        for known in lock(&KNOWN).values_mut().filter(|known| known.handle.object == Some(context)) {
+        for known in lock(&LIVE).values_mut().filter(|known| known.registration.object == Some(context)) {
             known.has_lost_object = true;
             // One that is just being freed needs nothing more.
-            let _ = events::set_active(&known.handle, false);
+            let _ = events::set_active(&known.registration, false);
         }
     });
 }
@@ -261,86 +268,90 @@ pub(crate) fn default_info() -> Info {
 ///
 /// # Safety
 /// `info` is valid or null.
-pub(crate) unsafe fn set_info(registration: Registration, info: Info) -> Result<(), Code> {
-    registration.known()?;
+pub(crate) unsafe fn set_info(handle: RegistrationHandle, info: Info) -> Result<(), Code> {
+    handle.live()?;
     // SAFETY: this function's rule.
     let hints = unsafe { Hints::read(info) };
     let _changing = lock(&CHANGING);
-    let handle = registration.known()?.handle;
+    let registration = handle.live()?.registration;
     if let Some(buffered) = hints.buffered {
-        handle.set_buffered(buffered);
+        registration.set_buffered(buffered);
     }
     Ok(())
 }
 
 /// `MPI_T_event_handle_get_info`
-pub(crate) fn info(registration: Registration) -> Result<Info, Code> {
-    let handle = registration.known()?.handle;
-    Ok(keys(handle.is_buffered(), handle.room()))
+pub(crate) fn info(handle: RegistrationHandle) -> Result<Info, Code> {
+    let registration = handle.live()?.registration;
+    Ok(keys(registration.is_buffered(), registration.room()))
 }
 
 /// `MPI_T_event_register_callback`; without a function the level's callback is taken away.
 pub(crate) fn register(
-    registration: Registration,
+    handle: RegistrationHandle,
     level: Safety,
-    user: *mut c_void,
+    user_data: *mut c_void,
     function: Option<EventFunction>,
 ) -> Result<(), Code> {
-    let given = registration.known()?.given;
-    let user = User(user);
+    let callbacks = handle.live()?.callbacks;
+    let user_data = UserData(user_data);
     let callback = function.map(|function| -> events::Callback {
-        Arc::new(move |record: &Record, _: &Handle, needed: Safety| {
+        Arc::new(move |instance: &EventInstance, _: &Registration, needed: Safety| {
             if !host::may_call() {
                 return;
             }
             // A signal handler may have come within another callback.
-            let before = SHOWN.replace(record);
-            // SAFETY: the tool's function with what the tool gave for it; the record outlives the call.
-            unsafe { function(Instance(record), registration, needed.index() as c_int, user.pointer()) };
-            SHOWN.set(before);
+            let before = CURRENT.replace(instance);
+            // SAFETY: the tool's function with what the tool gave for it; the instance outlives the call.
+            unsafe { function(InstancePointer(instance), handle, needed.index() as c_int, user_data.pointer()) };
+            CURRENT.set(before);
         })
     });
     let replaced = {
         let _changing = lock(&CHANGING);
         let only_anywhere = level == Safety::None && callback.is_some();
-        let replaced = if only_anywhere { make_room(registration)? } else { None };
-        lock(&given).users[level.index()] = function.map(|_| user);
-        let handle = registration.known()?.handle;
-        events::set_callback(&handle, level, callback).map_err(|_| Code::InvalidHandle)?;
+        let replaced = if only_anywhere { enlarge_buffer(handle)? } else { None };
+        lock(&callbacks).user_data[level.index()] = function.map(|_| user_data);
+        let registration = handle.live()?.registration;
+        events::set_callback(&registration, level, callback).map_err(|_| Code::InvalidHandle)?;
         replaced
     };
     if let Some(replaced) = replaced {
         // Nothing was registered with it.
-        let _ = events::free(&replaced, watch::CONTEXT, None);
+        let _ = events::free(&replaced, watch::SAFETY, None);
     }
     Ok(())
 }
 
 /// `MPI_T_event_callback_set_info` and `MPI_T_event_callback_get_info`: callbacks have no keys.
-pub(crate) fn check_callback(registration: Registration, level: Safety) -> Result<(), Code> {
-    let given = registration.known()?.given;
-    let is_there = lock(&given).users[level.index()].is_some();
+pub(crate) fn check_callback(handle: RegistrationHandle, level: Safety) -> Result<(), Code> {
+    let callbacks = handle.live()?.callbacks;
+    let is_there = lock(&callbacks).user_data[level.index()].is_some();
     if is_there { Ok(()) } else { Err(Code::Invalid) }
 }
 
 /// `MPI_T_event_set_dropped_handler`; without a function it is taken away.
-pub(crate) fn set_dropped(registration: Registration, function: Option<DroppedFunction>) -> Result<(), Code> {
-    let given = registration.known()?.given;
+pub(crate) fn set_dropped(handle: RegistrationHandle, function: Option<DroppedFunction>) -> Result<(), Code> {
+    let callbacks = handle.live()?.callbacks;
     // What was lost before is the former one's to be told.
     events::deliver(0, Safety::MpiRestricted);
-    lock(&given).dropped = function;
+    lock(&callbacks).dropped = function;
     Ok(())
 }
 
 /// `MPI_T_event_handle_free`
-pub(crate) fn free(registration: Registration, user: *mut c_void, function: Option<FreeFunction>) -> Result<(), Code> {
-    registration.known()?;
-    let user = User(user);
+pub(crate) fn free(
+    handle: RegistrationHandle,
+    user_data: *mut c_void,
+    function: Option<FreeFunction>,
+) -> Result<(), Code> {
+    handle.live()?;
+    let user_data = UserData(user_data);
     let on_free = function.map(|function| -> events::FreeCallback {
-        Box::new(move |_: &Handle, level: Safety| {
+        Box::new(move |_: &Registration, level: Safety| {
             if host::may_call() {
                 // SAFETY: the tool's function with what the tool gave for it.
-                unsafe { function(registration, level.index() as c_int, user.pointer()) };
+                unsafe { function(handle, level.index() as c_int, user_data.pointer()) };
             }
         })
     });
@@ -349,9 +360,9 @@ pub(crate) fn free(registration: Registration, user: *mut c_void, function: Opti
     // Of several who free it, one does.
     let taken = {
         let _changing = lock(&CHANGING);
-        lock(&KNOWN).remove(&registration)
+        lock(&LIVE).remove(&handle)
     };
-    let handle = taken.ok_or(Code::InvalidHandle)?.handle;
+    let registration = taken.ok_or(Code::InvalidHandle)?.registration;
     // Called by the tool, from wherever it may call: nothing is asked of its callbacks that it does not know.
-    events::free(&handle, Safety::None, on_free).map_err(|_| Code::InvalidHandle)
+    events::free(&registration, Safety::None, on_free).map_err(|_| Code::InvalidHandle)
 }

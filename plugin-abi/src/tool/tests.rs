@@ -2,9 +2,9 @@
 //! What a tool's C functions see when events fire, with events that the tests raise themselves.
 
 mod copies;
+mod dropped;
 mod endings;
-mod losses;
-mod places;
+mod require_none;
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use super::mpi_t::{
     MPI_T_event_handle_alloc, MPI_T_event_handle_free, MPI_T_event_read, MPI_T_event_register_callback,
     MPI_T_event_set_dropped_handler, PMPI_T_event_read,
 };
-use super::registration::{Instance, Registration};
+use super::registration::{InstancePointer, RegistrationHandle};
 
 unsafe extern "C" {
     fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int;
@@ -51,7 +51,7 @@ fn seen<'a>(user: *mut c_void) -> &'a Mutex<Seen> {
     unsafe { &*user.cast::<Mutex<Seen>>() }
 }
 
-unsafe extern "C" fn on_xfer_end(instance: Instance, _: Registration, level: c_int, user: *mut c_void) {
+unsafe extern "C" fn on_xfer_end(instance: InstancePointer, _: RegistrationHandle, level: c_int, user: *mut c_void) {
     let (mut tag, mut bytes, mut whole, mut time, mut source) = (0_i32, 0_u64, vec![0xee_u8; 72], 0_i64, -1);
     let row = engine::events::type_named("xfer_end").expect("it exists").row();
     let place = |name| row.elements.iter().position(|element| element.name == name).expect("an element") as c_int;
@@ -76,16 +76,16 @@ unsafe extern "C" fn on_xfer_end(instance: Instance, _: Registration, level: c_i
     seen(user).lock().expect("no panic").events.push((tag, bytes, whole, level));
 }
 
-unsafe extern "C" fn on_dropped(count: i64, _: Registration, source: c_int, level: c_int, user: *mut c_void) {
+unsafe extern "C" fn on_dropped(count: i64, _: RegistrationHandle, source: c_int, level: c_int, user: *mut c_void) {
     assert!(source >= 0);
     seen(user).lock().expect("no panic").dropped.push((count, level));
 }
 
-unsafe extern "C" fn on_free(_: Registration, _: c_int, user: *mut c_void) {
+unsafe extern "C" fn on_free(_: RegistrationHandle, _: c_int, user: *mut c_void) {
     seen(user).lock().expect("no panic").freed += 1;
 }
 
-unsafe extern "C" fn frees_itself(_: Instance, own: Registration, _: c_int, user: *mut c_void) {
+unsafe extern "C" fn frees_itself(_: InstancePointer, own: RegistrationHandle, _: c_int, user: *mut c_void) {
     // SAFETY: a registration of this process.
     assert_eq!(unsafe { MPI_T_event_handle_free(own, user, Some(on_free)) }, 0);
     assert_eq!(seen(user).lock().expect("no panic").freed, 0, "not while its callback runs");
@@ -93,7 +93,7 @@ unsafe extern "C" fn frees_itself(_: Instance, own: Registration, _: c_int, user
 }
 
 /// A registration for events of this name.
-fn alloc(name: &std::ffi::CStr) -> Registration {
+fn alloc(name: &std::ffi::CStr) -> RegistrationHandle {
     let (mut index, mut registration) = (-1, MaybeUninit::uninit());
     // SAFETY: room for the answers.
     unsafe {

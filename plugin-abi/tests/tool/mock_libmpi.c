@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A mock of an MPI that has the events itself: each call answers a number of its own if it got the arguments that
- * through_the_seam.c passes, in their order, and 1 if not. It has nothing else of an MPI. */
+ * handed_on.c passes, in their order, and 1 if not. It has nothing else of an MPI. */
 #include <ibex_mpi_t.h>
 #include <stdarg.h>
-#include "seam.h"
+#include "handed_on.h"
 
 static int called(int call, int arguments, ...)
 {

@@ -10,12 +10,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 /// What a dropped handler was told: how many.
-fn told(handle: &Handle) -> Arc<Mutex<Vec<u64>>> {
+fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&told);
     let callback: DroppedCallback =
-        Arc::new(move |count: u64, _, _: &Handle, _| noted.lock().expect("no panic").push(count));
-    set_dropped(handle, Some(callback)).expect("live");
+        Arc::new(move |count: u64, _, _: &Registration, _| noted.lock().expect("no panic").push(count));
+    set_dropped(registration, Some(callback)).expect("live");
     told
 }
 
@@ -23,14 +23,14 @@ fn told(handle: &Handle) -> Arc<Mutex<Vec<u64>>> {
 fn buffered_events_wait_for_progress_with_the_time_at_which_they_happened() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = listen(buffered(8), seen.callback());
+    let registration = listen(buffered(8), seen.callback());
     let before = HostClock::get().now();
     (1..=3).for_each(raise_number);
     let after = HostClock::get().now();
-    assert_eq!((seen.numbers().len(), handle.waiting()), (0, 3));
+    assert_eq!((seen.numbers().len(), registration.waiting()), (0, 3));
     progress(Safety::MpiRestricted);
     assert_eq!(seen.numbers(), [1, 2, 3]);
-    assert!(seen.lock().iter().all(|record| (before..=after).contains(&record.timestamp)));
+    assert!(seen.lock().iter().all(|instance| (before..=after).contains(&instance.timestamp)));
 }
 
 #[test]
@@ -52,10 +52,10 @@ fn a_budget_bounds_what_is_delivered_at_once_and_nobody_is_forgotten() {
 fn a_full_buffer_drops_the_newest_counts_them_and_tells_once() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = listen(buffered(4), seen.callback());
-    let told = told(&handle);
+    let registration = listen(buffered(4), seen.callback());
+    let told = told(&registration);
     (1..=7).for_each(raise_number);
-    assert_eq!(handle.lost(), 3);
+    assert_eq!(registration.dropped(), 3);
     assert_eq!(*told.lock().expect("no panic"), [], "not from within the raising");
     deliver_all();
     deliver_all();
@@ -69,10 +69,10 @@ fn a_full_buffer_drops_the_newest_counts_them_and_tells_once() {
 #[test]
 fn a_handler_set_later_is_told_what_was_lost_before() {
     let _alone = alone();
-    let handle = listen(buffered(2), Seen::default().callback());
+    let registration = listen(buffered(2), Seen::default().callback());
     (1..=5).for_each(raise_number);
     deliver_all();
-    let told = told(&handle);
+    let told = told(&registration);
     deliver_all();
     assert_eq!(*told.lock().expect("no panic"), [3]);
 }
@@ -81,10 +81,10 @@ fn a_handler_set_later_is_told_what_was_lost_before() {
 fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit() {
     let _alone = alone();
     let order = Arc::new(Mutex::new(Vec::new()));
-    let handle = register(NUMBERED, buffered(2));
+    let registration = register(NUMBERED, buffered(2));
     let (events, losses) = (Arc::clone(&order), Arc::clone(&order));
-    let callback: Callback = Arc::new(move |record: &Record, _: &Handle, _| {
-        let number = record.words[0] & 0xffff_ffff;
+    let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        let number = instance.words[0] & 0xffff_ffff;
         events.lock().expect("no panic").push(number);
         // There is room again: this one comes after the lost ones.
         if number == 1 {
@@ -92,9 +92,9 @@ fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit(
         }
     });
     let dropped: DroppedCallback =
-        Arc::new(move |count: u64, _, _: &Handle, _| losses.lock().expect("no panic").push(100 + count));
-    set_callback(&handle, Safety::MpiRestricted, Some(callback)).expect("live");
-    set_dropped(&handle, Some(dropped)).expect("live");
+        Arc::new(move |count: u64, _, _: &Registration, _| losses.lock().expect("no panic").push(100 + count));
+    set_callback(&registration, Safety::MpiRestricted, Some(callback)).expect("live");
+    set_dropped(&registration, Some(dropped)).expect("live");
     (1..=4).for_each(raise_number);
     deliver(usize::MAX, Safety::ThreadSafe);
     assert_eq!(*order.lock().expect("no panic"), [], "no callback is fit");
@@ -108,9 +108,9 @@ fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit(
 fn a_buffer_that_is_switched_off_delivers_what_waits_before_what_comes() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = listen(buffered(8), seen.callback());
+    let registration = listen(buffered(8), seen.callback());
     raise_number(1);
-    handle.set_buffered(false);
+    registration.set_buffered(false);
     raise_number(2);
     assert_eq!(seen.numbers(), [], "the second waits behind the first");
     deliver_all();
@@ -123,15 +123,15 @@ fn an_event_raised_while_its_buffer_is_emptied_comes_after() {
     let _alone = alone();
     let seen = Seen::default();
     let (noted, raised) = (seen.clone(), Mutex::new(false));
-    let callback: Callback = Arc::new(move |record: &Record, _: &Handle, _| {
-        noted.lock().push(*record);
+    let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        noted.lock().push(*instance);
         if !std::mem::replace(&mut *raised.lock().expect("no panic"), true) {
             raise_number(9);
         }
     });
-    let handle = listen(buffered(8), callback);
+    let registration = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
-    handle.set_buffered(false);
+    registration.set_buffered(false);
     deliver_all();
     deliver_all();
     assert_eq!(seen.numbers(), [1, 2, 3, 9]);
@@ -141,7 +141,7 @@ fn an_event_raised_while_its_buffer_is_emptied_comes_after() {
 fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
     let _alone = alone();
     let seen = Seen::default();
-    let raises: Callback = Arc::new(|_: &Record, _: &Handle, _| {
+    let raises: Callback = Arc::new(|_: &EventInstance, _: &Registration, _| {
         for _ in 0..3 {
             raise(Safety::MpiRestricted, PortAsync::default);
         }
@@ -151,7 +151,7 @@ fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
     set_callback(&other, Safety::ThreadSafe, Some(seen.callback())).expect("live");
     (0..256).for_each(raise_number);
     deliver_all();
-    assert_eq!((seen.lock().len(), other.lost(), raising.lost()), (768, 0, 0));
+    assert_eq!((seen.lock().len(), other.dropped(), raising.dropped()), (768, 0, 0));
 }
 
 proptest! {
@@ -163,21 +163,21 @@ proptest! {
     ) {
         let _alone = alone();
         let seen = Seen::default();
-        let handle = listen(buffered(room), seen.callback());
-        let told = told(&handle);
+        let registration = listen(buffered(room), seen.callback());
+        let told = told(&registration);
         let mut raised = 0;
         for (step, count) in steps {
             match step {
                 0 => deliver(count, Safety::MpiRestricted),
-                1 => handle.set_buffered(count % 2 == 0),
+                1 => registration.set_buffered(count % 2 == 0),
                 _ => (0..count).for_each(|_| {
                     raised += 1;
                     raise_number(raised);
                 }),
             }
             let delivered = seen.lock().len() as u64;
-            prop_assert_eq!(delivered + handle.waiting() + handle.lost(), u64::from(raised));
-            prop_assert!(handle.waiting() <= handle.room() as u64);
+            prop_assert_eq!(delivered + registration.waiting() + registration.dropped(), u64::from(raised));
+            prop_assert!(registration.waiting() <= registration.room() as u64);
         }
         deliver_all();
         deliver_all();
@@ -192,14 +192,14 @@ fn one_thread_at_a_time_empties_buffers_however_often_others_try() {
     let _alone = alone();
     let ((entered, has_entered), (let_leave, leave)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
     let gate = std::sync::Mutex::new(Some((entered, leave)));
-    let linger: Callback = std::sync::Arc::new(move |_: &Record, _: &Handle, _| {
+    let linger: Callback = std::sync::Arc::new(move |_: &EventInstance, _: &Registration, _| {
         let gate = gate.lock().expect("no panic").take();
         if let Some((entered, leave)) = gate {
             entered.send(()).expect("the test waits");
             leave.recv().expect("the test says so");
         }
     });
-    let _handles = [listen(buffered(8), std::sync::Arc::clone(&linger)), listen(buffered(8), linger)];
+    let _registrations = [listen(buffered(8), std::sync::Arc::clone(&linger)), listen(buffered(8), linger)];
     raise_number(1);
     let other = std::thread::spawn(deliver_all);
     has_entered.recv().expect("a callback is called");
@@ -213,12 +213,12 @@ fn one_thread_at_a_time_empties_buffers_however_often_others_try() {
 #[test]
 fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
     let _alone = alone();
-    let inside = Arc::new(AtomicUsize::new(0));
-    let (counting, most) = (Arc::clone(&inside), Arc::new(AtomicUsize::new(0)));
+    let delivery = Arc::new(AtomicUsize::new(0));
+    let (counting, most) = (Arc::clone(&delivery), Arc::new(AtomicUsize::new(0)));
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel::<()>());
     let (met, leave) = (Arc::clone(&most), Mutex::new(leave));
     let first = AtomicBool::new(false);
-    let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+    let callback: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
         met.fetch_max(counting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         if !first.swap(true, Ordering::SeqCst) {
             entered.send(()).expect("the test waits");
@@ -226,10 +226,10 @@ fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
         }
         counting.fetch_sub(1, Ordering::SeqCst);
     });
-    let handles = [(); 2].map(|()| {
-        let handle = register(NUMBERED, buffered(8));
-        set_callback(&handle, Safety::MpiRestricted, Some(Arc::clone(&callback))).expect("it is not freed");
-        handle
+    let registrations = [(); 2].map(|()| {
+        let registration = register(NUMBERED, buffered(8));
+        set_callback(&registration, Safety::MpiRestricted, Some(Arc::clone(&callback))).expect("it is not freed");
+        registration
     });
     // In both buffers: one thread is in a callback of one of them.
     raise_number(1);
@@ -243,5 +243,5 @@ fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
     let_leave.send(()).expect("the callback waits");
     first.join().expect("no panic");
     deliver(usize::MAX, Safety::MpiRestricted);
-    assert_eq!((most.load(Ordering::SeqCst), handles.map(|handle| handle.waiting())), (1, [0, 0]));
+    assert_eq!((most.load(Ordering::SeqCst), registrations.map(|registration| registration.waiting())), (1, [0, 0]));
 }

@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
 /// A registration whose callback may do anything.
-fn unrestricted(room: usize, callback: Callback) -> Arc<Handle> {
-    let handle = register(NUMBERED, Options { room, ..Options::default() });
-    set_callback(&handle, Safety::None, Some(callback)).expect("it is not freed");
-    handle
+fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
+    let registration = register(NUMBERED, Options { room, ..Options::default() });
+    set_callback(&registration, Safety::None, Some(callback)).expect("it is not freed");
+    registration
 }
 
 #[test]
 fn a_callback_that_may_do_anything_gets_all_that_waits_where_a_tool_has_called_and_nowhere_else() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = unrestricted(2048, seen.callback());
+    let registration = unrestricted(2048, seen.callback());
     (1..=2000).for_each(raise_number);
     deliver_all();
-    assert_eq!((seen.numbers().len(), handle.waiting()), (0, 2000));
-    serve(Safety::None);
+    assert_eq!((seen.numbers().len(), registration.waiting()), (0, 2000));
+    deliver_pending(Safety::None);
     assert_eq!(seen.numbers(), (1..=2000).collect::<Vec<_>>());
-    assert_eq!(handle.lost(), 0);
+    assert_eq!(registration.dropped(), 0);
 }
 
 #[test]
@@ -32,18 +32,18 @@ fn what_callbacks_raise_themselves_waits_for_the_next_time() {
     let _alone = alone();
     let seen = Seen::default();
     let also = seen.clone();
-    let again: Callback = Arc::new(move |record: &Record, _: &Handle, _| {
-        also.lock().push(*record);
+    let again: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        also.lock().push(*instance);
         raise_number(7);
     });
-    let handle = unrestricted(64, again);
+    let registration = unrestricted(64, again);
     (1..=3).for_each(raise_number);
     for rounds in 1..=3 {
         assert!(flush(Safety::None));
-        assert_eq!((seen.numbers().len(), handle.waiting()), (3 * rounds, 3));
+        assert_eq!((seen.numbers().len(), registration.waiting()), (3 * rounds, 3));
     }
     // What others have waits for nobody.
-    drop(handle);
+    drop(registration);
 }
 
 #[test]
@@ -51,11 +51,11 @@ fn a_callback_that_takes_itself_away_leaves_the_rest_to_the_one_that_follows() {
     let _alone = alone();
     let (first, second) = (Seen::default(), Seen::default());
     let (also, next) = (first.clone(), second.clone());
-    let changing: Callback = Arc::new(move |record: &Record, handle: &Handle, _| {
-        also.lock().push(*record);
-        set_callback(handle, Safety::None, Some(next.callback())).expect("it is not freed");
+    let changing: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, _| {
+        also.lock().push(*instance);
+        set_callback(registration, Safety::None, Some(next.callback())).expect("it is not freed");
     });
-    let _handle = unrestricted(64, changing);
+    let _registration = unrestricted(64, changing);
     (1..=5).for_each(raise_number);
     assert!(flush(Safety::None));
     assert_eq!(first.numbers(), [1]);
@@ -69,8 +69,8 @@ fn within_a_callback_nothing_is_flushed() {
     let _waiting = unrestricted(64, inner.callback());
     let flushed = Arc::new(AtomicBool::new(true));
     let told = Arc::clone(&flushed);
-    let asking: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
-        serve(Safety::None);
+    let asking: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
+        deliver_pending(Safety::None);
         told.store(flush(Safety::None), Ordering::SeqCst);
     });
     let _asking = listen(Options::default(), asking);
@@ -86,7 +86,7 @@ fn a_flush_waits_for_the_thread_that_empties_buffers_and_serving_does_not() {
     let _alone = alone();
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
     let leave = std::sync::Mutex::new(leave);
-    let lingering: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
         entered.send(()).expect("the test waits");
         leave.lock().expect("no panic").recv().expect("the test says so");
     });
@@ -98,7 +98,7 @@ fn a_flush_waits_for_the_thread_that_empties_buffers_and_serving_does_not() {
     let seen = Seen::default();
     let _waiting = unrestricted(8, seen.callback());
     raise_number(2);
-    serve(Safety::None);
+    deliver_pending(Safety::None);
     assert_eq!(seen.numbers().len(), 0, "the other thread is at it");
     let flushing = std::thread::spawn(|| flush(Safety::None));
     let_leave.send(()).expect("the callback waits");

@@ -19,13 +19,14 @@ fn what_waits_is_delivered_before_the_free_callback_which_is_called_once() {
     let _alone = alone();
     let order = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&order);
-    let callback: Callback =
-        Arc::new(move |record: &Record, _: &Handle, _| noted.lock().expect("no panic").push(record.words[0]));
-    let handle = listen(buffered(8), callback);
+    let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        noted.lock().expect("no panic").push(instance.words[0]);
+    });
+    let registration = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     let noted = Arc::clone(&order);
     let on_free: FreeCallback = Box::new(move |_, _| noted.lock().expect("no panic").push(99));
-    free(&handle, Safety::None, Some(on_free)).expect("live");
+    free(&registration, Safety::None, Some(on_free)).expect("live");
     raise_number(4);
     deliver_all();
     assert_eq!(*order.lock().expect("no panic"), [1, 2, 3, 99]);
@@ -36,12 +37,12 @@ fn a_callback_may_free_its_own_registration() {
     let _alone = alone();
     let (freed, calls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
-    let callback: Callback = Arc::new(move |_: &Record, handle: &Handle, _| {
+    let callback: Callback = Arc::new(move |_: &EventInstance, registration: &Registration, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        free(handle, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
+        free(registration, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
         assert_eq!(noted.load(Ordering::SeqCst), 0, "not while a callback of it runs");
     });
-    let _handle = listen(Options::default(), callback);
+    let _registration = listen(Options::default(), callback);
     raise_number(1);
     assert_eq!(freed.load(Ordering::SeqCst), 1, "as soon as the callback has returned");
     raise_number(2);
@@ -53,13 +54,13 @@ fn one_that_frees_itself_while_its_buffer_is_emptied_still_gets_the_rest_before_
     let _alone = alone();
     let (freed, calls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
-    let callback: Callback = Arc::new(move |_: &Record, handle: &Handle, _| {
+    let callback: Callback = Arc::new(move |_: &EventInstance, registration: &Registration, _| {
         assert_eq!(noted.load(Ordering::SeqCst), 0);
         if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-            free(handle, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
+            free(registration, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
         }
     });
-    let _handle = listen(buffered(8), callback);
+    let _registration = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     deliver_all();
     assert_eq!((calls.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
@@ -73,7 +74,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
     let seen = Seen::default();
     let second = listen(Options::default(), seen.callback());
     let noted = Arc::clone(&freed);
-    let callback: Callback = Arc::new(move |_: &Record, own: &Handle, _| {
+    let callback: Callback = Arc::new(move |_: &EventInstance, own: &Registration, _| {
         let (third, again) = (Arc::clone(&third), Arc::clone(&noted));
         let chain: FreeCallback = Box::new(move |_, _| {
             again.fetch_add(1, Ordering::SeqCst);
@@ -88,23 +89,23 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
     deliver_all();
     assert_eq!(freed.load(Ordering::SeqCst), 3);
     assert!(seen.numbers().len() <= 1, "at most the event that was under way");
-    assert!(!active().has(NUMBERED));
+    assert!(!interest().has(NUMBERED));
 }
 
 #[test]
 fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
     let _alone = alone();
-    let handle = register(NUMBERED, Options::default());
-    set_callback(&handle, Safety::None, Some(Seen::default().callback())).expect("live");
+    let registration = register(NUMBERED, Options::default());
+    set_callback(&registration, Safety::None, Some(Seen::default().callback())).expect("live");
     let told = Arc::new(AtomicU64::new(0));
     let noted = Arc::clone(&told);
-    let dropped: DroppedCallback = Arc::new(move |count: u64, _, _: &Handle, _| {
+    let dropped: DroppedCallback = Arc::new(move |count: u64, _, _: &Registration, _| {
         noted.fetch_add(count, Ordering::SeqCst);
     });
-    set_dropped(&handle, Some(dropped)).expect("live");
+    set_dropped(&registration, Some(dropped)).expect("live");
     (1..=3).for_each(raise_number);
     let freed = Arc::new(AtomicU64::new(0));
-    free(&handle, Safety::ThreadSafe, Some(noting(&freed))).expect("live");
+    free(&registration, Safety::ThreadSafe, Some(noting(&freed))).expect("live");
     assert_eq!((told.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
 }
 
@@ -125,18 +126,18 @@ fn no_callback_runs_after_the_free_callback_however_many_threads_deliver() {
             let over = Arc::new(AtomicBool::new(false));
             let (gone, calls) = (Arc::clone(&over), Arc::new(AtomicU64::new(0)));
             let counted = Arc::clone(&calls);
-            let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+            let callback: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
                 assert!(!gone.load(Ordering::SeqCst), "a callback after the free callback");
                 counted.fetch_add(1, Ordering::SeqCst);
             });
             let options = if round % 2 == 0 { Options::default() } else { buffered(64) };
-            let handle = listen(options, callback);
+            let registration = listen(options, callback);
             while calls.load(Ordering::SeqCst) < 10 {
                 std::thread::yield_now();
             }
             let gone = Arc::clone(&over);
             let on_free: FreeCallback = Box::new(move |_, _| gone.store(true, Ordering::SeqCst));
-            free(&handle, Safety::ThreadSafe, Some(on_free)).expect("live");
+            free(&registration, Safety::ThreadSafe, Some(on_free)).expect("live");
             while !over.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the event engine, by what they are about; `models.rs` runs under loom alone, all others elsewhere.
 //!
-//! The engine is one per process, so tests that register take [`alone`] first: one of them at a time, beginning with nobody
-//! registered. Other threads of the test process may exist, so callbacks are registered as thread-safe.
+//! The engine is one per process, so tests that register take [`alone`] first: one of them at a time, beginning with
+//! nobody registered. Other threads of the test process may exist, so callbacks are registered as thread-safe.
 
 #[cfg(not(loom))]
 mod buffers;
 #[cfg(not(loom))]
-mod fit;
+mod clock_correlation;
 #[cfg(not(loom))]
 mod flush;
 #[cfg(not(loom))]
 mod free;
-#[cfg(not(loom))]
-mod handles;
 #[cfg(loom)]
 mod models;
-#[cfg(not(loom))]
-mod order;
 #[cfg(not(loom))]
 mod ports;
 #[cfg(not(loom))]
 mod raise;
+#[cfg(not(loom))]
+mod registrations;
+#[cfg(not(loom))]
+mod reorder_buffer;
 #[cfg(not(loom))]
 mod sources;
 #[cfg(not(loom))]
@@ -54,21 +54,21 @@ mod harness {
 
     /// What a callback has seen.
     #[derive(Clone, Default)]
-    pub(in crate::events) struct Seen(Arc<Mutex<Vec<Record>>>);
+    pub(in crate::events) struct Seen(Arc<Mutex<Vec<EventInstance>>>);
 
     impl Seen {
         pub(in crate::events) fn callback(&self) -> Callback {
             let seen = self.clone();
-            Arc::new(move |record: &Record, _: &Handle, _| seen.lock().push(*record))
+            Arc::new(move |instance: &EventInstance, _: &Registration, _| seen.lock().push(*instance))
         }
 
-        pub(in crate::events) fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
+        pub(in crate::events) fn lock(&self) -> MutexGuard<'_, Vec<EventInstance>> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
         /// The first element of each, which the tests number.
         pub(in crate::events) fn numbers(&self) -> Vec<u64> {
-            self.lock().iter().map(|record| record.words[0] & 0xffff_ffff).collect()
+            self.lock().iter().map(|instance| instance.words[0] & 0xffff_ffff).collect()
         }
     }
 
@@ -80,10 +80,10 @@ mod harness {
     pub(in crate::events) const NUMBERED: TypeId = DeviceAsync::TYPE;
 
     /// A registration for numbered events whose thread-safe callback is what is given.
-    pub(in crate::events) fn listen(options: Options, callback: Callback) -> Arc<Handle> {
-        let handle = register(NUMBERED, options);
-        set_callback(&handle, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
-        handle
+    pub(in crate::events) fn listen(options: Options, callback: Callback) -> Arc<Registration> {
+        let registration = register(NUMBERED, options);
+        set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
+        registration
     }
 
     pub(in crate::events) fn buffered(room: usize) -> Options {

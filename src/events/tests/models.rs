@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loom's models of the concurrent parts: every interleaving of a few steps of the buffer and of the grace period.
 
-use crate::events::presence::{Presence, Threads};
-use crate::events::record::{Record, WORDS};
+use crate::events::event_type::TypeId;
+use crate::events::instance::{EventInstance, WORDS};
+use crate::events::quiescence::{DeliveringThreads, DeliveryCounter};
 use crate::events::ring::Ring;
-use crate::events::row::TypeId;
-use crate::events::source::SourceId;
+use crate::events::source_info::SourceId;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 
-fn record(source: u16, timestamp: u64) -> Record {
-    Record { kind: TypeId(0), source: SourceId(source), timestamp, words: [timestamp; WORDS] }
+fn instance(source: u16, timestamp: u64) -> EventInstance {
+    EventInstance { event_type: TypeId(0), source: SourceId(source), timestamp, words: [timestamp; WORDS] }
 }
 
 #[test]
@@ -23,7 +23,9 @@ fn two_that_put_in_and_one_that_takes_out_lose_nothing_uncounted_and_tear_nothin
         let put: Vec<_> = (1..=2)
             .map(|source| {
                 let ring = Arc::clone(&ring);
-                thread::spawn(move || (1..=2).filter(|&number| ring.push(&record(source, number), 1).is_err()).count())
+                thread::spawn(move || {
+                    (1..=2).filter(|&number| ring.push(&instance(source, number), 1).is_err()).count()
+                })
             })
             .collect();
         let mut out = Vec::new();
@@ -37,7 +39,7 @@ fn two_that_put_in_and_one_that_takes_out_lose_nothing_uncounted_and_tear_nothin
             let stamps: Vec<_> = out.iter().filter(|one| one.source.0 == source).map(|one| one.timestamp).collect();
             assert!(stamps.is_sorted());
         }
-        let is_one = |one: &Record| (1..=2).contains(&one.source.0) && (1..=2).contains(&one.timestamp);
+        let is_one = |one: &EventInstance| (1..=2).contains(&one.source.0) && (1..=2).contains(&one.timestamp);
         assert!(out.iter().all(|one| is_one(one) && one.words[0] == one.timestamp));
     });
 }
@@ -45,12 +47,12 @@ fn two_that_put_in_and_one_that_takes_out_lose_nothing_uncounted_and_tear_nothin
 #[test]
 fn after_a_grace_period_nobody_calls_what_was_freed_before() {
     loom::model(|| {
-        let threads = Arc::new(Threads::new());
+        let threads = Arc::new(DeliveringThreads::new());
         let live = Arc::new(AtomicBool::new(true));
         let gone = Arc::new(AtomicBool::new(false));
         let calling = Arc::new(AtomicBool::new(false));
-        let mine = Arc::new(Presence::new());
-        threads.join(&mine);
+        let mine = Arc::new(DeliveryCounter::new());
+        threads.add(&mine);
         let delivering = {
             let (live, gone, mine) = (Arc::clone(&live), Arc::clone(&gone), Arc::clone(&mine));
             let calling = Arc::clone(&calling);
@@ -67,13 +69,13 @@ fn after_a_grace_period_nobody_calls_what_was_freed_before() {
             })
         };
         live.store(false, Ordering::SeqCst);
-        let mut grace = threads.grace();
-        if grace.is_over() {
+        let mut grace_period = threads.grace_period();
+        if grace_period.is_over() {
             assert!(!calling.load(Ordering::Relaxed), "what a callback did is seen by the free callback");
             gone.store(true, Ordering::Relaxed);
         }
         delivering.join().expect("no panic");
-        assert!(grace.is_over(), "all have left");
+        assert!(grace_period.is_over(), "all have left");
     });
 }
 

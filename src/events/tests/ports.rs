@@ -39,7 +39,7 @@ impl Adapter {
             bits: self.bits,
             window,
             room: 256,
-            ask: ask.then(|| -> AskClock { Box::new(move || Some(adapter.raw(adapter.ticks()))) }),
+            read_clock: ask.then(|| -> ReadClock { Box::new(move || Some(adapter.raw(adapter.ticks()))) }),
         }
     }
 }
@@ -48,21 +48,21 @@ fn put_complete(source: SourceId, raw: u64, number: u64) {
     stage_stamped(source, raw, None, || PutComplete { operation: number, ..PutComplete::default() });
 }
 
-fn listen_puts(options: Options, seen: &Seen) -> Arc<Handle> {
-    let handle = register(PutComplete::TYPE, options);
-    set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
-    handle
+fn listen_puts(options: Options, seen: &Seen) -> Arc<Registration> {
+    let registration = register(PutComplete::TYPE, options);
+    set_callback(&registration, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    registration
 }
 
 #[test]
 fn who_is_about_to_stop_listening_is_shown_what_is_held() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = listen_puts(Options::default(), &seen);
+    let registration = listen_puts(Options::default(), &seen);
     let port = open_port(Adapter::new(48).clock("test_catch_up:1", 50_000, false)).expect("room");
     put_complete(port, 1000, 7);
     catch_up(Safety::ThreadSafe);
-    free(&handle, Safety::ThreadSafe, None).expect("live");
+    free(&registration, Safety::ThreadSafe, None).expect("live");
     assert_eq!(seen.numbers(), [7]);
     close_port(port, Safety::ThreadSafe);
 }
@@ -73,13 +73,13 @@ fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand
     let seen = Seen::default();
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
     let (note, leave) = (seen.callback(), Mutex::new(leave));
-    let linger: Callback = Arc::new(move |record, handle, level| {
+    let linger: Callback = Arc::new(move |instance, registration, level| {
         entered.send(()).expect("the test waits");
         leave.lock().expect("no panic").recv().expect("the test says so");
-        note(record, handle, level);
+        note(instance, registration, level);
     });
-    let handle = register(PutComplete::TYPE, Options::default());
-    set_callback(&handle, Safety::ThreadSafe, Some(linger)).expect("live");
+    let registration = register(PutComplete::TYPE, Options::default());
+    set_callback(&registration, Safety::ThreadSafe, Some(linger)).expect("live");
     let port = open_port(Adapter::new(48).clock("test_in_hand:1", 50_000, false)).expect("room");
     put_complete(port, 1000, 7);
     let other = std::thread::spawn(|| catch_up(Safety::ThreadSafe));
@@ -95,7 +95,7 @@ fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand
     for thread in [other, stops] {
         thread.join().expect("no panic");
     }
-    free(&handle, Safety::ThreadSafe, None).expect("live");
+    free(&registration, Safety::ThreadSafe, None).expect("live");
     close_port(port, Safety::ThreadSafe);
 }
 
@@ -103,7 +103,7 @@ fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand
 fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = listen_puts(Options::default(), &seen);
+    let registration = listen_puts(Options::default(), &seen);
     let port = open_port(Adapter::new(48).clock("test_late:1", 1_000_000_000, false)).expect("room");
     let before = counts(port);
     for (raw, number) in [(1000, 0), (1300, 3), (1100, 1), (1200, 2)] {
@@ -119,23 +119,23 @@ fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     assert_eq!(seen.numbers(), [0, 1, 2, 3, 4]);
     let now = counts(port);
     assert_eq!((now.raised - before.raised, now.late - before.late, now.dropped - before.dropped), (6, 1, 1));
-    assert_eq!(handle.lost(), 1);
+    assert_eq!(registration.dropped(), 1);
     let info = source_info(port);
     assert!(info.ordered && info.name == "test_late:1" && info.ticks_per_second == 1_000_000_000, "{info:?}");
 }
 
 /// Sees a put that the adapter has stamped, where callbacks may run.
 fn put_is_seen(source: SourceId, raw: u64, number: u64) {
-    let mut together = Together::new(active());
-    together.add(|| PutComplete { operation: number, ..PutComplete::default() });
-    together.raise_stamped(source, raw, None, Safety::ThreadSafe);
+    let mut group = EventGroup::new(interest());
+    group.add(|| PutComplete { operation: number, ..PutComplete::default() });
+    group.raise_stamped(source, raw, None, Safety::ThreadSafe);
 }
 
 #[test]
 fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_others_in_the_order_of_the_stamps() {
     let _alone = alone();
     let (as_they_happen, ordered) = (Seen::default(), Seen::default());
-    let _one = listen_puts(Options { as_it_happens: true, ..Options::default() }, &as_they_happen);
+    let _one = listen_puts(Options { immediate: true, ..Options::default() }, &as_they_happen);
     let other = listen_puts(Options::default(), &ordered);
     let port = open_port(Adapter::new(48).clock("test_as_it_happens:1", 1_000_000_000, false)).expect("room");
     put_is_seen(port, 1200, 2);
@@ -149,8 +149,10 @@ fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_ot
     assert_eq!(as_they_happen.numbers(), [2, 7, 1]);
     assert_eq!(ordered.numbers(), [7, 0, 1, 2]);
     let seen = as_they_happen.lock().clone();
-    assert!(seen.is_sorted_by_key(|record| record.timestamp) && seen.iter().all(|record| record.source != port));
-    assert!(ordered.lock().iter().skip(1).all(|record| record.source == port));
+    assert!(
+        seen.is_sorted_by_key(|instance| instance.timestamp) && seen.iter().all(|instance| instance.source != port)
+    );
+    assert!(ordered.lock().iter().skip(1).all(|instance| instance.source == port));
     free(&other, Safety::ThreadSafe, None).expect("live");
     let held = counts(port).raised;
     put_is_seen(port, 1300, 3);
@@ -161,23 +163,23 @@ fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_ot
 fn what_was_read_of_a_queue_is_delivered_by_the_next_look_once_all_of_it_is_raised() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen_puts(Options::default(), &seen);
+    let _registration = listen_puts(Options::default(), &seen);
     let port = open_port(Adapter::new(48).clock("test_settled:1", 3_600_000_000_000, false)).expect("room");
-    let take = || taken(port).expect("a port's");
+    let take = || begin_batch(port).expect("a port's");
     let first = take();
     put_complete(port, 1000, 0);
     // Another thread, or one that is called while this is at it, reads on.
     let second = take();
     put_complete(port, 1200, 2);
-    shown(port, second);
-    show(Safety::ThreadSafe);
+    end_batch(port, second);
+    deliver_due(Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [], "what was read before is yet to come");
     put_complete(port, 1100, 1);
     let third = take();
-    shown(port, first);
-    show(Safety::ThreadSafe);
+    end_batch(port, first);
+    deliver_due(Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [0, 1, 2], "what is to come is later");
-    shown(port, third);
+    end_batch(port, third);
     close_port(port, Safety::ThreadSafe);
     assert_eq!(counts(port).late, 0);
 }
@@ -186,7 +188,7 @@ fn what_was_read_of_a_queue_is_delivered_by_the_next_look_once_all_of_it_is_rais
 fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_comes() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen_puts(Options::default(), &seen);
+    let _registration = listen_puts(Options::default(), &seen);
     let port = open_port(Adapter::new(48).clock("test_held:1", 200_000, false)).expect("room");
     put_complete(port, 1000, 7);
     while seen.numbers().is_empty() {
@@ -208,23 +210,23 @@ fn compute(adapter: &Adapter) {
 fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the_queue_was_emptied_again() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen_puts(Options::default(), &seen);
+    let _registration = listen_puts(Options::default(), &seen);
     let adapter = Adapter::new(26);
     let port = open_port(adapter.clock("test_laps:1", 0, true)).expect("room");
     compute(&adapter);
     let (before, counted) = (HostClock::get().now(), counts(port));
     put_complete(port, adapter.raw(adapter.ticks()), 7);
     deliver(256, Safety::ThreadSafe);
-    let record = *seen.lock().last().expect("delivered");
-    assert!(source_info(record.source).name.starts_with("host:"), "{record:?}");
-    assert!(record.timestamp >= before && record.timestamp <= HostClock::get().now());
+    let instance = *seen.lock().last().expect("delivered");
+    assert!(source_info(instance.source).name.starts_with("host:"), "{instance:?}");
+    assert!(instance.timestamp >= before && instance.timestamp <= HostClock::get().now());
     assert_eq!(counts(port), counted, "it is the thread's");
     // A thread that loses its processor for a period computes, too.
     let placed = (0..20).any(|_| {
         (0..1100).for_each(|_| progress(Safety::ThreadSafe));
         put_complete(port, adapter.raw(adapter.ticks()), 8);
         deliver(256, Safety::ThreadSafe);
-        seen.lock().last().is_some_and(|record| record.source == port)
+        seen.lock().last().is_some_and(|instance| instance.source == port)
     });
     assert!(placed);
     close_port(port, Safety::ThreadSafe);
@@ -247,8 +249,8 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
     let seen = Seen::default();
     let watching = seen.callback();
     let port = open_port(Adapter::new(48).clock("test_one_at_a_time:1", 0, false)).expect("room");
-    let callback: Callback = Arc::new(move |record: &Record, handle: &Handle, level| {
-        if record.words[0] == 1 {
+    let callback: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, level| {
+        if instance.words[0] == 1 {
             // While this callback runs another thread has a later one, and delivers.
             let other = std::thread::spawn(move || {
                 put_complete(port, 1001, 2);
@@ -256,10 +258,10 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
             });
             other.join().expect("no panic");
         }
-        watching(record, handle, level);
+        watching(instance, registration, level);
     });
-    let handle = register(PutComplete::TYPE, Options::default());
-    set_callback(&handle, Safety::ThreadSafe, Some(callback)).expect("live");
+    let registration = register(PutComplete::TYPE, Options::default());
+    set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("live");
     put_complete(port, 1000, 1);
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [1, 2]);
@@ -300,7 +302,7 @@ type Tool = (Seen, u64);
 fn polled(run: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
     let seen = [Seen::default(), Seen::default()];
     let options = Options { room: 65536, ..Options::default() };
-    let handles = [listen_puts(options, &seen[0]), listen_puts(Options { buffered: true, ..options }, &seen[1])];
+    let registrations = [listen_puts(options, &seen[0]), listen_puts(Options { buffered: true, ..options }, &seen[1])];
     let rails: Vec<_> = (1..=2)
         .map(|rail| {
             let adapter = Adapter::new(22);
@@ -332,13 +334,13 @@ fn polled(run: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
         close_port(rail.port, Safety::ThreadSafe);
     }
     deliver_all();
-    for handle in &handles {
-        free(handle, Safety::ThreadSafe, None).expect("live");
+    for registration in &registrations {
+        free(registration, Safety::ThreadSafe, None).expect("live");
     }
     // Nothing is placed where the threads hardly ran at all.
     let is_good = good.into_inner() && rails.iter().all(|rail| counts(rail.port).raised > 0);
     let [one, two] = seen;
-    let seen = [(one, handles[0].lost()), (two, handles[1].lost())];
+    let seen = [(one, registrations[0].dropped()), (two, registrations[1].dropped())];
     is_good.then_some((rails, seen, number.into_inner()))
 }
 
@@ -348,16 +350,16 @@ fn several_threads_that_poll_two_ports_with_narrow_masks_see_every_event_in_orde
     let run = (0..8).find_map(polled).expect("one of eight runs without a stall of two milliseconds");
     let (rails, seen, number) = run;
     for (seen, lost) in seen {
-        let records = seen.lock();
+        let instances = seen.lock();
         for rail in &rails {
-            let mine: Vec<_> = records.iter().filter(|record| record.source == rail.port).collect();
-            assert!(mine.is_sorted_by_key(|record| record.timestamp), "delivered by timestamp");
+            let mine: Vec<_> = instances.iter().filter(|instance| instance.source == rail.port).collect();
+            assert!(mine.is_sorted_by_key(|instance| instance.timestamp), "delivered by timestamp");
             let truth = rail.truth.lock().expect("no panic");
             let truth: HashMap<_, _> = truth.iter().map(|&(at, number)| (number, at)).collect();
             let away: HashSet<_> = mine.iter().map(|one| one.timestamp.wrapping_sub(truth[&one.words[0]])).collect();
             assert_eq!(away.len(), 1, "all stamps are one constant from the truth: {away:?}");
         }
-        assert_eq!(records.len() as u64 + lost, number);
+        assert_eq!(instances.len() as u64 + lost, number);
     }
 }
 
@@ -365,7 +367,7 @@ fn several_threads_that_poll_two_ports_with_narrow_masks_see_every_event_in_orde
 fn a_timestamp_is_found_on_the_hosts_clock_within_the_bound_by_asking_the_adapter_or_by_operations() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen_puts(Options::default(), &seen);
+    let _registration = listen_puts(Options::default(), &seen);
     for ask in [true, false] {
         let adapter = Adapter::new(40);
         let port = open_port(adapter.clock(&format!("test_fit_{ask}:1"), 0, ask)).expect("room");

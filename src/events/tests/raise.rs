@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 #[test]
 fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_registration() {
     let _alone = alone();
-    let first: Callback = Arc::new(|record: &Record, _: &Handle, _| {
-        if record.value(0) == Some(Value::U32(1)) {
+    let first: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
+        if instance.value(0) == Some(Value::U32(1)) {
             raise_number(2);
             raise_number(3);
         }
@@ -19,7 +19,7 @@ fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_regis
     let _after = listen(Options::default(), seen.callback());
     raise_number(1);
     assert_eq!(seen.numbers(), [1, 2, 3]);
-    let stamps: Vec<_> = seen.lock().iter().map(|record| record.timestamp).collect();
+    let stamps: Vec<_> = seen.lock().iter().map(|instance| instance.timestamp).collect();
     assert!(stamps.is_sorted(), "{stamps:?}");
 }
 
@@ -28,52 +28,52 @@ fn what_a_callback_raises_comes_after_all_events_of_the_moment_it_was_called_for
     let _alone = alone();
     let seen = Seen::default();
     let watching = seen.callback();
-    let callback: Callback = Arc::new(move |record: &Record, handle: &Handle, level| {
-        watching(record, handle, level);
-        if record.value(0) == Some(Value::U32(1)) {
+    let callback: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, level| {
+        watching(instance, registration, level);
+        if instance.value(0) == Some(Value::U32(1)) {
             raise_number(3);
         }
     });
-    let _handle = listen(Options::default(), callback);
-    let mut together = Together::new(active());
+    let _registration = listen(Options::default(), callback);
+    let mut group = EventGroup::new(interest());
     for event in [1, 2] {
-        together.add(|| DeviceAsync { event, port: 0 });
+        group.add(|| DeviceAsync { event, port: 0 });
     }
-    together.raise(moment, Safety::MpiRestricted);
+    group.raise(host_timestamp, Safety::MpiRestricted);
     assert_eq!(seen.numbers(), [1, 2, 3]);
-    assert!(seen.lock().is_sorted_by_key(|record| record.timestamp));
+    assert!(seen.lock().is_sorted_by_key(|instance| instance.timestamp));
 }
 
-fn raise_as_of(moment: Moment, event: u32) {
-    let mut together = Together::new(active());
-    together.add(|| DeviceAsync { event, port: 0 });
-    together.raise(|| moment, Safety::MpiRestricted);
+fn raise_as_of(moment: HostTimestamp, event: u32) {
+    let mut group = EventGroup::new(interest());
+    group.add(|| DeviceAsync { event, port: 0 });
+    group.raise(|| moment, Safety::MpiRestricted);
 }
 
 #[test]
 fn what_is_raised_as_of_an_earlier_moment_does_not_go_back_in_time() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
-    let before = moment();
+    let _registration = listen(Options::default(), seen.callback());
+    let before = host_timestamp();
     raise_number(1);
     raise_as_of(before, 2);
     assert_eq!(seen.numbers(), [1, 2]);
-    assert!(seen.lock().is_sorted_by_key(|record| record.timestamp));
+    assert!(seen.lock().is_sorted_by_key(|instance| instance.timestamp));
 }
 
 #[test]
 fn a_thread_does_not_go_back_behind_the_last_event_of_who_had_its_source_before() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
+    let _registration = listen(Options::default(), seen.callback());
     // Another thread of this process may take the source in between.
     let inherited = (0..50).any(|_| {
-        let before = moment();
+        let before = host_timestamp();
         std::thread::spawn(|| raise_number(1)).join().expect("no panic");
         std::thread::spawn(move || raise_as_of(before, 2)).join().expect("no panic");
-        let records = std::mem::take(&mut *seen.lock());
-        let [first, second] = records[..] else { panic!("two events") };
+        let instances = std::mem::take(&mut *seen.lock());
+        let [first, second] = instances[..] else { panic!("two events") };
         assert!(first.source != second.source || first.timestamp <= second.timestamp);
         first.source == second.source
     });
@@ -84,10 +84,10 @@ fn a_thread_does_not_go_back_behind_the_last_event_of_who_had_its_source_before(
 fn a_staged_event_is_shown_to_who_is_about_to_stop_listening() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = listen(Options::default(), seen.callback());
+    let registration = listen(Options::default(), seen.callback());
     stage(Safety::ThreadSafe, || DeviceAsync { event: 7, port: 0 });
     catch_up(Safety::ThreadSafe);
-    free(&handle, Safety::ThreadSafe, None).expect("live");
+    free(&registration, Safety::ThreadSafe, None).expect("live");
     assert_eq!(seen.numbers(), [7]);
 }
 
@@ -95,8 +95,8 @@ fn a_staged_event_is_shown_to_who_is_about_to_stop_listening() {
 fn a_callback_that_raises_more_than_may_wait_loses_the_rest_and_all_is_counted() {
     let _alone = alone();
     let seen = Seen::default();
-    let flood: Callback = Arc::new(|record: &Record, _: &Handle, _| {
-        if record.value(0) == Some(Value::U32(0)) {
+    let flood: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
+        if instance.value(0) == Some(Value::U32(0)) {
             (1..=5000).for_each(raise_number);
         }
     });
@@ -106,16 +106,16 @@ fn a_callback_that_raises_more_than_may_wait_loses_the_rest_and_all_is_counted()
     let got = seen.numbers();
     assert_eq!(got, (0..got.len() as u64).collect::<Vec<_>>(), "the first ones, in order");
     assert!(got.len() > 100);
-    assert!(watching.lost() > 0);
-    assert_eq!(watching.lost(), 5001 - got.len() as u64);
-    assert_eq!(flooding.lost(), watching.lost());
+    assert!(watching.dropped() > 0);
+    assert_eq!(watching.dropped(), 5001 - got.len() as u64);
+    assert_eq!(flooding.dropped(), watching.dropped());
 }
 
 #[test]
 fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
+    let _registration = listen(Options::default(), seen.callback());
     let stage_number = |event| stage(Safety::MpiRestricted, || DeviceAsync { event, port: 0 });
     stage_number(1);
     assert_eq!(seen.numbers(), []);
@@ -125,7 +125,7 @@ fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
     stage_number(3);
     raise_number(4);
     assert_eq!(seen.numbers(), [1, 2, 3, 4]);
-    let stamps: Vec<_> = seen.lock().iter().map(|record| record.timestamp).collect();
+    let stamps: Vec<_> = seen.lock().iter().map(|instance| instance.timestamp).collect();
     assert!(stamps.is_sorted(), "{stamps:?}");
 }
 
@@ -135,10 +135,10 @@ fn a_callback_may_register_another_which_gets_what_comes_after() {
     let late = Seen::default();
     let registered = Arc::new(OnceLock::new());
     let (seen, slot) = (late.clone(), Arc::clone(&registered));
-    let callback: Callback = Arc::new(move |_: &Record, _: &Handle, _| {
+    let callback: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
         slot.get_or_init(|| listen(Options::default(), seen.callback()));
     });
-    let _handle = listen(Options::default(), callback);
+    let _registration = listen(Options::default(), callback);
     raise_number(1);
     raise_number(2);
     assert_eq!(late.numbers(), [2]);
@@ -149,8 +149,9 @@ fn a_callback_may_deliver_and_nothing_happens_twice() {
     let _alone = alone();
     let seen = Seen::default();
     let buffer = listen(buffered(8), seen.callback());
-    let callback: Callback = Arc::new(|_: &Record, _: &Handle, _| assert_eq!(deliver_all(), 0, "not from within"));
-    let _handle = listen(Options::default(), callback);
+    let callback: Callback =
+        Arc::new(|_: &EventInstance, _: &Registration, _| assert_eq!(deliver_all(), 0, "not from within"));
+    let _registration = listen(Options::default(), callback);
     raise_number(1);
     assert_eq!((seen.numbers().len(), buffer.waiting()), (0, 1));
     assert_eq!(deliver_all(), 1);
@@ -160,13 +161,13 @@ fn a_callback_may_deliver_and_nothing_happens_twice() {
 #[test]
 fn a_callback_that_panics_leaves_the_engine_usable() {
     let _alone = alone();
-    let callback: Callback = Arc::new(|record: &Record, _: &Handle, _| {
-        assert_ne!(record.value(0), Some(Value::U32(1)), "a tool's defect");
+    let callback: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
+        assert_ne!(instance.value(0), Some(Value::U32(1)), "a tool's defect");
     });
     let panicking = listen(Options::default(), callback);
     assert!(std::panic::catch_unwind(|| raise_number(1)).is_err());
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
+    let _registration = listen(Options::default(), seen.callback());
     raise_number(2);
     let freed = Arc::new(Mutex::new(0));
     let count = Arc::clone(&freed);

@@ -17,27 +17,27 @@ fn there_is_always_a_source_and_it_tells_the_hosts_time() {
 fn an_event_of_a_thread_is_of_the_host_and_stamped_between_two_readings_of_its_clock() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
+    let _registration = listen(Options::default(), seen.callback());
     let before = HostClock::get().now();
     raise_number(1);
-    let record = seen.lock()[0];
-    assert!(record.timestamp >= before && record.timestamp <= HostClock::get().now());
-    let info = source_info(record.source);
+    let instance = seen.lock()[0];
+    assert!(instance.timestamp >= before && instance.timestamp <= HostClock::get().now());
+    let info = source_info(instance.source);
     assert!(info.name.starts_with("host:") && info.ordered, "{info:?}");
     assert_eq!(info.ticks_per_second, HostClock::get().ticks_per_second());
-    assert_eq!(to_host(record.source, 5), Some(Converted { ticks: 5, error: 0 }));
+    assert_eq!(to_host(instance.source, 5), Some(ConvertedTimestamp { ticks: 5, error: 0 }));
 }
 
 #[test]
 fn a_source_that_threads_have_one_after_the_other_does_not_say_that_it_is_one_threads() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
+    let _registration = listen(Options::default(), seen.callback());
     // As many as there are sources for, and one more: so at least one gets that of another.
     for _ in 0..SOURCES {
         std::thread::spawn(|| raise_number(1)).join().expect("no panic");
     }
-    let sources: Vec<SourceId> = seen.lock().iter().map(|record| record.source).collect();
+    let sources: Vec<SourceId> = seen.lock().iter().map(|instance| instance.source).collect();
     let again = sources.iter().find(|source| sources.iter().filter(|other| other == source).count() > 1);
     let info = source_info(*again.expect("one that was left"));
     assert!(info.ordered && info.description.contains("one thread at a time; one that ends leaves it"), "{info:?}");

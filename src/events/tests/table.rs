@@ -45,8 +45,8 @@ fn elements_lie_where_c_would_put_them() {
     for row in &TABLE {
         let mut end = 0;
         for (element, &at) in row.elements.iter().zip(row.displacements) {
-            assert!(at >= end && at.is_multiple_of(element.kind.size()), "{} {}", row.name, element.name);
-            end = at + element.kind.size();
+            assert!(at >= end && at.is_multiple_of(element.element_type.size()), "{} {}", row.name, element.name);
+            end = at + element.element_type.size();
         }
         assert!(row.extent == end && row.extent <= WORDS * 8, "{}", row.name);
     }
@@ -68,19 +68,19 @@ fn every_element_reads_back_what_was_put_in_negative_numbers_too() {
         peer: 0x8000_0000,
     };
     let source = SourceId::from_index(0).expect("there is always one");
-    let record = Record { kind: XferEnd::TYPE, source, timestamp: 9, words: event.words() };
-    let values: Vec<_> = (0..11).map(|index| record.value(index).expect("eleven elements").to_string()).collect();
+    let instance = EventInstance { event_type: XferEnd::TYPE, source, timestamp: 9, words: event.words() };
+    let values: Vec<_> = (0..11).map(|index| instance.value(index).expect("eleven elements").to_string()).collect();
     let expected = "18364758544493064720 2 3 4 18446744073709551615 6 -7 -2147483648 4294967295 1 2147483648";
     assert_eq!(values.join(" "), expected);
-    assert_eq!(record.value(11), None);
+    assert_eq!(instance.value(11), None);
 
     let mut bytes = [0xff; 70];
-    assert!(record.copy_to(&mut bytes));
+    assert!(instance.copy_to(&mut bytes));
     assert_eq!(bytes[..8], event.request.to_ne_bytes());
     let at = XferEnd::TYPE.row().displacements[6];
     assert_eq!(bytes[at..at + 4], (-7_i32).to_ne_bytes());
     assert_eq!(bytes[64..], [0xff; 6], "nothing beyond the extent");
-    assert!(!record.copy_to(&mut bytes[..63]));
+    assert!(!instance.copy_to(&mut bytes[..63]));
 }
 
 #[test]

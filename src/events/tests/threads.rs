@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const EACH: u32 = 5000;
 
 /// Per source, in order of delivery: timestamps rise and the numbers of each thread (`word / 2^20`) too.
-fn check_order(records: &[Record]) {
+fn check_order(instances: &[EventInstance]) {
     let mut last: HashMap<SourceId, u64> = HashMap::new();
-    for record in records {
-        let before = last.insert(record.source, record.timestamp).unwrap_or(0);
-        assert!(record.timestamp >= before, "source {} went back", record.source.index());
+    for instance in instances {
+        let before = last.insert(instance.source, instance.timestamp).unwrap_or(0);
+        assert!(instance.timestamp >= before, "source {} went back", instance.source.index());
     }
 }
 
@@ -42,17 +42,20 @@ fn every_source_is_ordered_at_every_registration_under_load() {
         deliverer.join().expect("no panic");
     });
     deliver_all();
-    for (handle, seen) in [(&one, &direct), (&two, &waiting)] {
-        let records = seen.lock();
-        check_order(&records);
+    for (registration, seen) in [(&one, &direct), (&two, &waiting)] {
+        let instances = seen.lock();
+        check_order(&instances);
         let mut next = HashMap::new();
-        for word in records.iter().map(|record| record.words[0] & 0xffff_ffff) {
+        for word in instances.iter().map(|instance| instance.words[0] & 0xffff_ffff) {
             let before = next.insert(word >> 20, word);
             assert!(before.is_none_or(|before| before < word), "a thread's own order");
         }
-        assert_eq!(records.len() as u64 + handle.lost(), u64::from(4 * EACH), "{handle:?}");
-        assert!(records.len() >= handle.room(), "as many as have room get through, however slowly they are delivered");
-        assert_eq!(handle.waiting(), 0);
+        assert_eq!(instances.len() as u64 + registration.dropped(), u64::from(4 * EACH), "{registration:?}");
+        assert!(
+            instances.len() >= registration.room(),
+            "as many as have room get through, however slowly they are delivered"
+        );
+        assert_eq!(registration.waiting(), 0);
     }
 }
 
@@ -61,11 +64,11 @@ fn a_callback_that_is_not_thread_safe_runs_from_delivery_alone_once_two_threads_
     let _alone = alone();
     let seen = Seen::default();
     raise_number(0);
-    let handle = register(NUMBERED, Options::default());
-    set_callback(&handle, Safety::MpiRestricted, Some(seen.callback())).expect("live");
+    let registration = register(NUMBERED, Options::default());
+    set_callback(&registration, Safety::MpiRestricted, Some(seen.callback())).expect("live");
     std::thread::spawn(|| raise_number(1)).join().expect("no panic");
     raise_number(2);
-    assert_eq!((seen.numbers(), handle.waiting()), (vec![], 2));
+    assert_eq!((seen.numbers(), registration.waiting()), (vec![], 2));
     assert_eq!(deliver_all(), 2);
     assert_eq!(seen.numbers(), [1, 2]);
 }
@@ -74,20 +77,20 @@ fn a_callback_that_is_not_thread_safe_runs_from_delivery_alone_once_two_threads_
 fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
+    let _registration = listen(Options::default(), seen.callback());
     for number in 0..100 {
         std::thread::spawn(move || raise_number(number)).join().expect("no panic");
     }
-    let records = seen.lock();
-    assert_eq!(records.len(), 100);
-    check_order(&records);
+    let instances = seen.lock();
+    assert_eq!(instances.len(), 100);
+    check_order(&instances);
     assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
 }
 
 #[test]
 fn what_waits_in_a_thread_that_ends_is_lost_and_counted() {
     let _alone = alone();
-    let handle = listen(Options::default(), Seen::default().callback());
+    let registration = listen(Options::default(), Seen::default().callback());
     std::thread::spawn(|| {
         for _ in 0..3 {
             stage(Safety::ThreadSafe, DeviceAsync::default);
@@ -95,30 +98,30 @@ fn what_waits_in_a_thread_that_ends_is_lost_and_counted() {
     })
     .join()
     .expect("no panic");
-    assert_eq!(handle.lost(), 3);
+    assert_eq!(registration.dropped(), 3);
 }
 
 #[test]
 fn more_threads_than_there_are_sources_share_one_that_says_it_is_unordered() {
     let _alone = alone();
     let seen = Seen::default();
-    let _handle = listen(Options::default(), seen.callback());
-    let together = std::sync::Barrier::new(60);
+    let _registration = listen(Options::default(), seen.callback());
+    let group = std::sync::Barrier::new(60);
     std::thread::scope(|scope| {
         for number in 0..60 {
-            let together = &together;
+            let group = &group;
             scope.spawn(move || {
                 raise_number(number);
-                together.wait();
+                group.wait();
                 raise_number(number);
             });
         }
     });
-    let records = seen.lock();
-    assert_eq!(records.len(), 120);
+    let instances = seen.lock();
+    assert_eq!(instances.len(), 120);
     let mut of: HashMap<SourceId, usize> = HashMap::new();
-    for record in records.iter() {
-        *of.entry(record.source).or_default() += 1;
+    for instance in instances.iter() {
+        *of.entry(instance.source).or_default() += 1;
     }
     for (source, count) in of {
         assert_eq!(source_info(source).ordered, count == 2, "{}: {count}", source_info(source).name);

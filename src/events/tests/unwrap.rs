@@ -15,21 +15,21 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// The queue is polled so often at `host` that all that had completed is read.
 fn drain(unwrap: &mut Unwrap, host: u64) {
-    (0..2).for_each(|_| unwrap.looked(host, CALLS.fetch_add(32, Ordering::Relaxed) + 32));
+    (0..2).for_each(|_| unwrap.progressed(host, CALLS.fetch_add(32, Ordering::Relaxed) + 32));
 }
 
 #[test]
 fn a_clock_that_does_not_wrap_is_taken_as_it_is() {
     let mut unwrap = Unwrap::new(64, 1.0);
     for raw in [5, 3, u64::MAX, 0] {
-        assert_eq!(unwrap.place(raw, 10, None), Some(raw));
+        assert_eq!(unwrap.unwrap(raw, 10, None), Some(raw));
     }
 }
 
 #[test]
 fn an_earlier_stamp_after_the_wrap_goes_before_it() {
     let mut unwrap = Unwrap::new(16, 1.0);
-    let mut place = |raw, host| unwrap.place(raw, host, None).expect("within the period");
+    let mut place = |raw, host| unwrap.unwrap(raw, host, None).expect("within the period");
     let (first, wrapped, earlier) = (place(0xff00, 1000), place(0x0010, 1000 + 0x110), place(0xfff0, 1000 + 0x112));
     assert_eq!((wrapped - first, wrapped - earlier), (0x110, 0x20));
 }
@@ -37,8 +37,8 @@ fn an_earlier_stamp_after_the_wrap_goes_before_it() {
 #[test]
 fn a_stamp_that_precedes_the_very_first_has_a_place_before_it() {
     let mut unwrap = Unwrap::new(16, 1.0);
-    let first = unwrap.place(2, 1000, None);
-    assert_eq!(first.zip(unwrap.place(0xfffe, 1001, None)).map(|(first, before)| first - before), Some(4));
+    let first = unwrap.unwrap(2, 1000, None);
+    assert_eq!(first.zip(unwrap.unwrap(0xfffe, 1001, None)).map(|(first, before)| first - before), Some(4));
 }
 
 /// A program computes for most of a period of 32 bits, 4.29 s at 1 GHz, or longer, between two calls of MPI.
@@ -64,7 +64,7 @@ fn a_stamp_read_later_than_the_clock_goes_round_is_placed_only_where_an_earlier_
         let ticks = |seconds: f64| (seconds * SECOND as f64) as u64;
         host += ticks(computed);
         let happened = host - ticks(ago);
-        let got = unwrap.place(happened & mask, host, posted.map(|ago| host - ticks(ago)));
+        let got = unwrap.unwrap(happened & mask, host, posted.map(|ago| host - ticks(ago)));
         assert_eq!(got, placed.then_some(happened.wrapping_add(away)), "{ago} s ago, after {computed} s");
     }
 }
@@ -73,21 +73,21 @@ fn a_stamp_read_later_than_the_clock_goes_round_is_placed_only_where_an_earlier_
 fn polls_make_stamps_certain_again_only_when_they_have_emptied_the_queue() {
     let mut unwrap = Unwrap::new(16, 1.0);
     let first = unwrap.observe(0, 1 << 16, 0);
-    unwrap.looked(1 << 16, 1000);
+    unwrap.progressed(1 << 16, 1000);
     let host = 100 << 16;
     for calls in [1010, 1031, 1032, 1063] {
-        unwrap.looked(host, calls);
-        assert_eq!(unwrap.place(0xffff, host, None), None, "it may have waited in the queue for 98 periods");
+        unwrap.progressed(host, calls);
+        assert_eq!(unwrap.unwrap(0xffff, host, None), None, "it may have waited in the queue for 98 periods");
     }
-    unwrap.looked(host, 1064);
-    assert_eq!(unwrap.place(5, host + 10, None), Some(first + (99 << 16) + 5));
+    unwrap.progressed(host, 1064);
+    assert_eq!(unwrap.unwrap(5, host + 10, None), Some(first + (99 << 16) + 5));
 }
 
 #[test]
 fn the_adapter_must_be_asked_before_drift_could_misplace_a_stamp_where_it_can_be() {
     let period = 1 << 16;
     let mut unwrap = Unwrap::new(16, 1.0);
-    assert!(unwrap.place(5, period, None).is_some() && !unwrap.is_stale(1000 * period), "it was not asked before");
+    assert!(unwrap.unwrap(5, period, None).is_some() && !unwrap.is_stale(1000 * period), "it was not asked before");
     unwrap.observe(7, 1000 * period, 0);
     assert!(!unwrap.is_stale(1100 * period) && unwrap.is_stale(1150 * period));
 }
@@ -111,14 +111,14 @@ proptest! {
             let lag = if prompt || constant.is_none() { 0 } else { (period as f64 * lag) as u64 };
             drain(&mut unwrap, host - lag - 1);
             let ticks = truth(u64::from(start), ppm, host) - lag;
-            let got = unwrap.place(ticks & (period - 1), host, None);
+            let got = unwrap.unwrap(ticks & (period - 1), host, None);
             let away = got.map(|got| got.wrapping_sub(ticks));
             prop_assert!(away.is_some());
             prop_assert_eq!(away, *constant.get_or_insert(away));
             if lag > 0 {
                 host += 10;
                 let now = truth(u64::from(start), ppm, host);
-                prop_assert_eq!(unwrap.place(now & (period - 1), host, None).map(|got| got.wrapping_sub(now)), away);
+                prop_assert_eq!(unwrap.unwrap(now & (period - 1), host, None).map(|got| got.wrapping_sub(now)), away);
             }
         }
     }
@@ -149,7 +149,7 @@ proptest! {
             host += of_period(computed) + 2;
             let happened = host - ((host - before - 1) as f64 * lag) as u64;
             let ticks = truth(7, ppm, happened);
-            let got = unwrap.place(ticks & (period - 1), host, posted.then_some(happened - 1));
+            let got = unwrap.unwrap(ticks & (period - 1), host, posted.then_some(happened - 1));
             prop_assert!(got.is_none_or(|got| got.wrapping_sub(ticks) == away), "{:?} {} {}", got, ticks, away);
             // A sixteenth of a period is aside for the floor, and half of one for the drift since the adapter was asked.
             let is_certain = computed < 0.85 || posted && host - happened < of_period(0.85);
@@ -177,7 +177,7 @@ proptest! {
             let lag = (period as f64 * lag) as u64;
             drain(&mut unwrap, host - lag - 1);
             let ticks = truth(7, ppm, host) - lag;
-            let got = unwrap.place(ticks & (period - 1), host, None);
+            let got = unwrap.unwrap(ticks & (period - 1), host, None);
             prop_assert_eq!(got.map(|got| got.wrapping_sub(ticks)), Some(away));
         }
     }

@@ -33,7 +33,7 @@ pub enum Sent {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Sends `header` and `payload` as one message, inside the work request. Together at most
+    /// Sends `header` and `payload` as one message, inside the work request. EventGroup at most
     /// [`crate::transport::Attributes::max_inline`] bytes; more is answered with [`Sent::Busy`].
     ///
     /// # Errors

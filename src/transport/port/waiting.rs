@@ -148,7 +148,7 @@ impl<A: Adapter> Port<A> {
         let Some(connection) = self.connections.get_mut(to) else { return Err(Refused) };
         let token = request.token;
         self.tx.wait(connection.queue_mut(), to, request, &self.counters);
-        if events::is_any_active() {
+        if events::has_interest() {
             let waiting = connection.queue().waiting();
             watch::queued(self.connections.rank(to), token, waiting);
         }
@@ -186,7 +186,7 @@ impl<A: Adapter> Port<A> {
                 First::None => return false,
                 First::Wait => return true,
                 First::Posted(token, waiting) => {
-                    if events::is_any_active() {
+                    if events::has_interest() {
                         watch::unqueued(self.connections.rank(to), token, waiting);
                     }
                 }
@@ -213,7 +213,7 @@ impl<A: Adapter> Port<A> {
         let mut waiting = given_back.len();
         for request in given_back {
             waiting -= 1;
-            if events::is_any_active() {
+            if events::has_interest() {
                 watch::unqueued(rank, request.token, waiting);
             }
             if request.token.0 != 0 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that have arrived whole and are yet to be shown: what need not be done between a message and who waits for it, is not.
+//! Messages that have arrived whole and are yet to be shown: what need not be done between a message and who waits for
+//! it, is not.
 //!
 //! Such a message with the adapter's stamp is only noted when it arrives: when it did is known whenever it is shown, and no other event
 //! is of the same message. Shown it is by the next call of progress, before that polls, or when [`ROOM`] are noted, in the order
@@ -10,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrayvec::ArrayVec;
-use engine::events::{self, SourceId, Taken};
+use engine::events::{self, PolledBatch, SourceId};
 use engine::peer::PeerName;
 use parking_lot::Mutex;
 
@@ -56,10 +57,10 @@ impl Arrival {
 
 struct Noted {
     arrivals: ArrayVec<Arrival, ROOM>,
-    /// What the engine said when the first was noted ([`events::awakenings`]).
+    /// What the engine said when the first was noted ([`events::activation_epoch`]).
     since: u64,
     /// For the first of each source: what makes the source wait for all.
-    taken: ArrayVec<(SourceId, Taken), MAX_PORTS>,
+    taken: ArrayVec<(SourceId, PolledBatch), MAX_PORTS>,
 }
 
 static NOTED: Mutex<Noted> =
@@ -74,7 +75,7 @@ impl Noted {
         self.arrivals.iter().for_each(|arrival| show(arrival, self.since));
         self.arrivals.clear();
         for (source, taken) in self.taken.drain(..) {
-            events::shown(source, taken);
+            events::end_batch(source, taken);
         }
         ANY.store(false, Ordering::Relaxed);
     }
@@ -83,14 +84,14 @@ impl Noted {
 /// Notes one of a source, behind those noted already, which are shown where there is no room, or where nobody listened for a while since then.
 pub(super) fn note(arrival: Arrival, source: SourceId, show: impl Fn(&Arrival, u64)) {
     let mut noted = NOTED.lock();
-    let awakenings = events::awakenings();
-    if noted.arrivals.is_full() || noted.since != awakenings {
+    let activation_epoch = events::activation_epoch();
+    if noted.arrivals.is_full() || noted.since != activation_epoch {
         noted.show(show);
-        noted.since = awakenings;
+        noted.since = activation_epoch;
     }
     noted.arrivals.push(arrival);
     if noted.taken.iter().all(|(known, _)| *known != source)
-        && let Some(taken) = events::taken(source)
+        && let Some(taken) = events::begin_batch(source)
     {
         // There is no port more.
         let _ = noted.taken.try_push((source, taken));
@@ -98,7 +99,7 @@ pub(super) fn note(arrival: Arrival, source: SourceId, show: impl Fn(&Arrival, u
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Shows what is noted, each with what the engine said when it was noted ([`engine::events::awakenings`]).
+/// Shows what is noted, each with what the engine said when it was noted ([`engine::events::activation_epoch`]).
 #[inline]
 pub(super) fn show(show: impl Fn(&Arrival, u64)) {
     if ANY.load(Ordering::Relaxed) {

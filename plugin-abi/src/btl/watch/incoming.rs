@@ -4,7 +4,7 @@
 //! Called by `progress` behind the branch of its site, with the sender's name: the port is not entered, as tools' callbacks run in
 //! here. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
 
-use engine::events::{self, Together};
+use engine::events::{self, EventGroup};
 use engine::peer::PeerName;
 use engine::transport::Completion;
 
@@ -28,20 +28,24 @@ pub(crate) unsafe fn arrived(peer: PeerName, completion: &Completion, stamp: Sta
     let arrival = unsafe { Arrival::new(peer, immediate.tag(), (start, len), stamp) };
     if let Some((source, _)) = stamp
         && ob1::is_whole(arrival.tag)
-        && !events::as_it_happens().has_transfers()
+        && !events::immediate_interest().has_messages()
     {
         arrival::note(arrival, source, show_noted);
     } else if let Some(step) = arrival_step(&arrival) {
-        let mut together = Together::new(events::active());
+        let mut together = EventGroup::new(events::interest());
         if step.arrives {
             show_message(&mut together, &step);
         }
         if !step.last {
             // Its pieces have the host's stamp.
-            stamp::tell(std::mem::replace(&mut together, Together::new(events::active())), stamp, events::moment);
+            stamp::tell(
+                std::mem::replace(&mut together, EventGroup::new(events::interest())),
+                stamp,
+                events::host_timestamp,
+            );
         }
         show(&mut together, &step);
-        stamp::tell(together, step.stamp(stamp), events::moment);
+        stamp::tell(together, step.stamp(stamp), events::host_timestamp);
     }
 }
 
@@ -54,10 +58,10 @@ pub(crate) fn show_arrived() {
 /// Shows one that was noted; nothing, if since then nobody has listened for a while.
 fn show_noted(arrival: &Arrival, since: u64) {
     let Some((source, raw)) = arrival.stamp else { return };
-    if since == events::awakenings()
+    if since == events::activation_epoch()
         && let Some(step) = arrival_step(arrival)
     {
-        let mut together = Together::new(events::active());
+        let mut together = EventGroup::new(events::interest());
         show_message(&mut together, &step);
         show(&mut together, &step);
         together.stage_stamped(source, raw, None);
@@ -66,7 +70,7 @@ fn show_noted(arrival: &Arrival, since: u64) {
 
 /// What a message of ob1's that has arrived is of a message of MPI's.
 fn arrival_step(arrival: &Arrival) -> Option<Step> {
-    let awakenings = events::awakenings();
+    let awakenings = events::activation_epoch();
     let (header, size) = ob1::header(arrival.tag, arrival.start())?;
     if let Header::Finished { fragment, .. } = header {
         // SAFETY: it has arrived, and ob1 is told of it after this.

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 
 use engine::events::{
-    self, AtomicComplete, AtomicStarted, GetComplete, GetStarted, Moment, PutComplete, PutStarted, Together,
+    self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, PutComplete, PutStarted,
 };
 use engine::peer::PeerName;
 use engine::transport::Failed;
@@ -17,7 +17,7 @@ use ibex_ffi::verbs::Status;
 use super::show::show;
 use super::step::Read;
 use super::{fragment, stamp, transfer};
-use crate::runtime::watch::CONTEXT;
+use crate::runtime::watch::SAFETY;
 
 /// What an operation does to the peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct Watched {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn noted(callback: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void) -> Option<Read> {
-    if !events::active().follows_transfers() {
+    if !events::interest().is_registered_for_messages() {
         return None;
     }
     // SAFETY: this function's rule.
@@ -59,19 +59,19 @@ pub(crate) unsafe fn noted(callback: sys::mca_btl_base_rdma_completion_fn_t, dat
 #[cold]
 #[inline(never)]
 pub(crate) fn completing(from: PeerName, read: Read) {
-    transfer::was_read(from, read, events::awakenings());
+    transfer::was_read(from, read, events::activation_epoch());
 }
 
 /// An operation on the memory of a process (`None`: not known) was taken up, and posted after `moment`; `read` is what ob1 has noted of it.
 #[cold]
 #[inline(never)]
-pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Read>, moment: Moment) {
+pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Read>, moment: HostTimestamp) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
-    let active = events::active();
-    let mut together = Together::new(active);
+    let active = events::interest();
+    let mut together = EventGroup::new(active);
     if watched.kind == Kind::Get
-        && active.follows_transfers()
-        && let Some(step) = with.and_then(|from| transfer::reading(from, remote, read, events::awakenings()))
+        && active.is_registered_for_messages()
+        && let Some(step) = with.and_then(|from| transfer::reading(from, remote, read, events::activation_epoch()))
     {
         show(&mut together, &step);
     }
@@ -82,7 +82,7 @@ pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Re
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }
-    together.raise(|| moment, CONTEXT);
+    together.raise(|| moment, SAFETY);
 }
 
 /// A watched operation is done.
@@ -91,7 +91,7 @@ pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Re
 pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>) {
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
-    let mut together = Together::new(events::active());
+    let mut together = EventGroup::new(events::interest());
     let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status };
     match watched.kind {
         Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status }),
@@ -99,5 +99,5 @@ pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>) {
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }
-    stamp::tell(together, stamp::current(), events::moment);
+    stamp::tell(together, stamp::current(), events::host_timestamp);
 }

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use engine::events::{self, EagerChosen, Moment, RendezvousChosen, Together};
+use engine::events::{self, EagerChosen, EventGroup, HostTimestamp, RendezvousChosen};
 use engine::peer::PeerName;
 
 use super::ob1::{self, Header};
@@ -20,24 +20,24 @@ const LOOKED_AT: usize = ob1::LONGEST;
 
 thread_local! {
     /// When this thread began to post a message.
-    static POSTING: Cell<Option<Moment>> = const { Cell::new(None) };
+    static POSTING: Cell<Option<HostTimestamp>> = const { Cell::new(None) };
 }
 
 /// This thread begins to post a message.
 #[cold]
 #[inline(never)]
 pub(crate) fn posting() {
-    POSTING.set(events::active().has_transfers().then(events::moment));
+    POSTING.set(events::interest().has_messages().then(events::host_timestamp));
 }
 
 /// When it did; now, where nobody listened then.
-pub(crate) fn posting_began() -> Moment {
-    POSTING.take().unwrap_or_else(events::moment)
+pub(crate) fn posting_began() -> HostTimestamp {
+    POSTING.take().unwrap_or_else(events::host_timestamp)
 }
 
 /// A message that is being sent.
 pub(crate) struct Outgoing {
-    moment: Moment,
+    moment: HostTimestamp,
     /// What it is of a transfer.
     step: Step,
     protocol: Protocol,
@@ -66,7 +66,7 @@ impl Outgoing {
         tag: u8,
         (start, readable): (*const u8, usize),
         length: u64,
-        moment: Moment,
+        moment: HostTimestamp,
     ) -> Option<Outgoing> {
         let mut bytes = [0; LOOKED_AT];
         let looked_at = readable.min(LOOKED_AT);
@@ -81,7 +81,7 @@ impl Outgoing {
     #[inline(never)]
     pub(crate) fn posted(&self) {
         let step = &self.step;
-        let mut together = Together::new(events::active());
+        let mut together = EventGroup::new(events::interest());
         match self.protocol {
             Protocol::Eager => choose::<EagerChosen>(&mut together, step),
             Protocol::Rendezvous => choose::<RendezvousChosen>(&mut together, step),
@@ -96,7 +96,7 @@ impl Outgoing {
 fn outgoing(peer: PeerName, tag: u8, start: &[u8], length: u64) -> Option<(Step, Protocol)> {
     let (header, size) = ob1::header(tag, start)?;
     let bytes = length.saturating_sub(size as u64);
-    let step = transfer::step(header, bytes, peer, false, events::awakenings())?;
+    let step = transfer::step(header, bytes, peer, false, events::activation_epoch())?;
     let protocol = match header {
         Header::Match(_) => Protocol::Eager,
         Header::Rendezvous { .. } | Header::Get { .. } => Protocol::Rendezvous,

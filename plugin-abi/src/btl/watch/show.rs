@@ -3,7 +3,9 @@
 //!
 //! Path: behind the branch of a site. Threads: any. Plain functions.
 
-use engine::events::{EagerChosen, MsgArrived, Payload, RendezvousChosen, Together, XferBegin, XferContinue, XferEnd};
+use engine::events::{
+    EagerChosen, EventGroup, MsgArrived, Payload, RendezvousChosen, XferBegin, XferContinue, XferEnd,
+};
 
 use super::step::Step;
 
@@ -31,7 +33,7 @@ macro_rules! chosen {
 }
 chosen!(EagerChosen RendezvousChosen);
 
-pub(super) fn choose<P: Chosen>(together: &mut Together, step: &Step) {
+pub(super) fn choose<P: Chosen>(together: &mut EventGroup, step: &Step) {
     together.add(|| P::of(step));
 }
 
@@ -55,7 +57,7 @@ macro_rules! piece {
 }
 
 /// The arrival of a message.
-pub(super) fn show_message(together: &mut Together, step: &Step) {
+pub(super) fn show_message(together: &mut EventGroup, step: &Step) {
     let envelope = step.envelope;
     together.add(|| MsgArrived {
         message: step.message,
@@ -70,7 +72,7 @@ pub(super) fn show_message(together: &mut Together, step: &Step) {
 }
 
 /// The events of a step but for the arrival of the message. The bytes of a message of one piece are in its begin.
-pub(super) fn show(together: &mut Together, step: &Step) {
+pub(super) fn show(together: &mut EventGroup, step: &Step) {
     match (step.first, step.last) {
         (true, true) => {
             together.add(|| piece!(XferBegin, step, step.offset, step.bytes));

@@ -5,9 +5,9 @@
 
 use std::cell::Cell;
 
-use engine::events::{Moment, SourceId, Together};
+use engine::events::{EventGroup, HostTimestamp, SourceId};
 
-use crate::runtime::watch::CONTEXT;
+use crate::runtime::watch::SAFETY;
 
 /// When the adapter says that something was completed: the port's source, and its raw ticks.
 pub(crate) type Stamp = Option<(SourceId, u64)>;
@@ -33,9 +33,9 @@ pub(crate) fn with_stamp<R>(stamp: Stamp, run: impl FnOnce() -> R) -> R {
 }
 
 /// Raises events with the adapter's stamp where there is one, else as of this moment of the host's clock.
-pub(super) fn tell(together: Together, stamp: Stamp, moment: impl FnOnce() -> Moment) {
+pub(super) fn tell(together: EventGroup, stamp: Stamp, moment: impl FnOnce() -> HostTimestamp) {
     match stamp {
-        Some((source, raw)) => together.raise_stamped(source, raw, None, CONTEXT),
-        None => together.raise(moment, CONTEXT),
+        Some((source, raw)) => together.raise_stamped(source, raw, None, SAFETY),
+        None => together.raise(moment, SAFETY),
     }
 }

@@ -37,7 +37,7 @@ struct Transfers {
     pieces: HashMap<PieceKey, Piece, BuildHasherDefault<PointerHasher>>,
     /// Announced by a peer, to be read from this address on; until the first read.
     unread: HashMap<(PeerName, u64), Key, BuildHasherDefault<PointerHasher>>,
-    /// What the engine said when the first of them was seen ([`engine::events::awakenings`]).
+    /// What the engine said when the first of them was seen ([`engine::events::activation_epoch`]).
     since: u64,
 }
 
@@ -48,24 +48,24 @@ static TRANSFERS: OnceLock<Mutex<Transfers>> = OnceLock::new();
 
 /// Whether a message with this tag is to be looked at: somebody listens to messages, or it says something of one that is followed.
 pub(crate) fn is_of_use(tag: u8) -> bool {
-    let active = events::active();
-    active.has_transfers() || active.follows_transfers() && !ob1::is_whole(tag)
+    let active = events::interest();
+    active.has_messages() || active.is_registered_for_messages() && !ob1::is_whole(tag)
 }
 
 /// What a header that is being sent (`received`: has arrived), with so many `bytes` behind it, is of a transfer; `None`: nothing.
-/// `awakenings` as the engine says now.
-pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, awakenings: u64) -> Option<Step> {
+/// `activation_epoch` as the engine says now.
+pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, activation_epoch: u64) -> Option<Step> {
     if let Header::Match(envelope) = header {
         let message = NEXT.fetch_add(1, Ordering::Relaxed);
         return Some(whole(Message { number: message, ..Message::new(envelope, bytes, 0, peer) }, received));
     }
-    followed(awakenings).step(header, bytes, peer, received)
+    followed(activation_epoch).step(header, bytes, peer, received)
 }
 
 /// What the read of a peer's memory from `remote` on, which is just begun, is of a transfer: the begin of a message, or nothing.
 /// `read` is what ob1 has noted of it.
-pub(crate) fn reading(from: PeerName, remote: u64, read: Option<Read>, awakenings: u64) -> Option<Step> {
-    let mut transfers = followed(awakenings);
+pub(crate) fn reading(from: PeerName, remote: u64, read: Option<Read>, activation_epoch: u64) -> Option<Step> {
+    let mut transfers = followed(activation_epoch);
     if let Some(read) = read {
         transfers.adopt_read(from, read, false);
     }
@@ -73,24 +73,29 @@ pub(crate) fn reading(from: PeerName, remote: u64, read: Option<Read>, awakening
 }
 
 /// A read of a message is complete, and its receiver is about to tell the sender: what ob1 has noted of it.
-pub(crate) fn was_read(from: PeerName, read: Read, awakenings: u64) {
-    followed(awakenings).adopt_read(from, read, true);
+pub(crate) fn was_read(from: PeerName, read: Read, activation_epoch: u64) {
+    followed(activation_epoch).adopt_read(from, read, true);
 }
 
 /// The receiver of a message is about to be heard of bytes that it has read of `fragment`: `noted` says what ob1 has noted of that.
-pub(crate) fn is_told(by: PeerName, fragment: u64, noted: impl FnOnce() -> Option<(Envelope, Sent)>, awakenings: u64) {
-    followed(awakenings).adopt_sent(by, fragment, noted);
+pub(crate) fn is_told(
+    by: PeerName,
+    fragment: u64,
+    noted: impl FnOnce() -> Option<(Envelope, Sent)>,
+    activation_epoch: u64,
+) {
+    followed(activation_epoch).adopt_sent(by, fragment, noted);
 }
 
 /// The messages under way; none, if nobody has listened meanwhile.
-fn followed(awakenings: u64) -> MutexGuard<'static, Transfers> {
+fn followed(activation_epoch: u64) -> MutexGuard<'static, Transfers> {
     let transfers = TRANSFERS.get_or_init(|| Mutex::new(Transfers::with_room(ROOM)));
     let mut transfers = transfers.lock().unwrap_or_else(PoisonError::into_inner);
-    if transfers.since != awakenings {
+    if transfers.since != activation_epoch {
         transfers.messages.clear();
         transfers.pieces.clear();
         transfers.unread.clear();
-        transfers.since = awakenings;
+        transfers.since = activation_epoch;
     }
     transfers
 }

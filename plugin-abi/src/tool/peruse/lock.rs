@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `PERUSE_Lock` and `PERUSE_Unlock`: one lock for a tool's own data, held by a thread (5.2.16, 5.2.17).
 //!
-//! Who asks waits until no other thread has it, within a callback as well: who has it calls nothing of MPI's. A thread that has
-//! it and asks again is refused, as is one that gives back what it does not have. A callback that runs in a thread whose
-//! code outside of the callback has it cannot wait: there it is not grantable for the rest of that callback. Grade: setup; within
-//! a callback the lock of a mutex. Threads: any. Tests: at the end of the file.
+//! Who asks waits until no other thread has it, within a callback as well: who has it calls nothing of MPI's. A thread
+//! that has it and asks again is refused, as is one that gives back what it does not have. A callback that runs in a
+//! thread whose code outside of the callback has it cannot wait: there it is not grantable for the rest of that
+//! callback. Grade: setup; within a callback the lock of a mutex. Threads: any. Tests: at the end of the file.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them.
 //!
-//! `descriptor` (which events there are), `handle` (event handles), `lock` (the tool's lock); communicators are in
-//! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the communicator, then
-//! the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire), `tests/tool/peruse.c`, and each file's own.
+//! `supported` (which events there are), `event_handle` (event handles), `lock` (the tool's lock); communicators are in
+//! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the
+//! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
+//! `tests/tool/peruse.c`, and each file's own.
 
-mod descriptor;
-mod handle;
+mod event_handle;
 mod lock;
+mod supported;
 #[cfg(test)]
 mod tests;
 
@@ -21,10 +22,10 @@ use super::communicator::{self, Comm};
 use super::host;
 use crate::runtime::guard::fence;
 use crate::runtime::refusal;
-use descriptor::{INVALID, SUPPORTED};
-use handle::{Callback, Function, Handle};
+use event_handle::{Callback, EventHandle, Function};
+use supported::{INVALID, SUPPORTED};
 
-pub(super) use handle::{communicator_freed, propagated};
+pub(super) use event_handle::{communicator_freed, propagated};
 
 /// The return values (`include/peruse.h`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,8 +63,8 @@ fn required<T>(pointer: *const T) -> Result<(), Code> {
 }
 
 /// A handle whose window is closed.
-fn inactive(event_h: i64) -> Result<Arc<Handle>, Code> {
-    let handle = handle::find(event_h)?;
+fn inactive(event_h: i64) -> Result<Arc<EventHandle>, Code> {
+    let handle = event_handle::find(event_h)?;
     if handle.is_active() { Err(Code::EventHandle) } else { Ok(handle) }
 }
 
@@ -115,7 +116,7 @@ extern "C" fn PERUSE_Init() -> c_int {
         }
         // Its end is that of all communicators, those that are never freed too.
         // SAFETY: MPI is usable.
-        unsafe { communicator::watch(communicator::world()) }.ok_or(Code::Generic)?;
+        unsafe { communicator::track(communicator::world()) }.ok_or(Code::Generic)?;
         environment();
         INITIALIZED.store(true, Ordering::Release);
         Ok(())
@@ -141,7 +142,7 @@ unsafe extern "C" fn PERUSE_Query_supported_events(
         let names =
             NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.name.as_ptr().cast_mut()).collect()));
         let numbers = NUMBERS.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.number).collect()));
-        let count = descriptor::coming().len();
+        let count = supported::coming().len();
         // SAFETY: the caller's rule.
         unsafe {
             num_supported.write(count as c_int);
@@ -162,7 +163,7 @@ unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: *mut c
         required(event)?;
         required(event_name)?;
         // SAFETY: the caller's rule.
-        let found = descriptor::named(unsafe { CStr::from_ptr(event_name) });
+        let found = supported::named(unsafe { CStr::from_ptr(event_name) });
         // SAFETY: the caller's rule.
         unsafe { event.write(found.map_or(INVALID, |found| found.number)) };
         found.map(|_| ()).ok_or(Code::Event)
@@ -177,7 +178,7 @@ unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: *mut c
 unsafe extern "C" fn PERUSE_Query_event_name(event: c_int, event_name: *mut *mut c_char) -> c_int {
     answer("PERUSE_Query_event_name", || {
         required(event_name)?;
-        let found = descriptor::coming().iter().find(|found| found.number == event).ok_or(Code::Event)?;
+        let found = supported::coming().iter().find(|found| found.number == event).ok_or(Code::Event)?;
         // SAFETY: the caller's rule.
         unsafe { event_name.write(found.name.as_ptr().cast_mut()) };
         Ok(())
@@ -234,15 +235,15 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
         if !INITIALIZED.load(Ordering::Acquire) || !host::mpi_is_usable() {
             return Err(Code::Init);
         }
-        let descriptor = descriptor::numbered(event).ok_or(Code::Event)?;
+        let supported = supported::numbered(event).ok_or(Code::Event)?;
         if !communicator::is_valid(comm) {
             return Err(Code::Comm);
         }
         let function = callback_fn.ok_or(Code::Parameter)?;
         required(event_h)?;
         // SAFETY: it has just been judged, and MPI is usable.
-        let watched = unsafe { communicator::watch(comm) }.ok_or(Code::Generic)?;
-        let number = handle::new(descriptor, comm, watched, Callback { function, param });
+        let tracked = unsafe { communicator::track(comm) }.ok_or(Code::Generic)?;
+        let number = event_handle::new(supported, comm, tracked, Callback { function, param });
         // SAFETY: the caller's rule.
         unsafe { event_h.write(number) };
         Ok(())
@@ -253,7 +254,7 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
 #[unsafe(no_mangle)]
 extern "C" fn PERUSE_Event_activate(event_h: i64) -> c_int {
     answer("PERUSE_Event_activate", || {
-        handle::find(event_h)?.activate();
+        event_handle::find(event_h)?.activate();
         Ok(())
     })
 }
@@ -262,7 +263,7 @@ extern "C" fn PERUSE_Event_activate(event_h: i64) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn PERUSE_Event_deactivate(event_h: i64) -> c_int {
     answer("PERUSE_Event_deactivate", || {
-        handle::find(event_h)?.deactivate();
+        event_handle::find(event_h)?.deactivate();
         Ok(())
     })
 }
@@ -276,7 +277,7 @@ unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
     answer("PERUSE_Event_release", || {
         required(event_h)?;
         // SAFETY: the caller's rule.
-        handle::release(unsafe { event_h.read() })?;
+        event_handle::release(unsafe { event_h.read() })?;
         // SAFETY: the caller's rule.
         unsafe { event_h.write(0) };
         Ok(())
@@ -290,10 +291,10 @@ unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PERUSE_Event_get(event_h: i64, event: *mut c_int) -> c_int {
     answer("PERUSE_Event_get", || {
-        let handle = handle::find(event_h)?;
+        let handle = event_handle::find(event_h)?;
         required(event)?;
         // SAFETY: the caller's rule.
-        unsafe { event.write(handle.descriptor.number) };
+        unsafe { event.write(handle.supported.number) };
         Ok(())
     })
 }
@@ -305,7 +306,7 @@ unsafe extern "C" fn PERUSE_Event_get(event_h: i64, event: *mut c_int) -> c_int 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PERUSE_Event_object_get(event_h: i64, mpi_object: *mut *mut c_void) -> c_int {
     answer("PERUSE_Event_object_get", || {
-        let handle = handle::find(event_h)?;
+        let handle = event_handle::find(event_h)?;
         required(mpi_object)?;
         // SAFETY: the caller's rule.
         unsafe { mpi_object.write(handle.comm.0) };

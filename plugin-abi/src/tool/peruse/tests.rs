@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What PERUSE callbacks see when events fire, with events that the tests raise themselves, in a process that is MPI alone.
+//! What PERUSE callbacks see when events fire, with events that the tests raise themselves, in a process that is MPI
+//! alone.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use engine::events::{self, MsgArrived, PutComplete, PutStarted, Safety, XferBegin, XferContinue, XferEnd};
 
-use super::handle::Spec;
+use super::event_handle::Spec;
 use super::{
     Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
     PERUSE_Event_get, PERUSE_Event_propagate, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock, host,

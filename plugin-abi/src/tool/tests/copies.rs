@@ -70,7 +70,7 @@ fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
     };
     assert_eq!((code, count), (0, elements.len() as c_int));
     let elements: Vec<_> =
-        at.iter().zip(elements).map(|(at, element)| (at.cast_unsigned(), element.kind.size())).collect();
+        at.iter().zip(elements).map(|(at, element)| (at.cast_unsigned(), element.element_type.size())).collect();
     (elements.iter().map(|(at, size)| at + size).max().expect("there are elements"), elements)
 }
 
@@ -83,7 +83,7 @@ struct Wanted {
 }
 
 /// First into a buffer with room behind it, as a failed comparison says more than a fault.
-unsafe extern "C" fn copies(instance: Instance, _: Registration, _: c_int, user: *mut c_void) {
+unsafe extern "C" fn copies(instance: InstancePointer, _: RegistrationHandle, _: c_int, user: *mut c_void) {
     // SAFETY: the test gives a pointer to one that outlives the registration, to one callback at a time.
     let wanted = unsafe { &mut *user.cast::<Wanted>() };
     let mut whole = [0xee_u8; 128];

@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn PMPI_T_finalize() -> c_int;
 }
 
-fn code_of_reading(instance: Instance) -> c_int {
+fn code_of_reading(instance: InstancePointer) -> c_int {
     let mut time = -7;
     // SAFETY: what is no instance is found out; room for the answer.
     let code = unsafe { MPI_T_event_get_timestamp(instance, &raw mut time) };
@@ -20,24 +20,24 @@ fn code_of_reading(instance: Instance) -> c_int {
 }
 
 /// An instance on its way to another thread.
-struct Elsewhere(Instance);
+struct Elsewhere(InstancePointer);
 // SAFETY: it is looked at there as a tool would wrongly do, and not followed.
 unsafe impl Send for Elsewhere {}
 
-unsafe extern "C" fn shares_it(instance: Instance, _: Registration, _: c_int, user: *mut c_void) {
+unsafe extern "C" fn shares_it(instance: InstancePointer, _: RegistrationHandle, _: c_int, user: *mut c_void) {
     assert_eq!(code_of_reading(instance), 0);
     let elsewhere = Elsewhere(instance);
     let code =
         std::thread::scope(|scope| scope.spawn(move || code_of_reading({ elsewhere }.0)).join().expect("no panic"));
     assert_eq!(code, Code::InvalidHandle.number(), "in another thread it is none");
     // SAFETY: the test's own.
-    unsafe { *user.cast::<Option<Instance>>() = Some(instance) };
+    unsafe { *user.cast::<Option<InstancePointer>>() = Some(instance) };
 }
 
 #[test]
 fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
     let _alone = alone();
-    let mut kept: Option<Instance> = None;
+    let mut kept: Option<InstancePointer> = None;
     let registration = alloc(c"btl_ibex_port_async");
     // SAFETY: the registration is valid; `kept` outlives it.
     unsafe {
@@ -58,7 +58,7 @@ struct Meeting {
     told: AtomicBool,
 }
 
-unsafe extern "C" fn meets(_: Instance, own: Registration, _: c_int, user: *mut c_void) {
+unsafe extern "C" fn meets(_: InstancePointer, own: RegistrationHandle, _: c_int, user: *mut c_void) {
     // SAFETY: the test's own, which outlives the registration.
     let meeting = unsafe { &*user.cast::<Meeting>() };
     meeting.inside.wait();
@@ -72,7 +72,7 @@ unsafe extern "C" fn meets(_: Instance, own: Registration, _: c_int, user: *mut 
     meeting.returned.store(true, Ordering::SeqCst);
 }
 
-unsafe extern "C" fn after_meeting(_: Registration, _: c_int, user: *mut c_void) {
+unsafe extern "C" fn after_meeting(_: RegistrationHandle, _: c_int, user: *mut c_void) {
     // SAFETY: as above.
     let meeting = unsafe { &*user.cast::<Meeting>() };
     assert!(meeting.returned.load(Ordering::SeqCst), "not while a callback runs");

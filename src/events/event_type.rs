@@ -1,38 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an event type consists of: name, description, level, typed elements with displacements, bound object, kind of source.
+//! What an event type consists of: name, description, level, typed elements with displacements, bound object, whose
+//! clock.
 //!
-//! Owns the vocabulary of the table in `table.rs`: [`EventType`], [`Element`], [`Kind`], [`Value`], [`Stamp`], and [`Safety`], the
-//! levels of what a callback must be fit for. Nothing here runs when an event fires. Path: setup. Threads: plain data.
-//! Tests: `tests/table.rs`.
+//! Owns the vocabulary of the table in `table.rs`: [`EventType`], [`Element`], [`ElementType`], [`Value`],
+//! [`StampedBy`], and [`Safety`], MPI's callback safety requirements. Nothing here runs when an event is raised. Path:
+//! setup. Threads: plain data. Tests: `tests/table.rs`.
 
-/// The place of a type in [`super::TABLE`].
+/// How many words of 8 bytes the elements of an event may take.
+pub const WORDS: usize = 12;
+
+/// The elements, at their displacements: an element at byte `d` is in word `d / 8`, from bit `d % 8 * 8`.
+pub type Words = [u64; WORDS];
+
+/// The place of a type in the table (`table.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub(super) u16);
 
 impl TypeId {
-    /// The type at `index` of the table; `None` beyond its end.
-    #[must_use]
-    pub fn from_index(index: usize) -> Option<TypeId> {
-        (index < super::TABLE.len()).then_some(TypeId(index as u16))
-    }
-
     /// Its place in the table.
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-
-    /// Its row.
-    #[must_use]
-    pub fn row(self) -> &'static EventType {
-        &super::TABLE[self.index()]
-    }
 }
 
 /// What an element is. All are integers in the host's byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ElementType {
     /// A signed number of 32 bits: C's `int`.
     I32,
     /// An unsigned number of 32 bits: C's `unsigned`.
@@ -41,13 +36,13 @@ pub enum Kind {
     U64,
 }
 
-impl Kind {
+impl ElementType {
     /// Its size, and its alignment, in bytes.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
-            Kind::I32 | Kind::U32 => 4,
-            Kind::U64 => 8,
+            ElementType::I32 | ElementType::U32 => 4,
+            ElementType::U64 => 8,
         }
     }
 }
@@ -55,11 +50,11 @@ impl Kind {
 /// The value of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// Of a [`Kind::I32`].
+    /// Of a [`ElementType::I32`].
     I32(i32),
-    /// Of a [`Kind::U32`].
+    /// Of a [`ElementType::U32`].
     U32(u32),
-    /// Of a [`Kind::U64`].
+    /// Of a [`ElementType::U64`].
     U64(u64),
 }
 
@@ -79,14 +74,14 @@ pub struct Element {
     /// Its name.
     pub name: &'static str,
     /// What it is.
-    pub kind: Kind,
+    pub element_type: ElementType,
     /// What it says, units included.
     pub help: &'static str,
 }
 
 /// Whose clock stamps an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stamp {
+pub enum StampedBy {
     /// The host's, on the source of the thread in which it happened.
     Host,
     /// The adapter's, on the source of the port, where the adapter stamps completions; else the host's, on the thread's.
@@ -111,7 +106,7 @@ pub struct EventType {
     /// The element that names the object an event belongs to (the context of a communicator); `None`: bound to no object.
     pub bound: Option<usize>,
     /// Whose clock stamps it.
-    pub stamp: Stamp,
+    pub stamp: StampedBy,
 }
 
 /// What a callback must be fit for; a higher level includes the lower ones (MPI 4.1 section 15.3.8, callback safety).
@@ -139,7 +134,7 @@ impl Safety {
 }
 
 /// Where elements of these kinds begin, laid out as C does.
-pub(super) const fn displacements<const N: usize>(kinds: [Kind; N]) -> [usize; N] {
+pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [usize; N] {
     let mut at = [0; N];
     let mut next = 0_usize;
     let mut index = 0;
@@ -154,6 +149,6 @@ pub(super) const fn displacements<const N: usize>(kinds: [Kind; N]) -> [usize; N
 
 /// Where the last of them ends: what a tool that knows displacements and types has room for. C would pad a structure behind it; such
 /// padding is nobody's.
-pub(super) const fn extent<const N: usize>(kinds: [Kind; N]) -> usize {
+pub(super) const fn extent<const N: usize>(kinds: [ElementType; N]) -> usize {
     if N == 0 { 0 } else { displacements(kinds)[N - 1] + kinds[N - 1].size() }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The relation of two clocks: the truth is always within the bound, and the bound is small where samples are good.
 
-use crate::events::fit::{Fit, Sample};
+use crate::events::clock_correlation::{ClockCorrelation, ClockSample};
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -21,15 +21,15 @@ impl Adapter {
     }
 }
 
-fn fit() -> Fit {
-    Fit::new(1.0 / 2.5, SECOND / 10)
+fn fit() -> ClockCorrelation {
+    ClockCorrelation::new(1.0 / 2.5, SECOND / 10)
 }
 
-fn sampled(adapter: &Adapter, from: u64, seconds: u64, width: u64) -> Fit {
+fn sampled(adapter: &Adapter, from: u64, seconds: u64, width: u64) -> ClockCorrelation {
     let mut fit = fit();
     for tenth in 0..seconds * 10 {
         let host = from + tenth * SECOND / 10;
-        fit.add(Sample { before: host - width / 3, ticks: adapter.shows(host), after: host + width - width / 3 });
+        fit.add(ClockSample { before: host - width / 3, ticks: adapter.shows(host), after: host + width - width / 3 });
     }
     fit
 }
@@ -43,7 +43,7 @@ fn nothing_is_known_without_samples() {
 #[test]
 fn one_sample_gives_a_bound_that_grows_by_what_clocks_may_drift() {
     let mut fit = fit();
-    fit.add(Sample { before: 1000, ticks: 50_000, after: 1100 });
+    fit.add(ClockSample { before: 1000, ticks: 50_000, after: 1100 });
     let near = fit.to_host(50_000).expect("a sample");
     assert!(near.ticks.abs_diff(1050) <= 1 && (50..=52).contains(&near.error), "{near:?}");
     let far = fit.to_host(50_000 + 2_500_000_000).expect("a sample");
@@ -64,7 +64,7 @@ fn a_step_of_the_clock_begins_anew() {
     let adapter = Adapter { ppm: 0.0, sway: 0.0 };
     let mut fit = sampled(&adapter, SECOND, 3, 100);
     let (host, ticks) = (5 * SECOND, adapter.shows(5 * SECOND) + 2_500_000_000);
-    fit.add(Sample { before: host, ticks, after: host + 100 });
+    fit.add(ClockSample { before: host, ticks, after: host + 100 });
     let got = fit.to_host(ticks + 2500).expect("a sample");
     assert!(got.ticks.abs_diff(host + 1050) <= got.error && got.error < 60, "{got:?}");
 }
@@ -72,10 +72,10 @@ fn a_step_of_the_clock_begins_anew() {
 #[test]
 fn a_wide_sample_close_to_a_narrow_one_changes_nothing_and_the_other_way_round_it_is_replaced() {
     let mut fit = fit();
-    fit.add(Sample { before: 1000, ticks: 50_000, after: 1100 });
-    fit.add(Sample { before: 1200, ticks: 50_500, after: 9000 });
+    fit.add(ClockSample { before: 1000, ticks: 50_000, after: 1100 });
+    fit.add(ClockSample { before: 1200, ticks: 50_500, after: 9000 });
     assert_eq!(fit.to_host(50_000).map(|got| got.error <= 52), Some(true));
-    fit.add(Sample { before: 2000, ticks: 52_500, after: 2010 });
+    fit.add(ClockSample { before: 2000, ticks: 52_500, after: 2010 });
     assert_eq!(fit.to_host(52_500).map(|got| got.error <= 7), Some(true));
     assert!(!fit.wants(3000) && fit.wants(SECOND));
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
-use crate::tool::places::ibex_events_flush;
+use crate::tool::require_none::ibex_events_flush;
 
 /// So many as an application does between two calls of a tool.
 const MANY: usize = 1000;
@@ -15,7 +15,7 @@ fn raise(events: usize) {
 }
 
 /// A registration whose callback may do anything, and notes its events.
-fn anywhere(seen: &Mutex<Seen>) -> Registration {
+fn anywhere(seen: &Mutex<Seen>) -> RegistrationHandle {
     let registration = alloc(c"btl_ibex_xfer_end");
     // SAFETY: the registration is valid; `seen` outlives it.
     unsafe {
@@ -25,7 +25,7 @@ fn anywhere(seen: &Mutex<Seen>) -> Registration {
     registration
 }
 
-fn free(registration: Registration) {
+fn free(registration: RegistrationHandle) {
     // SAFETY: a registration of this process.
     assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
 }
@@ -76,7 +76,7 @@ fn a_call_that_fails_delivers_nothing() {
 }
 
 /// Asks for more from within.
-unsafe extern "C" fn flushes(_: Instance, _: Registration, _: c_int, codes: *mut c_void) {
+unsafe extern "C" fn flushes(_: InstancePointer, _: RegistrationHandle, _: c_int, codes: *mut c_void) {
     // SAFETY: the test gives a pointer to one that outlives the registration.
     let codes = unsafe { &*codes.cast::<Mutex<Vec<c_int>>>() };
     codes.lock().expect("no panic").push(ibex_events_flush());

@@ -2,23 +2,20 @@
 //! One event that happened: type, source, timestamp, elements, in a fixed number of words.
 //!
 //! Made where the event is raised, copied into buffers, shown to callbacks by reference. Nothing in it is on the heap.
-//! Path: hot, behind the branch of a site. Threads: plain data. Timestamps in ticks of the record's source.
+//! Path: hot, behind the branch of a site. Threads: plain data. Timestamps in ticks of the instance's source.
 //! Tests: `tests/table.rs`.
 
-use super::row::{Kind, TypeId, Value};
-use super::source::SourceId;
+use super::event_type::{ElementType, TypeId, Value, Words};
+use super::source_info::SourceId;
 
-/// How many words of 8 bytes the elements of an event may take.
-pub const WORDS: usize = 12;
-
-/// The elements, at their displacements: an element at byte `d` is in word `d / 8`, from bit `d % 8 * 8`.
-pub type Words = [u64; WORDS];
+/// How many events one completion or one call may raise with one timestamp.
+pub(super) const GROUP_MAX: usize = 3;
 
 /// One event that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct EventInstance {
     /// Its type.
-    pub kind: TypeId,
+    pub event_type: TypeId,
     /// Whose event it is, and whose clock stamped it.
     pub source: SourceId,
     /// When it happened, in ticks of the source.
@@ -26,17 +23,17 @@ pub struct Record {
     pub(super) words: Words,
 }
 
-impl Record {
+impl EventInstance {
     /// The value of element `index`; `None` where the type has no such element.
     #[must_use]
     pub fn value(&self, index: usize) -> Option<Value> {
-        let row = self.kind.row();
+        let row = self.event_type.row();
         let at = *row.displacements.get(index)?;
         let word = self.words[at / 8] >> (at % 8 * 8);
-        Some(match row.elements[index].kind {
-            Kind::I32 => Value::I32((word as u32).cast_signed()),
-            Kind::U32 => Value::U32(word as u32),
-            Kind::U64 => Value::U64(word),
+        Some(match row.elements[index].element_type {
+            ElementType::I32 => Value::I32((word as u32).cast_signed()),
+            ElementType::U32 => Value::U32(word as u32),
+            ElementType::U64 => Value::U64(word),
         })
     }
 
@@ -44,7 +41,7 @@ impl Record {
     /// False, and nothing is written, where `to` is shorter than that.
     #[must_use]
     pub fn copy_to(&self, to: &mut [u8]) -> bool {
-        let row = self.kind.row();
+        let row = self.event_type.row();
         let Some(to) = to.get_mut(..row.extent) else { return false };
         to.fill(0);
         for (index, &at) in row.displacements.iter().enumerate() {
@@ -61,7 +58,7 @@ impl Record {
     /// Whether it belongs to the object of this number. An event of a type that is bound to none belongs to all.
     #[inline]
     pub(super) fn belongs_to(&self, object: u64) -> bool {
-        let Some(index) = self.kind.row().bound else { return true };
+        let Some(index) = self.event_type.row().bound else { return true };
         match self.value(index) {
             Some(Value::I32(value)) => u64::from(value.cast_unsigned()) == object,
             Some(Value::U32(value)) => u64::from(value) == object,

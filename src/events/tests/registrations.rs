@@ -3,26 +3,26 @@
 
 use super::*;
 use crate::events::deliver::deliver_counted;
-use crate::events::handle::Calls;
+use crate::events::registration::Callbacks;
 use crate::events::*;
 use std::sync::Arc;
 
 #[test]
 fn a_site_is_active_exactly_while_a_callback_listens() {
     let _alone = alone();
-    assert!(!active().has(NUMBERED));
-    let handle = register(NUMBERED, Options::default());
-    assert!(!active().has(NUMBERED), "without a callback nobody listens");
+    assert!(!interest().has(NUMBERED));
+    let registration = register(NUMBERED, Options::default());
+    assert!(!interest().has(NUMBERED), "without a callback nobody listens");
     let seen = Seen::default();
-    set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
-    assert!(active().has(NUMBERED));
-    set_active(&handle, false).expect("live");
-    assert!(!active().has(NUMBERED));
-    set_active(&handle, true).expect("live");
-    set_callback(&handle, Safety::ThreadSafe, None).expect("live");
-    assert!(!active().has(NUMBERED));
+    set_callback(&registration, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    assert!(interest().has(NUMBERED));
+    set_active(&registration, false).expect("live");
+    assert!(!interest().has(NUMBERED));
+    set_active(&registration, true).expect("live");
+    set_callback(&registration, Safety::ThreadSafe, None).expect("live");
+    assert!(!interest().has(NUMBERED));
     raise(Safety::None, || -> DeviceAsync { panic!("nobody asked for the elements") });
-    assert!(!active().has(PortAsync::TYPE), "another type is another matter");
+    assert!(!interest().has(PortAsync::TYPE), "another type is another matter");
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn registrations_of_one_type_are_independent() {
 
 #[test]
 fn the_callback_of_the_least_level_that_is_fit_is_called() {
-    let callbacks = Safety::ALL.map(|_| -> Callback { Arc::new(|_: &Record, _: &Handle, _| {}) });
+    let callbacks = Safety::ALL.map(|_| -> Callback { Arc::new(|_: &EventInstance, _: &Registration, _| {}) });
     for set in 0..16_usize {
-        let mut calls = Calls::default();
+        let mut calls = Callbacks::default();
         for level in Safety::ALL {
             if set >> level.index() & 1 == 1 {
                 calls.set(level, Some(Arc::clone(&callbacks[level.index()])));
@@ -63,11 +63,11 @@ fn the_callback_of_the_least_level_that_is_fit_is_called() {
 fn one_registered_at_the_highest_level_alone_is_called_everywhere_and_told_what_the_place_asks() {
     let _alone = alone();
     let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let handle = register(NUMBERED, Options::default());
+    let registration = register(NUMBERED, Options::default());
     let noted = Arc::clone(&asked);
     let callback: Callback =
-        Arc::new(move |_: &Record, _: &Handle, needed| noted.lock().expect("no panic").push(needed));
-    set_callback(&handle, Safety::AsyncSignalSafe, Some(callback)).expect("live");
+        Arc::new(move |_: &EventInstance, _: &Registration, needed| noted.lock().expect("no panic").push(needed));
+    set_callback(&registration, Safety::AsyncSignalSafe, Some(callback)).expect("live");
     for context in Safety::ALL {
         raise(context, DeviceAsync::default);
     }
@@ -81,11 +81,11 @@ fn one_registered_at_the_highest_level_alone_is_called_everywhere_and_told_what_
 fn an_event_where_no_callback_is_fit_waits_for_a_place_where_one_is() {
     let _alone = alone();
     let seen = Seen::default();
-    let handle = register(NUMBERED, Options::default());
-    set_callback(&handle, Safety::MpiRestricted, Some(seen.callback())).expect("live");
+    let registration = register(NUMBERED, Options::default());
+    set_callback(&registration, Safety::MpiRestricted, Some(seen.callback())).expect("live");
     raise(Safety::ThreadSafe, || DeviceAsync { event: 1, port: 0 });
     raise(Safety::AsyncSignalSafe, || DeviceAsync { event: 2, port: 0 });
-    assert_eq!((seen.numbers().len(), handle.waiting()), (0, 2));
+    assert_eq!((seen.numbers().len(), registration.waiting()), (0, 2));
     assert_eq!(deliver_counted(9, Safety::ThreadSafe), 0, "here neither");
     assert_eq!(deliver_counted(9, Safety::MpiRestricted), 2);
     assert_eq!(seen.numbers(), [1, 2]);
@@ -96,8 +96,8 @@ fn one_bound_to_an_object_gets_the_events_of_that_object_alone() {
     let _alone = alone();
     let (mine, all) = (Seen::default(), Seen::default());
     for (object, seen) in [(Some(7), &mine), (None, &all)] {
-        let handle = register(XferBegin::TYPE, Options { object, ..Options::default() });
-        set_callback(&handle, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+        let registration = register(XferBegin::TYPE, Options { object, ..Options::default() });
+        set_callback(&registration, Safety::ThreadSafe, Some(seen.callback())).expect("live");
     }
     for context in [6, 7, 8, 7] {
         raise(Safety::ThreadSafe, || XferBegin { request: u64::from(context), context, ..XferBegin::default() });
@@ -109,9 +109,9 @@ fn one_bound_to_an_object_gets_the_events_of_that_object_alone() {
 fn a_replaced_callback_gets_nothing_more() {
     let _alone = alone();
     let (old, new) = (Seen::default(), Seen::default());
-    let handle = listen(Options::default(), old.callback());
+    let registration = listen(Options::default(), old.callback());
     raise_number(1);
-    set_callback(&handle, Safety::ThreadSafe, Some(new.callback())).expect("live");
+    set_callback(&registration, Safety::ThreadSafe, Some(new.callback())).expect("live");
     raise_number(2);
     assert_eq!((old.numbers(), new.numbers()), (vec![1], vec![2]));
 }
@@ -119,13 +119,13 @@ fn a_replaced_callback_gets_nothing_more() {
 #[test]
 fn a_freed_registration_refuses_everything() {
     let _alone = alone();
-    let handle = register(NUMBERED, Options::default());
-    let id = handle.id;
-    assert!(find(id).is_some_and(|found| Arc::ptr_eq(&found, &handle)));
-    free(&handle, Safety::None, None).expect("live");
+    let registration = register(NUMBERED, Options::default());
+    let id = registration.id;
+    assert!(find(id).is_some_and(|found| Arc::ptr_eq(&found, &registration)));
+    free(&registration, Safety::None, None).expect("live");
     assert!(find(id).is_none());
-    assert_eq!(set_callback(&handle, Safety::None, None), Err(Freed));
-    assert_eq!(set_dropped(&handle, None), Err(Freed));
-    assert_eq!(set_active(&handle, true), Err(Freed));
-    assert_eq!(free(&handle, Safety::None, None), Err(Freed));
+    assert_eq!(set_callback(&registration, Safety::None, None), Err(AlreadyFreed));
+    assert_eq!(set_dropped(&registration, None), Err(AlreadyFreed));
+    assert_eq!(set_active(&registration, true), Err(AlreadyFreed));
+    assert_eq!(free(&registration, Safety::None, None), Err(AlreadyFreed));
 }

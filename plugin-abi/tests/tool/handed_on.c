@@ -4,7 +4,7 @@
 #include <ibex_mpi_t.h>
 #include <dlfcn.h>
 #include "expect.h"
-#include "seam.h"
+#include "handed_on.h"
 
 #define I(call, i) ((int) ARGUMENT(call, i))
 #define P(call, i) ((void *) ARGUMENT(call, i))

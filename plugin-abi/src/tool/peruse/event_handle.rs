@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event handles of PERUSE: an event, a communicator, a callback, and whether its window is open.
 //!
-//! A `peruse_event_h` is a number (`handles.rs`) that is looked up; a wrong one is an error code. Each handle is a registration of the engine,
-//! whose callback looks whether the event's communicator is the handle's, or a copy that it follows. Of one whose communicator is gone
-//! the number alone is left until it is released. When a window has been closed no callback runs any more, so that a tool may free what it gave for
-//! it; who closes one waits for callbacks of other threads, but not from within a callback, nor with the tool's lock.
-//! Grade: setup; [`Handle::event`] runs where events happen, without allocation. Threads: any.
-//! Tests: `tests.rs`, `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
+//! A `peruse_event_h` is a number (`handle_numbers.rs`) that is looked up; a wrong one is an error code. Each handle is
+//! a registration of the engine, whose callback looks whether the event's communicator is the handle's, or a copy that
+//! it follows. Of one whose communicator is gone the number alone is left until it is released. When a window has been
+//! closed no callback runs any more, so that a tool may free what it gave for it; who closes one waits for callbacks of
+//! other threads, but not from within a callback, nor with the tool's lock. Grade: setup; [`EventHandle::event`] runs
+//! where events happen, without allocation. Threads: any. Tests: `tests.rs`, `tests/tool/peruse.c`,
+//! `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -14,12 +15,12 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::events::{self, MsgArrived, Options, Payload as _, Record, Safety, TypeId, Value};
+use engine::events::{self, EventInstance, MsgArrived, Options, Payload as _, Safety, TypeId, Value};
 
 use super::Code;
-use super::descriptor::Descriptor;
 use super::lock::{self, InUpcall};
-use crate::tool::communicator::{self, Byte, Comm, Watched};
+use super::supported::SupportedEvent;
+use crate::tool::communicator::{self, Byte, Comm, TrackedComm};
 
 /// `peruse_comm_spec_t`
 #[repr(C)]
@@ -50,13 +51,13 @@ unsafe impl Send for Callback {}
 unsafe impl Sync for Callback {}
 
 /// One event handle.
-pub(super) struct Handle {
+pub(super) struct EventHandle {
     number: i64,
-    pub(super) descriptor: &'static Descriptor,
+    pub(super) supported: &'static SupportedEvent,
     pub(super) comm: Comm,
-    watched: Arc<Watched>,
-    places: Places,
-    registration: Arc<events::Handle>,
+    tracked: Arc<TrackedComm>,
+    elements: ElementIndices,
+    registration: Arc<events::Registration>,
     /// Locked while the window is opened or closed, too.
     callback: Mutex<Callback>,
     /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that was closed.
@@ -65,9 +66,9 @@ pub(super) struct Handle {
 }
 
 /// By number; `None` once the communicator is gone.
-static HANDLES: Mutex<BTreeMap<i64, Option<Arc<Handle>>>> = Mutex::new(BTreeMap::new());
+static HANDLES: Mutex<BTreeMap<i64, Option<Arc<EventHandle>>>> = Mutex::new(BTreeMap::new());
 
-fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<Handle>>>> {
+fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<EventHandle>>>> {
     HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -75,7 +76,7 @@ fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<Handle>>>> {
 ///
 /// # Errors
 /// There is none, or its communicator is gone.
-pub(super) fn find(number: i64) -> Result<Arc<Handle>, Code> {
+pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
     match handles().get(&number) {
         Some(Some(handle)) => Ok(Arc::clone(handle)),
         Some(None) => Err(Code::MpiObject),
@@ -84,15 +85,20 @@ pub(super) fn find(number: i64) -> Result<Arc<Handle>, Code> {
 }
 
 /// A new handle, inactive; returns its number.
-pub(super) fn new(descriptor: &'static Descriptor, comm: Comm, watched: Arc<Watched>, callback: Callback) -> i64 {
-    let number = crate::tool::handles::number();
-    let handle = Arc::new(Handle {
+pub(super) fn new(
+    supported: &'static SupportedEvent,
+    comm: Comm,
+    tracked: Arc<TrackedComm>,
+    callback: Callback,
+) -> i64 {
+    let number = crate::tool::handle_numbers::number();
+    let handle = Arc::new(EventHandle {
         number,
-        descriptor,
+        supported,
         comm,
-        watched,
-        places: Places::of(descriptor.kind),
-        registration: events::register(descriptor.kind, Options { as_it_happens: true, ..Options::default() }),
+        tracked,
+        elements: ElementIndices::of(supported.event_type),
+        registration: events::register(supported.event_type, Options { immediate: true, ..Options::default() }),
         callback: Mutex::new(callback),
         window: AtomicU64::new(0),
         propagate: AtomicBool::new(false),
@@ -124,7 +130,7 @@ pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
     catch_up();
     let gone: Vec<_> = {
         let handles = handles();
-        let of = |handle: &&Arc<Handle>| number.is_none_or(|number| handle.watched.number == number);
+        let of = |handle: &&Arc<EventHandle>| number.is_none_or(|number| handle.tracked.number == number);
         handles.values().flatten().filter(of).cloned().collect()
     };
     for handle in gone {
@@ -135,9 +141,9 @@ pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
 }
 
 /// The handles that follow a copy of this communicator, if it is made now.
-pub(in crate::tool) fn propagated(original: &Watched) -> Vec<i64> {
-    let follows = |handle: &&Arc<Handle>| {
-        let watches = handle.watched.number == original.number || original.followers.contains(&handle.number);
+pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
+    let follows = |handle: &&Arc<EventHandle>| {
+        let watches = handle.tracked.number == original.number || original.followers.contains(&handle.number);
         watches && handle.propagate.load(Ordering::Relaxed)
     };
     handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
@@ -147,13 +153,13 @@ pub(in crate::tool) fn propagated(original: &Watched) -> Vec<i64> {
 fn catch_up() {
     if lock::may_wait_for_callbacks() {
         crate::runtime::watch::show_arrived();
-        events::catch_up_all(crate::runtime::watch::CONTEXT);
+        events::catch_up_all(crate::runtime::watch::SAFETY);
     } else {
         crate::runtime::watch::catch_up();
     }
 }
 
-impl Handle {
+impl EventHandle {
     pub(super) fn is_active(&self) -> bool {
         self.window.load(Ordering::Relaxed) % 2 == 1
     }
@@ -167,9 +173,9 @@ impl Handle {
         let window = self.window.fetch_add(1, Ordering::SeqCst) + 1;
         // The callback in force: it cannot be replaced while the window is open.
         let (handle, callback) = (Arc::downgrade(self), *callback);
-        let on_event: events::Callback = Arc::new(move |record: &Record, _: &events::Handle, _| {
+        let on_event: events::Callback = Arc::new(move |instance: &EventInstance, _: &events::Registration, _| {
             if let Some(handle) = handle.upgrade() {
-                handle.event(record, window, callback);
+                handle.event(instance, window, callback);
             }
         });
         // PERUSE asks of every callback that it be fit for signal handlers (5.1.2).
@@ -186,7 +192,7 @@ impl Handle {
         }
         drop(callback);
         if lock::may_wait_for_callbacks() {
-            events::wait_for_others();
+            events::wait_for_callbacks();
         }
     }
 
@@ -194,7 +200,7 @@ impl Handle {
     fn end(&self) {
         self.deactivate();
         // Refused only where it has been freed already.
-        let _ = events::free(&self.registration, crate::runtime::watch::CONTEXT, None);
+        let _ = events::free(&self.registration, crate::runtime::watch::SAFETY, None);
     }
 
     pub(super) fn callback(&self) -> Callback {
@@ -211,7 +217,7 @@ impl Handle {
 
     /// The communicator of an event, if the handle is to see it.
     fn communicator(&self, context: Option<u64>) -> Option<Comm> {
-        if context.is_none() || context == self.watched.context {
+        if context.is_none() || context == self.tracked.context {
             return Some(self.comm);
         }
         if !self.propagate.load(Ordering::Relaxed) {
@@ -222,43 +228,43 @@ impl Handle {
     }
 
     /// An event of this type, in any communicator, for the callback of a window.
-    fn event(&self, record: &Record, window: u64, callback: Callback) {
+    fn event(&self, instance: &EventInstance, window: u64, callback: Callback) {
         // After the thread has entered the delivery: who has closed the window waits for it, or it sees that.
         if self.window.load(Ordering::SeqCst) == window
-            && let Some(comm) = self.communicator(number(record, self.places.context))
+            && let Some(comm) = self.communicator(number(instance, self.elements.context))
         {
-            self.call(record, comm, callback);
+            self.call(instance, comm, callback);
         }
     }
 
     /// Calls the callback.
-    fn call(&self, record: &Record, comm: Comm, callback: Callback) {
-        let at = &self.places;
-        let received = number(record, at.direction) == Some(1) || self.descriptor.operation == Some(RECEIVE);
-        let rank = |in_job: u64| self.watched.ranks.get(usize::try_from(in_job).ok()?).copied();
-        let peer = if received { signed(record, at.source) } else { number(record, at.peer).and_then(rank) };
-        let bytes = number(record, at.total).or_else(|| number(record, at.bytes)).unwrap_or(0);
-        let local = number(record, at.local).map(|local| std::ptr::with_exposed_provenance_mut(local as usize));
+    fn call(&self, instance: &EventInstance, comm: Comm, callback: Callback) {
+        let at = &self.elements;
+        let received = number(instance, at.direction) == Some(1) || self.supported.operation == Some(RECEIVE);
+        let rank = |in_job: u64| self.tracked.ranks.get(usize::try_from(in_job).ok()?).copied();
+        let peer = if received { signed(instance, at.source) } else { number(instance, at.peer).and_then(rank) };
+        let bytes = number(instance, at.total).or_else(|| number(instance, at.bytes)).unwrap_or(0);
+        let local = number(instance, at.local).map(|local| std::ptr::with_exposed_provenance_mut(local as usize));
         let mut spec = Spec {
             comm,
             buf: local.unwrap_or(null_mut()),
             count: c_int::try_from(bytes).unwrap_or(c_int::MAX),
             datatype: communicator::byte(),
             peer: peer.unwrap_or(-1),
-            tag: signed(record, at.tag).unwrap_or(-1),
-            operation: self.descriptor.operation.unwrap_or(if received { RECEIVE } else { SEND }),
+            tag: signed(instance, at.tag).unwrap_or(-1),
+            operation: self.supported.operation.unwrap_or(if received { RECEIVE } else { SEND }),
         };
         // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives is not named as
         // the request is that it is matched to (4.3).
-        let arrives = u64::from(self.descriptor.kind == MsgArrived::TYPE);
-        let message = number(record, at.message).map(|message| message << 2 | arrives << 1);
-        let id = message.or_else(|| number(record, at.operation)).unwrap_or(0);
+        let arrives = u64::from(self.supported.event_type == MsgArrived::TYPE);
+        let message = number(instance, at.message).map(|message| message << 2 | arrives << 1);
+        let id = message.or_else(|| number(instance, at.operation)).unwrap_or(0);
         let upcall = InUpcall::new();
         // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
         let code = unsafe { (callback.function)(self.number, id as isize, &raw mut spec, callback.param) };
         drop(upcall);
         if code != 0 {
-            super::callback_failed(self.descriptor.name, code);
+            super::callback_failed(self.supported.name, code);
         }
     }
 }
@@ -267,7 +273,7 @@ const SEND: c_int = 0;
 const RECEIVE: c_int = 1;
 
 /// Where the elements are that a callback is told of; found once for a handle.
-struct Places {
+struct ElementIndices {
     context: Option<usize>,
     direction: Option<usize>,
     source: Option<usize>,
@@ -280,34 +286,34 @@ struct Places {
     operation: Option<usize>,
 }
 
-impl Places {
-    fn of(kind: TypeId) -> Places {
-        let place = |name| kind.row().elements.iter().position(|element| element.name == name);
-        Places {
-            context: place("context"),
-            direction: place("direction"),
-            source: place("source"),
-            peer: place("peer"),
-            total: place("total"),
-            bytes: place("bytes"),
-            local: place("local"),
-            tag: place("tag"),
-            message: place("message"),
-            operation: place("operation"),
+impl ElementIndices {
+    fn of(event_type: TypeId) -> ElementIndices {
+        let index = |name| event_type.row().elements.iter().position(|element| element.name == name);
+        ElementIndices {
+            context: index("context"),
+            direction: index("direction"),
+            source: index("source"),
+            peer: index("peer"),
+            total: index("total"),
+            bytes: index("bytes"),
+            local: index("local"),
+            tag: index("tag"),
+            message: index("message"),
+            operation: index("operation"),
         }
     }
 }
 
-fn number(record: &Record, place: Option<usize>) -> Option<u64> {
-    match record.value(place?)? {
+fn number(instance: &EventInstance, index: Option<usize>) -> Option<u64> {
+    match instance.value(index?)? {
         Value::U32(value) => Some(u64::from(value)),
         Value::U64(value) => Some(value),
         Value::I32(_) => None,
     }
 }
 
-fn signed(record: &Record, place: Option<usize>) -> Option<i32> {
-    match record.value(place?)? {
+fn signed(instance: &EventInstance, index: Option<usize>) -> Option<i32> {
+    match instance.value(index?)? {
         Value::I32(value) => Some(value),
         _ => None,
     }

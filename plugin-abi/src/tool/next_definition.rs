@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The seam to an MPI that has events of its own: ibex must not stand in front of its calls.
+//! Calls that are handed on to an MPI that has events of its own: ibex must not stand in front of its calls.
 //!
-//! ibex is built for one Open MPI and declines to be a component of another, but a tool that was linked with -libex may meet
-//! one that has these calls. The dynamic linker then finds ibex's where it comes first, so each call looks once whether another
-//! library after it has the `PMPI_T_` name, and hands itself on. (A tool that intercepts defines `MPI_T_` names alone.) Where the
-//! MPI has an event engine, ibex's events are to be registered with that one, each port as a source of its own whose clock
-//! returns the stamp of the event under delivery, as that engine reads the source's clock when an event is raised.
+//! ibex is built for one Open MPI and declines to be a component of another, but a tool that was linked with -libex may
+//! meet one that has these calls. The dynamic linker then finds ibex's where it comes first, so each call looks once
+//! whether another library after it has the `PMPI_T_` name, and hands itself on. (A tool that intercepts defines
+//! `MPI_T_` names alone.) Where the MPI has an event engine, ibex's events are to be registered with that one, each
+//! port as a source of its own whose clock returns the stamp of the event under delivery, as that engine reads the
+//! source's clock when an event is raised.
 //!
 //! Grade: setup at the first call, then one load. Threads: any. Tests: `tests/tool.rs`.
 
@@ -17,14 +18,14 @@ use crate::runtime::copies;
 
 /// The function of a name that answers instead of this library's, if there is one: the MPI's own, or that of the ibex that was loaded
 /// first (`copies.rs`).
-pub(crate) struct Next {
+pub(crate) struct NextDefinition {
     name: &'static CStr,
     address: OnceLock<Option<usize>>,
 }
 
-impl Next {
-    pub(crate) const fn new(name: &'static CStr) -> Next {
-        Next { name, address: OnceLock::new() }
+impl NextDefinition {
+    pub(crate) const fn new(name: &'static CStr) -> NextDefinition {
+        NextDefinition { name, address: OnceLock::new() }
     }
 
     /// Its address.

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relation of an adapter's clock to the host's: converts a timestamp, and says by how much the result may be wrong.
+//! The relation of an adapter's clock to the host's: converts a timestamp, and says by how much the result may be
+//! wrong.
 //!
-//! Owns a window of [`Sample`]s: at some moment between two readings of the host's clock the adapter showed so many ticks. The
-//! reading may be a query of the adapter's clock, or an operation: its completion's stamp lies between post and poll. Each sample
-//! confines every other moment to a cone, as the rates differ by at most so much; the cones of all samples together confine it
-//! to an interval. Its middle is the result, half its width the bound. No line is fitted that an outlier could tilt.
+//! Owns a window of [`ClockSample`]s: at some moment between two readings of the host's clock the adapter showed so
+//! many ticks. The reading may be a query of the adapter's clock, or an operation: its completion's stamp lies between
+//! post and poll. Each sample confines every other moment to a cone, as the rates differ by at most so much; the cones
+//! of all samples together confine it to an interval. Its middle is the result, half its width the bound. No line is
+//! fitted that an outlier could tilt.
 //!
-//! The cones: the rate is first confined by the samples themselves (the longest baselines), plus [`WANDER`] for what it changes
-//! within the window; where that contradicts the samples (the clock was stepped, or warmed up fast), [`super::unwrap::DRIFT`] about
-//! the nominal rate is used; where even that does, only the nearest sample counts and the window begins anew.
+//! The cones: the rate is first confined by the samples themselves (the longest baselines), plus [`WANDER`] for what it
+//! changes within the window; where that contradicts the samples (the clock was stepped, or warmed up fast),
+//! [`super::unwrap::DRIFT`] about the nominal rate is used; where even that does, only the nearest sample counts and
+//! the window begins anew.
 //!
-//! Path: setup; [`Fit::add`] now and then from progress. Threads: one at a time. Units: ticks. Tests: `tests/fit.rs`.
+//! Path: setup; [`ClockCorrelation::add`] now and then from progress. Threads: one at a time. Units: ticks. Tests:
+//! `tests/clock_correlation.rs`.
 
 use super::unwrap::DRIFT;
 
@@ -22,7 +26,7 @@ const KEPT: usize = 32;
 
 /// At some moment from `before` to `after` (host's ticks, both included) the adapter's clock showed `ticks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
+pub struct ClockSample {
     /// A reading of the host's clock that was before the moment.
     pub before: u64,
     /// What the adapter's clock showed, carried past its mask.
@@ -33,7 +37,7 @@ pub struct Sample {
 
 /// A moment on another clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Converted {
+pub struct ConvertedTimestamp {
     /// The best estimate, in ticks of the clock converted to.
     pub ticks: u64,
     /// The truth is within so many ticks of it, either way.
@@ -42,21 +46,21 @@ pub struct Converted {
 
 /// The running relation of two clocks.
 #[derive(Debug, Clone)]
-pub(super) struct Fit {
+pub(super) struct ClockCorrelation {
     /// Host's ticks per adapter's tick, nominal.
     nominal: f64,
     /// The oldest first.
-    samples: Vec<Sample>,
+    samples: Vec<ClockSample>,
     /// How far samples are apart at least, host's ticks.
     spacing: u64,
     /// The bounds of the rate, host's ticks per adapter's tick.
     rate: (f64, f64),
 }
 
-impl Fit {
+impl ClockCorrelation {
     /// With `nominal` host's ticks per adapter's tick, and samples kept that are `spacing` host's ticks apart.
-    pub(super) fn new(nominal: f64, spacing: u64) -> Fit {
-        Fit { nominal, samples: Vec::with_capacity(KEPT), spacing, rate: drift(nominal) }
+    pub(super) fn new(nominal: f64, spacing: u64) -> ClockCorrelation {
+        ClockCorrelation { nominal, samples: Vec::with_capacity(KEPT), spacing, rate: drift(nominal) }
     }
 
     /// Whether a sample at `host` would be kept whatever its width.
@@ -65,7 +69,7 @@ impl Fit {
     }
 
     /// Takes a sample. One that is close to the last replaces it if it is narrower, or is ignored.
-    pub(super) fn add(&mut self, sample: Sample) {
+    pub(super) fn add(&mut self, sample: ClockSample) {
         if sample.after < sample.before {
             return;
         }
@@ -92,7 +96,7 @@ impl Fit {
     }
 
     /// The host's time at which the adapter's clock showed `ticks`; `None` without samples.
-    pub(super) fn to_host(&self, ticks: u64) -> Option<Converted> {
+    pub(super) fn to_host(&self, ticks: u64) -> Option<ConvertedTimestamp> {
         let nearest = *self.samples.iter().min_by_key(|sample| sample.ticks.abs_diff(ticks))?;
         let interval = self.interval(ticks, nearest.before, self.rate);
         let interval = interval.or_else(|| self.interval(ticks, nearest.before, drift(self.nominal)));
@@ -101,7 +105,7 @@ impl Fit {
     }
 
     /// What the adapter's clock showed at `host`; `None` without samples.
-    pub(super) fn to_adapter(&self, host: u64) -> Option<Converted> {
+    pub(super) fn to_adapter(&self, host: u64) -> Option<ConvertedTimestamp> {
         let nearest = *self.samples.iter().min_by_key(|sample| sample.before.abs_diff(host))?;
         // From the nearest sample by the nominal rate, then corrected by what `to_host` says of that: it is off by little.
         let away = host as f64 - f64::midpoint(nearest.before as f64, nearest.after as f64);
@@ -110,7 +114,7 @@ impl Fit {
         let back = self.to_host(guess)?;
         let correction = (host as f64 - back.ticks as f64) / rate;
         let error = (back.error as f64 / self.rate.0).ceil() as u64 + 2;
-        Some(Converted { ticks: guess.saturating_add_signed(correction as i64), error })
+        Some(ConvertedTimestamp { ticks: guess.saturating_add_signed(correction as i64), error })
     }
 
     /// The interval, relative to `origin`, in which all cones put the moment; `None` where they contradict each other.
@@ -153,7 +157,7 @@ fn drift(nominal: f64) -> (f64, f64) {
 }
 
 /// Where, relative to `origin`, a sample and the bounds of the rate put the moment at which the adapter shows `ticks`.
-fn cone(sample: &Sample, ticks: u64, origin: u64, (slow, fast): (f64, f64)) -> (f64, f64) {
+fn cone(sample: &ClockSample, ticks: u64, origin: u64, (slow, fast): (f64, f64)) -> (f64, f64) {
     let before = i128::from(sample.before) - i128::from(origin);
     let after = i128::from(sample.after) - i128::from(origin);
     let away = (i128::from(ticks) - i128::from(sample.ticks)) as f64;
@@ -161,9 +165,9 @@ fn cone(sample: &Sample, ticks: u64, origin: u64, (slow, fast): (f64, f64)) -> (
     (before as f64 + away * near, after as f64 + away * far)
 }
 
-fn middle(origin: u64, low: f64, high: f64) -> Converted {
+fn middle(origin: u64, low: f64, high: f64) -> ConvertedTimestamp {
     let centre = f64::midpoint(low, high);
     let ticks =
         if centre >= 0.0 { origin.saturating_add(centre as u64) } else { origin.saturating_sub((-centre) as u64) };
-    Converted { ticks, error: ((high - low) / 2.0).ceil() as u64 + 1 }
+    ConvertedTimestamp { ticks, error: ((high - low) / 2.0).ceil() as u64 + 1 }
 }

@@ -4,7 +4,7 @@
 use super::*;
 
 /// A registration whose events wait, with a callback of this level, and the engine's name for it.
-fn waiting(level: c_int, seen: &Mutex<Seen>) -> (Registration, std::sync::Arc<engine::events::Handle>) {
+fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::Arc<engine::events::Registration>) {
     let registration = alloc(c"btl_ibex_xfer_end");
     // SAFETY: the registration is valid; `seen` outlives it.
     unsafe {
@@ -15,7 +15,7 @@ fn waiting(level: c_int, seen: &Mutex<Seen>) -> (Registration, std::sync::Arc<en
     (registration, handle)
 }
 
-fn set_dropped(registration: Registration, function: Option<super::super::registration::DroppedFunction>) {
+fn set_dropped(registration: RegistrationHandle, function: Option<super::super::registration::DroppedFunction>) {
     // SAFETY: a registration of this process.
     assert_eq!(unsafe { MPI_T_event_set_dropped_handler(registration, function) }, 0);
 }
@@ -26,7 +26,7 @@ fn raise(events: usize) {
     }
 }
 
-fn free(registration: Registration) {
+fn free(registration: RegistrationHandle) {
     // SAFETY: a registration of this process.
     assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
 }
@@ -86,7 +86,7 @@ fn what_may_only_be_called_outside_of_the_mpi_is_called_when_it_is_freed() {
     events::deliver(usize::MAX, Safety::MpiRestricted);
     assert_eq!(told(&seen), []);
     assert_eq!(seen.lock().expect("no panic").events.len(), 0);
-    assert_eq!(handle.lost(), 5, "counted");
+    assert_eq!(handle.dropped(), 5, "counted");
     free(registration);
     let seen = seen.into_inner().expect("no panic");
     assert_eq!((seen.events.len(), &seen.dropped[..]), (handle.room(), &[(5, 0)][..]));

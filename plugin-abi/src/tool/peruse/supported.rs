@@ -18,10 +18,10 @@ pub(super) const INVALID: c_int = 0;
 const CUSTOM: c_int = 17;
 
 /// An event that is supported.
-pub(super) struct Descriptor {
+pub(super) struct SupportedEvent {
     pub(super) number: c_int,
     pub(super) name: &'static CStr,
-    pub(super) kind: TypeId,
+    pub(super) event_type: TypeId,
     /// `PERUSE_PUT`, `PERUSE_GET`, or `PERUSE_RECV` of what arrives; of a message's transfer its direction says.
     pub(super) operation: Option<c_int>,
 }
@@ -31,31 +31,56 @@ const PUT: Option<c_int> = Some(2);
 const GET: Option<c_int> = Some(3);
 
 /// All of them: what is not fired is not here, so that a build without events has none.
-pub(super) static SUPPORTED: &[Descriptor] = if cfg!(feature = "events") { &FIRED } else { &[] };
+pub(super) static SUPPORTED: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
 
-static FIRED: [Descriptor; 8] = [
-    Descriptor { number: 5, name: c"PERUSE_COMM_REQ_XFER_BEGIN", kind: XferBegin::TYPE, operation: None },
-    Descriptor { number: 6, name: c"PERUSE_COMM_REQ_XFER_END", kind: XferEnd::TYPE, operation: None },
-    Descriptor { number: 9, name: c"PERUSE_COMM_MSG_ARRIVED", kind: MsgArrived::TYPE, operation: RECEIVE },
-    Descriptor { number: CUSTOM, name: c"PERUSE_COMM_REQ_XFER_CONTINUE", kind: XferContinue::TYPE, operation: None },
-    Descriptor { number: CUSTOM + 1, name: c"PERUSE_IBEX_PUT_STARTED", kind: PutStarted::TYPE, operation: PUT },
-    Descriptor { number: CUSTOM + 2, name: c"PERUSE_IBEX_PUT_COMPLETE", kind: PutComplete::TYPE, operation: PUT },
-    Descriptor { number: CUSTOM + 3, name: c"PERUSE_IBEX_GET_STARTED", kind: GetStarted::TYPE, operation: GET },
-    Descriptor { number: CUSTOM + 4, name: c"PERUSE_IBEX_GET_COMPLETE", kind: GetComplete::TYPE, operation: GET },
+static FIRED: [SupportedEvent; 8] = [
+    SupportedEvent { number: 5, name: c"PERUSE_COMM_REQ_XFER_BEGIN", event_type: XferBegin::TYPE, operation: None },
+    SupportedEvent { number: 6, name: c"PERUSE_COMM_REQ_XFER_END", event_type: XferEnd::TYPE, operation: None },
+    SupportedEvent { number: 9, name: c"PERUSE_COMM_MSG_ARRIVED", event_type: MsgArrived::TYPE, operation: RECEIVE },
+    SupportedEvent {
+        number: CUSTOM,
+        name: c"PERUSE_COMM_REQ_XFER_CONTINUE",
+        event_type: XferContinue::TYPE,
+        operation: None,
+    },
+    SupportedEvent {
+        number: CUSTOM + 1,
+        name: c"PERUSE_IBEX_PUT_STARTED",
+        event_type: PutStarted::TYPE,
+        operation: PUT,
+    },
+    SupportedEvent {
+        number: CUSTOM + 2,
+        name: c"PERUSE_IBEX_PUT_COMPLETE",
+        event_type: PutComplete::TYPE,
+        operation: PUT,
+    },
+    SupportedEvent {
+        number: CUSTOM + 3,
+        name: c"PERUSE_IBEX_GET_STARTED",
+        event_type: GetStarted::TYPE,
+        operation: GET,
+    },
+    SupportedEvent {
+        number: CUSTOM + 4,
+        name: c"PERUSE_IBEX_GET_COMPLETE",
+        event_type: GetComplete::TYPE,
+        operation: GET,
+    },
 ];
 
 /// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is not known yet.
-pub(super) fn coming() -> &'static [Descriptor] {
+pub(super) fn coming() -> &'static [SupportedEvent] {
     if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { SUPPORTED }
 }
 
 /// The event of a number, whether it can come or not.
-pub(super) fn numbered(number: c_int) -> Option<&'static Descriptor> {
+pub(super) fn numbered(number: c_int) -> Option<&'static SupportedEvent> {
     SUPPORTED.iter().find(|event| event.number == number)
 }
 
 /// The event of a name, if it can come.
-pub(super) fn named(name: &CStr) -> Option<&'static Descriptor> {
+pub(super) fn named(name: &CStr) -> Option<&'static SupportedEvent> {
     coming().iter().find(|event| event.name == name)
 }
 
@@ -93,7 +118,7 @@ mod tests {
             let name = event.name.to_str().expect("letters");
             let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
             let row = row.unwrap_or_else(|| panic!("{name} is not in docs/peruse.md"));
-            assert!(row.contains(&format!("`{}`", event.kind.row().name)), "{row}");
+            assert!(row.contains(&format!("`{}`", event.event_type.row().name)), "{row}");
         }
     }
 }

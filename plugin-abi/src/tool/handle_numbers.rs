@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The numbers that C has for handles: of registrations of `MPI_T`, and of event handles of PERUSE.
 //!
-//! A number is looked up and never followed. It has a part that cannot be guessed, so that what a tool makes up, or has left in
-//! memory it did not initialise, is no other tool's handle; and none is given twice. It is no address a processor has, either.
-//! Grade: setup. Threads: any. Tests: at the end of the file, `tests/tool/calls.c` and `tests/tool/peruse.c`.
+//! A number is looked up and never followed. It has a part that cannot be guessed, so that what a tool makes up, or has
+//! left in memory it did not initialise, is no other tool's handle; and none is given twice. It is no address a
+//! processor has, either. Grade: setup. Threads: any. Tests: at the end of the file, `tests/tool/calls.c` and
+//! `tests/tool/peruse.c`.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A registration: one tool's interest in one event type, with its callbacks, its buffer and what it lost.
 //!
-//! [`Handle`] is what all share; [`Calls`] what it calls, replaced whole by `registry.rs` when something of it changes, so that who
-//! delivers reads it without a lock. Made and freed there; filled by `thread.rs`, emptied by `deliver.rs`.
+//! [`Registration`] is what all share; [`Callbacks`] what it calls, replaced whole by `registry.rs` when something of
+//! it changes, so that who delivers reads it without a lock. Made and freed there; filled by `thread.rs`, emptied by
+//! `deliver.rs`.
 //!
-//! Path: hot, behind the branch of a site. Threads: any. Tests: `tests/handles.rs`, `tests/free.rs`.
+//! Path: hot, behind the branch of a site. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use super::record::Record;
+use super::event_type::{Safety, TypeId};
+use super::instance::EventInstance;
 use super::ring::Ring;
-use super::row::{Safety, TypeId};
-use super::source::{SOURCES, SourceId};
+use super::source_info::{SOURCES, SourceId};
 
 /// Names a registration; never given twice in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HandleId(pub u64);
+pub struct RegistrationId(pub u64);
 
 /// What is called for an event: the event, the registration, what the callback must be fit for here (at most its level).
-pub type Callback = Arc<dyn Fn(&Record, &Handle, Safety) + Send + Sync>;
+pub type Callback = Arc<dyn Fn(&EventInstance, &Registration, Safety) + Send + Sync>;
 
 /// What is called when events were lost: how many of which source since it was last called, the registration, what it must be fit
 /// for here. Where no callback of the registration is fit it is not called, unless the registration ends.
-pub type DroppedCallback = Arc<dyn Fn(u64, SourceId, &Handle, Safety) + Send + Sync>;
+pub type DroppedCallback = Arc<dyn Fn(u64, SourceId, &Registration, Safety) + Send + Sync>;
 
 /// What is called once a freed registration calls nothing any more: the registration, what it must be fit for here.
-pub type FreeCallback = Box<dyn FnOnce(&Handle, Safety) + Send>;
+pub type FreeCallback = Box<dyn FnOnce(&Registration, Safety) + Send>;
 
 /// How a registration is to be.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,7 @@ pub struct Options {
     pub buffered: bool,
     /// Whether what the adapter stamps is taken too where this process sees it, on the thread's source and by the host's clock, in the
     /// order in which it is seen; else by the adapter's stamp, in the order of the port's source.
-    pub as_it_happens: bool,
+    pub immediate: bool,
     /// How many events the buffer holds; rounded up to a power of two. One that is delivered at once has a buffer, too: for what
     /// happens where no callback of it may run.
     pub room: usize,
@@ -45,28 +46,28 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { object: None, buffered: false, as_it_happens: false, room: 64 }
+        Options { object: None, buffered: false, immediate: false, room: 64 }
     }
 }
 
 /// Which of the registrations of its type an event is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Audience {
+pub(super) enum Recipients {
     /// It happened in a thread and has that thread's stamp: for all.
     All,
     /// The adapter has stamped it, and this is its telling in the thread that sees it: for those that take it as it happens.
-    AsItHappens,
+    Immediate,
     /// The same by the adapter's stamp: for all others.
     Ordered,
 }
 
-impl Audience {
+impl Recipients {
     #[inline]
-    fn has(self, handle: &Handle) -> bool {
+    fn has(self, registration: &Registration) -> bool {
         match self {
-            Audience::All => true,
-            Audience::AsItHappens => handle.as_it_happens,
-            Audience::Ordered => !handle.as_it_happens,
+            Recipients::All => true,
+            Recipients::Immediate => registration.immediate,
+            Recipients::Ordered => !registration.immediate,
         }
     }
 }
@@ -76,20 +77,20 @@ const CLOSING: u8 = 1;
 const FREED: u8 = 2;
 
 /// What a registration has lost of each source, and how much of that its callback was told.
-struct Losses {
+struct DropCounts {
     lost: [AtomicU64; SOURCES],
     told: [AtomicU64; SOURCES],
 }
 
 /// A registration.
-pub struct Handle {
+pub struct Registration {
     /// Its name.
-    pub id: HandleId,
+    pub id: RegistrationId,
     /// The type of its events.
-    pub kind: TypeId,
+    pub event_type: TypeId,
     /// The object of its events; `None`: all.
     pub object: Option<u64>,
-    pub(super) as_it_happens: bool,
+    pub(super) immediate: bool,
     pub(super) ring: Ring,
     pub(super) used: usize,
     buffered: AtomicBool,
@@ -99,26 +100,26 @@ pub struct Handle {
     /// Changes with its callbacks.
     pub(super) revision: AtomicU64,
     /// Whether there may be losses nobody was told of.
-    pub(super) losing: AtomicBool,
-    losses: Box<Losses>,
+    pub(super) unreported_drops: AtomicBool,
+    drop_counts: Box<DropCounts>,
 }
 
-impl Handle {
-    pub(super) fn new(id: HandleId, kind: TypeId, options: Options) -> Handle {
+impl Registration {
+    pub(super) fn new(id: RegistrationId, event_type: TypeId, options: Options) -> Registration {
         let zeros = || [const { AtomicU64::new(0) }; SOURCES];
-        Handle {
+        Registration {
             id,
-            kind,
+            event_type,
             object: options.object,
-            as_it_happens: options.as_it_happens,
+            immediate: options.immediate,
             ring: Ring::new(options.room),
-            used: kind.row().extent.div_ceil(8),
+            used: event_type.row().extent.div_ceil(8),
             buffered: AtomicBool::new(options.buffered),
             state: AtomicU8::new(LIVE),
             draining: AtomicBool::new(false),
             revision: AtomicU64::new(0),
-            losing: AtomicBool::new(false),
-            losses: Box::new(Losses { lost: zeros(), told: zeros() }),
+            unreported_drops: AtomicBool::new(false),
+            drop_counts: Box::new(DropCounts { lost: zeros(), told: zeros() }),
         }
     }
 
@@ -148,11 +149,11 @@ impl Handle {
 
     /// How many events it has lost so far, of all sources.
     #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.losses.lost.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    pub fn dropped(&self) -> u64 {
+        self.drop_counts.lost.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether it takes events. Sequentially consistent with `presence.rs`.
+    /// Whether it takes events. Sequentially consistent with `quiescence.rs`.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         self.state.load(Ordering::SeqCst) == LIVE
@@ -169,36 +170,36 @@ impl Handle {
 
     /// Whether an event is this registration's.
     #[inline]
-    pub(super) fn wants(&self, record: &Record, audience: Audience) -> bool {
-        audience.has(self) && self.is_live() && self.object.is_none_or(|object| record.belongs_to(object))
+    pub(super) fn wants(&self, instance: &EventInstance, recipients: Recipients) -> bool {
+        recipients.has(self) && self.is_live() && self.object.is_none_or(|object| instance.belongs_to(object))
     }
 
     /// Whether something waits in its buffer, or is being delivered from there: what comes now must wait behind it. The buffer is
     /// looked at first: who empties it has said so before (`draining`) and says so until its last callback has returned.
     #[inline]
-    pub(super) fn must_wait(&self) -> bool {
+    pub(super) fn must_buffer(&self) -> bool {
         self.is_buffered() || !self.ring.is_empty() || self.draining.load(Ordering::SeqCst)
     }
 
     /// Whether there may be losses nobody was told of.
     #[inline]
-    pub(super) fn is_losing(&self) -> bool {
-        self.losing.load(Ordering::SeqCst)
+    pub(super) fn has_unreported_drops(&self) -> bool {
+        self.unreported_drops.load(Ordering::SeqCst)
     }
 
     /// It loses events of a source. From any thread.
     #[cold]
-    pub(super) fn lose(&self, source: SourceId, events: u64) {
-        self.losses.lost[source.index() % SOURCES].fetch_add(events, Ordering::Relaxed);
-        self.losing.store(true, Ordering::SeqCst);
+    pub(super) fn count_dropped(&self, source: SourceId, events: u64) {
+        self.drop_counts.lost[source.index() % SOURCES].fetch_add(events, Ordering::Relaxed);
+        self.unreported_drops.store(true, Ordering::SeqCst);
     }
 
     /// Takes what was lost and nobody was told of, per source. By who drains it.
-    fn untold(&self, mut tell: impl FnMut(SourceId, u64)) {
-        if !self.losing.swap(false, Ordering::SeqCst) {
+    fn take_unreported(&self, mut tell: impl FnMut(SourceId, u64)) {
+        if !self.unreported_drops.swap(false, Ordering::SeqCst) {
             return;
         }
-        for (index, (lost, told)) in self.losses.lost.iter().zip(&self.losses.told).enumerate() {
+        for (index, (lost, told)) in self.drop_counts.lost.iter().zip(&self.drop_counts.told).enumerate() {
             let (lost, before) = (lost.load(Ordering::Relaxed), told.load(Ordering::Relaxed));
             if lost != before {
                 told.store(lost, Ordering::Relaxed);
@@ -208,22 +209,22 @@ impl Handle {
     }
 }
 
-impl std::fmt::Debug for Handle {
+impl std::fmt::Debug for Registration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "registration {} of {}", self.id.0, self.kind.row().name)
+        write!(f, "registration {} of {}", self.id.0, self.event_type.row().name)
     }
 }
 
 /// What a registration calls.
 #[derive(Clone, Default)]
-pub(super) struct Calls {
+pub(super) struct Callbacks {
     events: [Option<Callback>; 4],
     /// For each level that a place asks: the least level that is fit for it and has a callback.
     least: [Option<Safety>; 4],
     pub(super) dropped: Option<DroppedCallback>,
 }
 
-impl Calls {
+impl Callbacks {
     /// Sets the callback of a level; returns the former.
     pub(super) fn set(&mut self, level: Safety, callback: Option<Callback>) -> Option<Callback> {
         let old = std::mem::replace(&mut self.events[level.index()], callback);
@@ -247,21 +248,21 @@ impl Calls {
 
     /// Whether a loss is to be told before anything else is.
     #[inline]
-    pub(super) fn must_tell(&self, handle: &Handle) -> bool {
-        handle.is_losing() && self.dropped.is_some()
+    pub(super) fn must_report_drops(&self, registration: &Registration) -> bool {
+        registration.has_unreported_drops() && self.dropped.is_some()
     }
 
     /// Tells losses, where a callback is fit for the place: elsewhere one may be. By who drains the registration.
-    pub(super) fn tell(&self, handle: &Handle, context: Safety) {
-        if self.fit(context).is_some() {
-            self.tell_last(handle, context);
+    pub(super) fn report_drops(&self, registration: &Registration, safety: Safety) {
+        if self.fit(safety).is_some() {
+            self.report_drops_finally(registration, safety);
         }
     }
 
     /// Tells losses; there will be no other place.
-    pub(super) fn tell_last(&self, handle: &Handle, context: Safety) {
+    pub(super) fn report_drops_finally(&self, registration: &Registration, safety: Safety) {
         if let Some(dropped) = &self.dropped {
-            handle.untold(|source, lost| dropped(lost, source, handle, context));
+            registration.take_unreported(|source, lost| dropped(lost, source, registration, safety));
         }
     }
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Freeing a registration: the rest of its buffer is delivered, and its free callback called once no thread can be in
+//! another of its.
+//!
+//! [`free`] takes it out of the registry and finishes what can be finished; what cannot (a thread is still in a
+//! callback) is finished by a later delivery ([`finish_freed_in`]). Path: setup. Threads: any; nobody waits. Tests:
+//! `tests/free.rs`.
+
+use std::sync::atomic::Ordering;
+
+use super::drain::{Emptying, drain};
+use super::event_type::Safety;
+use super::interest_mask::{self, FREES};
+use super::registration::{FreeCallback, Registration};
+use super::registry::{self, AlreadyFreed, PendingFree};
+use super::thread::{self, Delivery, Thread};
+
+/// Frees a registration. It takes no event from now on; what waits in its buffer is delivered; then, when no thread can be within
+/// a callback of it any more, `on_free` is called, once: before this returns where that is possible, else from a later delivery.
+/// May be called from within one of its own callbacks. `safety` says what a callback must be fit for here.
+///
+/// # Errors
+/// [`AlreadyFreed`].
+pub fn free(registration: &Registration, safety: Safety, on_free: Option<FreeCallback>) -> Result<(), AlreadyFreed> {
+    registry::remove(registration, on_free)?;
+    finish_freed(safety);
+    Ok(())
+}
+
+/// Finishes freed registrations, unless called from within a callback.
+fn finish_freed(safety: Safety) {
+    thread::with(&mut (), |thread, ()| {
+        if !thread.is_delivering() {
+            finish_freed_in(thread, safety);
+        }
+    });
+}
+
+/// Finishes those that no thread can be in a callback of any more. Not from within a callback.
+pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
+    while interest_mask::is_pending(FREES) {
+        let Some(emptying) = Emptying::try_new() else { return };
+        let Some(pending) = registry::take_pending_free() else { return };
+        let unfinished = finish(thread, pending, safety);
+        drop(emptying);
+        if let Some(pending) = unfinished {
+            registry::put_pending_free_back(pending);
+            return;
+        }
+    }
+}
+
+/// Delivers the rest of a freed registration's buffer and says that it is gone; gives it back where its buffer is in use.
+fn finish(thread: &Thread, mut pending: PendingFree, safety: Safety) -> Option<PendingFree> {
+    let registration = std::sync::Arc::clone(&pending.entry.registration);
+    {
+        let mut delivery = Delivery::new(thread);
+        drain(&mut delivery, &pending.entry, safety, usize::MAX);
+        if registration.draining.load(Ordering::SeqCst) {
+            return Some(pending);
+        }
+        // No callback is fit for this place: nobody will have the rest.
+        while let Some(instance) = registration.ring.pop(|_| registration.used) {
+            instance.source.source().count_dropped_later(1);
+            registration.count_dropped(instance.source, 1);
+        }
+        pending.entry.calls.report_drops_finally(&registration, safety);
+        delivery.deliver_staged();
+        registration.set_freed();
+    }
+    if let Some(on_free) = pending.on_free.take() {
+        on_free(&registration, safety);
+    }
+    None
+}

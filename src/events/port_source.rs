@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out.
+//!
+//! A completion's stamp is carried past the adapter's mask (`unwrap.rs`), its event held until it is due
+//! (`reorder_buffer.rs`) and then delivered by one thread at a time: whichever calls [`PortSource::deliver`] first; the
+//! others leave theirs to it. It is due once no thread has polled completions whose events are yet to be raised
+//! ([`PortSource::begin_batch`]). Also keeps the relation of the adapter's clock to the host's
+//! (`clock_correlation.rs`). A timestamp is never converted on the way.
+//!
+//! Path: [`PortSource::submit`] hot, behind the branch of a site: a lock that is never held while a callback runs.
+//! Threads: any. Units: the adapter's ticks. Tests: `tests/ports.rs`.
+
+use std::sync::Mutex;
+
+use arrayvec::ArrayVec;
+
+use super::clock::HostClock;
+use super::clock_correlation::{ClockCorrelation, ClockSample, ConvertedTimestamp};
+use super::instance::{EventInstance, GROUP_MAX};
+use super::reorder_buffer::{Refused, ReorderBuffer};
+use super::source_info::SourceInfo;
+use super::sync::{AtomicBool, Ordering};
+use super::unwrap::Unwrap;
+
+/// The events that were refused, by their index in the group, and why.
+type Refusals = ArrayVec<(usize, Refused), GROUP_MAX>;
+
+/// Asks the adapter what its clock shows: raw ticks; `None` where it does not say.
+pub type ReadClock = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+/// What a port tells of its clock when it is opened.
+pub struct PortClock {
+    /// Device and port, as `mlx5_0:1`.
+    pub name: String,
+    /// The rate of the adapter's core clock.
+    pub ticks_per_second: u64,
+    /// How many bits of a stamp count; it wraps after 2 to the power of these.
+    pub bits: u32,
+    /// For how long an event may be held back so that earlier ones get before it, nanoseconds.
+    pub window: u64,
+    /// How many events may be held back.
+    pub room: usize,
+    /// Asks the adapter, where it can be asked. May be called from any thread until [`super::close_port`].
+    pub read_clock: Option<ReadClock>,
+}
+
+/// Host time between two samples of the relation of the clocks.
+const SPACING_NS: u64 = 100_000_000;
+
+/// A clock whose period is shorter is sampled at every poll; others wrap so seldom that a sample now and then will do.
+const SHORT_PERIOD_SECONDS: u64 = 3600;
+
+pub(super) struct PortSource {
+    name: String,
+    ticks_per_second: u64,
+    bits: u32,
+    guarded: Mutex<Guarded>,
+    /// Whether a thread delivers.
+    delivering: AtomicBool,
+}
+
+/// Completions that were read from a port's queue, of which events are yet to come: since when (host).
+#[derive(Debug)]
+#[must_use = "to be given back once all events are raised"]
+pub struct PolledBatch(u64);
+
+/// For so many there is room from the start.
+const OPEN_BATCHES: usize = 128;
+
+/// What the lock of a [`PortSource`] guards.
+struct Guarded {
+    unwrap: Unwrap,
+    reorder: ReorderBuffer,
+    correlation: ClockCorrelation,
+    read_clock: Option<ReadClock>,
+    /// When the batches began that have not ended yet, the oldest first.
+    open_batches: Vec<u64>,
+}
+
+impl PortSource {
+    pub(super) fn new(clock: PortClock) -> PortSource {
+        let host = HostClock::get();
+        let rate = clock.ticks_per_second.max(1) as f64 / host.ticks_per_second() as f64;
+        let window = host.ticks(clock.window);
+        let reorder = ReorderBuffer::new(clock.room, ((window as f64 * rate) as u64, window));
+        let guarded = Guarded {
+            unwrap: Unwrap::new(clock.bits, rate),
+            reorder,
+            correlation: ClockCorrelation::new(1.0 / rate, host.ticks(SPACING_NS)),
+            read_clock: clock.read_clock,
+            open_batches: Vec::with_capacity(OPEN_BATCHES),
+        };
+        let source = PortSource {
+            name: clock.name,
+            ticks_per_second: clock.ticks_per_second.max(1),
+            bits: clock.bits,
+            guarded: Mutex::new(guarded),
+            delivering: AtomicBool::new(false),
+        };
+        // From here on it is known how often the clock wrapped.
+        source.locked().sample();
+        source
+    }
+
+    /// Whether the clock wraps so fast that it must be sampled often.
+    pub(super) fn is_short(&self) -> bool {
+        u64::MAX.checked_shr(64 - self.bits).is_some_and(|mask| mask / self.ticks_per_second < SHORT_PERIOD_SECONDS)
+    }
+
+    /// Whether both are of one port and count alike.
+    pub(super) fn is_same_as(&self, other: &PortSource) -> bool {
+        self.name == other.name && self.ticks_per_second == other.ticks_per_second && self.bits == other.bits
+    }
+
+    /// The port is opened again: its clock can be asked again, and goes on where it was.
+    pub(super) fn reopen(&self, again: PortSource) {
+        let Guarded { read_clock, .. } = again.guarded.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut guarded = self.locked();
+        guarded.read_clock = read_clock;
+        guarded.sample();
+    }
+
+    /// The port is closed: nobody asks its adapter any more.
+    pub(super) fn close(&self) {
+        let read_clock = self.locked().read_clock.take();
+        drop(read_clock);
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Guarded> {
+        self.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(super) fn info(&self) -> SourceInfo {
+        SourceInfo {
+            name: self.name.clone(),
+            description: format!(
+                "completions of port {}, stamped by the adapter's clock ({} bits, carried past their end)",
+                self.name, self.bits
+            ),
+            ordered: true,
+            ticks_per_second: self.ticks_per_second,
+            max_ticks: u64::MAX >> 1,
+        }
+    }
+
+    /// Takes events stamped `raw`, polled just now; `posted` is the host's time before their operation was posted, where that is
+    /// known. Returns which of them it could not hold, and whether it holds so many that they should be delivered soon; `None`, and
+    /// holds none, where their time is not known.
+    #[inline]
+    pub(super) fn submit(
+        &self,
+        instances: &mut [EventInstance],
+        raw: u64,
+        posted: Option<u64>,
+    ) -> Option<(Refusals, bool)> {
+        let host = HostClock::get().now();
+        let mut guarded = self.locked();
+        if guarded.unwrap.is_stale(host) {
+            let _ = guarded.sample();
+        }
+        let ticks = guarded.unwrap.unwrap(raw, host, posted)?;
+        if let Some(before) = posted {
+            guarded.correlation.add(ClockSample { before, ticks, after: host });
+        }
+        let mut refusals = Refusals::new_const();
+        for (index, instance) in instances.iter_mut().enumerate() {
+            instance.timestamp = ticks;
+            if let Err(refused) = guarded.reorder.hold(instance, host) {
+                let _ = refusals.try_push((index, refused));
+            }
+        }
+        Some((refusals, guarded.reorder.is_quarter_full()))
+    }
+
+    /// Completions were read of which events are yet to be submitted; until [`PortSource::end_batch`].
+    #[inline]
+    pub(super) fn begin_batch(&self) -> PolledBatch {
+        let mut guarded = self.locked();
+        let host = HostClock::get().now();
+        guarded.open_batches.push(host);
+        PolledBatch(host)
+    }
+
+    /// All events of what was [taken](PortSource::begin_batch) are submitted. What was submitted before the oldest of what is still in hand was
+    /// taken is later than none of that.
+    #[inline]
+    pub(super) fn end_batch(&self, PolledBatch(since): PolledBatch) {
+        let mut guarded = self.locked();
+        if let Some(place) = guarded.open_batches.iter().position(|taken| *taken == since) {
+            guarded.open_batches.remove(place);
+        }
+        let until = guarded.open_batches.first().copied().unwrap_or_else(|| HostClock::get().now() + 1);
+        guarded.reorder.set_complete_until(until);
+    }
+
+    /// Whether it holds events that are yet to be delivered.
+    pub(super) fn holds_events(&self) -> bool {
+        self.locked().reorder.len() > 0
+    }
+
+    /// Delivers those that are due, through `deliver`, unless another thread is at it, which then delivers them. With
+    /// `all`, those too that are not due. Returns whether some are still held. No lock is held while `deliver` runs.
+    pub(super) fn deliver(&self, all: bool, mut deliver: impl FnMut(&EventInstance)) -> bool {
+        loop {
+            if self.delivering.swap(true, Ordering::SeqCst) {
+                return self.locked().reorder.len() > 0;
+            }
+            let delivering = Delivering(&self.delivering);
+            let host = HostClock::get().now();
+            let next = || {
+                let mut guarded = self.locked();
+                let more = !guarded.open_batches.is_empty();
+                if all { guarded.reorder.pop_earliest() } else { guarded.reorder.pop_due(host, more) }
+            };
+            while let Some(instance) = next() {
+                deliver(&instance);
+            }
+            drop(delivering);
+            // What came between the last look and the end of the delivery would wait for the next call: look again.
+            let guarded = self.locked();
+            let more = if all {
+                guarded.reorder.len() > 0
+            } else {
+                guarded.reorder.is_due(host, !guarded.open_batches.is_empty())
+            };
+            if !more {
+                return guarded.reorder.len() > 0;
+            }
+            drop(guarded);
+        }
+    }
+
+    /// What the adapter's clock shows now.
+    pub(super) fn timestamp(&self) -> Option<u64> {
+        let mut guarded = self.locked();
+        if let Some(ticks) = guarded.sample() {
+            return Some(ticks);
+        }
+        guarded.correlation.to_adapter(HostClock::get().now()).map(|now| now.ticks)
+    }
+
+    /// Keeps the relation of the clocks fresh. Called by progress, which was called so often in all: where the clock
+    /// [is short](PortSource::is_short) all the time.
+    pub(super) fn maintain(&self, calls: usize) {
+        let mut guarded = self.locked();
+        let host = HostClock::get().now();
+        guarded.unwrap.progressed(host, calls);
+        if guarded.correlation.wants(host) {
+            let _ = guarded.sample();
+        }
+    }
+
+    /// The host's time of a timestamp of this source.
+    pub(super) fn to_host(&self, ticks: u64) -> Option<ConvertedTimestamp> {
+        self.locked().correlation.to_host(ticks)
+    }
+}
+
+impl Guarded {
+    /// Asks the adapter, if it can be asked.
+    fn sample(&mut self) -> Option<u64> {
+        let clock = HostClock::get();
+        let before = clock.now();
+        let raw = self.read_clock.as_ref()?()?;
+        let after = clock.now();
+        let ticks = self.unwrap.observe(raw, after, after - before);
+        self.correlation.add(ClockSample { before, ticks, after });
+        Some(ticks)
+    }
+}
+
+/// The right to deliver; given back also when a callback panics.
+struct Delivering<'a>(&'a AtomicBool);
+
+impl Drop for Delivering<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What makes a source ordered: event instances are held until none that is earlier can be expected, and come out by
+//! timestamp.
+//!
+//! Completions are polled in the order in which the adapter wrote them, which is that of their stamps, or nearly; but
+//! several threads may submit theirs in another order, and so may one that polls more before it has submitted what it
+//! has. So an instance is due when all that was polled with it or before it is submitted
+//! ([`ReorderBuffer::set_complete_until`]); where no caller says so, when one later by the window has come, or when it
+//! has been held for as long as the window; or when half of the room is used up. Where an adapter is seen to write a
+//! stamp after a later one, what is submitted is held from then on for as long as the adapter was late. An instance
+//! that is earlier than one that is out already is refused ([`Refused`]), and counted by the caller.
+//!
+//! Path: hot, behind the branch of a site; allocates once, in [`ReorderBuffer::new`]. Threads: one at a time. Units:
+//! ticks of the source; holding times in ticks of the host. Tests: `tests/reorder_buffer.rs`.
+
+use std::collections::VecDeque;
+
+use super::instance::EventInstance;
+
+/// For how many windows an instance is held while earlier ones are known to come: a thread may lose its processor with them.
+const MAX_WINDOWS: u64 = 200;
+
+/// The instance cannot be held; it is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is earlier than one that is out already.
+    Late,
+    /// There is no room.
+    Full,
+}
+
+/// An instance that is held, and since when (host).
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    instance: EventInstance,
+    since: u64,
+}
+
+/// The instances of one source that are held.
+#[derive(Debug)]
+pub(super) struct ReorderBuffer {
+    /// By timestamp; of equal ones the first that came is first. Most come in this order.
+    held: VecDeque<Held>,
+    room: usize,
+    /// In ticks of the source, and of the host.
+    window: (u64, u64),
+    /// The timestamp of the last instance that is out.
+    last_out: u64,
+    /// What was held before this moment (host) was handed in with all that was read before it; and the greatest timestamp of that.
+    complete_until: (u64, u64),
+    /// For how long an instance is held though all is handed in: how far the adapter has been seen to write behind. As `window`.
+    writing_lag: (u64, u64),
+}
+
+impl ReorderBuffer {
+    /// Holds up to `room` instances, each at most for `window` (source's ticks, host's ticks).
+    pub(super) fn new(room: usize, window: (u64, u64)) -> ReorderBuffer {
+        let room = room.max(1);
+        ReorderBuffer {
+            held: VecDeque::with_capacity(room),
+            room,
+            window,
+            last_out: 0,
+            complete_until: (0, 0),
+            writing_lag: (0, 0),
+        }
+    }
+
+    /// Of what was handed in before `host` it is known that all that was read before is handed in, too.
+    #[inline]
+    pub(super) fn set_complete_until(&mut self, host: u64) {
+        if host <= self.complete_until.0 {
+            return;
+        }
+        let newest = self.held.iter().rev().find(|held| held.since < host).map_or(0, |held| held.instance.timestamp);
+        self.complete_until = (host, self.complete_until.1.max(newest));
+    }
+
+    /// An instance came that is earlier than one of those known to be complete: the adapter has written it late.
+    #[cold]
+    fn learn_writing_lag(&mut self, timestamp: u64) {
+        let behind = (self.complete_until.1 - timestamp).min(self.window.0);
+        if behind > self.writing_lag.0 {
+            let rate = self.window.1 as f64 / self.window.0 as f64;
+            self.writing_lag = (behind, (behind as f64 * rate).ceil() as u64);
+        }
+    }
+
+    /// Whether so many are held that the earliest goes out before it is due.
+    #[inline]
+    fn is_half_full(&self) -> bool {
+        self.held.len() > self.room / 2
+    }
+
+    /// Whether a good part of the room is used up.
+    #[inline]
+    pub(super) fn is_quarter_full(&self) -> bool {
+        self.held.len() > self.room / 4
+    }
+
+    /// How many are held.
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Holds an instance that came at `host`.
+    ///
+    /// # Errors
+    /// [`Refused`]: an earlier one may not follow what is out, and room is fixed.
+    #[inline]
+    pub(super) fn hold(&mut self, instance: &EventInstance, host: u64) -> Result<(), Refused> {
+        if instance.timestamp < self.complete_until.1 {
+            self.learn_writing_lag(instance.timestamp);
+        }
+        if instance.timestamp < self.last_out {
+            return Err(Refused::Late);
+        }
+        if self.held.len() >= self.room {
+            return Err(Refused::Full);
+        }
+        let held = Held { instance: *instance, since: host };
+        if self.newest().is_none_or(|newest| newest <= instance.timestamp) {
+            self.held.push_back(held);
+        } else {
+            let index = self.held.partition_point(|other| other.instance.timestamp <= instance.timestamp);
+            self.held.insert(index, held);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn newest(&self) -> Option<u64> {
+        self.held.back().map(|held| held.instance.timestamp)
+    }
+
+    /// Whether the earliest instance is due at `host`. `more`: instances are known to come that may be earlier.
+    #[inline]
+    pub(super) fn is_due(&self, host: u64, more: bool) -> bool {
+        let (Some(first), Some(newest)) = (self.held.front(), self.newest()) else { return false };
+        let (ticks, time) = if first.since < self.complete_until.0 {
+            self.writing_lag
+        } else if more {
+            (u64::MAX, self.window.1.saturating_mul(MAX_WINDOWS))
+        } else {
+            self.window
+        };
+        self.is_half_full() || newest - first.instance.timestamp >= ticks || host.saturating_sub(first.since) >= time
+    }
+
+    /// The earliest instance, if it is due at `host`.
+    #[inline]
+    pub(super) fn pop_due(&mut self, host: u64, more: bool) -> Option<EventInstance> {
+        if self.is_due(host, more) { self.pop_earliest() } else { None }
+    }
+
+    /// The earliest instance, due or not.
+    #[inline]
+    pub(super) fn pop_earliest(&mut self) -> Option<EventInstance> {
+        let Held { instance, .. } = self.held.pop_front()?;
+        self.last_out = instance.timestamp;
+        Some(instance)
+    }
+}
