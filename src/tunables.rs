@@ -64,157 +64,168 @@ macro_rules! table {
 table! {
     // Which ports, and how they are addressed.
     if_include: Text { default: "", choices: &[] }, "", level 1,
-        "Use only these ports: comma-separated patterns device[:port], with * and ? (mlx5_*, rxe0:1). Empty: all.",
-        "Restricts the search; a port left out is listed with this reason at btl_ibex_verbose 1.";
+        "The only ports to use: comma-separated patterns device[:port], with * and ? (mlx5_*, rxe0:1). Empty: all.",
+        "ibex ignores all other ports; btl_ibex_verbose 1 lists them with this reason.";
     if_exclude: Text { default: "", choices: &[] }, "", level 1,
-        "Do not use these ports: comma-separated patterns device[:port], with * and ? (mlx5_bond_*, mlx5_1:2). Applied after if_include.",
+        "Ports not to use: comma-separated patterns device[:port], with * and ? (mlx5_bond_*, mlx5_1:2). Applied after \
+         if_include.",
         "Keeps an adapter free for storage or for another job.";
     ignore_locality: Flag { default: false }, "", level 4,
-        "Use ports that are far from where the process runs as well.",
-        "More ports per process, and so more bandwidth for one process; each transfer through a far port crosses the link between \
+        "Whether to use all active ports, not only those nearest the process (by NUMA distance).",
+        "true: more ports, and so more bandwidth for one process; each transfer through a far port crosses the link between \
          the processor packages.";
     gid_index: Text { default: "auto", choices: &["auto", "0..=255"] }, "", level 2,
-        "Which entry of the port's GID table to use. auto: on Ethernet RoCE v2 with IPv4, then with IPv6, then RoCE v1; on \
-         InfiniBand entry 0.",
-        "Chooses the IP network (and VLAN) RoCE packets use. Every process must choose the same type of GID.";
+        "The entry of the port's GID table to use. auto: on Ethernet RoCE v2 with IPv4, then RoCE v2 with IPv6, then RoCE \
+         v1; on InfiniBand entry 0.",
+        "Chooses the IP network (and VLAN) of RoCE packets. Every process must choose the same type of GID.";
     pkey_index: Count { default: 0, min: 0, max: 65535 }, "", level 4,
-        "Which entry of the port's partition key table the queue pairs use.",
-        "Chooses the InfiniBand partition; both ends must be in it.";
+        "The entry of the port's partition key table that the queue pairs use.",
+        "Chooses the InfiniBand partition; both ends must be members of it.";
     service_level: Count { default: 0, min: 0, max: 15 }, "", level 4,
         "The service level of all packets on InfiniBand; on Ethernet its low 3 bits are the priority (PCP).",
-        "Chooses the virtual lane (or the lossless priority), as the fabric's administrator has set it up.";
+        "Chooses the virtual lane (or the lossless priority) that the fabric's administrator has set up.";
     traffic_class: Count { default: 0, min: 0, max: 255 }, "", level 4,
-        "The traffic class of packets with a global header (all on RoCE): six bits of DSCP, two of ECN.",
-        "Chooses the queue in Ethernet switches that go by DSCP.";
+        "The traffic class of packets with a global header (on RoCE all packets): six bits of DSCP, two of ECN.",
+        "Chooses the queue in Ethernet switches that sort packets by DSCP.";
     mtu: Text { default: "auto", choices: &["auto", "256", "512", "1024", "2048", "4096"] }, "bytes", level 4,
-        "The largest packet of a connection. auto: the smaller of what both ports have active.",
-        "Smaller packets get through a network that is narrower than its ports; they cost bandwidth. A port whose active MTU is \
-         smaller is not used.";
+        "The path MTU of a connection. auto: the smaller of the two ports' active MTUs.",
+        "A smaller value gets through a network whose MTU is smaller than that of its ports, and costs bandwidth. ibex \
+         refuses a port whose active MTU is below this.";
 
     // Queues and slots.
     send_queue_depth: Count { default: 128, min: 16, max: 16384 }, "entries", level 5,
-        "How many work requests one connection may have posted.",
-        "More keeps more small messages and RDMA pieces in flight to one peer; each costs some 64 to 256 bytes of locked memory \
-         per connected peer. What does not fit waits inside ibex, in order.";
+        "The number of work requests that one connection may have posted.",
+        "A larger value keeps more small messages and RDMA operations in flight to one peer; each entry takes some 64 to \
+         256 bytes of locked memory per connected peer. What does not fit waits inside ibex, in order.";
     receive_queue_depth: Count { default: 1024, min: 64, max: 32767 }, "entries", level 5,
-        "How many receive slots a port keeps posted, shared by all peers.",
-        "More takes larger bursts without making senders wait; each costs one slot (btl_ibex_max_send_size) of locked memory.";
+        "The number of receive slots that a port keeps posted, shared by all peers.",
+        "A larger value takes larger bursts before senders wait; each slot locks btl_ibex_max_send_size bytes.";
     receive_batch: Count { default: 32, min: 1, max: 1024 }, "entries", level 6,
-        "How many receive slots are given back to the adapter at once.",
-        "More saves doorbells; fewer keeps the shared receive queue fuller. At most half of receive_queue_depth.";
+        "The number of receive slots that ibex posts again at once.",
+        "A larger value rings fewer doorbells; a smaller one keeps the shared receive queue fuller. At most half of \
+         receive_queue_depth.";
     completion_queue_depth: Count { default: 8192, min: 256, max: 4194303 }, "entries", level 5,
-        "How many completions a port's queue holds.",
-        "Bounds the sends in flight over all peers of a port (ibex takes credit before it posts, so the queue cannot overflow).";
+        "The number of completions that a port's completion queue holds.",
+        "Bounds the work requests in flight over all peers of a port: ibex takes a credit before it posts, so the queue \
+         cannot overflow.";
     max_inline: Count { default: 128, min: 0, max: 1024 }, "bytes", level 4,
-        "Up to which size the message is copied into the work request itself; asked of the adapter, which may give less or more.",
-        "Saves the adapter a fetch from memory, and so latency, for small messages; makes every send queue entry larger.";
+        "The largest message, in bytes, that ibex copies into the work request itself. The adapter may grant less.",
+        "Inline messages save the adapter a read of host memory, and so latency; a larger value makes every entry of the \
+         send queue larger.";
     signal_interval: Count { default: 32, min: 1, max: 1024 }, "sends", level 6,
-        "After how many inline sends one asks for a completion.",
-        "More makes fewer completions to reap; slots of the send queue come back later. At most half of send_queue_depth.";
+        "One of this many inline sends asks for a completion.",
+        "A larger value makes fewer completions to poll, and frees send queue entries later. At most half of \
+         send_queue_depth.";
     poll_batch: Count { default: 16, min: 1, max: 16 }, "entries", level 6,
-        "How many completions one poll takes at most.",
-        "More favours bandwidth, fewer the time until a single message is seen.";
+        "The most completions that ibex takes in one poll.",
+        "A larger value favours bandwidth; a smaller one shows a single message sooner.";
     send_slots_grow: Count { default: 64, min: 1, max: 4096 }, "slots", level 6,
-        "How many send slots are registered at once when there are none left.",
-        "Each slot holds one message of up to btl_ibex_max_send_size bytes; more makes fewer, larger registrations.";
+        "The number of send slots that ibex registers at once when none is free.",
+        "A larger value makes fewer, larger registrations. A slot holds one message: 320 bytes, the eager limit, or \
+         btl_ibex_max_send_size.";
     send_slots_max: Count { default: 4096, min: 0, max: 1048576 }, "slots", level 5,
-        "The greatest number of send slots of a port: half as many of each size (320 bytes, eager messages, fragments); 0: as many \
-         as memory may be locked.",
-        "Bounds locked memory: eager messages beyond it wait in ordinary memory, fragments wait to be cut.";
+        "The bound of a port's send slots: each of the three sizes (320 bytes, eager limit, btl_ibex_max_send_size) may \
+         have half this number. 0: as many as memory may be locked.",
+        "Bounds locked memory. Beyond it eager messages wait in ordinary memory, and fragments of long messages wait until \
+         a slot is free.";
     zero_copy_min: Count { default: 16384, min: 0, max: 4294967295 }, "bytes", level 4,
-        "From which size a contiguous fragment is sent from the user's memory instead of being copied.",
-        "Registering memory costs more than copying little; registered memory is cached, so programs that reuse buffers gain from \
-         a smaller value.";
+        "The smallest contiguous fragment, in bytes, that ibex sends from the user's memory instead of copying it.",
+        "Registering memory costs more than copying a little. Registrations are cached, so programs that reuse buffers gain \
+         from a smaller value.";
     max_rd_atomic: Count { default: 0, min: 0, max: 255 }, "requests", level 6,
-        "How many reads and atomics a connection may have in flight, each way; the adapter may permit fewer. 0: 16, but 4 on a \
-         software adapter (soft-RoCE).",
-        "More hides the latency of get; each takes room in the adapter. What a software adapter reads ahead falls out of the \
-         processor's cache before it is copied.";
+        "The number of RDMA reads and atomics that a connection may have in flight, each way; the adapter may permit fewer. \
+         0: 16, on a software adapter (soft-RoCE) 4.",
+        "A larger value hides the latency of reads, and takes room in the adapter. On a software adapter, what is read \
+         ahead falls out of the processor's cache before it is copied.";
 
     // What the adapter does when packets are lost or the receiver is late.
     ack_timeout: Count { default: 0, min: 0, max: 31 }, "exponent", level 5,
-        "How long the adapter waits for an acknowledgement before it repeats: 4.096 us * 2^n (14: 67 ms, 16: 268 ms, 18: 1.07 s). \
-         0: chosen for each connection by its round trip and link_outage.",
-        "What a lost packet costs when nothing follows it, once or up to four times by the adapter's own rounding. Smaller finds it \
-         sooner; too small repeats packets that are merely late, and ends a connection sooner: about (retry_count + 1) * this, up \
-         to four times as much.";
+        "The time that the adapter waits for an acknowledgement before it repeats a packet: 4.096 us * 2^n (14: 67 ms, 16: \
+         268 ms, 18: 1.07 s). 0: ibex chooses it for each connection by round trip and link_outage.",
+        "A lost packet that no other follows costs this time, and up to four times as much on adapters that round it. A \
+         smaller value finds the loss sooner. Too small a value repeats packets that are merely late, and ends a connection \
+         after a shorter outage: after about (retry_count + 1) * this, up to four times as much.";
     link_outage: Count { default: 2000, min: 0, max: 600000 }, "ms", level 5,
-        "How long a path may be silent without ending a connection, where ack_timeout is 0: the time-out is chosen so that \
-         retry_count + 1 of it are at least that.",
-        "More rides out longer interruptions (a link that comes back, a switch that starts anew); less finds a lost packet and a \
-         dead peer sooner. A lost packet costs about link_outage / (retry_count + 1).";
+        "The time that a path may be silent without ending a connection, where ack_timeout is 0: ibex chooses a time-out of \
+         which retry_count + 1 last at least this long.",
+        "A larger value survives longer outages (a link that comes back, a switch that restarts); a smaller one finds a \
+         lost packet and a dead peer sooner. A lost packet costs about link_outage / (retry_count + 1).";
     retry_count: Count { default: 7, min: 0, max: 7 }, "tries", level 5,
-        "How often the adapter repeats a packet that is not acknowledged before the connection fails. At most 6 on a software \
-         adapter: soft-RoCE takes 7 for without end.",
-        "More rides out longer interruptions; a dead peer is noticed later.";
+        "The number of times that the adapter repeats an unacknowledged packet before the connection fails. At most 6 on a \
+         software adapter: soft-RoCE repeats for ever at 7.",
+        "A larger value survives longer outages; a smaller one reports a dead peer sooner.";
     probe_interval: Count { default: 0, min: 0, max: 86400 }, "seconds", level 5,
-        "How often peers with whom nothing is under way are asked for an acknowledgement; 0: never.",
-        "A rank that only waits for a dead peer is told, where the runtime does not end the job (mpirun --enable-recovery). A peer \
-         that left in an orderly way while this process goes on (MPI_Comm_disconnect) would count as dead.";
+        "The time between probes of idle peers: ibex asks each for an acknowledgement. 0: never.",
+        "A rank that only waits for a dead peer gets an error, where the runtime does not end the job (mpirun \
+         --enable-recovery). A peer that disconnected in order (MPI_Comm_disconnect) while this process goes on counts as \
+         dead.";
     // 0.64 ms is a few times what a polling receiver needs to give back a batch, and a small part of what a computing one takes.
     rnr_timer: Count { default: 12, min: 0, max: 31 }, "code", level 6,
-        "How long a sender waits when the receiver had no receive slot: code of the InfiniBand specification (table 46): 1 = 0.01 ms, \
-         6 = 0.08 ms, 12 = 0.64 ms, 18 = 5.12 ms, 31 = 492 ms, 0 = 655 ms.",
-        "Smaller resumes sooner after a burst; too small floods a receiver that computes.";
+        "The time that a sender waits when the receiver had no receive slot, as a code of the InfiniBand specification \
+         (table 46): 1 = 0.01 ms, 6 = 0.08 ms, 12 = 0.64 ms, 18 = 5.12 ms, 31 = 492 ms, 0 = 655 ms.",
+        "A smaller value resumes sooner after a burst; too small a value floods a receiver that computes.";
     rnr_retry: Count { default: 7, min: 0, max: 7 }, "tries", level 6,
-        "How often a sender repeats after the receiver had no receive slot; 7: for ever.",
-        "Anything below 7 makes a receiver that computes for long an error.";
+        "The number of times that a sender repeats after the receiver had no receive slot; 7: for ever.",
+        "Anything below 7 turns a receiver that computes for long into an error.";
 
     // Connecting.
     connect_via: Text { default: "auto", choices: &["auto", "ud", "tcp"] }, "", level 4,
-        "What carries the exchange that connects two processes: unreliable datagrams of the fabric (ud), TCP (tcp), or ud first \
-         and tcp as well when ud is missing or unanswered (auto).",
-        "tcp serves adapters without UD and networks that filter it. With ud alone a peer that computes for longer than \
-         connect_timeout cannot be told from a dead one.";
+        "What carries the handshake of two processes: unreliable datagrams of the fabric (ud), TCP (tcp), or ud first, and \
+         tcp as well when ud is missing or unanswered (auto).",
+        "tcp serves adapters without UD and networks that filter it. With ud alone, ibex cannot tell a peer that computes \
+         for longer than connect_timeout from a dead one.";
     tcp_if_include: Text { default: "", choices: &[] }, "", level 4,
-        "Take handshakes over TCP only at the addresses of these interfaces: comma-separated names (eth0) and networks \
-         (10.1.0.0/16), in order of preference. Empty: all addresses that another host may reach. Four are used at most.",
-        "Chooses the network that handshakes over TCP use; ibex listens on no other address. Not together with tcp_if_exclude.";
+        "The only interfaces on which to take handshakes over TCP: comma-separated names (eth0) and networks (10.1.0.0/16), \
+         in order of preference. Empty: all addresses that another host may reach. ibex uses at most four.",
+        "Chooses the network of handshakes over TCP; ibex listens on no other address. Not together with tcp_if_exclude.";
     tcp_if_exclude: Text { default: "", choices: &[] }, "", level 4,
-        "Do not take handshakes over TCP at the addresses of these interfaces: comma-separated names and networks, as in \
-         tcp_if_include.",
+        "Interfaces on which not to take handshakes over TCP: comma-separated names and networks, as in tcp_if_include.",
         "Keeps ibex from listening on a network that peers cannot reach, or that others can. Not together with tcp_if_include.";
     connect_retry: Count { default: 50, min: 1, max: 10000 }, "ms", level 6,
-        "After which time an unanswered handshake packet is sent again; it doubles with each try, up to 1000 ms.",
-        "Smaller connects sooner where packets are lost; larger sends fewer packets to a peer that computes.";
+        "The time after which ibex repeats an unanswered handshake packet; it doubles with each try, up to 1000 ms.",
+        "A smaller value connects sooner where packets are lost; a larger one sends fewer packets to a peer that computes.";
     connect_timeout: Count { default: 60, min: 1, max: 86400 }, "s", level 4,
-        "How long a peer may leave the handshake unanswered while no TCP connection to it stands either.",
-        "Longer waits for peers that compute behind a network that filters TCP; shorter reports a dead peer sooner.";
+        "The time that a peer may leave the handshake unanswered while no TCP connection to it stands either.",
+        "A larger value waits for peers that compute behind a network that filters TCP; a smaller one reports a dead peer \
+         sooner.";
     connect_ud_tries: Count { default: 4, min: 1, max: 1000 }, "tries", level 6,
-        "After how many unanswered datagrams the handshake is tried over TCP as well (connect_via auto).",
-        "Fewer connects sooner where datagrams are filtered; more opens fewer TCP connections to peers that are merely slow.";
+        "The number of unanswered datagrams after which ibex tries the handshake over TCP as well (connect_via auto).",
+        "A smaller value connects sooner where datagrams are filtered; a larger one opens fewer TCP connections to peers \
+         that are merely slow.";
     connect_poll_interval: Count { default: 16, min: 1, max: 65536 }, "polls", level 7,
-        "How many progress calls pass between two looks at the datagram queue while nothing is being connected.",
-        "Fewer answers a first message sooner; more makes the poll cheaper.";
+        "ibex looks at the datagram queue in one of this many progress calls while it connects nobody.",
+        "A smaller value answers a first message sooner; a larger one makes progress cheaper.";
     connect_tcp_interval: Count { default: 1024, min: 1, max: 1048576 }, "polls", level 7,
-        "How many progress calls pass between two looks at the TCP listener while nothing is being connected.",
-        "A look is a system call, so it is rare; fewer answers a peer that has only TCP sooner.";
+        "ibex looks at the TCP listener in one of this many progress calls while it connects nobody.",
+        "Each look is a system call. A smaller value answers sooner a peer that has only TCP.";
 
     // Events.
     event_buffer: Count { default: 4096, min: 1, max: 1048576 }, "events", level 5,
-        "How many events may wait in a registration that is buffered and does not say how many (info key ibex_buffer_events).",
-        "More loses none between two looks of the program into MPI; each takes 128 bytes in every such registration.";
+        "The number of events that a buffered registration holds, unless its info key ibex_buffer_events says otherwise.",
+        "A larger value loses fewer events between two calls of MPI that make progress; each event takes 128 bytes in every \
+         such registration.";
     event_buffered: Flag { default: false }, "", level 5,
-        "Whether events wait until progress delivers them, in registrations that do not say so (info key ibex_buffered).",
-        "Buffered, an event takes less time where it happens and is shown later.";
+        "Whether events wait in a buffer until progress delivers them, unless the info key ibex_buffered of the \
+         registration says otherwise.",
+        "A buffered event takes less time where it happens, and its callback runs later.";
     event_adapter_clock: Flag { default: true }, "", level 4,
-        "Whether what has arrived or is complete is stamped by the adapter's clock, where it has one.",
-        "The adapter tells when it happened, and events wait some microseconds so that none overtakes an earlier one; without, \
-         callbacks run when MPI sees what happened, and the host's clock tells when that was.";
+        "Whether the adapter's clock stamps arrivals and completions, where the adapter can.",
+        "true: the timestamp says when the adapter did it, and ibex holds events for some microseconds to deliver them in \
+         order. false: the host stamps an event when MPI sees it, and its callback runs then.";
 
     // Watching and testing.
     verbose: Count { default: 0, min: 0, max: 100 }, "level", level 1,
-        "How much is told on standard error: 0 errors; 1 and above also each port and GID with the reason it was taken or refused, \
-         and peers that ibex does not reach.",
+        "What ibex prints on standard error: 0 errors; 1 also each port and GID with the reason why it was taken or \
+         refused, and peers that ibex does not reach; 2 also round trip and time-out of each connection.",
         "None on messages.";
     handshake_loss: Count { default: 0, min: 0, max: 100 }, "percent", level 9,
-        "Fault injection: this share of handshake packets is dropped instead of sent.",
+        "Fault injection: ibex drops this share of handshake packets instead of sending them.",
         "For tests. Messages are not touched.";
     handshake_duplicate: Count { default: 0, min: 0, max: 100 }, "percent", level 9,
-        "Fault injection: this share of handshake packets is sent twice.",
+        "Fault injection: ibex sends this share of handshake packets twice.",
         "For tests. Messages are not touched.";
     fault_seed: Count { default: 1, min: 0, max: 18446744073709551615 }, "", level 9,
-        "Fault injection: the seed of the choice which packets are dropped or sent twice.",
+        "Fault injection: the seed by which ibex chooses the packets to drop or to send twice.",
         "The same seed makes the same choice for the same rank.";
 }
 

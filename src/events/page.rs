@@ -12,16 +12,16 @@ use super::table::TABLE;
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\n\
-         Each is shown to tools as `btl_ibex_NAME`. The level says who needs it: 1 to 3 users, 4 to 6 who tunes, 7 to 9 who\n\
-         develops. The clock is the host's, or the adapter's where the adapter stamps completions. Where it does not, or where a stamp\n\
-         was read so late that its clock may have gone round since, it is the host's; the event's source says which. The displacement\n\
-         is where an element begins in the event's data, in bytes.\n\n\
+         Tools see each event as `btl_ibex_NAME`. The level says for whom it is: 1 to 3 users, 4 to 6 tuning, 7 to 9 developers of\n\
+         ibex. The clock says who stamps the event. Where it is the adapter's, the host still stamps the event if the adapter does\n\
+         not stamp completions, or if ibex read the stamp so late that the adapter's clock may have wrapped since; the event's\n\
+         source says who stamped it. The displacement is the offset of an element in the event's data, in bytes.\n\n\
          This page is made from the table in src/events/table.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex events` rewrites it.\n",
     );
     for row in &TABLE {
         let clock = match row.stamp {
             StampedBy::Host => "the host's",
-            StampedBy::Adapter => "the adapter's, where it stamps",
+            StampedBy::Adapter => "the adapter's",
         };
         let bound = row
             .bound

@@ -145,208 +145,208 @@ macro_rules! table {
 table! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
     XferBegin = xfer_begin: stamp Adapter, bound "context", level 2,
-        "The first byte of a message is scheduled for sending, or its first fragment has arrived, or its first bytes are about to be read here. The adapter's clock is that of a message that arrived in one piece; all else is told by the host's. Of a message that began when nobody was registered for messages it is not shown."
+        "The first byte of a message is scheduled for sending, or its first fragment has arrived, or this process is about to read its first bytes. The adapter's clock stamps a message that arrived in one fragment; the host's stamps all others. A message that began while no tool was registered for messages has no such event."
     {
-        request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
-        message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
-        offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end, and of one that is read the begin has none.";
-        total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
-        context: U32 "The communicator: its context number.";
-        source: I32 "The sender's rank in it.";
+        request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
+        message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
+        offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
+        bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
+        total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
+        context: U32 "The context number of the communicator.";
+        source: I32 "The sender's rank in the communicator.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
+        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
         direction: U32 "0: sent; 1: received.";
-        peer: U32 "The other process: its rank in the job.";
+        peer: U32 "The rank of the other process in the job.";
     }
     XferContinue = xfer_continue: stamp Host, bound "context", level 3,
-        "A further fragment of a message, neither its first nor its last, is scheduled or has arrived."
+        "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived."
     {
-        request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
-        message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
-        offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end, and of one that is read the begin has none.";
-        total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
-        context: U32 "The communicator: its context number.";
-        source: I32 "The sender's rank in it.";
+        request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
+        message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
+        offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
+        bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
+        total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
+        context: U32 "The context number of the communicator.";
+        source: I32 "The sender's rank in the communicator.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
+        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
         direction: U32 "0: sent; 1: received.";
-        peer: U32 "The other process: its rank in the job.";
+        peer: U32 "The rank of the other process in the job.";
     }
     XferEnd = xfer_end: stamp Adapter, bound "context", level 2,
-        "The last byte of a message is scheduled, or has arrived; of one that the receiver reads, it has been read."
+        "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read."
     {
-        request: U64 "The request, as the upper layer of this process names it. 0 where its headers do not say: of a message of one piece; of one that arrives until its sender is answered; of one that is read here, always.";
-        message: U64 "Which message this is: the same number in all its events in this process, and in no other's.";
-        offset: U64 "Where the fragment begins in the message, bytes. Of one that was read: how many had been read before, as which of several reads it was is not told.";
-        bytes: U64 "How many bytes of the message the fragment carries. Each byte is in one event: of a message of one fragment all are in its begin and none in its end, and of one that is read the begin has none.";
-        total: U64 "How many bytes the whole message has, as its sender sends it; the receive may have room for fewer.";
-        context: U32 "The communicator: its context number.";
-        source: I32 "The sender's rank in it.";
+        request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
+        message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
+        offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
+        bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
+        total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
+        context: U32 "The context number of the communicator.";
+        source: I32 "The sender's rank in the communicator.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
+        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
         direction: U32 "0: sent; 1: received.";
-        peer: U32 "The other process: its rank in the job.";
+        peer: U32 "The rank of the other process in the job.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
-        "A message has arrived in this process: all of it, or what announces it. Whether there is a receive for it already is not known to the transport. Its transfer is told besides: of a message that came whole, at the same moment."
+        "A message has arrived in this process: all of it, or its announcement. The transport does not know whether a receive for it is posted. The xfer events show its transfer as well: for a message that came whole, at the same moment."
     {
-        message: U64 "Which message this is: the same number as in the events of its transfer in this process.";
-        bytes: U64 "How many bytes of the message came with it.";
-        total: U64 "How many bytes the whole message has, as its sender sends it.";
-        context: U32 "The communicator: its context number.";
-        source: I32 "The sender's rank in it.";
+        message: U64 "The number of the message in this process: the same as in the xfer events.";
+        bytes: U64 "The bytes of the message that have arrived with this event.";
+        total: U64 "The bytes of the whole message, as sent.";
+        context: U32 "The context number of the communicator.";
+        source: I32 "The sender's rank in the communicator.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
-        peer: U32 "The sender: its rank in the job.";
+        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
+        peer: U32 "The rank of the sender in the job.";
     }
 
     // One-sided operations; operation is the same in started and complete.
-    PutStarted = put_started: stamp Host, bound "", level 4, "An RDMA write is taken up."
+    PutStarted = put_started: stamp Host, bound "", level 4, "ibex accepts an RDMA write."
     {
-        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
-        local: U64 "Where the bytes are in this process.";
-        remote: U64 "Where they go in the peer's memory.";
-        bytes: U64 "How many there are.";
-        peer: U32 "The other process: its rank in the job.";
+        operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
+        local: U64 "The address of the bytes in this process.";
+        remote: U64 "The address in the peer's memory to which they go.";
+        bytes: U64 "The number of bytes.";
+        peer: U32 "The rank of the other process in the job.";
     }
-    PutComplete = put_complete: stamp Adapter, bound "", level 4, "An RDMA write is done, or has failed."
+    PutComplete = put_complete: stamp Adapter, bound "", level 4, "An RDMA write has completed, or has failed."
     {
-        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
-        local: U64 "Where the bytes are in this process.";
-        remote: U64 "Where they went in the peer's memory.";
-        bytes: U64 "How many there are.";
-        peer: U32 "The other process: its rank in the job.";
+        operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
+        local: U64 "The address of the bytes in this process.";
+        remote: U64 "The address in the peer's memory to which they went.";
+        bytes: U64 "The number of bytes.";
+        peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
     }
-    GetStarted = get_started: stamp Host, bound "", level 4, "An RDMA read is taken up."
+    GetStarted = get_started: stamp Host, bound "", level 4, "ibex accepts an RDMA read."
     {
-        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
-        local: U64 "Where the bytes go in this process.";
-        remote: U64 "Where they are in the peer's memory.";
-        bytes: U64 "How many there are.";
-        peer: U32 "The other process: its rank in the job.";
+        operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
+        local: U64 "The address in this process to which the bytes go.";
+        remote: U64 "The address of the bytes in the peer's memory.";
+        bytes: U64 "The number of bytes.";
+        peer: U32 "The rank of the other process in the job.";
     }
-    GetComplete = get_complete: stamp Adapter, bound "", level 4, "An RDMA read is done, or has failed."
+    GetComplete = get_complete: stamp Adapter, bound "", level 4, "An RDMA read has completed, or has failed."
     {
-        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
-        local: U64 "Where the bytes went in this process.";
-        remote: U64 "Where they are in the peer's memory.";
-        bytes: U64 "How many there are.";
-        peer: U32 "The other process: its rank in the job.";
+        operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
+        local: U64 "The address in this process to which the bytes went.";
+        remote: U64 "The address of the bytes in the peer's memory.";
+        bytes: U64 "The number of bytes.";
+        peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
     }
-    AtomicStarted = atomic_started: stamp Host, bound "", level 4, "An atomic operation on memory of a peer is taken up."
+    AtomicStarted = atomic_started: stamp Host, bound "", level 4, "ibex accepts an atomic operation on memory of a peer."
     {
-        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
-        local: U64 "Where the former value goes in this process.";
-        remote: U64 "Where the number is in the peer's memory.";
-        bytes: U64 "How many bytes it has.";
+        operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
+        local: U64 "The address in this process to which the former value goes.";
+        remote: U64 "The address of the number in the peer's memory.";
+        bytes: U64 "The size of the number, bytes.";
         kind: U32 "0: fetch and add; 1: compare and swap.";
-        peer: U32 "The other process: its rank in the job.";
+        peer: U32 "The rank of the other process in the job.";
     }
-    AtomicComplete = atomic_complete: stamp Adapter, bound "", level 4, "An atomic operation is done, or has failed."
+    AtomicComplete = atomic_complete: stamp Adapter, bound "", level 4, "An atomic operation has completed, or has failed."
     {
-        operation: U64 "Which operation of this process it is: the same number in all its events, and not soon another's.";
-        local: U64 "Where the former value is in this process.";
-        remote: U64 "Where the number is in the peer's memory.";
-        bytes: U64 "How many bytes it has.";
+        operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
+        local: U64 "The address of the former value in this process.";
+        remote: U64 "The address of the number in the peer's memory.";
+        bytes: U64 "The size of the number, bytes.";
         kind: U32 "0: fetch and add; 1: compare and swap.";
-        peer: U32 "The other process: its rank in the job.";
+        peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
     }
 
     // How a message goes.
     EagerChosen = eager_chosen: stamp Host, bound "context", level 4,
-        "A message goes eagerly: whole, without asking the receiver."
+        "A message is sent eagerly: whole, without asking the receiver."
     {
-        bytes: U64 "The size of the message.";
-        context: U32 "The communicator: its context number.";
+        bytes: U64 "The size of the message, bytes.";
+        context: U32 "The context number of the communicator.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
-        peer: U32 "The receiver: its rank in the job.";
+        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
+        peer: U32 "The rank of the receiver in the job.";
     }
     RendezvousChosen = rendezvous_chosen: stamp Host, bound "context", level 4,
-        "A message goes by rendezvous: announced first, moved when the receiver has a place for it."
+        "A message is sent by rendezvous: announced first, and moved when the receiver has a buffer for it."
     {
-        bytes: U64 "The size of the message.";
-        context: U32 "The communicator: its context number.";
+        bytes: U64 "The size of the message, bytes.";
+        context: U32 "The context number of the communicator.";
         tag: I32 "The message's tag.";
-        sequence: U32 "The message's number among those of this sender to this receiver in this communicator, modulo 65536.";
-        peer: U32 "The receiver: its rank in the job.";
+        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
+        peer: U32 "The rank of the receiver in the job.";
     }
 
     // Connections.
     ConnectionBegin = connection_begin: stamp Host, bound "", level 3,
-        "A connection to a peer is begun, by this process or because the peer asked."
+        "ibex begins to connect to a peer, for a request of this process or because the peer asked."
     {
-        peer: U32 "The other process: its rank in the job.";
-        port: U32 "Which of this process's ports it is on, from 0.";
+        peer: U32 "The rank of the other process in the job.";
+        port: U32 "The index of the port among those of this process, from 0.";
         asked: U32 "0: this process has something to send; 1: the peer asked.";
     }
     ConnectionEstablished = connection_established: stamp Host, bound "", level 3, "A connection is ready for messages."
     {
-        peer: U32 "The other process: its rank in the job.";
-        port: U32 "Which of this process's ports it is on, from 0.";
+        peer: U32 "The rank of the other process in the job.";
+        port: U32 "The index of the port among those of this process, from 0.";
         queue_pair: U32 "The number of this side's queue pair.";
         remote_queue_pair: U32 "The number of the peer's queue pair.";
     }
     ConnectionFailed = connection_failed: stamp Host, bound "", level 1,
-        "A connection could not be made, or has failed; what was under way on it comes back failed."
+        "A connection could not be made, or has failed; the requests on it fail with it."
     {
-        peer: U32 "The other process: its rank in the job.";
-        port: U32 "Which of this process's ports it was on, from 0.";
+        peer: U32 "The rank of the other process in the job.";
+        port: U32 "The index of the port among those of this process, from 0.";
         queue_pair: U32 "The number of this side's queue pair; 0 where there was none.";
         status: U32 "The adapter's status (`enum ibv_wc_status`) where it gave one, else 0.";
     }
 
     // Waiting.
     QueuedBegin = queued_begin: stamp Host, bound "", level 4,
-        "A request cannot be posted now (not connected yet, or no room) and waits inside ibex."
+        "ibex cannot post a request now (not connected yet, or no room) and queues it."
     {
-        operation: U64 "Which operation of this process it is; 0 for a send that nobody waits for.";
-        peer: U32 "The other process: its rank in the job.";
-        waiting: U32 "How many requests wait for this peer now, this one included.";
+        operation: U64 "The number of the operation in this process; 0 for a send that nobody waits for.";
+        peer: U32 "The rank of the other process in the job.";
+        waiting: U32 "The requests that now wait for this peer, this one included.";
     }
-    QueuedEnd = queued_end: stamp Host, bound "", level 4, "A request that waited inside ibex is posted, or has failed."
+    QueuedEnd = queued_end: stamp Host, bound "", level 4, "ibex has posted a queued request, or the request has failed."
     {
-        operation: U64 "Which operation of this process it is; 0 for a send that nobody waits for.";
-        peer: U32 "The other process: its rank in the job.";
-        waiting: U32 "How many requests still wait for this peer.";
+        operation: U64 "The number of the operation in this process; 0 for a send that nobody waits for.";
+        peer: U32 "The rank of the other process in the job.";
+        waiting: U32 "The requests that still wait for this peer.";
     }
     ReceiverNotReady = receiver_not_ready: stamp Host, bound "", level 3,
-        "This process found all its posted receives used up: senders are told to wait."
+        "This process found all its posted receives used up: its adapter tells senders to wait."
     {
-        port: U32 "Which of this process's ports it is, from 0.";
-        receives: U32 "How many receives a port keeps posted.";
+        port: U32 "The index of the port among those of this process, from 0.";
+        receives: U32 "The number of receives that a port keeps posted.";
     }
 
     // Registration of memory.
     RegistrationMiss = registration_miss: stamp Host, bound "", level 5,
-        "Memory was not found among those registered already, and is registered with the adapter."
+        "The registration cache has no registration of some memory, and registers it with the adapter."
     {
-        address: U64 "Where it begins.";
-        bytes: U64 "How much it is.";
-        port: U32 "Which of this process's ports it is registered for, from 0.";
+        address: U64 "The address of the memory.";
+        bytes: U64 "The size of the memory, bytes.";
+        port: U32 "The index of the port among those of this process, from 0.";
     }
     RegistrationEvict = registration_evict: stamp Host, bound "", level 5,
-        "A registration is taken back: the memory is given up, or room is needed."
+        "The registration cache deregisters memory: the memory is freed, or the cache needs room."
     {
-        address: U64 "Where it begins.";
-        bytes: U64 "How much it is.";
-        port: U32 "Which of this process's ports it was registered for, from 0.";
+        address: U64 "The address of the memory.";
+        bytes: U64 "The size of the memory, bytes.";
+        port: U32 "The index of the port among those of this process, from 0.";
     }
 
     // What the adapter says of itself.
-    DeviceAsync = device_async: stamp Host, bound "", level 2, "The adapter reports an event of the device or one of its objects."
+    DeviceAsync = device_async: stamp Host, bound "", level 2, "The adapter reports an asynchronous event of the device or of one of its objects."
     {
-        event: U32 "Which (`enum ibv_event_type`).";
-        port: U32 "The first of this process's ports on that device, from 0.";
+        event: U32 "The event (`enum ibv_event_type`).";
+        port: U32 "The index of the first port on that device among those of this process, from 0.";
     }
-    PortAsync = port_async: stamp Host, bound "", level 2, "The adapter reports an event of a port."
+    PortAsync = port_async: stamp Host, bound "", level 2, "The adapter reports an asynchronous event of a port."
     {
-        event: U32 "Which (`enum ibv_event_type`).";
-        port: U32 "Which of this process's ports it is, from 0.";
+        event: U32 "The event (`enum ibv_event_type`).";
+        port: U32 "The index of the port among those of this process, from 0.";
     }
 }

@@ -255,7 +255,7 @@ fn refuse_far(considered: &mut [Considered], devices: &[DeviceInfo]) {
             port.chosen = None;
             port.reason = format!(
                 "it is far from where this process runs (NUMA distance {far}, the nearest port has {nearest}); \
-                 btl_ibex_ignore_locality true uses it all the same"
+                 set btl_ibex_ignore_locality to true to use it"
             );
         }
     }
@@ -266,7 +266,7 @@ fn refuse_surplus(considered: &mut [Considered]) {
     for port in considered.iter_mut().filter(|port| port.chosen.is_some()).skip(MAX_PORTS) {
         port.chosen = None;
         port.reason = format!(
-            "{MAX_PORTS} ports are in use already, and a process can have no more; choose by btl_ibex_if_include"
+            "{MAX_PORTS} ports are in use already, and a process can have no more; choose with btl_ibex_if_include"
         );
     }
 }

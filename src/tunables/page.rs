@@ -10,10 +10,10 @@ use super::{TABLE, Value};
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Parameters\n\n\
-         Each is set as `mpirun --mca btl_ibex_NAME VALUE`, as `OMPI_MCA_btl_ibex_NAME=VALUE` in the environment, or in\n\
-         `~/.openmpi/mca-params.conf`. A value that is not permitted is refused at start, with the permitted range.\n\
-         `ompi_info --param btl ibex --level 9` shows these and the ones Open MPI has for every BTL. The level says who needs\n\
-         it: 1 to 3 users, 4 to 6 who tunes, 7 to 9 who develops.\n\n\
+         Set a parameter with `mpirun --mca btl_ibex_NAME VALUE`, with `OMPI_MCA_btl_ibex_NAME=VALUE` in the environment, or in\n\
+         `~/.openmpi/mca-params.conf`. ibex refuses a value that is not permitted at start, and prints the permitted range.\n\
+         `ompi_info --param btl ibex --level 9` shows these parameters and those that Open MPI has for every BTL. The level says\n\
+         for whom a parameter is: 1 to 3 users, 4 to 6 tuning, 7 to 9 developers of ibex.\n\n\
          This page is made from the table in src/tunables.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex tunables` rewrites it.\n\n\
          | name | default | permitted | level | what it sets | effect |\n|---|---|---|---|---|---|\n",
     );

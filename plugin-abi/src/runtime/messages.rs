@@ -43,7 +43,7 @@ pub(crate) fn another_ibex(refusal: &dyn Display) {
 /// A parameter may not have the value it has; the component is skipped.
 pub(crate) fn parameter(error: &dyn Display) {
     let text = format!(
-        "ibex: {error}.\nibex takes no part in this job; it goes on with the other transports, if there are any."
+        "ibex: {error}.\nibex takes no part in this job; the job goes on with its other transports, if it has any."
     );
     of_host(&text);
 }
@@ -70,7 +70,7 @@ pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
 /// Open MPI's registration cache is missing.
 pub(crate) fn no_cache() {
     of_host(
-        "ibex needs Open MPI's registration cache (the component grdma of the framework rcache) and could not have it; it takes\n\
+        "ibex needs Open MPI's registration cache (the component grdma of the framework rcache) and did not get it; ibex takes\n\
          no part in this job. Check that ompi_info lists \"MCA rcache: grdma\", and that --mca rcache does not exclude it.",
     );
 }
@@ -79,7 +79,7 @@ pub(crate) fn no_cache() {
 pub(crate) fn callback_failed(event: &str, code: i32) {
     channel::banner(&format!(
         "ibex: a tool's PERUSE callback for {event} returned {code} instead of MPI_SUCCESS (0). That ends the job.\n\
-         Have the callback return MPI_SUCCESS where the job shall go on."
+         Return MPI_SUCCESS from the callback to let the job go on."
     ));
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn callback_failed(event: &str, code: i32) {
 pub(crate) fn not_published(code: i32) {
     let text = format!(
         "ibex could not publish its ports to the other processes (Open MPI's code {code}), and takes no part in this job.\n\
-         This is the process manager's (PMIx) doing: check that mpirun is of the same Open MPI as the program."
+         The process manager (PMIx) did not take them: check that mpirun is of the same Open MPI as the program."
     );
     of_host(&text);
 }
@@ -100,7 +100,7 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     }
     let text = format!(
         "rank {} on host {host} runs an ibex that this one cannot talk to: {error}\n\
-         Other transports are used between the two, if there are any. Install the same ibex on every host of the job.",
+         The two use other transports, if there are any. Install the same ibex on every host of the job.",
         peer.rank
     );
     channel::banner(&text);
@@ -116,10 +116,10 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
     let error = io::Error::from_raw_os_error(libc::ENOMEM);
     let advice = limits::advice(&error, None).unwrap_or_default();
     let text = format!(
-        "ibex could not register {size} bytes with {port}: {error}. Messages are copied instead, which is slower; a window\n\
-         (MPI_Win_create, MPI_Win_allocate) cannot do without and fails.\n\
+        "ibex could not register {size} bytes with {port}: {error}. ibex copies messages instead, which is slower;\n\
+         a window (MPI_Win_create, MPI_Win_allocate) needs the registration and fails.\n\
          {advice}.\n\
-         This is needed on every host, for the service that starts the processes too."
+         Do this on every host, also for the service that starts the processes."
     );
     channel::banner(&text);
 }
@@ -132,21 +132,21 @@ pub(crate) fn peer_failed(failure: &str) {
 /// A request failed on a connection that did not; Open MPI is told right after.
 pub(crate) fn request_failed(endpoint: &str, status: &dyn Display) {
     channel::banner(&format!(
-        "ibex: a request to {endpoint} ended with {status}, as its connection was closed or begun anew by the peer."
+        "ibex: a request to {endpoint} ended with {status}, because the peer closed its connection or began a new one."
     ));
 }
 
 /// A port has no link, and the process has others. Every rank of the host meets it.
 pub(crate) fn rail_down(place: &str) {
     of_host(&format!(
-        "ibex: {place} has lost its link (IBV_EVENT_PORT_ERR). New messages go by the other ports until it is back; what was posted\n\
-         to it waits, and fails when the adapter gives up."
+        "ibex: {place} has lost its link (IBV_EVENT_PORT_ERR). New messages use the other ports until the link is back;\n\
+         what was posted to it waits for the link, and fails when the adapter gives up."
     ));
 }
 
 /// A port has a link again.
 pub(crate) fn rail_back(place: &str) {
-    of_host(&format!("ibex: {place} has a link again, and messages go by it as before."));
+    of_host(&format!("ibex: {place} has a link again; messages use it as before."));
 }
 
 /// A port cannot be connected to a peer which another one reaches.

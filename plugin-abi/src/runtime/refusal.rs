@@ -35,7 +35,7 @@ impl fmt::Display for OtherOpenMpi {
         }
         write!(
             f,
-            "ibex takes no part in this job; it goes on with the other transports.\n\
+            "ibex takes no part in this job; the job goes on with its other transports.\n\
              To use ibex: install the headers of this Open MPI, make its mpicc the first in PATH, and build and install ibex\n\
              again (cargo xtask install)."
         )
@@ -78,7 +78,7 @@ impl fmt::Display for AnotherIbex {
             "There are two copies of ibex in this process:\n  {}, which was loaded first (a tool is linked with it, or it was preloaded)\n  \
              {}, which Open MPI loads now\n\
              They know nothing of each other: what goes through one is not shown to a tool by the other, and the dynamic linker would mix\n\
-             their functions. ibex takes no part in this job; it goes on with the other transports, if there are any.\n\
+             their functions. ibex takes no part in this job; the job goes on with its other transports, if it has any.\n\
              Link (or preload) the tool with the file that Open MPI loads: one libibex.so, installed once (cargo xtask install), to\n\
              which mca_btl_ibex.so is a link.",
             with_target(&self.first),

@@ -72,8 +72,8 @@ impl fmt::Display for Failure {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 write!(
                     f,
-                    "failed: the adapter says that its send queue is full ({error}), and has said so {ATTEMPTS} times and for \
-                     {} s in which no request was under way; see the kernel's log for the device and for want of memory",
+                    "failed: the adapter reports that its send queue is full ({error}), {ATTEMPTS} times and for {} s in which no \
+                     request was under way; see the kernel's log for the device and for a lack of memory",
                     LEAST_TIME.as_secs()
                 )
             }

@@ -35,12 +35,12 @@ impl Kind {
     pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::SoftRoce => {
-                "A software adapter in a virtual machine: it shows that things work and how they compare, not how fast an \
-                 adapter is."
+                "These numbers come from a software adapter in a virtual machine: use them to compare software overhead, not to \
+                 predict the speed of an adapter."
             }
             Self::SoftHca => {
-                "An emulated adapter, which moves data as fast as the processor can: what is left is the time of the software \
-                 above it. No wire, no bus, no adapter is in these numbers."
+                "These numbers come from an emulated adapter, which moves data with the processor: use them to compare software \
+                 overhead, not to predict the speed of an adapter."
             }
             Self::Adapter => "Both ranks are on this machine.",
         }
