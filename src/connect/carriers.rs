@@ -33,10 +33,10 @@ pub struct Arrivals {
 }
 
 /// When the carriers are looked at.
-#[derive(Debug, Clone, Copy)]
-pub struct Look {
-    /// The time.
-    pub now: Duration,
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
+    /// Reads the clock.
+    pub now: &'a dyn Fn() -> Duration,
     /// Polls since the last look.
     pub polls: u32,
     /// Whether a handshake is under way.
@@ -52,7 +52,7 @@ pub trait Carriers: Send {
     fn send(&mut self, peer: &PortAddress, path: &Path, via: Via, frame: &[u8; Hello::SIZE]);
 
     /// What has come in.
-    fn receive(&mut self, look: Look, counters: &Counters) -> Arrivals;
+    fn receive(&mut self, look: Look<'_>, counters: &Counters) -> Arrivals;
 
     /// How far TCP gets to the port at `peer`.
     fn reach(&self, peer: &PortAddress) -> Reach;
@@ -146,17 +146,18 @@ impl NetworkCarriers {
         }
     }
 
-    fn receive_tcp(&mut self, look: Look, counters: &Counters, arrivals: &mut Arrivals) {
+    fn receive_tcp(&mut self, look: Look<'_>, counters: &Counters, arrivals: &mut Arrivals) {
         self.until_tcp = self.until_tcp.saturating_sub(look.polls);
         let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) else { return };
         // A system call each time, so not every poll even while something is going on.
         self.until_tcp = if look.is_busy || !tcp.is_idle() { self.pauses.0 } else { self.pauses.1 };
         // Where polls are fast, so many of them are soon over, and a message would have to wait for the look. Strangers who keep
         // connections open do not hasten it.
-        if !look.is_busy && look.now < self.tcp_due {
+        let now = (look.now)();
+        if !look.is_busy && now < self.tcp_due {
             return;
         }
-        self.tcp_due = look.now + TCP_PAUSE;
+        self.tcp_due = now + TCP_PAUSE;
         tcp.poll(&mut |arrival| match arrival {
             Ok(hello) => arrivals.hellos.push((hello, Carrier::Tcp)),
             Err(refusal) => arrivals.refusals.push(refusal),
@@ -183,7 +184,7 @@ impl Carriers for NetworkCarriers {
         }
     }
 
-    fn receive(&mut self, look: Look, counters: &Counters) -> Arrivals {
+    fn receive(&mut self, look: Look<'_>, counters: &Counters) -> Arrivals {
         let mut arrivals = Arrivals::default();
         self.receive_datagrams(&mut arrivals);
         self.receive_tcp(look, counters, &mut arrivals);

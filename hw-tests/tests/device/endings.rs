@@ -34,16 +34,16 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 /// Longer than the survivors of the program wait before they give up by themselves (`--seconds`).
-const LIMIT: u64 = 240;
+const LIMIT: u64 = 720;
 
 fn ends(site: &mut Site, how: &str, traffic: &str) -> Result<()> {
-    let arguments = [how, "--traffic", traffic, "--seconds", "150"];
+    let arguments = [how, "--traffic", traffic, "--seconds", "600"];
     let outcome = Launch::new("abnormal_exit", 3).arguments(&arguments).limit(LIMIT).is_refused_with(site, &[])?;
     gave_up_is_a_failure(&outcome)
 }
 
 fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
-    let arguments = ["kill", "--traffic", traffic, "--seconds", "150"];
+    let arguments = ["kill", "--traffic", traffic, "--seconds", "600"];
     let launch = Launch::new("abnormal_exit", 2)
         .arguments(&arguments)
         .option("--enable-recovery")

@@ -353,7 +353,7 @@ impl Carriers for ScriptedCarriers {
         self.0.state().sent.push((*peer, *frame));
     }
 
-    fn receive(&mut self, _look: Look, _counters: &Counters) -> Arrivals {
+    fn receive(&mut self, _look: Look<'_>, _counters: &Counters) -> Arrivals {
         let hellos = self.0.state().incoming.drain(..).map(|hello| (hello, Carrier::Ud)).collect();
         Arrivals { hellos, refusals: Vec::new() }
     }

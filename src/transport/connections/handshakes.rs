@@ -137,8 +137,8 @@ impl<C: Carriers> Handshakes<C> {
         self.carriers.reach(remote)
     }
 
-    /// What has come in, `polls` after the last look.
-    pub(crate) fn receive(&mut self, now: Duration, polls: u32, counters: &Counters) -> Arrivals {
+    /// What has come in, `polls` after the last look; `now` reads the clock.
+    pub(crate) fn receive(&mut self, now: &dyn Fn() -> Duration, polls: u32, counters: &Counters) -> Arrivals {
         let arrivals = self.carriers.receive(Look { now, polls, is_busy: self.is_any_active() }, counters);
         add(&counters.handshakes_received, (arrivals.hellos.len() + arrivals.refusals.len()) as u64);
         arrivals

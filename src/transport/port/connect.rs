@@ -30,7 +30,8 @@ impl<A: Adapter> Port<A> {
     /// Looks after connections: hellos, timers, asynchronous events. Returns the polls until the next look.
     #[cold]
     pub(super) fn look_after_connections(&mut self) -> u32 {
-        let arrivals = self.handshakes.receive(self.adapter.now(), self.look_interval, &self.counters);
+        let adapter = &self.adapter;
+        let arrivals = self.handshakes.receive(&|| adapter.now(), self.look_interval, &self.counters);
         arrivals.refusals.iter().for_each(|refusal| self.refuse(refusal));
         for (hello, carrier) in arrivals.hellos {
             self.on_hello(&hello, carrier);
