@@ -74,11 +74,13 @@ pub(crate) fn happened<const WATCHED: bool>(module: &Module, batch: &Batch, even
         }
         Event::PeerFailed { peer } => {
             loss::peer_failed(module, peer);
-            faces::tell_others(Face::Btl, module.index(), batch, event);
+            // SAFETY: polled by the BTL: what another face has polled of this kind does not come here.
+            unsafe { faces::tell_others(Face::Btl, module.index(), batch, event) };
         }
         Event::LinkChanged { is_up } => {
             detour::link_changed(module, is_up);
-            faces::tell_others(Face::Btl, module.index(), batch, event);
+            // SAFETY: polled by the BTL: what another face has polled of this kind does not come here.
+            unsafe { faces::tell_others(Face::Btl, module.index(), batch, event) };
         }
         Event::Received { .. } => {}
     }
@@ -89,7 +91,8 @@ pub(crate) fn happened<const WATCHED: bool>(module: &Module, batch: &Batch, even
 fn other_faces(module: &Module, batch: &Batch, event: &Event, token: Token) {
     let face = RecordKind::of(token).face();
     if face != Face::Btl {
-        faces::hand_on(face, module.index(), batch, event);
+        // SAFETY: polled by the BTL, as other faces hand on what is the BTL's.
+        unsafe { faces::hand_on(face, module.index(), batch, event) };
     }
 }
 

@@ -16,7 +16,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::completion::{Finished, happened, stamp};
 use super::module::{Module, State};
-use super::poll_frame::{PollFrame, Shown};
+use super::poll_frame::{PollFrame, ReceiveDescriptor};
 use super::{detour, loss, modules, watch};
 use crate::runtime::face::Face;
 use crate::runtime::guard::{self, fence};
@@ -99,9 +99,9 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     drop(state);
 
     let mut finished = Finished::NONE;
-    let PollFrame { batch, shown } = &mut *frame;
+    let PollFrame { batch, descriptor } = &mut *frame;
     for event in batch.events() {
-        handle_event::<WATCHED>(module, batch, event, shown, &mut finished);
+        handle_event::<WATCHED>(module, batch, event, descriptor, &mut finished);
     }
     give_back(module, frame, &finished);
     if let Some((source, taken)) = stamped {
@@ -116,20 +116,21 @@ fn handle_event<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
     event: &Event,
-    shown: &mut Shown,
+    descriptor: &mut ReceiveDescriptor,
     finished: &mut Finished,
 ) {
     if let Event::Received { immediate, addr, len, .. } = *event {
         let tag = Tag(immediate.tag());
         if tag.face() != Face::Btl {
-            hand_on(tag.face(), module.index(), batch, event);
+            // SAFETY: just polled by the BTL, or handed on by another face, which does so with what is the BTL's.
+            unsafe { hand_on(tag.face(), module.index(), batch, event) };
             return;
         }
         if WATCHED {
             // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
             unsafe { watch_arrival(module, batch, event, tag) };
         }
-        received(module, tag, shown.message(addr, len));
+        received(module, tag, descriptor.of(addr, len));
     } else {
         happened::<WATCHED>(module, batch, event, finished);
     }
@@ -141,17 +142,20 @@ pub(crate) fn fill_in() {
 }
 
 /// Handles an event that another face has polled.
-fn handle(port: u8, batch: &Batch, event: &Event) {
+///
+/// # Safety
+/// That of [`hand_on`].
+unsafe fn handle(port: u8, batch: &Batch, event: &Event) {
     let Some(module) = modules::all().find(|module| module.index() == port) else { return };
     match *event {
         Event::PeerFailed { peer } => loss::peer_failed(module, peer),
         Event::LinkChanged { is_up } => detour::link_changed(module, is_up),
         _ => {
-            let (mut shown, mut finished) = (Shown::new(), Finished::NONE);
+            let (mut descriptor, mut finished) = (ReceiveDescriptor::new(), Finished::NONE);
             if events::is_quiet() {
-                handle_event::<false>(module, batch, event, &mut shown, &mut finished);
+                handle_event::<false>(module, batch, event, &mut descriptor, &mut finished);
             } else {
-                handle_event::<true>(module, batch, event, &mut shown, &mut finished);
+                handle_event::<true>(module, batch, event, &mut descriptor, &mut finished);
             }
             if let Some(mut state) = module.enter() {
                 give_back_records(&mut state, &finished);
@@ -196,7 +200,8 @@ fn sender(module: &Module, event: &Event) -> Option<PeerName> {
 fn received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
     let trigger =
         (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
-    // SAFETY: a table that has an entry for each tag of the BTL's (a test of `Tag` compares); written at start, before messages of that tag are sent.
+    // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before messages of that
+    // tag are sent.
     let callback = unsafe { trigger.add(usize::from(tag)).read() };
     let Some(function) = callback.cbfunc else {
         return;

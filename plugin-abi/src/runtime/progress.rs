@@ -15,8 +15,9 @@ use super::face::Face;
 /// What a face does for the others.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
-    /// Handles an event of the process' port with this number; it is one of the batch. No port is entered.
-    pub(crate) handle: fn(port: u8, batch: &Batch, event: &Event),
+    /// Handles an event of the batch, which was polled from the process' port with this number. No port is entered. Safe to call
+    /// once for each event, while the batch is not released.
+    pub(crate) handle: unsafe fn(port: u8, batch: &Batch, event: &Event),
     /// Shows tools the arrivals that the face has noted and not shown yet.
     pub(crate) show_arrived: fn(),
 }
@@ -35,14 +36,22 @@ impl Table {
         self.0[face as usize].get_or_init(|| functions);
     }
 
-    fn hand_on(&self, face: Face, port: u8, batch: &Batch, event: &Event) {
+    /// # Safety
+    /// That of [`Functions::handle`].
+    unsafe fn hand_on(&self, face: Face, port: u8, batch: &Batch, event: &Event) {
         if let Some(functions) = self.0[face as usize].get() {
-            (functions.handle)(port, batch, event);
+            // SAFETY: this function's rule.
+            unsafe { (functions.handle)(port, batch, event) };
         }
     }
 
-    fn tell_others(&self, face: Face, port: u8, batch: &Batch, event: &Event) {
-        Face::ALL.into_iter().filter(|other| *other != face).for_each(|other| self.hand_on(other, port, batch, event));
+    /// # Safety
+    /// As above.
+    unsafe fn tell_others(&self, face: Face, port: u8, batch: &Batch, event: &Event) {
+        for other in Face::ALL.into_iter().filter(|other| *other != face) {
+            // SAFETY: this function's rule, for a face that has not handled the event.
+            unsafe { self.hand_on(other, port, batch, event) };
+        }
     }
 }
 
@@ -52,17 +61,25 @@ pub(crate) fn fill_in(face: Face, functions: Functions) {
 }
 
 /// Hands an event to the face that it is for.
+///
+/// # Safety
+/// The event is one of the batch, which was polled from that port and is not released; no face has handled it.
 #[cold]
 #[inline(never)]
-pub(crate) fn hand_on(face: Face, port: u8, batch: &Batch, event: &Event) {
-    TABLE.hand_on(face, port, batch, event);
+pub(crate) unsafe fn hand_on(face: Face, port: u8, batch: &Batch, event: &Event) {
+    // SAFETY: this function's rule.
+    unsafe { TABLE.hand_on(face, port, batch, event) };
 }
 
 /// Tells the other faces of an event that `face` has polled.
+///
+/// # Safety
+/// As for [`hand_on`], but that `face` has handled it.
 #[cold]
 #[inline(never)]
-pub(crate) fn tell_others(face: Face, port: u8, batch: &Batch, event: &Event) {
-    TABLE.tell_others(face, port, batch, event);
+pub(crate) unsafe fn tell_others(face: Face, port: u8, batch: &Batch, event: &Event) {
+    // SAFETY: this function's rule.
+    unsafe { TABLE.tell_others(face, port, batch, event) };
 }
 
 /// Shows tools the arrivals that faces have noted and not shown yet.
@@ -81,18 +98,19 @@ mod tests {
         static TO_PML: AtomicU8 = AtomicU8::new(0);
         let table = Table::new();
         let (batch, event) = (Batch::new(), Event::LinkChanged { is_up: true });
-        table.hand_on(Face::Pml, 3, &batch, &event);
-        table.fill_in(
-            Face::Btl,
-            Functions { handle: |port, _, _| TO_BTL.store(port, Ordering::Relaxed), show_arrived: || {} },
-        );
-        table.fill_in(
-            Face::Pml,
-            Functions { handle: |port, _, _| TO_PML.store(port, Ordering::Relaxed), show_arrived: || {} },
-        );
-        table.hand_on(Face::Pml, 3, &batch, &event);
-        assert_eq!((TO_BTL.load(Ordering::Relaxed), TO_PML.load(Ordering::Relaxed)), (0, 3));
-        table.tell_others(Face::Pml, 4, &batch, &event);
-        assert_eq!((TO_BTL.load(Ordering::Relaxed), TO_PML.load(Ordering::Relaxed)), (4, 3));
+        let fill_in =
+            |face, handle: fn(u8, &Batch, &Event)| table.fill_in(face, Functions { handle, show_arrived: || {} });
+        // SAFETY: the functions filled in below take any event.
+        let hand_on = |face, port| unsafe { table.hand_on(face, port, &batch, &event) };
+        let heard = || (TO_BTL.load(Ordering::Relaxed), TO_PML.load(Ordering::Relaxed));
+        hand_on(Face::Pml, 3);
+        assert_eq!(heard(), (0, 0), "there is no such face yet");
+        fill_in(Face::Btl, |port, _, _| TO_BTL.store(port, Ordering::Relaxed));
+        fill_in(Face::Pml, |port, _, _| TO_PML.store(port, Ordering::Relaxed));
+        hand_on(Face::Pml, 3);
+        assert_eq!(heard(), (0, 3));
+        // SAFETY: as above.
+        unsafe { table.tell_others(Face::Pml, 4, &batch, &event) };
+        assert_eq!(heard(), (4, 3));
     }
 }
