@@ -13,7 +13,7 @@ use crate::events;
 use crate::failure::Cause;
 use crate::port::Port;
 use crate::send::{Attempt, Refused, Signal};
-use ibex_ffi::verbs::{LocalSpan, Status};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, Status};
 use std::sync::Arc;
 
 /// What becomes of a message to a peer whose messages go by another port for now (`divert.rs`).
@@ -203,7 +203,9 @@ impl Port {
     /// Posts a message from memory of no registration: inside the work request, or by a bounce buffer.
     pub(crate) fn attempt_bytes(&mut self, to: EndpointId, tag: u8, bytes: &[u8], token: Token) -> Attempt {
         if bytes.len() <= self.attributes.max_inline as usize {
-            return self.attempt(to, Signal::Always, token, |c, wr| c.qp.send_inline(wr, bytes, &[], c.immediate(tag)));
+            return self.attempt(to, Signal::Always, token, |c, wr| {
+                c.qp.send_inline(wr, bytes.into(), InlineSpan::EMPTY, c.immediate(tag))
+            });
         }
         if !self.has_room(to) {
             return Attempt::Wait;

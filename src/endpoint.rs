@@ -16,6 +16,7 @@ use crate::posted::List;
 use crate::room::Refusals;
 use ibex_ffi::verbs::{LocalSpan, QueuePair, RemoteSpan};
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// A peer.
@@ -181,7 +182,7 @@ pub(crate) enum Operation {
         remote: RemoteSpan,
     },
     PutInline {
-        bytes: Box<[u8]>,
+        bytes: Box<[MaybeUninit<u8>]>,
         remote: RemoteSpan,
     },
     Get {

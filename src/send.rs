@@ -11,7 +11,7 @@ use crate::endpoint::{Connection, Operation, Request};
 use crate::event::{EndpointId, Token, WrId};
 use crate::failure::Cause;
 use crate::port::Port;
-use ibex_ffi::verbs::{LocalSpan, PostError, RemoteSpan, Wr};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Wr};
 
 /// The connection to this peer has failed, or there is no such endpoint: nothing was queued. Its failure has been, or is
 /// about to be, reported as an event.
@@ -52,7 +52,13 @@ impl Port {
     /// # Errors
     /// [`Refused`] when the connection has failed.
     #[inline]
-    pub fn send_inline(&mut self, to: EndpointId, tag: u8, header: &[u8], payload: &[u8]) -> Result<Sent, Refused> {
+    pub fn send_inline(
+        &mut self,
+        to: EndpointId,
+        tag: u8,
+        header: InlineSpan<'_>,
+        payload: InlineSpan<'_>,
+    ) -> Result<Sent, Refused> {
         let bytes = header.len() + payload.len();
         if bytes > self.attributes.max_inline as usize {
             return Ok(Sent::Busy);
@@ -132,7 +138,7 @@ impl Port {
     pub fn put_inline(
         &mut self,
         to: EndpointId,
-        bytes: &[u8],
+        bytes: InlineSpan<'_>,
         remote: RemoteSpan,
         token: Token,
     ) -> Result<(), Refused> {
@@ -144,7 +150,7 @@ impl Port {
         match self.attempt(to, Signal::Always, token, |c, wr| c.qp.write_inline(wr, bytes, remote)) {
             Attempt::Posted => Ok(()),
             Attempt::Wait => {
-                let operation = Operation::PutInline { bytes: bytes.into(), remote };
+                let operation = Operation::PutInline { bytes: bytes.copied(), remote };
                 self.queue(to, Request { token, operation })
             }
             Attempt::Broken(error) => self.broken(to, error),
@@ -285,7 +291,7 @@ impl Port {
                 self.attempt(to, Signal::Always, token, |c, wr| c.qp.write(wr, *local, *remote))
             }
             Operation::PutInline { bytes, remote } => {
-                self.attempt(to, Signal::Always, token, |c, wr| c.qp.write_inline(wr, bytes, *remote))
+                self.attempt(to, Signal::Always, token, |c, wr| c.qp.write_inline(wr, (&**bytes).into(), *remote))
             }
             Operation::Get { local, remote } => {
                 self.attempt(to, Signal::Always, token, |c, wr| c.qp.read(wr, *local, *remote))
@@ -301,7 +307,7 @@ impl Port {
             Operation::Nothing => {
                 // A write of no bytes needs no key at either end, and completes in its turn.
                 let nowhere = RemoteSpan { addr: 0, rkey: 0 };
-                self.attempt(to, Signal::Always, token, |c, wr| c.qp.write_inline(wr, &[], nowhere))
+                self.attempt(to, Signal::Always, token, |c, wr| c.qp.write_inline(wr, InlineSpan::EMPTY, nowhere))
             }
         }
     }

@@ -13,7 +13,7 @@ use engine::events;
 use engine::port::Port;
 use engine::send::Refused;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::endpoint::endpoint;
 use super::module::{Module, State};
@@ -203,23 +203,12 @@ pub(crate) unsafe extern "C" fn btl_put(
         if !inside {
             return port.put(ends.to, ends.local, ends.remote, token);
         }
-        // SAFETY: M3, for this call: the bytes are copied before it returns. Not registered by this call, and the program
-        // may not write them until the put is done (R1).
-        let bytes = unsafe { bytes(local_address, size) };
+        // SAFETY: M3, for this call, before whose end the bytes are copied; the program may not write them until the put is done.
+        let bytes = unsafe { InlineSpan::new(local_address.cast(), size) };
         port.put_inline(ends.to, bytes, ends.remote, token)
     };
     // SAFETY: M1, M3; the handles are for these bytes (btl.h).
     unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
-}
-
-/// # Safety
-/// M3 for the length of the call.
-unsafe fn bytes<'call>(address: *mut c_void, size: usize) -> &'call [u8] {
-    if size == 0 {
-        return &[];
-    }
-    // SAFETY: this function's own rule.
-    unsafe { std::slice::from_raw_parts(address.cast::<u8>(), size) }
 }
 
 /// `btl_get`.

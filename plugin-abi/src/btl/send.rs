@@ -18,6 +18,7 @@ use engine::port::Port;
 use engine::send::{Refused, Sent};
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::InlineSpan;
 
 use super::descriptor;
 use super::descriptor::pool::{Descriptor, Descriptors};
@@ -161,7 +162,7 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
         // SAFETY: the header is the caller's for this call; it is not registered, so no adapter touches it (R1).
-        let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), header_size) };
+        let header = unsafe { InlineSpan::new(header.cast(), header_size) };
         // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
         // SAFETY: null, or with data: the caller's for this call.
@@ -193,10 +194,10 @@ pub(crate) unsafe extern "C" fn btl_sendi(
 }
 
 /// A message was posted while a tool listens. All that Open MPI's ob1 sends in this way [is
-/// whole](crate::btl::watch::is_of_use), so that it can be told of afterwards.
+/// whole](super::watch), so that it can be told of afterwards.
 #[cold]
 #[inline(never)]
-fn sent(module: &Module, to: EndpointId, tag: u8, header: &[u8], payload_size: usize) {
+fn sent(module: &Module, to: EndpointId, tag: u8, header: InlineSpan<'_>, payload_size: usize) {
     if !watch::is_of_use(tag) {
         return;
     }
@@ -219,17 +220,17 @@ unsafe fn inline(
     module: &Module,
     to: EndpointId,
     tag: u8,
-    header: &[u8],
+    header: InlineSpan<'_>,
     mut data: Option<&mut Convertor<'_>>,
     size: usize,
 ) -> Result<Sent, c_int> {
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
     let mut packed_from = None;
     let contiguous = data.as_ref().map(|data| data.contiguous());
-    let payload: &[u8] = match (contiguous, &mut data) {
-        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Should some
-        // adapter write it all the same, through a window or a receive into the same bytes, that program is in error (R1).
-        (Some(Some(start)), _) => unsafe { std::slice::from_raw_parts(start.as_ptr(), size) },
+    let payload = match (contiguous, &mut data) {
+        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The program need not
+        // have written all of it before.
+        (Some(Some(start)), _) => unsafe { InlineSpan::new(start.as_ptr(), size) },
         (Some(None), Some(data)) => {
             if header.len() + size > module.max_inline() {
                 return Ok(Sent::Busy);
@@ -239,10 +240,10 @@ unsafe fn inline(
             if packed_from.is_none() {
                 return Err(sys::OPAL_ERROR);
             }
-            // SAFETY: `pack` has written that many bytes.
-            unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), size) }
+            // SAFETY: within the staging, which outlives the post.
+            unsafe { InlineSpan::new(staging.as_ptr().cast(), size) }
         }
-        _ => &[],
+        _ => InlineSpan::EMPTY,
     };
     let Some(mut state) = module.enter() else {
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
@@ -283,7 +284,7 @@ unsafe fn from_slot(
     module: &Module,
     to: EndpointId,
     tag: u8,
-    header: &[u8],
+    header: InlineSpan<'_>,
     data: Option<Convertor<'_>>,
     payload_size: usize,
 ) -> c_int {

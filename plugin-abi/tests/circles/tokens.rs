@@ -2,12 +2,12 @@
 //! The text of a source file as tokens: names, `::` and single signs, without comments, texts and the tests in it.
 
 /// The tokens of a file.
-pub fn tokens(text: &str) -> Vec<String> {
+pub(crate) fn tokens(text: &str) -> Vec<String> {
     without_tests(&split(text))
 }
 
 /// Whether a token is a name.
-pub fn is_name(token: &str) -> bool {
+pub(crate) fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 

@@ -31,7 +31,7 @@ struct File {
 }
 
 /// The files of a crate.
-pub struct Tree {
+pub(crate) struct Tree {
     files: BTreeMap<Module, File>,
     /// By the files' paths.
     uses: BTreeMap<String, BTreeSet<String>>,
@@ -39,14 +39,14 @@ pub struct Tree {
 
 impl Tree {
     /// Reads the files under the folder that has `lib.rs`.
-    pub fn read(root: &Path) -> Tree {
+    pub(crate) fn read(root: &Path) -> Tree {
         let mut texts = Vec::new();
         read_folder(root, "", &mut texts);
         Tree::of(texts)
     }
 
     /// Of files with these paths and texts.
-    pub fn of(texts: impl IntoIterator<Item = (String, String)>) -> Tree {
+    pub(crate) fn of(texts: impl IntoIterator<Item = (String, String)>) -> Tree {
         let mut files = BTreeMap::new();
         for (path, text) in texts {
             if !path.split('/').any(|part| part == "tests" || part == "tests.rs") {
@@ -64,17 +64,17 @@ impl Tree {
     }
 
     /// How many files there are.
-    pub fn files(&self) -> usize {
+    pub(crate) fn files(&self) -> usize {
         self.files.len()
     }
 
     /// How many times one uses another.
-    pub fn uses(&self) -> usize {
+    pub(crate) fn uses(&self) -> usize {
         self.uses.values().map(BTreeSet::len).sum()
     }
 
     /// The shortest circle, its first file at both ends.
-    pub fn circle(&self) -> Option<Vec<String>> {
+    pub(crate) fn circle(&self) -> Option<Vec<String>> {
         self.uses.keys().filter_map(|file| self.circle_through(file)).min_by_key(Vec::len)
     }
 
@@ -110,7 +110,7 @@ impl Tree {
         };
         let file = &self.files[&path[..length]];
         let Some((name, rest)) = path[length..].split_first() else {
-            return Vec::new();
+            return self.named_as_the_module(path, depth);
         };
         // Re-exports of a crate are not that deep; a name that stands for itself ends here.
         if depth < 8 && !file.items.contains(name) {
@@ -126,6 +126,16 @@ impl Tree {
             }
         }
         vec![file.path.clone()]
+    }
+
+    /// Where what has the same name as the module at this path comes from, if anything has.
+    fn named_as_the_module(&self, path: &[String], depth: usize) -> Vec<String> {
+        let parent = path.split_last().and_then(|(name, parent)| Some((name, self.files.get(parent)?)));
+        let Some((name, parent)) = parent else {
+            return Vec::new();
+        };
+        let is_of_it = |(exported, to): &&(String, Module)| exported == name && to != path;
+        parent.exports.iter().find(is_of_it).map_or(Vec::new(), |(_, to)| self.files_of(to, depth + 1))
     }
 }
 

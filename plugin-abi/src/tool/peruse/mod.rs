@@ -78,10 +78,14 @@ fn callback_failed(event: &CStr, code: c_int) {
 /// Arrays that last as long as the process, for C.
 struct Lasting<T>(Box<[T]>);
 
-// SAFETY: pointers to strings that are never freed nor written.
-unsafe impl<T> Send for Lasting<T> {}
+/// A string that lasts as long as the process.
+#[repr(transparent)]
+struct LastingText(*mut c_char);
+
+// SAFETY: the string is never freed nor written.
+unsafe impl Send for LastingText {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Lasting<T> {}
+unsafe impl Sync for LastingText {}
 
 impl<T> Lasting<T> {
     /// For C, which may not write to it (5.2.2).
@@ -91,9 +95,9 @@ impl<T> Lasting<T> {
 }
 
 /// The environment that affects the library: what Open MPI, its process manager and ibex read.
-fn environment() -> &'static Lasting<*mut c_char> {
+fn environment() -> &'static Lasting<LastingText> {
     const READ: [&str; 5] = ["IBEX_", "OMPI_", "OPAL_", "ORTE_", "PMIX_"];
-    static ENVIRONMENT: OnceLock<Lasting<*mut c_char>> = OnceLock::new();
+    static ENVIRONMENT: OnceLock<Lasting<LastingText>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
         let is_read = |name: &OsStr| READ.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
         let ours = std::env::vars_os().filter(|(name, _)| is_read(name));
@@ -102,7 +106,7 @@ fn environment() -> &'static Lasting<*mut c_char> {
             name.push(value);
             CString::new(name.into_vec()).ok()
         });
-        Lasting(text.map(CString::into_raw).collect())
+        Lasting(text.map(|text| LastingText(text.into_raw())).collect())
     })
 }
 
@@ -132,20 +136,20 @@ unsafe extern "C" fn PERUSE_Query_supported_events(
     event_names: *mut *mut *mut c_char,
     events: *mut *mut c_int,
 ) -> c_int {
-    static NAMES: OnceLock<Lasting<*mut c_char>> = OnceLock::new();
+    static NAMES: OnceLock<Lasting<LastingText>> = OnceLock::new();
     static NUMBERS: OnceLock<Lasting<c_int>> = OnceLock::new();
     answer("PERUSE_Query_supported_events", || {
         required(num_supported)?;
         required(event_names)?;
         required(events)?;
-        let names =
-            NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.name.as_ptr().cast_mut()).collect()));
+        let name = |name: &'static CStr| LastingText(name.as_ptr().cast_mut());
+        let names = NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| name(event.name)).collect()));
         let numbers = NUMBERS.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.number).collect()));
         let count = descriptor::coming().len();
         // SAFETY: the caller's rule.
         unsafe {
             num_supported.write(count as c_int);
-            event_names.write(if count > 0 { names.pointer() } else { null_mut() });
+            event_names.write(if count > 0 { names.pointer().cast() } else { null_mut() });
             events.write(if count > 0 { numbers.pointer() } else { null_mut() });
         }
         Ok(())
@@ -197,7 +201,7 @@ unsafe extern "C" fn PERUSE_Query_environment(env_size: *mut c_int, env: *mut *m
         // SAFETY: the caller's rule.
         unsafe {
             env_size.write(all.0.len() as c_int);
-            env.write(all.pointer());
+            env.write(all.pointer().cast());
         }
         Ok(())
     })
