@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one call of progress works with while the port is not entered: a batch of events, and a message as a callback is shown it.
+//! What one call of progress works with while the port is not entered: a batch of events, and a message as a callback
+//! is shown it.
 //!
-//! Made once and used again by `progress`. Grade: hot (a move of a pointer); the first, and one for each level of nesting, is
-//! allocated. Threads: inside the port.
+//! Made once and used again by `progress`. Grade: hot (a move of a pointer); the first, and one for each level of
+//! nesting, is allocated. Threads: inside the port.
 
 use engine::event::Batch;
 use engine::port::Port;
@@ -63,7 +64,8 @@ impl PollFrames {
             .unwrap_or_else(|| Box::new(PollFrame { batch: Batch::new(), descriptor: ReceiveDescriptor::new() }))
     }
 
-    /// The batch of the spare frame is released by the next poll; any other one at once, as it may not be used again for long.
+    /// The batch of the spare frame is released by the next poll; any other one at once, as it may not be used again
+    /// for long.
     #[inline]
     pub(crate) fn give_back(&mut self, mut frame: Box<PollFrame>, port: &mut Port) {
         if self.spare.is_some() || port.is_short_of_receives() {

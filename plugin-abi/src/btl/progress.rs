@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Progress: takes what has happened on each port and tells Open MPI.
 //!
-//! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the port; the callbacks (a message
-//! received; what else has happened: `completion`) run outside of it, as they call ibex again, progress included; then, inside again,
-//! records are given back, and by the next poll the receive slots. Grade: hot. Threads: any; with several, one takes a port's batch at
-//! a time, and ob1's sequence numbers put messages in order.
+//! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the port; the callbacks (a
+//! message received; what else has handle_non_message: `completion`) run outside of it, as they call ibex again, progress
+//! included; then, inside again, records are given back, and by the next poll the receive slots. Grade: hot. Threads:
+//! any; with several, one takes a port's batch at a time, and ob1's sequence numbers put messages in order.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use engine::events::{self, SourceId, Taken};
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::sys;
 
-use super::completion::{Finished, happened, stamp};
+use super::completion::{FinishedRecords, handle_non_message, stamp};
 use super::module::{Module, State};
 use super::poll_frame::{PollFrame, ReceiveDescriptor};
 use super::{detour, loss, modules, watch};
@@ -53,8 +53,8 @@ fn progress_all<const WATCHED: bool>() -> c_int {
     count
 }
 
-/// Progress while a tool listens. What the calls before have seen and not shown, so that who waited for it went on, is shown first.
-/// Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
+/// Progress while a tool listens. What the calls before have seen and not shown, so that who waited for it went on, is
+/// shown first. Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
 #[cold]
 #[inline(never)]
 fn progress_watched() -> c_int {
@@ -80,8 +80,8 @@ fn defect() -> c_int {
     0
 }
 
-/// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no site
-/// in here looks whether one does.
+/// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no
+/// site in here looks whether one does.
 #[inline]
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
@@ -98,7 +98,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     let stamped = if WATCHED { taken(module) } else { None };
     drop(state);
 
-    let mut finished = Finished::NONE;
+    let mut finished = FinishedRecords::NONE;
     let PollFrame { batch, descriptor } = &mut *frame;
     for event in batch.events() {
         handle_event::<WATCHED>(module, batch, event, descriptor, &mut finished);
@@ -117,7 +117,7 @@ fn handle_event<const WATCHED: bool>(
     batch: &Batch,
     event: &Event,
     descriptor: &mut ReceiveDescriptor,
-    finished: &mut Finished,
+    finished: &mut FinishedRecords,
 ) {
     if let Event::Received { immediate, addr, len, .. } = *event {
         let tag = Tag(immediate.tag());
@@ -130,9 +130,9 @@ fn handle_event<const WATCHED: bool>(
             // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
             unsafe { watch_arrival(module, batch, event, tag) };
         }
-        received(module, tag, descriptor.of(addr, len));
+        message_received(module, tag, descriptor.of(addr, len));
     } else {
-        happened::<WATCHED>(module, batch, event, finished);
+        handle_non_message::<WATCHED>(module, batch, event, finished);
     }
 }
 
@@ -151,7 +151,7 @@ unsafe fn handle(port: u8, batch: &Batch, event: &Event) {
         Event::PeerFailed { peer } => loss::peer_failed(module, peer),
         Event::LinkChanged { is_up } => detour::link_changed(module, is_up),
         _ => {
-            let (mut descriptor, mut finished) = (ReceiveDescriptor::new(), Finished::NONE);
+            let (mut descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
             if events::is_quiet() {
                 handle_event::<false>(module, batch, event, &mut descriptor, &mut finished);
             } else {
@@ -197,17 +197,17 @@ fn sender(module: &Module, event: &Event) -> Option<PeerName> {
 
 /// A message came in: the upper layer's callback for its tag.
 #[inline]
-fn received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
+fn message_received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
     let trigger =
         (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
-    // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before messages of that
-    // tag are sent.
+    // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before
+    // messages of that tag are sent.
     let callback = unsafe { trigger.add(usize::from(tag)).read() };
     let Some(function) = callback.cbfunc else {
         return;
     };
-    // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h); the bytes are in a
-    // receive slot that is not posted until `release` (R2).
+    // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h); the bytes
+    // are in a receive slot that is not posted until `release` (R2).
     unsafe { function(module.as_raw(), tag, arrived, callback.cbdata) };
 }
 
@@ -217,7 +217,7 @@ fn received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_desc
     reason = "a call costs as much as what it does, and there are two callers, one of them cold"
 )]
 #[inline(always)]
-fn give_back(module: &Module, frame: Box<PollFrame>, finished: &Finished) {
+fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords) {
     // `None` would be a call from within an engine call, and those do not call back; the frame would then be lost.
     let Some(mut state) = module.enter() else {
         return;
@@ -228,10 +228,10 @@ fn give_back(module: &Module, frame: Box<PollFrame>, finished: &Finished) {
 
 /// Gives back what callbacks have left.
 #[inline]
-fn give_back_records(state: &mut State<'_>, finished: &Finished) {
+fn give_back_records(state: &mut State<'_>, finished: &FinishedRecords) {
     let mut descriptor = finished.descriptors;
     while !descriptor.is_null() {
-        // SAFETY: on the chain of `sent`: ours.
+        // SAFETY: on the chain of `send_done`: ours.
         let next = unsafe { (*descriptor).next };
         // SAFETY: as above, and the adapter is through with it.
         unsafe { state.descriptors.give_back(descriptor) };
@@ -239,7 +239,7 @@ fn give_back_records(state: &mut State<'_>, finished: &Finished) {
     }
     let mut operation = finished.operations;
     while !operation.is_null() {
-        // SAFETY: on the chain of `done`: ours.
+        // SAFETY: on the chain of `operation_done`: ours.
         let next = unsafe { (*operation).next };
         // SAFETY: as above.
         unsafe { state.operations.give_back(operation) };

@@ -2,9 +2,9 @@
 //! `btl_send` and `btl_sendi`: messages.
 //!
 //! A small message goes inside the work request, straight from the header and the user's memory; a larger one from a
-//! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking send
-//! returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message wait in
-//! the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_send.c`,
+//! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking
+//! send returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message
+//! wait in the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_send.c`,
 //! `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
@@ -30,8 +30,8 @@ use super::waiting::wait;
 use super::watch::{self, Outgoing};
 use crate::runtime::guard::fence;
 
-/// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come; negative:
-/// not taken.
+/// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come;
+/// negative: not taken.
 pub(crate) unsafe extern "C" fn btl_send(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -140,7 +140,8 @@ unsafe fn outgoing(module: &Module, to: EndpointId, tag: u8, descriptor: *mut De
     }
 }
 
-/// `btl_sendi`: posts header and data at once, or not at all: then `*descriptor`, if it is asked for, is one that holds them.
+/// `btl_sendi`: posts header and data at once, or not at all: then `*descriptor`, if it is asked for, is one that holds
+/// them.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_sendi(
     btl: *mut sys::mca_btl_base_module_t,
@@ -228,8 +229,8 @@ unsafe fn inline(
     let mut packed_from = None;
     let contiguous = data.as_ref().map(|data| data.contiguous());
     let payload = match (contiguous, &mut data) {
-        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The program need not
-        // have written all of it before.
+        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The
+        // program need not have written all of it before.
         (Some(Some(start)), _) => unsafe { InlineSpan::new(start.as_ptr(), size) },
         (Some(None), Some(data)) => {
             if header.len() + size > module.max_inline() {
@@ -259,7 +260,8 @@ unsafe fn inline(
     Ok(outcome.unwrap_or(Sent::Busy))
 }
 
-/// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there again.
+/// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there
+/// again.
 ///
 /// # Safety
 /// `to` may be written for `size` bytes and no adapter touches them (R2).
@@ -274,8 +276,8 @@ unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usi
     None
 }
 
-/// Copies header and data to a slot and posts that; the descriptor frees itself. `OPAL_ERR_RESOURCE_BUSY`: it cannot be posted
-/// now, and the convertor stands where it stood.
+/// Copies header and data to a slot and posts that; the descriptor frees itself. `OPAL_ERR_RESOURCE_BUSY`: it cannot be
+/// posted now, and the convertor stands where it stood.
 ///
 /// # Safety
 /// M1, M3.
@@ -326,8 +328,8 @@ unsafe fn from_slot(
     code
 }
 
-/// Takes what is done and moves what waits on, as a program that sends and sends does not come to progress. Whether there is
-/// room for a message now.
+/// Takes what is done and moves what waits on, as a program that sends and sends does not come to progress. Whether
+/// there is room for a message now.
 #[cold]
 fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) -> bool {
     descriptor::reap(port, descriptors);

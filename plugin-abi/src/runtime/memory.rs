@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registered memory, over Open MPI's `grdma` cache.
 //!
-//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next time.
-//! The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any alignment.
-//! Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
-//! Used by every face. Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed (`btl.h`, `btl_put`), and a
-//! descriptor gives its registration back when it is freed, after its completion.
+//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next
+//! time. The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any
+//! alignment. Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
+//! Used by every face. Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed
+//! (`btl.h`, `btl_put`), and a descriptor gives its registration back when it is freed, after its completion.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -132,7 +132,8 @@ impl Memory {
         Some(Memory { cache, registrar })
     }
 
-    /// A registration of `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: it cannot be had now; copy.
+    /// A registration of `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: it cannot be had now;
+    /// copy.
     ///
     /// # Safety
     /// M3: the bytes are the user's, and mapped until the registration is put back.
@@ -229,8 +230,8 @@ fn unsafe_region(registration: *mut Registration) -> *const MaybeUninit<MemoryRe
     registration.wrapping_byte_add(offset_of!(Registration, region)).cast()
 }
 
-/// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is always
-/// permitted, so that read-only memory can be sent from.
+/// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is
+/// always permitted, so that read-only memory can be sent from.
 fn access(asked: u32, atomics: bool) -> Access {
     let mut access = Access::empty();
     if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of progress functions: what each face does with an event that another face has polled.
 //!
-//! Whichever face polls a port gets the events of all. Its own it handles itself, without this table; another's it hands on
-//! here. What concerns every face (a peer that failed, a link that changed) it tells the others. A face fills in its row when
-//! its component is made, once; the functions stay, as the library is never unmapped, and find nothing to do where their face has
-//! no port. Grade: what is handed on costs an indirect call; without a second face nothing comes here. Threads: any. Tests: below.
+//! Whichever face polls a port gets the events of all. Its own it handles itself, without this table; another's it
+//! hands on here. What concerns every face (a peer that failed, a link that changed) it tells the others. A face fills
+//! in its row when its component is made, once; the functions stay, as the library is never unmapped, and find nothing
+//! to do where their face has no port. Grade: what is handed on costs an indirect call; without a second face nothing
+//! comes here. Threads: any. Tests: below.
 
 use std::sync::OnceLock;
 
@@ -15,8 +16,8 @@ use super::face::Face;
 /// What a face does for the others.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
-    /// Handles an event of the batch, which was polled from the process' port with this number. No port is entered. Safe to call
-    /// once for each event, while the batch is not released.
+    /// Handles an event of the batch, which was polled from the process' port with this number. No port is entered.
+    /// Safe to call once for each event, while the batch is not released.
     pub(crate) handle: unsafe fn(port: u8, batch: &Batch, event: &Event),
     /// Shows tools the arrivals that the face has noted and not shown yet.
     pub(crate) show_arrived: fn(),

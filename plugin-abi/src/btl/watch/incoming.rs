@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages that arrive while a tool listens.
 //!
-//! Called by `progress` behind the branch of its site, with the sender's name: the port is not entered, as tools' callbacks run in
-//! here. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
+//! Called by `progress` behind the branch of its site, with the sender's name: the port is not entered, as tools'
+//! callbacks run in here. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
 
 use engine::event::Event;
 use engine::events::{self, Together};
@@ -15,7 +15,8 @@ use super::stamp::{self, Stamp};
 use super::step::Step;
 use super::{fragment, transfer};
 
-/// A message of this peer came, with a tag that [is of use](transfer::is_of_use), and its callback has not been called yet.
+/// A message of this peer came, with a tag that [is of use](transfer::is_of_use), and its callback has not been called
+/// yet.
 ///
 /// # Safety
 /// The event is of a batch whose slots were not released: the bytes it names may be read, and no adapter writes there.

@@ -17,14 +17,12 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::communicator::{self, Comm};
+use super::communicator::{self, Comm, FollowedBy};
 use super::host;
 use crate::runtime::guard::fence;
 use crate::runtime::refusal;
 use descriptor::{INVALID, SUPPORTED};
 use handle::{Callback, Function, Handle};
-
-pub(super) use handle::{communicator_freed, propagated};
 
 /// The return values (`include/peruse.h`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,6 +115,7 @@ extern "C" fn PERUSE_Init() -> c_int {
         if !host::mpi_is_usable() {
             return Err(Code::MpiInit);
         }
+        communicator::followed_by(FollowedBy { propagated: handle::propagated, freed: handle::communicator_freed });
         // Its end is that of all communicators, those that are never freed too.
         // SAFETY: MPI is usable.
         unsafe { communicator::watch(communicator::world()) }.ok_or(Code::Generic)?;
