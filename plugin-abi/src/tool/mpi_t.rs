@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
 use super::arguments::{answer, give, give_new, give_text, room};
-use super::host::{self, Code, Datatype, Enum, Info};
+use super::host::{self, Code, Datatype, Enum, Info, initialized};
 use super::places;
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, Instance, Registration};
 use super::seam;
@@ -83,10 +83,6 @@ impl From<Code> for Answer {
 
 fn ok(code: Code) -> Result<(), Answer> {
     if code == Code::Success { Ok(()) } else { Err(Answer::Code(code)) }
-}
-
-pub(super) fn initialized() -> Result<(), Code> {
-    if host::is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
 }
 
 /// A pointer that must not be null.

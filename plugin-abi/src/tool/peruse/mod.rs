@@ -5,6 +5,7 @@
 //! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the communicator, then
 //! the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire), `tests/tool/peruse.c`, and each file's own.
 
+mod code;
 mod descriptor;
 mod handle;
 mod lock;
@@ -21,24 +22,9 @@ use super::communicator::{self, Comm, FollowedBy};
 use super::host;
 use crate::runtime::guard::fence;
 use crate::runtime::refusal;
+use code::Code;
 use descriptor::{INVALID, SUPPORTED};
 use handle::{Callback, Function, Handle};
-
-/// The return values (`include/peruse.h`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-enum Code {
-    Init = 1,
-    Generic = 2,
-    Event = 4,
-    EventHandle = 5,
-    Parameter = 6,
-    MpiInit = 7,
-    Comm = 8,
-    MpiObject = 9,
-    Lock = 10,
-    LockNotGrantable = 12,
-}
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
@@ -63,14 +49,6 @@ fn required<T>(pointer: *const T) -> Result<(), Code> {
 fn inactive(event_h: i64) -> Result<Arc<Handle>, Code> {
     let handle = handle::find(event_h)?;
     if handle.is_active() { Err(Code::EventHandle) } else { Ok(handle) }
-}
-
-/// A tool's callback returned other than success: the job ends (5.1.2).
-#[cold]
-fn callback_failed(event: &CStr, code: c_int) {
-    crate::runtime::messages::callback_failed(&event.to_string_lossy(), code);
-    // Of an exit status the low 8 bits are left, and 0 would be success.
-    communicator::abort(if code as u8 == 0 { 1 } else { code });
 }
 
 /// Arrays that last as long as the process, for C.
