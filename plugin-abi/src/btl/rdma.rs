@@ -22,7 +22,7 @@ use super::watch::{self, Kind, Watched};
 use super::{failures, token};
 use crate::runtime::failures::tell;
 use crate::runtime::guard::fence;
-use crate::runtime::memory::Handle;
+use crate::runtime::memory::RegistrationHandle;
 
 /// Numbers watched operations, so that one that is complete is not soon followed by another of its name.
 static NUMBER: AtomicU16 = AtomicU16::new(1);
@@ -77,7 +77,8 @@ impl RdmaRequest {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
             };
             if events::is_any_active() {
-                return self.start_watched(kind, state, ends, post);
+                // SAFETY: this function's own rule.
+                return unsafe { self.start_watched(kind, state, ends, post) };
             }
             let State { port, operations, .. } = &mut state;
             let operation = operations.take();
@@ -97,9 +98,12 @@ impl RdmaRequest {
 
     /// The rest of [`Self::start`] while a tool listens: notes what the operation is, and says, outside of the port,
     /// that it was taken up.
+    ///
+    /// # Safety
+    /// As for [`Self::start`].
     #[cold]
     #[inline(never)]
-    fn start_watched(
+    unsafe fn start_watched(
         self,
         kind: Kind,
         mut state: State<'_>,
@@ -145,12 +149,12 @@ impl RdmaRequest {
             LocalSpan::EMPTY
         } else {
             // SAFETY: a handle of this process' (this function's rule).
-            let handle = unsafe { Handle::read(self.local_handle.cast()) };
+            let handle = unsafe { RegistrationHandle::read(self.local_handle.cast()) };
             // SAFETY: registered under that key (btl.h), until the callback (M3, R3).
             unsafe { LocalSpan::new(self.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
         };
         // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
-        let handle = unsafe { Handle::read(self.remote_handle.cast()) };
+        let handle = unsafe { RegistrationHandle::read(self.remote_handle.cast()) };
         let remote = RemoteSpan { addr: self.remote_address, rkey: handle.rkey };
         Ends { to: endpoint(self.peer), local, remote }
     }
