@@ -7,7 +7,9 @@
 use super::{Context, errno};
 use ibverbs_sys as sys;
 use std::io;
-use std::ptr::NonNull;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 bitflags::bitflags! {
@@ -212,6 +214,81 @@ impl LocalSpan {
 impl std::fmt::Debug for LocalSpan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes at 0x{:x}, lkey 0x{:x}", self.0.length, self.0.addr, self.0.lkey)
+    }
+}
+
+/// Bytes that a post copies into the work request: they need no registration, and are never the device's. They may be bytes that
+/// nothing was ever written to, as the padding of a structure.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineSpan<'a> {
+    start: *const MaybeUninit<u8>,
+    len: usize,
+    of: PhantomData<&'a [MaybeUninit<u8>]>,
+}
+
+impl InlineSpan<'_> {
+    /// A span of no bytes.
+    pub const EMPTY: InlineSpan<'static> = InlineSpan { start: ptr::dangling(), len: 0, of: PhantomData };
+
+    /// Names `len` bytes from `start` on.
+    ///
+    /// # Safety
+    /// While the span lives the bytes may be read, and nobody writes them.
+    #[must_use]
+    #[inline]
+    pub const unsafe fn new(start: *const u8, len: usize) -> Self {
+        InlineSpan { start: start.cast(), len, of: PhantomData }
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it starts.
+    #[must_use]
+    #[inline]
+    pub const fn as_ptr(&self) -> *const u8 {
+        self.start.cast()
+    }
+
+    /// A copy of the bytes, for a post that is yet to come.
+    #[must_use]
+    pub fn copied(&self) -> Box<[MaybeUninit<u8>]> {
+        let mut copy = Box::new_uninit_slice(self.len);
+        // SAFETY: readable (`new`; of an empty span no byte is read), and the box is new and as long.
+        unsafe { self.start.copy_to_nonoverlapping(copy.as_mut_ptr().cast(), self.len) };
+        // SAFETY: every byte is a `MaybeUninit`, for which anything is a value.
+        unsafe { copy.assume_init() }
+    }
+
+    /// As a work request names it, with `IBV_SEND_INLINE`.
+    #[inline]
+    pub(super) fn sge(self) -> sys::ibv_sge {
+        sys::ibv_sge { addr: self.start as u64, length: self.len as u32, lkey: 0 }
+    }
+}
+
+impl<'a> From<&'a [u8]> for InlineSpan<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        InlineSpan { start: bytes.as_ptr().cast(), len: bytes.len(), of: PhantomData }
+    }
+}
+
+impl<'a> From<&'a [MaybeUninit<u8>]> for InlineSpan<'a> {
+    #[inline]
+    fn from(bytes: &'a [MaybeUninit<u8>]) -> Self {
+        InlineSpan { start: bytes.as_ptr(), len: bytes.len(), of: PhantomData }
     }
 }
 

@@ -33,7 +33,7 @@ mod ud;
 pub use arena::Arena;
 pub use context::{AsyncEvent, Clock, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
 pub use cq::{CompletionQueue, WorkCompletion};
-pub use domain::{Access, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
+pub use domain::{Access, InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
 pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Wr};
 pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};

@@ -6,7 +6,7 @@
 //! tests in `hw-tests`.
 
 use super::QueuePair;
-use crate::verbs::{LocalSpan, RemoteSpan};
+use crate::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 use ibverbs_sys as sys;
 use std::io;
 use std::mem::MaybeUninit;
@@ -56,8 +56,14 @@ impl QueuePair {
     /// # Errors
     /// [`PostError`]; nothing was posted.
     #[inline]
-    pub fn send_inline(&mut self, wr: Wr, header: &[u8], payload: &[u8], immediate: u32) -> Result<(), PostError> {
-        let spans = [inline_span(header), inline_span(payload)];
+    pub fn send_inline(
+        &mut self,
+        wr: Wr,
+        header: InlineSpan<'_>,
+        payload: InlineSpan<'_>,
+        immediate: u32,
+    ) -> Result<(), PostError> {
+        let spans = [LocalSpan(header.sge()), LocalSpan(payload.sge())];
         let used = if payload.is_empty() { &spans[..1] } else { &spans[..] };
         self.post(&mut message(wr, Flags::IBV_SEND_INLINE.0, used, immediate))
     }
@@ -76,8 +82,8 @@ impl QueuePair {
     /// # Errors
     /// [`PostError`]; nothing was posted.
     #[inline]
-    pub fn write_inline(&mut self, wr: Wr, bytes: &[u8], remote: RemoteSpan) -> Result<(), PostError> {
-        let span = [inline_span(bytes)];
+    pub fn write_inline(&mut self, wr: Wr, bytes: InlineSpan<'_>, remote: RemoteSpan) -> Result<(), PostError> {
+        let span = [LocalSpan(bytes.sge())];
         self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE, &span, remote, Flags::IBV_SEND_INLINE.0)
     }
 
@@ -188,10 +194,4 @@ fn message(wr: Wr, flags: u32, spans: &[LocalSpan], immediate: u32) -> Request {
     // SAFETY: a field of a local.
     unsafe { (&raw mut (*request.as_mut_ptr()).__bindgen_anon_1.imm_data).write(immediate.to_be()) };
     request
-}
-
-/// Bytes that are copied by the post itself: they need no key, and are never the device's.
-#[inline]
-fn inline_span(bytes: &[u8]) -> LocalSpan {
-    LocalSpan(sys::ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 })
 }
