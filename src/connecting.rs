@@ -388,11 +388,7 @@ impl Port {
 
     /// Asks the device what happened to it.
     fn take_async_events(&mut self) {
-        const CQ_ERR: u32 = 0;
-        const DEVICE_FATAL: u32 = 8;
-        const PORT_ACTIVE: u32 = 9;
-        const PORT_ERR: u32 = 10;
-        const SRQ_ERR: u32 = 14;
+        use ibex_ffi::verbs::async_event::{CQ_ERR, DEVICE_FATAL, PORT_ACTIVE, PORT_ERR, SRQ_ERR};
         while let Some(event) = self.domain.context().async_event() {
             self.watch_async(event);
             if matches!(event.kind, PORT_ACTIVE | PORT_ERR) && event.port == self.choice.port {

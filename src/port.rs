@@ -26,7 +26,9 @@ use crate::posted::Posted;
 use crate::receive::Receives;
 use crate::tunables::Tunables;
 use crate::watch;
-use ibex_ffi::verbs::{Arena, CompletionQueue, Context, LocalSpan, ProtectionDomain, QueuePair, QueuePairLimits};
+use ibex_ffi::verbs::{
+    Arena, CompletionQueue, Context, LocalSpan, ProtectionDomain, QueuePair, QueuePairLimits, atomic_cap,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -200,8 +202,8 @@ impl Port {
             max_inline: probe.max_inline().min(tunables.max_inline as u32),
             software: context.is_software(),
             atomics: match device.atomic_cap {
-                0 => Atomics::None,
-                1 => Atomics::Adapter,
+                atomic_cap::NONE => Atomics::None,
+                atomic_cap::ADAPTER => Atomics::Adapter,
                 _ => Atomics::Host,
             },
             link_layer: choice.link_layer,

@@ -262,9 +262,10 @@ calls! {
         event_instance: Instance, element_index: c_int, buffer: *mut c_void
     ) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
+        let index = usize::try_from(element_index).ok();
+        let value = event_instance.read(|record| record.value(index?)).ok_or(Code::InvalidHandle)?;
         required(buffer)?;
-        let value = usize::try_from(element_index).ok().and_then(|index| record.value(index)).ok_or(Code::InvalidIndex)?;
+        let value = value.ok_or(Code::InvalidIndex)?;
         // SAFETY: the caller's rule.
         unsafe {
             match value {
@@ -279,11 +280,13 @@ calls! {
     /// All elements of an event at their displacements, within its callback. Hot.
     plain fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: Instance, buffer: *mut c_void) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
-        required(buffer)?;
         let mut bytes = [0; events::WORDS * 8];
-        let extent = record.kind.row().extent;
-        let _ = record.copy_to(&mut bytes);
+        let copied = event_instance.read(|record| {
+            let _ = record.copy_to(&mut bytes);
+            record.kind.row().extent
+        });
+        let extent = copied.ok_or(Code::InvalidHandle)?;
+        required(buffer)?;
         // SAFETY: the caller has room for the type's extent.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), extent) };
         Ok(())
@@ -294,9 +297,9 @@ calls! {
         event_instance: Instance, event_timestamp: *mut i64
     ) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
+        let timestamp = event_instance.read(|record| record.timestamp).ok_or(Code::InvalidHandle)?;
         // SAFETY: the caller's rule.
-        ok(unsafe { answer(event_timestamp, record.timestamp as i64) })
+        ok(unsafe { answer(event_timestamp, timestamp as i64) })
     }
 
     /// Whose event it is. Hot.
@@ -304,9 +307,9 @@ calls! {
         event_instance: Instance, source_index: *mut c_int
     ) {
         initialized()?;
-        let record = event_instance.record().ok_or(Code::InvalidHandle)?;
+        let source = event_instance.read(|record| record.source).ok_or(Code::InvalidHandle)?;
         // SAFETY: the caller's rule.
-        ok(unsafe { answer(source_index, record.source.index() as c_int) })
+        ok(unsafe { answer(source_index, source.index() as c_int) })
     }
 
     /// How many sources there are; more may come.

@@ -115,14 +115,14 @@ impl Registration {
 }
 
 impl Instance {
-    /// The event, where this thread runs the callback it was given to.
+    /// What `read` makes of the event, where this thread runs the callback it was given to.
     #[inline]
-    pub(crate) fn record<'a>(self) -> Option<&'a Record> {
+    pub(crate) fn read<T>(self, read: impl FnOnce(&Record) -> T) -> Option<T> {
         if self.0.is_null() || SHOWN.get() != self.0 {
             return None;
         }
-        // SAFETY: the record outlives the callback, which this thread is in, and is not written meanwhile.
-        unsafe { self.0.as_ref() }
+        // SAFETY: the record outlives the callback, which this thread is in until `read` is done, and is not written meanwhile.
+        Some(read(unsafe { &*self.0 }))
     }
 }
 
