@@ -4,13 +4,14 @@
 //! Called by the engine (its own buffers) and by the plugin (user memory, through Open MPI's registration cache).
 //! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
+use super::mapping::{Mapped, Mapping};
 use super::{Context, errno};
 use ibverbs_sys as sys;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 bitflags::bitflags! {
     /// What may be done to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
@@ -31,6 +32,8 @@ bitflags::bitflags! {
 #[derive(Debug)]
 pub struct ProtectionDomain {
     raw: NonNull<sys::ibv_pd>,
+    /// Memory of ibex's own. It goes with the domain, which every queue holds an `Arc` to: after the last work request (R3).
+    mappings: Mutex<Vec<Mapping>>,
     context: Arc<Context>,
 }
 
@@ -47,7 +50,7 @@ impl ProtectionDomain {
     pub fn new(context: &Arc<Context>) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open and kept so by the `Arc` held below (R4).
         let raw = NonNull::new(unsafe { sys::ibv_alloc_pd(context.raw()) }).ok_or_else(io::Error::last_os_error)?;
-        Ok(Arc::new(Self { raw, context: Arc::clone(context) }))
+        Ok(Arc::new(Self { raw, mappings: Mutex::default(), context: Arc::clone(context) }))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_pd {
@@ -58,6 +61,18 @@ impl ProtectionDomain {
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// Maps and registers `bytes` bytes of ibex's own, which stay as long as the domain.
+    ///
+    /// # Errors
+    /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
+    pub(super) fn map(&self, bytes: usize, access: Access) -> io::Result<Mapped> {
+        // SAFETY: the domain is live (R4); the mapping becomes its own, and goes before it.
+        let mapping = unsafe { Mapping::new(self.raw(), bytes, access) }?;
+        let mapped = mapping.mapped();
+        self.mappings.lock().unwrap_or_else(PoisonError::into_inner).push(mapping);
+        Ok(mapped)
     }
 
     /// Registers `len` bytes at `addr` (`ibv_reg_mr(3)`). Any thread; a system call.
@@ -79,7 +94,8 @@ impl ProtectionDomain {
 
 impl Drop for ProtectionDomain {
     fn drop(&mut self) {
-        // SAFETY: R4: every object of the domain holds an `Arc` to it, so none is left.
+        self.mappings.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        // SAFETY: R4: every other object of the domain holds an `Arc` to it, so none is left.
         unsafe { sys::ibv_dealloc_pd(self.raw()) };
     }
 }

@@ -176,11 +176,11 @@ unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> O
     let Piece { reserve, length, flags } = piece;
     // The whole message is registered, not this piece of it alone: the cache then has the registration for the pieces
     // to come.
-    let (start, whole) = data.message()?;
+    let mut message = data.message()?;
     // SAFETY: M3: user memory of a send, mapped until the descriptor's callback.
-    let registered = unsafe { module.memory().register(start.as_ptr().cast(), whole, 0) }?;
+    let registered = unsafe { module.memory().register(message.start.as_ptr().cast(), message.size, 0) }?;
     let descriptor = take_slot(module, reserve, flags);
-    let taken = descriptor.and_then(|_| data.take(length).ok());
+    let taken = descriptor.and_then(|_| message.take(length).ok());
     let (Some(descriptor), Some((place, length))) = (descriptor, taken) else {
         // SAFETY: no work request has named it.
         unsafe { module.memory().put_back(registered) };
