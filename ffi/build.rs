@@ -18,7 +18,7 @@ mod openmpi {
 
     /// What a component uses of Open MPI, as bindgen's regular expressions.
     const TYPES: &str = "mca_base_(component|pvar|var)_.*|mca_btl_.*|mca_rcache_base_.*|opal_(bitmap|class|convertor|object|proc|process_name|free_list_item)_t|ibex_.*";
-    const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(find|get_value)|mca_btl_base_param_register|mca_rcache_base_module_(create|destroy)|opal_(bitmap_set_bit|convertor_pack|get_proc_hostname|output|proc_local_get|class_initialize)|ibex_.*";
+    const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(find|get|get_value)|mca_btl_base_param_register|mca_rcache_base_module_(create|destroy)|opal_(bitmap_set_bit|convertor_pack|get_proc_hostname|output|proc_local_get|class_initialize)|ibex_.*";
     const VARIABLES: &str = "MCA_.*|OPAL_(SUCCESS|ERR.*|VERSION|INFO_LVL.*|(MAJOR|MINOR|RELEASE)_VERSION)|BTL_VERSION|mca_btl_base_active_message_trigger|opal_(version_string|process_info|proc_for_name|convertor_t_class|proc_t_class|free_list_item_t_class|list_item_t_class)|mca_(btl_base_descriptor|rcache_base_registration|base_pvar|base_var)_t_class|ibex_.*";
 
     /// The installed Open MPI, as its compiler wrapper describes it.

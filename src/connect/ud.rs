@@ -3,7 +3,7 @@
 //!
 //! Owns the port's UD queue pair and the ways to the peers being connected to. Driven by `connecting.rs`. Setup grade; a poll
 //! that finds nothing is one look at a completion queue of its own. Datagrams may be lost: the handshake repeats.
-//! Tests: the device tests in `hw-tests`.
+//! Tests: of the path at the end of the file; else the device tests in `hw-tests`.
 
 use super::hello::Hello;
 use crate::select::address::PortAddress;
@@ -22,10 +22,8 @@ const DEPTH: u32 = 256;
 /// The datagram carrier of a port.
 #[derive(Debug)]
 pub struct UdCarrier {
-    // Ways go before the queue pair, both before the domain.
-    ways: HashMap<u64, AddressHandle>,
-    /// Ways that are not needed any more, but that a send under way may still use.
-    left: Vec<AddressHandle>,
+    /// The way to each port, by the port's instance.
+    ways: HashMap<u64, Arc<AddressHandle>>,
     qp: UdQueuePair,
     domain: Arc<ProtectionDomain>,
 }
@@ -60,7 +58,7 @@ impl UdCarrier {
     ) -> io::Result<Self> {
         let place = (choice.port, tunables.pkey_index as u16);
         let qp = UdQueuePair::new(context, domain, place, (Hello::SIZE, DEPTH), QUEUE_KEY)?;
-        Ok(Self { ways: HashMap::new(), left: Vec::new(), qp, domain: Arc::clone(domain) })
+        Ok(Self { ways: HashMap::new(), qp, domain: Arc::clone(domain) })
     }
 
     /// The number of the queue pair, which the modex tells the peers.
@@ -86,16 +84,32 @@ impl UdCarrier {
     /// # Errors
     /// The queue pair is broken: nothing will come any more.
     pub fn poll(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
-        let received = self.qp.receive(|datagram| take(&datagram.0));
-        if !self.left.is_empty() && !self.qp.is_sending() {
-            self.left.clear();
-        }
-        received
+        self.qp.receive(|datagram| take(&datagram.0))
     }
 
     /// Forgets the way to the port that lives as `instance`: it is connected, or given up.
     pub fn forget(&mut self, instance: u64) {
-        // Not destroyed yet: the handshake's last word may still be on its way out.
-        self.left.extend(self.ways.remove(&instance));
+        // The handshake's last word may still be on its way out: the queue pair keeps the way for so long.
+        self.ways.remove(&instance);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::address::tests::{ethernet, infiniband};
+
+    /// Whether the path between the two has a global header.
+    fn is_global(here: &PortAddress, there: &PortAddress) -> bool {
+        let PortAddress { link_layer, lid, gid, gid_type, mtu, .. } = *here;
+        let choice = PortChoice { device: String::new(), port: 1, link_layer, lid, gid_index: 0, gid, gid_type, mtu };
+        path(&choice, &Tunables::default(), there, 1).gid.is_some()
+    }
+
+    #[test]
+    fn a_global_header_is_for_ethernet_and_for_other_subnets() {
+        assert!(is_global(&ethernet(), &ethernet()));
+        assert!(!is_global(&infiniband(1), &infiniband(1)));
+        assert!(is_global(&infiniband(1), &infiniband(2)));
     }
 }

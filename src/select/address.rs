@@ -213,13 +213,6 @@ impl PortAddress {
         self.tcp_addresses.iter().take_while(|address| **address != [0; 16]).map(|address| Ipv6Addr::from(*address))
     }
 
-    /// Whether a queue pair of this port needs the peer's GID in its packets (a global routing header): always on Ethernet, on
-    /// InfiniBand only to another subnet.
-    #[must_use]
-    pub fn needs_grh(&self, remote: &PortAddress) -> bool {
-        self.link_layer == LINK_ETHERNET || self.subnet_prefix != remote.subnet_prefix
-    }
-
     /// Which ports can reach each other: equal means yes, as far as addresses can tell.
     fn network(&self) -> (u8, u64) {
         if self.link_layer == LINK_INFINIBAND {

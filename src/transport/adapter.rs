@@ -13,7 +13,7 @@ pub(crate) mod scripted;
 
 use crate::connect::carriers::Carriers;
 use ibex_ffi::verbs::{
-    Access, AsyncEvent, LocalSpan, Path, PostError, Reception, RemoteSpan, Transition, WorkCompletion, Wr,
+    Access, AsyncEvent, InlineSpan, LocalSpan, Path, PostError, Reception, RemoteSpan, Transition, WorkCompletion, Wr,
 };
 use std::io;
 use std::time::Duration;
@@ -63,9 +63,9 @@ pub enum Work<'a> {
     /// A message that is copied into the work request.
     SendInline {
         /// Its first bytes.
-        header: &'a [u8],
+        header: InlineSpan<'a>,
         /// Its other bytes.
-        payload: &'a [u8],
+        payload: InlineSpan<'a>,
         /// Its immediate data, in host order.
         immediate: u32,
     },
@@ -79,7 +79,7 @@ pub enum Work<'a> {
     /// An RDMA write of bytes that are copied into the work request.
     WriteInline {
         /// The bytes.
-        bytes: &'a [u8],
+        bytes: InlineSpan<'a>,
         /// Where they go.
         remote: RemoteSpan,
     },

@@ -23,7 +23,7 @@ use super::adapter::{QueuePair, SendSlots, Work};
 use super::completion::{Batch, Completion, Failed, Token, Undelivered};
 use super::work_request::{EndpointId, WrId};
 use crate::counters::{Counters, add, subtract};
-use ibex_ffi::verbs::{LocalSpan, PostError, RemoteSpan, Status, Wr};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Status, Wr};
 use std::collections::VecDeque;
 
 /// With fewer send slots than this, those of copied sends that nobody asked a completion for would soon be missed.
@@ -334,13 +334,13 @@ impl<S: SendSlots> Tx<S> {
                 if bytes.len() > self.max_inline() {
                     return self.attempt_bounced(queue, to, (*tag, bytes), request.token, counters);
                 }
-                Work::SendInline { header: bytes, payload: &[], immediate: queue.immediate(*tag) }
+                Work::SendInline { header: bytes.into(), payload: InlineSpan::EMPTY, immediate: queue.immediate(*tag) }
             }
             Operation::Send { tag, spans, count } => {
                 Work::Send { spans: &spans[..usize::from(*count)], immediate: queue.immediate(*tag) }
             }
             Operation::Put { local, remote } => Work::Write { local: *local, remote: *remote },
-            Operation::PutInline { bytes, remote } => Work::WriteInline { bytes, remote: *remote },
+            Operation::PutInline { bytes, remote } => Work::WriteInline { bytes: (&**bytes).into(), remote: *remote },
             Operation::Get { local, remote } => Work::Read { local: *local, remote: *remote },
             Operation::FetchAdd { local, remote, operand } => {
                 Work::FetchAdd { local: *local, remote: *remote, operand: *operand }
@@ -349,7 +349,9 @@ impl<S: SendSlots> Tx<S> {
                 Work::CompareSwap { local: *local, remote: *remote, compare: *compare, swap: *swap }
             }
             // A write of no bytes needs no key at either end, and completes like any other request.
-            Operation::Nothing => Work::WriteInline { bytes: &[], remote: RemoteSpan { addr: 0, rkey: 0 } },
+            Operation::Nothing => {
+                Work::WriteInline { bytes: InlineSpan::EMPTY, remote: RemoteSpan { addr: 0, rkey: 0 } }
+            }
         };
         self.post_now(queue, to, asked, counters, |queue, wr| queue.post(wr, work))
     }

@@ -12,6 +12,7 @@ mod build;
 mod command;
 mod install;
 mod manifest;
+mod miri;
 mod setup;
 mod test;
 mod workspace;

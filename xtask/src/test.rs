@@ -9,7 +9,7 @@
 
 use crate::command::{cargo, output, shown, step};
 use crate::workspace::Workspace;
-use crate::{build, install, setup};
+use crate::{build, install, miri, setup};
 use anyhow::{Context, Result, bail};
 use hw_tests::device::{SOFT_ROCE, SOFTHCA};
 use std::fmt;
@@ -78,12 +78,23 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
     let models = ["test", "--package", "ibex", "--lib", "events::"];
     let with_loom = [("RUSTFLAGS", "--cfg loom".into()), ("CARGO_TARGET_DIR", workspace.target().join("loom"))];
     tally.tests("the event engine's models, under loom", cargo(root).args(models).envs(with_loom));
+    under_miri(workspace, tally);
     // Among them the programs that nobody here wrote (hw-tests/softhca/tests/programs).
     let softhca = ["test", "--no-fail-fast", "--package", "softhca"];
     tally.tests("tests of the emulated adapter, and programs of others on it", cargo(root).args(softhca));
     let hw_tests = ["test", "--no-fail-fast", "--package", "ibex-hw-tests"];
     tally.tests("unit tests of hw-tests", cargo(root).args(hw_tests).args(["--lib", "--bins"]));
     tally.tests("doc tests of hw-tests", cargo(root).args(hw_tests).arg("--doc"));
+}
+
+/// What runs under Miri; where that is not to be had, it is skipped, and said.
+fn under_miri(workspace: &Workspace, tally: &mut Tally) {
+    if let Err(error) = miri::ensure(workspace) {
+        return tally.skip(&format!("the tests under Miri: {error:#}"));
+    }
+    for run in miri::RUNS {
+        tally.tests(&format!("tests of {} under Miri", run[1]), &mut miri::tests(workspace, run));
+    }
 }
 
 fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
@@ -181,6 +192,12 @@ impl Tally {
         }
     }
 
+    /// Says and counts a part that cannot be run here.
+    fn skip(&mut self, what: &str) {
+        println!("skip {what}");
+        self.skipped += 1;
+    }
+
     fn fail(&mut self, name: String) {
         self.failed += 1;
         self.failures.push(name);
@@ -259,6 +276,14 @@ mod tests {
         tally.count("skip pt2pt: the device has no timestamps");
         assert_eq!(tally.to_string(), "15 passed, 1 failed, 2 skipped");
         assert_eq!(tally.failures, ["a::b"]);
+        assert!(!tally.good());
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_run_is_no_success() {
+        let mut tally = Tally::default();
+        tally.skip("the tests under Miri: there is no rustup");
+        assert_eq!(tally.to_string(), "0 passed, 0 failed, 1 skipped");
         assert!(!tally.good());
     }
 

@@ -15,6 +15,34 @@ pub struct Convertor<'call> {
     lent: PhantomData<&'call mut sys::opal_convertor_t>,
 }
 
+/// A message that stands in one piece in user memory.
+pub struct Message<'convertor> {
+    /// Its first byte, whatever the convertor's position.
+    pub start: NonNull<u8>,
+    /// How many bytes it has.
+    pub size: usize,
+    raw: NonNull<sys::opal_convertor_t>,
+    lent: PhantomData<&'convertor mut sys::opal_convertor_t>,
+}
+
+impl Message<'_> {
+    /// Passes over up to `size` bytes from the convertor's position on, without copying. Returns where they stand and how many they are.
+    ///
+    /// # Errors
+    /// The OPAL code with which the datatype engine failed.
+    pub fn take(&mut self, size: usize) -> Result<(*const u8, usize), i32> {
+        // A null base asks for the place of the data in user memory (opal_convertor.c, opal_convertor_pack).
+        let mut piece = sys::iovec { iov_base: std::ptr::null_mut(), iov_len: size };
+        let mut pieces = 1;
+        let mut taken = size;
+        // SAFETY: an initialised convertor (`Convertor`), of contiguous data (`Convertor::message`): nothing is written but the
+        // piece. The counts are live locals.
+        let code =
+            unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut taken) };
+        if code < 0 { Err(code) } else { Ok((piece.iov_base.cast_const().cast(), taken)) }
+    }
+}
+
 impl Convertor<'_> {
     /// Takes the convertor of a BTL call; `None` for null.
     ///
@@ -33,14 +61,13 @@ impl Convertor<'_> {
         NonNull::new(pointer.cast())
     }
 
-    /// Where the whole message stands in user memory, from its first byte whatever the position, and how many bytes it has;
-    /// `None` where it must be packed.
+    /// The whole message, where it stands in one piece in user memory; `None` where it must be packed.
     #[must_use]
-    pub fn message(&self) -> Option<(NonNull<u8>, usize)> {
+    pub fn message(&mut self) -> Option<Message<'_>> {
         let mut size = 0;
         // SAFETY: an initialised convertor, only read; the size is a live local.
         let start = unsafe { sys::ibex_convertor_message(self.raw.as_ptr(), &raw mut size) };
-        NonNull::new(start.cast()).map(|start| (start, size))
+        Some(Message { start: NonNull::new(start.cast())?, size, raw: self.raw, lent: PhantomData })
     }
 
     /// Packs up to `size` bytes to `to`, and moves on behind them. Returns how many bytes it packed.
@@ -58,21 +85,6 @@ impl Convertor<'_> {
         let code =
             unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut packed) };
         if code < 0 { Err(code) } else { Ok(packed) }
-    }
-
-    /// Passes over up to `size` bytes of contiguous data without copying. Returns where they stand and how many they are.
-    ///
-    /// # Errors
-    /// The OPAL code with which the datatype engine failed.
-    pub fn take(&mut self, size: usize) -> Result<(*const u8, usize), i32> {
-        // A null base asks for the place of the data in user memory (opal_convertor.c, opal_convertor_pack).
-        let mut piece = sys::iovec { iov_base: std::ptr::null_mut(), iov_len: size };
-        let mut pieces = 1;
-        let mut taken = size;
-        // SAFETY: nothing is written but the piece, for contiguous data; the counts are live locals.
-        let code =
-            unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut taken) };
-        if code < 0 { Err(code) } else { Ok((piece.iov_base.cast_const().cast(), taken)) }
     }
 
     /// Bytes passed so far.

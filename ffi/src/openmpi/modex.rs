@@ -30,12 +30,12 @@ pub fn fetch(key: &CStr, name: Name) -> Option<Vec<u8>> {
     let mut size = 0;
     // SAFETY: all four pointers are to live locals; the callee writes the last two.
     let code = unsafe { sys::ibex_modex_get(key.as_ptr(), &raw const name, &raw mut bytes, &raw mut size) };
-    if bytes.is_null() {
+    if code != sys::OPAL_SUCCESS || bytes.is_null() {
         return None;
     }
     // SAFETY: on success `bytes` is a malloc()ed block of `size` bytes that is now ours alone.
     let copy = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec();
     // SAFETY: as above, and not used after.
     unsafe { libc::free(bytes) };
-    (code == sys::OPAL_SUCCESS).then_some(copy)
+    Some(copy)
 }

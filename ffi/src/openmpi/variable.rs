@@ -142,7 +142,7 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
 /// The text of another part's variable, such as (`"btl"`, none, none) for the list of BTLs the user asked for.
 #[must_use]
 pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<String> {
-    let index = find(framework, component, name)?;
+    let index = find(framework, component, name).filter(|&index| is_of_type(index, sys::MCA_BASE_VAR_TYPE_STRING))?;
     let mut value: *const *const c_char = std::ptr::null();
     // SAFETY: for a text, the callee writes the address of the variable's storage to the local.
     let code = unsafe {
@@ -172,15 +172,17 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
     code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
 }
 
-/// Sets another part's variable of type `int`, unless the user has set it. False: there is no such variable, or he has.
+/// Sets another part's variable of type `int`, unless the user has set it. False: there is no such variable of that type, or he
+/// has.
 ///
 /// Written to where the variable is kept, since most may not be set by the variable system once they are registered.
 ///
 /// # Safety
-/// The variable is of type `int`, and its owner reads it in this thread alone now: while Open MPI is being initialised.
+/// The variable's owner reads it in this thread alone now: while Open MPI is being initialised.
 #[must_use]
 pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) -> bool {
-    let Some(index) = find(framework, component, name).filter(|_| !is_set(framework, component, name)) else {
+    let index = find(framework, component, name).filter(|&index| is_of_type(index, sys::MCA_BASE_VAR_TYPE_INT));
+    let Some(index) = index.filter(|_| !is_set(framework, component, name)) else {
         return false;
     };
     let mut place: *mut c_int = std::ptr::null_mut();
@@ -191,7 +193,8 @@ pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name
     if code != sys::OPAL_SUCCESS || place.is_null() {
         return false;
     }
-    // SAFETY: the storage of a registered variable of type int (this function's rule), which lives as long as its owner.
+    // SAFETY: the storage of a registered variable of type int, which lives as long as its owner; nobody else uses it (this
+    // function's rule).
     unsafe { place.write(value) };
     true
 }
@@ -202,6 +205,14 @@ fn find(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Opti
     let index =
         unsafe { sys::mca_base_var_find(c"opal".as_ptr(), framework.as_ptr(), pointer(component), pointer(name)) };
     (index >= 0).then_some(index)
+}
+
+fn is_of_type(index: c_int, kind: sys::mca_base_var_type_t) -> bool {
+    let mut variable = std::ptr::null();
+    // SAFETY: the callee writes the address of its own record of the variable to the local.
+    let code = unsafe { sys::mca_base_var_get(index, &raw mut variable) };
+    // SAFETY: on success a record that lives as long as the variable is registered, and whose type is never changed.
+    code == sys::OPAL_SUCCESS && !variable.is_null() && unsafe { (&raw const (*variable).mbv_type).read() } == kind
 }
 
 fn info_level(level: u8) -> sys::mca_base_var_info_lvl_t {

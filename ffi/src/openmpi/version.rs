@@ -19,7 +19,8 @@ pub fn built() -> String {
 #[must_use]
 pub fn running() -> String {
     // SAFETY: `opal_version_string` is a NUL-terminated constant array that libopen-pal exports; it stays loaded.
-    let text = unsafe { CStr::from_ptr(sys::opal_version_string.as_ptr()) };
+    // The bindings know it as an array of no length, so no reference to it is made.
+    let text = unsafe { CStr::from_ptr((&raw const sys::opal_version_string).cast()) };
     text.to_string_lossy().into_owned()
 }
 

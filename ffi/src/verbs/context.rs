@@ -53,7 +53,7 @@ pub struct DeviceAttributes {
     pub max_srq_wr: u32,
     /// RDMA reads and atomics that may be outstanding on a queue pair, as responder and as initiator.
     pub max_rd_atomic: (u8, u8),
-    /// `IBV_ATOMIC_*`: 0 none, 1 among queue pairs of this adapter, 2 also with the host's processors.
+    /// One of [`super::atomic_cap`].
     pub atomic_cap: u32,
 }
 
@@ -103,7 +103,7 @@ pub struct Clock {
 /// An asynchronous event of a device (`ibv_get_async_event(3)`).
 #[derive(Debug, Clone, Copy)]
 pub struct AsyncEvent {
-    /// `IBV_EVENT_*`.
+    /// `IBV_EVENT_*`; some are in [`super::async_event`].
     pub kind: u32,
     /// The port it is about, where it is about a port; else 0.
     pub port: u8,
@@ -123,26 +123,32 @@ impl Context {
             return Err(io::Error::last_os_error());
         }
         let opened = (0..usize::try_from(count).unwrap_or(0))
-            // SAFETY: `list` has `count` entries, each a valid device until the list is freed.
+            // SAFETY: `list` has `count` entries, each a valid device until the list is freed; here and below.
             .map(|i| unsafe { *list.add(i) })
-            .find(|&device| device_name(device) == name)
-            .map(|device| Self::open_device(device, name));
+            // SAFETY: as above.
+            .find(|&device| unsafe { device_name(device) } == name)
+            // SAFETY: as above.
+            .map(|device| unsafe { Self::open_device(device, name) });
         // SAFETY: `list` came from ibv_get_device_list and is freed once; opened devices stay usable.
         unsafe { sys::ibv_free_device_list(list) };
         opened.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::ENODEV))).map(Arc::new)
     }
 
-    fn open_device(device: *mut sys::ibv_device, name: &str) -> io::Result<Context> {
-        // SAFETY: `device` is an entry of a live device list.
+    /// # Safety
+    /// `device` is an entry of a live device list.
+    unsafe fn open_device(device: *mut sys::ibv_device, name: &str) -> io::Result<Context> {
+        // SAFETY: this function's rule.
         let raw = NonNull::new(unsafe { sys::ibv_open_device(device) }).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: ibdev_path is a NUL-terminated array inside the live device.
         let sysfs = unsafe { CStr::from_ptr((&raw const (*device).ibdev_path).cast()) };
         let context = Context { raw, name: name.to_owned(), sysfs: sysfs.to_string_lossy().into_owned() };
         // SAFETY: the context is open; async_fd is a descriptor it owns.
         let descriptor = unsafe { (*raw.as_ptr()).async_fd };
-        // SAFETY: F_GETFL and F_SETFL on an open descriptor touch no memory.
-        unsafe { libc::fcntl(descriptor, libc::F_SETFL, libc::fcntl(descriptor, libc::F_GETFL) | libc::O_NONBLOCK) };
-        Ok(context)
+        // SAFETY: F_GETFL and F_SETFL on an open descriptor touch no memory; here and below.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+        // SAFETY: as above.
+        let is_set = flags != -1 && unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) } != -1;
+        if is_set { Ok(context) } else { Err(io::Error::last_os_error()) }
     }
 
     /// The device's name, as `rxe0` or `mlx5_0`.
@@ -298,8 +304,10 @@ fn used(raw: &sys::ibv_gid_entry) -> Option<GidEntry> {
     (gid != [0; 16]).then_some(entry)
 }
 
-fn device_name(device: *mut sys::ibv_device) -> String {
-    // SAFETY: the caller passes an entry of a live device list; its name is NUL-terminated and outlives this call.
+/// # Safety
+/// `device` is an entry of a live device list.
+unsafe fn device_name(device: *mut sys::ibv_device) -> String {
+    // SAFETY: this function's rule; the name is NUL-terminated and lives as long as the list.
     unsafe { CStr::from_ptr(sys::ibv_get_device_name(device)) }.to_string_lossy().into_owned()
 }
 

@@ -4,11 +4,14 @@
 //! Called by the engine (its own buffers) and by the plugin (user memory, through Open MPI's registration cache).
 //! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
+use super::mapping::{Mapped, Mapping};
 use super::{Context, errno};
 use ibverbs_sys as sys;
 use std::io;
-use std::ptr::NonNull;
-use std::sync::Arc;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, PoisonError};
 
 bitflags::bitflags! {
     /// What may be done to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
@@ -29,6 +32,8 @@ bitflags::bitflags! {
 #[derive(Debug)]
 pub struct ProtectionDomain {
     raw: NonNull<sys::ibv_pd>,
+    /// Memory of ibex's own. It goes with the domain, which every queue holds an `Arc` to: after the last work request (R3).
+    mappings: Mutex<Vec<Mapping>>,
     context: Arc<Context>,
 }
 
@@ -45,7 +50,7 @@ impl ProtectionDomain {
     pub fn new(context: &Arc<Context>) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open and kept so by the `Arc` held below (R4).
         let raw = NonNull::new(unsafe { sys::ibv_alloc_pd(context.raw()) }).ok_or_else(io::Error::last_os_error)?;
-        Ok(Arc::new(Self { raw, context: Arc::clone(context) }))
+        Ok(Arc::new(Self { raw, mappings: Mutex::default(), context: Arc::clone(context) }))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_pd {
@@ -56,6 +61,18 @@ impl ProtectionDomain {
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// Maps and registers `bytes` bytes of ibex's own, which stay as long as the domain.
+    ///
+    /// # Errors
+    /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
+    pub(super) fn map(&self, bytes: usize, access: Access) -> io::Result<Mapped> {
+        // SAFETY: the domain is live (R4); the mapping becomes its own, and goes before it.
+        let mapping = unsafe { Mapping::new(self.raw(), bytes, access) }?;
+        let mapped = mapping.mapped();
+        self.mappings.lock().unwrap_or_else(PoisonError::into_inner).push(mapping);
+        Ok(mapped)
     }
 
     /// Registers `len` bytes at `addr` (`ibv_reg_mr(3)`). Any thread; a system call.
@@ -77,7 +94,8 @@ impl ProtectionDomain {
 
 impl Drop for ProtectionDomain {
     fn drop(&mut self) {
-        // SAFETY: R4: every object of the domain holds an `Arc` to it, so none is left.
+        self.mappings.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        // SAFETY: R4: every other object of the domain holds an `Arc` to it, so none is left.
         unsafe { sys::ibv_dealloc_pd(self.raw()) };
     }
 }
@@ -212,6 +230,81 @@ impl LocalSpan {
 impl std::fmt::Debug for LocalSpan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes at 0x{:x}, lkey 0x{:x}", self.0.length, self.0.addr, self.0.lkey)
+    }
+}
+
+/// Bytes that a post copies into the work request: they need no registration, and are never the device's. They may be bytes that
+/// nothing was ever written to, as the padding of a structure.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineSpan<'a> {
+    start: *const MaybeUninit<u8>,
+    len: usize,
+    of: PhantomData<&'a [MaybeUninit<u8>]>,
+}
+
+impl InlineSpan<'_> {
+    /// A span of no bytes.
+    pub const EMPTY: InlineSpan<'static> = InlineSpan { start: ptr::dangling(), len: 0, of: PhantomData };
+
+    /// Names `len` bytes from `start` on.
+    ///
+    /// # Safety
+    /// While the span lives the bytes may be read, and nobody writes them.
+    #[must_use]
+    #[inline]
+    pub const unsafe fn new(start: *const u8, len: usize) -> Self {
+        InlineSpan { start: start.cast(), len, of: PhantomData }
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it starts.
+    #[must_use]
+    #[inline]
+    pub const fn as_ptr(&self) -> *const u8 {
+        self.start.cast()
+    }
+
+    /// A copy of the bytes, for a post that is yet to come.
+    #[must_use]
+    pub fn copied(&self) -> Box<[MaybeUninit<u8>]> {
+        let mut copy = Box::new_uninit_slice(self.len);
+        // SAFETY: readable (`new`; of an empty span no byte is read), and the box is new and as long.
+        unsafe { self.start.copy_to_nonoverlapping(copy.as_mut_ptr().cast(), self.len) };
+        // SAFETY: every byte is a `MaybeUninit`, for which anything is a value.
+        unsafe { copy.assume_init() }
+    }
+
+    /// As a work request names it, with `IBV_SEND_INLINE`.
+    #[inline]
+    pub(super) fn sge(self) -> sys::ibv_sge {
+        sys::ibv_sge { addr: self.start as u64, length: self.len as u32, lkey: 0 }
+    }
+}
+
+impl<'a> From<&'a [u8]> for InlineSpan<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        InlineSpan { start: bytes.as_ptr().cast(), len: bytes.len(), of: PhantomData }
+    }
+}
+
+impl<'a> From<&'a [MaybeUninit<u8>]> for InlineSpan<'a> {
+    #[inline]
+    fn from(bytes: &'a [MaybeUninit<u8>]) -> Self {
+        InlineSpan { start: bytes.as_ptr(), len: bytes.len(), of: PhantomData }
     }
 }
 

@@ -44,14 +44,16 @@ unsafe fn operation<T: Copy>(context: *mut sys::ibv_context, offset: usize) -> O
     if extended.addr() != usize::MAX {
         return None;
     }
-    let start = context.wrapping_byte_sub(offset_of!(VerbsContext, context)).cast::<VerbsContext>();
-    // SAFETY: an extended context is the last field of a `verbs_context`, which has `sz` before it.
-    let size = unsafe { (&raw const (*start).sz).read() };
+    // An extended context is the last field of a `verbs_context`, of which an older library has the end alone: so no pointer is made to
+    // its start.
+    let field = |at: usize| context.wrapping_byte_sub(offset_of!(VerbsContext, context) - at);
+    // SAFETY: the size lies right before every extended context, and is set when it is opened.
+    let size = unsafe { field(offset_of!(VerbsContext, sz)).cast::<usize>().read() };
     if size < size_of::<VerbsContext>() - offset {
         return None;
     }
     // SAFETY: it is so large that it has the field.
-    unsafe { start.byte_add(offset).cast::<Option<T>>().read() }
+    unsafe { field(offset).cast::<Option<T>>().read() }
 }
 
 /// The device's extended attributes (`ibv_query_device_ex(3)`); `None` where there are none.

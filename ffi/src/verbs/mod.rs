@@ -7,9 +7,12 @@
 //!
 //! The memory rules that every unsafe block of this module argues from:
 //!
-//! - **R1** No Rust reference is ever made to bytes an adapter may touch; they are reached through raw pointers.
-//! - **R2** Such bytes belong to the device from the post of a work request until its completion.
-//! - **R3** A registration outlives every work request that names it.
+//! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an access; they
+//!   are reached through raw pointers. What the adapter does to memory counts as atomic accesses.
+//! - **R2** Such bytes belong to the device from the post of a work request until its completion. Where only the engine's books
+//!   say which they are, ffi reaches them by atomic accesses (`slots.rs`), so that a wrong book garbles a message and no more.
+//! - **R3** A registration outlives every work request that names it. Memory of ibex's own belongs to its protection domain,
+//!   which every queue holds; for other memory it is the promise with which a [`LocalSpan`] is made.
 //!
 //! And the rule for handles:
 //!
@@ -24,7 +27,9 @@ mod context;
 mod cq;
 mod domain;
 mod extended;
+mod mapping;
 mod qp;
+mod slots;
 mod srq;
 mod stamped;
 mod status;
@@ -33,7 +38,7 @@ mod ud;
 pub use arena::Arena;
 pub use context::{AsyncEvent, Clock, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
 pub use cq::{CompletionQueue, WorkCompletion};
-pub use domain::{Access, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
+pub use domain::{Access, InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
 pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Wr};
 pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};
@@ -65,6 +70,18 @@ pub mod async_event {
     pub const PORT_ERR: u32 = sys::IBV_EVENT_PORT_ERR;
     /// A shared receive queue is broken.
     pub const SRQ_ERR: u32 = sys::IBV_EVENT_SRQ_ERR;
+}
+
+/// What atomics of an adapter are atomic with (`enum ibv_atomic_cap`).
+pub mod atomic_cap {
+    use ibverbs_sys as sys;
+
+    /// It has none.
+    pub const NONE: u32 = sys::IBV_ATOMIC_NONE;
+    /// Those of the other queue pairs of the adapter.
+    pub const ADAPTER: u32 = sys::IBV_ATOMIC_HCA;
+    /// Also those of the host's processors.
+    pub const HOST: u32 = sys::IBV_ATOMIC_GLOB;
 }
 
 /// Turns the return value of a verb that answers 0 or an errno value into a result.

@@ -2,13 +2,17 @@
 //! Shared receive queues: one pool of receive slots for all queue pairs of a port.
 //!
 //! Posted to by the engine in batches, hot: one call into the provider a batch, no allocation (the chain of work requests
-//! is built once). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
+//! is built once, `srq/chain.rs`). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
-use super::{Arena, LocalSpan, ProtectionDomain};
+use super::{Arena, ProtectionDomain};
 use ibverbs_sys as sys;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+
+mod chain;
+
+use chain::Chain;
 
 type PostSrqRecv = unsafe extern "C" fn(*mut sys::ibv_srq, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> i32;
 
@@ -17,8 +21,7 @@ type PostSrqRecv = unsafe extern "C" fn(*mut sys::ibv_srq, *mut sys::ibv_recv_wr
 pub struct SharedReceiveQueue {
     handle: Arc<Handle>,
     post: PostSrqRecv,
-    requests: Box<[sys::ibv_recv_wr]>,
-    spans: Box<[LocalSpan]>,
+    chain: Chain,
 }
 
 /// The verbs object, shared with the queue pairs that receive through it.
@@ -32,8 +35,6 @@ pub(super) struct Handle {
 unsafe impl Send for Handle {}
 // SAFETY: `&Handle` only gives out the pointer.
 unsafe impl Sync for Handle {}
-// SAFETY: the raw pointers in `requests` point to nothing but `requests` and `spans` themselves, which are on the heap.
-unsafe impl Send for SharedReceiveQueue {}
 
 impl Handle {
     pub(super) fn raw(&self) -> *mut sys::ibv_srq {
@@ -63,18 +64,7 @@ impl SharedReceiveQueue {
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let post = unsafe { (*domain.context().raw()).ops.post_srq_recv };
         let post = post.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        let batch = batch.max(1);
-        let blank = sys::ibv_recv_wr { wr_id: 0, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 1 };
-        let mut requests = vec![blank; batch].into_boxed_slice();
-        let mut spans = vec![LocalSpan::EMPTY; batch].into_boxed_slice();
-        let (first, span) = (requests.as_mut_ptr(), spans.as_mut_ptr());
-        for (index, request) in requests.iter_mut().enumerate() {
-            request.sg_list = span.wrapping_add(index).cast();
-            if index + 1 < batch {
-                request.next = first.wrapping_add(index + 1);
-            }
-        }
-        Ok(Self { handle, post, requests, spans })
+        Ok(Self { handle, post, chain: Chain::new(batch) })
     }
 
     pub(super) fn handle(&self) -> &Arc<Handle> {
@@ -88,25 +78,16 @@ impl SharedReceiveQueue {
     /// When none was posted: the errno of the verb (`ENOMEM` when the queue is full), or `EINVAL` for a slot that the arena does
     /// not have.
     pub fn post(&mut self, arena: &Arena, slots: &[u32], id: impl Fn(u32) -> u64) -> io::Result<usize> {
-        let mut count = 0;
-        for (&slot, (request, place)) in slots.iter().zip(self.requests.iter_mut().zip(&mut self.spans)) {
-            *place = arena.span(slot as usize).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-            request.wr_id = id(slot);
-            count += 1;
-        }
-        let Some(last) = self.requests[..count].last_mut() else { return Ok(0) };
-        // The chain ends here for this once.
-        let next = std::mem::replace(&mut last.next, ptr::null_mut());
-        let base = self.requests.as_mut_ptr();
-        let mut bad = ptr::null_mut();
-        // SAFETY: the chain is well formed and lives through the call; the spans are registered memory that is the
-        // device's from here on (R2, R3: the promise each `LocalSpan` was made with).
-        let code = unsafe { (self.post)(self.handle.raw(), base, &raw mut bad) };
-        self.requests[count - 1].next = next;
-        if code == 0 {
-            return Ok(count);
-        }
-        let posted = if bad.is_null() { 0 } else { (bad as usize - base as usize) / size_of::<sys::ibv_recv_wr>() };
-        if posted == 0 { Err(io::Error::from_raw_os_error(code.abs())) } else { Ok(posted) }
+        let place = |slot| arena.span(slot as usize).ok_or_else(no_slot);
+        let receives = slots.iter().map(|&slot| Ok((id(slot), place(slot)?)));
+        let SharedReceiveQueue { handle, post, chain } = self;
+        // SAFETY: the queue is live (R4), and the chain well formed, which lives through the call and is copied by it. The spans are an
+        // arena's, whose memory the queue's domain has, or another domain's key, which the adapter refuses (R3).
+        chain.post(receives, |first, bad| unsafe { post(handle.raw(), first, bad) })
     }
+}
+
+#[cold]
+fn no_slot() -> io::Error {
+    io::Error::from_raw_os_error(libc::EINVAL)
 }

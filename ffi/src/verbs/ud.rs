@@ -3,7 +3,7 @@
 //!
 //! Called by `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). It owns its completion queue and the slots of
 //! its datagrams, so that nothing here touches the data path. Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`.
-//! Tests: device tests in `hw-tests`.
+//! Tests: device tests in `hw-tests`; of the sends under way in `ud/sends.rs`.
 
 use super::qp::{address_vector, blank};
 use super::{Arena, CompletionQueue, Context, Path, ProtectionDomain, errno};
@@ -13,6 +13,10 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use sys::ibv_qp_attr_mask as Mask;
+
+mod sends;
+
+use sends::Sends;
 
 /// Bytes of the global route header in front of every received datagram.
 const GRH: usize = 40;
@@ -29,7 +33,9 @@ type Operations = (
 #[derive(Debug, Clone)]
 pub struct Datagram(pub Vec<u8>);
 
-/// The way to a peer's port (`ibv_create_ah(3)`).
+/// The way to a peer's port (`ibv_create_ah(3)`). A send names it until it has completed: some adapters (soft-RoCE, `irdma`, `bnxt_re`)
+/// are given its number alone, and look that up when the datagram leaves. So it is shared with the queue pair, which holds it
+/// for so long ([`UdQueuePair::send`]).
 #[derive(Debug)]
 pub struct AddressHandle {
     raw: NonNull<sys::ibv_ah>,
@@ -38,23 +44,25 @@ pub struct AddressHandle {
 
 // SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
 unsafe impl Send for AddressHandle {}
+// SAFETY: `&AddressHandle` only gives out the pointer.
+unsafe impl Sync for AddressHandle {}
 
 impl AddressHandle {
     /// Resolves the way to `path` (its queue pair and packet sequence numbers are not used).
     ///
     /// # Errors
     /// The errno of the verb: `ETIMEDOUT` or `EHOSTUNREACH` when the peer's link address could not be resolved (RoCE).
-    pub fn new(domain: &Arc<ProtectionDomain>, path: &Path) -> io::Result<Self> {
+    pub fn new(domain: &Arc<ProtectionDomain>, path: &Path) -> io::Result<Arc<Self>> {
         let mut vector = address_vector(path);
         // SAFETY: the domain is live (R4) and `vector` valid for the call.
         let raw = NonNull::new(unsafe { sys::ibv_create_ah(domain.raw(), &raw mut vector) });
-        Ok(Self { raw: raw.ok_or_else(io::Error::last_os_error)?, _domain: Arc::clone(domain) })
+        Ok(Arc::new(Self { raw: raw.ok_or_else(io::Error::last_os_error)?, _domain: Arc::clone(domain) }))
     }
 }
 
 impl Drop for AddressHandle {
     fn drop(&mut self) {
-        // SAFETY: R4: created once, destroyed once. A send that still uses it finds it gone; see `UdQueuePair::is_sending`.
+        // SAFETY: R4: created once, destroyed once. No send under way names it: its queue pair would hold it.
         unsafe { sys::ibv_destroy_ah(self.raw.as_ptr()) };
     }
 }
@@ -62,13 +70,13 @@ impl Drop for AddressHandle {
 /// A UD queue pair with its own completion queue and slots.
 #[derive(Debug)]
 pub struct UdQueuePair {
-    // In the order they must go: queue, completions, memory (R3).
     raw: NonNull<sys::ibv_qp>,
     ops: Operations,
     cq: CompletionQueue,
     receives: Arena,
-    sends: Arena,
-    free_sends: Vec<u64>,
+    outgoing: Arena,
+    /// Which slots of `outgoing` are under way, and where to.
+    sends: Sends<AddressHandle>,
     size: usize,
     qkey: u32,
     _domain: Arc<ProtectionDomain>,
@@ -93,8 +101,6 @@ impl UdQueuePair {
         let ops = unsafe { (*context.raw()).ops };
         let ops = ops.post_send.zip(ops.post_recv).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         let cq = CompletionQueue::new(context, 2 * depth, 16)?;
-        let receives = Arena::new(domain, GRH + size, depth as usize)?;
-        let sends = Arena::new(domain, size, depth as usize)?;
         let mut init = sys::ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
             send_cq: cq.handle().raw(),
@@ -113,8 +119,13 @@ impl UdQueuePair {
         // SAFETY: domain and queue are live (R4) and kept so by the fields below; `init` is valid for the call.
         let raw = NonNull::new(unsafe { sys::ibv_create_qp(domain.raw(), &raw mut init) });
         let raw = raw.ok_or_else(io::Error::last_os_error)?;
-        let free_sends = (0..u64::from(depth)).collect();
-        let mut ud = Self { raw, ops, cq, receives, sends, free_sends, size, qkey, _domain: Arc::clone(domain) };
+        // After the queue pair, since their memory stays where an adapter turns out to have none.
+        let arena = |slot| Arena::new(domain, slot, depth as usize);
+        let arenas = arena(GRH + size).and_then(|receives| Ok((receives, arena(size)?)));
+        // SAFETY: created above, used by nobody, destroyed once.
+        let (receives, outgoing) = arenas.inspect_err(|_| _ = unsafe { sys::ibv_destroy_qp(raw.as_ptr()) })?;
+        let sends = Sends::new(depth);
+        let mut ud = Self { raw, ops, cq, receives, outgoing, sends, size, qkey, _domain: Arc::clone(domain) };
         ud.start(port, pkey_index)?;
         for slot in 0..u64::from(depth) {
             ud.post_receive(slot)?;
@@ -154,43 +165,34 @@ impl UdQueuePair {
         let mut request = sys::ibv_recv_wr { wr_id: RECEIVE | slot, next: ptr::null_mut(), sg_list, num_sge: 1 };
         let mut bad = ptr::null_mut();
         // SAFETY: R4; the request lives through the call, which copies it; the slot is the device's until its completion
-        // is polled (R2) and its arena goes after the queue pair (R3).
+        // is polled (R2), and its memory is that of the domain, which the queue pair holds (R3).
         errno(unsafe { (self.ops.1)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
     }
 
-    /// Whether a send may not have left yet. Until it has, some adapters look its address handle up (soft-RoCE, `irdma`, `bnxt_re`):
-    /// where that was destroyed, the send fails and takes the queue pair with it.
-    #[must_use]
-    pub fn is_sending(&self) -> bool {
-        self.free_sends.len() < self.sends.count()
-    }
-
-    /// Sends `bytes` to queue pair `number` over `way`, which is to live until [`Self::is_sending`] says no more. A datagram may be
-    /// lost.
+    /// Sends `bytes` to queue pair `number` over `way`. A datagram may be lost.
     ///
     /// # Errors
     /// `ENOBUFS` when all send slots are in flight (take completions with [`Self::receive`], then try again), `EMSGSIZE`
     /// for more bytes than a datagram carries, else the errno of the post.
-    pub fn send(&mut self, way: &AddressHandle, number: u32, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, way: &Arc<AddressHandle>, number: u32, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > self.size {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
-        let Some(slot) = self.free_sends.pop() else {
-            return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
-        };
+        let no_slot = || io::Error::from_raw_os_error(libc::ENOBUFS);
+        let slot = self.sends.begin(way).ok_or_else(no_slot)?;
         let posted = self.post_send(slot, way, number, bytes);
         if posted.is_err() {
-            self.free_sends.push(slot);
+            self.sends.end(slot);
         }
         posted
     }
 
-    fn post_send(&mut self, slot: u64, way: &AddressHandle, number: u32, bytes: &[u8]) -> io::Result<()> {
+    fn post_send(&mut self, slot: u32, way: &AddressHandle, number: u32, bytes: &[u8]) -> io::Result<()> {
         let no_slot = || io::Error::from_raw_os_error(libc::ENOBUFS);
-        let mut span = self.sends.write(slot as usize, bytes).ok_or_else(no_slot)?;
+        let mut span = self.outgoing.write(slot as usize, bytes).ok_or_else(no_slot)?;
         // SAFETY: every field is an integer, a pointer or a union of those, for which zero is a value.
         let mut request: sys::ibv_send_wr = unsafe { mem::zeroed() };
-        request.wr_id = slot;
+        request.wr_id = u64::from(slot);
         request.sg_list = (&raw mut span).cast();
         request.num_sge = 1;
         request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
@@ -201,8 +203,8 @@ impl UdQueuePair {
             remote_qkey: self.qkey,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: R4; the request lives through the call, which copies it; the slot is not reused before its completion
-        // (R2) and its arena goes after the queue pair (R3).
+        // SAFETY: R4; the request lives through the call, which copies it; slot and address handle are kept for it until its
+        // completion (`sends`), or until the queue pair is destroyed (R2, R3).
         errno(unsafe { (self.ops.0)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
     }
 
@@ -216,7 +218,7 @@ impl UdQueuePair {
         let mut received = 0;
         for (id, succeeded, len) in completed {
             if id & RECEIVE == 0 {
-                self.free_sends.push(id);
+                self.sends.end(id as u32);
                 continue;
             }
             let slot = id & !RECEIVE;
@@ -233,7 +235,7 @@ impl UdQueuePair {
 
 impl Drop for UdQueuePair {
     fn drop(&mut self) {
-        // SAFETY: R4: created once, destroyed once; the fields go after this, so the slots outlive the queue (R3).
+        // SAFETY: R4: created once, destroyed once; the fields go after this, address handles and domain among them (R3).
         unsafe { sys::ibv_destroy_qp(self.raw.as_ptr()) };
     }
 }

@@ -12,7 +12,7 @@ use ibex::transport::Token;
 use ibex::transport::WhenDiverted;
 use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
-use ibex_ffi::verbs::{RemoteSpan, Status};
+use ibex_ffi::verbs::{InlineSpan, RemoteSpan, Status};
 use std::cell::Cell;
 
 use pair::{Got, Memory, Pair, completed, pattern, received};
@@ -125,7 +125,9 @@ fn a_send_that_cannot_be_posted_says_so_and_nothing_of_it_is_kept() {
     pair.connect();
     assert!(pair.a.has_room(pair.to_b));
     // Nobody polls, so nothing is retired: the queue fills.
-    let posted = (0..100).take_while(|_| pair.a.send_inline(pair.to_b, 2, b"posted", b"") == Ok(Sent::Posted)).count();
+    let posted = (0..100)
+        .take_while(|_| pair.a.send_inline(pair.to_b, 2, b"posted"[..].into(), InlineSpan::EMPTY) == Ok(Sent::Posted))
+        .count();
     assert!((1..100).contains(&posted), "{posted} posted");
     assert_eq!(pair.a.send(pair.to_b, 1, &[span], Token(1), true), Ok(Sent::Busy), "while the queue is full");
     let messages = pair.until_b(|events| received(events).len() == posted);

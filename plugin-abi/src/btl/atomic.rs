@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_atomic_fop` and `btl_atomic_cswap`: the adapter's 64-bit fetch-and-add and compare-and-swap.
 //!
-//! Anything else, 32-bit and floating-point operands and addresses that are no multiple of 8 included, is answered with "not
-//! supported": osc/rdma then does it another way, whereas any other error makes it try for ever
+//! Anything else, 32-bit and floating-point operands and addresses that are no multiple of 8 included, is answered with
+//! "not supported": osc/rdma then does it another way, whereas any other error makes it try for ever
 //! (`osc_rdma_accumulate.c`, `ompi_osc_rdma_gacc_amo`). Grade: hot. Threads: inside the port.
 
 use std::ffi::{c_int, c_void};
@@ -11,7 +11,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::module::Module;
 use super::own_memory;
-use super::rdma::Transfer;
+use super::rdma::RdmaRequest;
 use super::watch::Kind;
 
 /// A handle as Open MPI carries it.
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let add = Transfer {
+    let add = RdmaRequest {
         btl,
         peer,
         local_address,
@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     let fits =
         |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
     // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
-    let start = |add: Transfer| unsafe {
+    let start = |add: RdmaRequest| unsafe {
         add.start("btl_atomic_fop", Kind::FetchAdd, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
             port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
         })
@@ -68,7 +68,8 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     if remote_handle.is_null() { unsafe { own_memory::start(add, start) } } else { start(add) }
 }
 
-/// `btl_atomic_cswap`: sets remote memory to `value` if it is `compare`; what was there before comes to `local_address`.
+/// `btl_atomic_cswap`: sets remote memory to `value` if it is `compare`; what was there before comes to
+/// `local_address`.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     btl: *mut sys::mca_btl_base_module_t,
@@ -85,7 +86,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let swap = Transfer {
+    let swap = RdmaRequest {
         btl,
         peer,
         local_address,
@@ -99,7 +100,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     };
     let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
     // SAFETY: as in `btl_atomic_fop`.
-    let start = |swap: Transfer| unsafe {
+    let start = |swap: RdmaRequest| unsafe {
         swap.start("btl_atomic_cswap", Kind::CompareSwap, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
             port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
         })

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What has happened beside messages received: requests that are done, peers that failed, links that changed.
 //!
-//! Called by `progress` for each such event, outside of the port: callbacks to Open MPI run in here and may call ibex again. What
-//! the callbacks leave to be given back is chained in [`Finished`]. Grade: hot for completions. Threads: any.
+//! Called by `progress` for each such event, outside of the port: callbacks to Open MPI run in here and may call ibex
+//! again. What the callbacks leave to be given back is chained in [`FinishedRecords`]. Grade: hot for completions. Threads:
+//! any.
 
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
@@ -13,7 +14,7 @@ use ibex_ffi::openmpi::sys;
 use super::descriptor::pool::{Descriptor, take_registration};
 use super::detour::{self, Again};
 use super::module::Module;
-use super::operation::{Call, Operation};
+use super::operation::{CallbackArguments, Operation};
 use super::token::{Record, record};
 use super::{failures, loss, watch};
 use crate::runtime::face::Face;
@@ -21,13 +22,13 @@ use crate::runtime::progress as faces;
 use crate::runtime::token::RecordKind;
 
 /// What the callbacks of a batch have left to be given back, as chains through the records themselves.
-pub(crate) struct Finished {
+pub(crate) struct FinishedRecords {
     pub(crate) descriptors: *mut Descriptor,
     pub(crate) operations: *mut Operation,
 }
 
-impl Finished {
-    pub(crate) const NONE: Finished = Finished { descriptors: null_mut(), operations: null_mut() };
+impl FinishedRecords {
+    pub(crate) const NONE: FinishedRecords = FinishedRecords { descriptors: null_mut(), operations: null_mut() };
 }
 
 /// What the adapter stamped the completion at `index` of a batch with, while a tool listens.
@@ -39,11 +40,11 @@ pub(crate) fn stamp(module: &Module, batch: &Batch, index: usize) -> watch::Stam
 
 /// Something other than a message.
 #[inline(never)]
-pub(crate) fn happened<const WATCHED: bool>(
+pub(crate) fn handle_non_message<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
     (index, completion): (usize, &Completion),
-    finished: &mut Finished,
+    finished: &mut FinishedRecords,
 ) {
     match *completion {
         Completion::Request { token, to, outcome } => {
@@ -59,11 +60,11 @@ pub(crate) fn happened<const WATCHED: bool>(
                         },
                     };
                     // SAFETY: as above.
-                    unsafe { sent(module, descriptor, to, status, finished) };
+                    unsafe { send_done(module, descriptor, to, status, finished) };
                 }
                 // SAFETY: as above, an operation.
                 Some(Record::Operation(operation)) => unsafe {
-                    done(module, operation.as_ptr(), to, outcome, finished);
+                    operation_done(module, operation.as_ptr(), to, outcome, finished);
                 },
                 None => other_faces(module, batch, index, token),
             };
@@ -79,11 +80,13 @@ pub(crate) fn happened<const WATCHED: bool>(
         }
         Completion::PeerFailed { peer } => {
             loss::peer_failed(module, peer);
-            faces::tell_others(Face::Btl, module.index(), batch, index);
+            // SAFETY: polled by the BTL: what another face has polled of this kind does not come here.
+            unsafe { faces::tell_others(Face::Btl, module.index(), batch, index) };
         }
         Completion::LinkChanged { is_up } => {
             detour::link_changed(module, is_up);
-            faces::tell_others(Face::Btl, module.index(), batch, index);
+            // SAFETY: polled by the BTL: what another face has polled of this kind does not come here.
+            unsafe { faces::tell_others(Face::Btl, module.index(), batch, index) };
         }
         Completion::Message { .. } => {}
     }
@@ -94,7 +97,8 @@ pub(crate) fn happened<const WATCHED: bool>(
 fn other_faces(module: &Module, batch: &Batch, index: usize, token: Token) {
     let face = RecordKind::of(token).face();
     if face != Face::Btl {
-        faces::hand_on(face, module.index(), batch, index);
+        // SAFETY: polled by the BTL, as other faces hand on what is the BTL's.
+        unsafe { faces::hand_on(face, module.index(), batch, index) };
     }
 }
 
@@ -116,7 +120,7 @@ unsafe fn completing(module: &Module, to: EndpointId, operation: NonNull<Operati
 /// A message did not reach its peer by this port: how its send ended all the same; `None`: it is under way again.
 ///
 /// # Safety
-/// As of [`sent`].
+/// As of [`send_done`].
 #[cold]
 #[inline(never)]
 unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, failed: Failed) -> Option<c_int> {
@@ -149,7 +153,13 @@ fn status(module: &Module, to: EndpointId, outcome: Result<(), Failed>) -> c_int
 /// # Safety
 /// `descriptor` is the adapter's no more, and one of this module's.
 #[inline]
-unsafe fn sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, status: c_int, finished: &mut Finished) {
+unsafe fn send_done(
+    module: &Module,
+    descriptor: *mut Descriptor,
+    to: EndpointId,
+    status: c_int,
+    finished: &mut FinishedRecords,
+) {
     // SAFETY: this function's rule: nobody else uses it now.
     let wanted = unsafe { (*descriptor).callback_wanted };
     // SAFETY: as above. Read before the callback, which may free a descriptor that is not ibex's to free.
@@ -179,18 +189,18 @@ unsafe fn sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, sta
 /// # Safety
 /// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
-unsafe fn done(
+unsafe fn operation_done(
     module: &Module,
     operation: *mut Operation,
     to: EndpointId,
     outcome: Result<(), Failed>,
-    finished: &mut Finished,
+    finished: &mut FinishedRecords,
 ) {
     // SAFETY: this function's rule.
     let &mut Operation { call, ref mut next, watched } = unsafe { &mut *operation };
     *next = finished.operations;
     finished.operations = operation;
-    let Call { callback, context, data, local_address, local_handle, .. } = call;
+    let CallbackArguments { callback, context, data, local_address, local_handle, .. } = call;
     let status = status(module, to, outcome);
     if let Some(function) = callback {
         let peer = module.pointer(to);

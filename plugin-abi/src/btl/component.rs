@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The component: what Open MPI finds in `mca_btl_ibex.so`, once per process.
 //!
-//! Its life: *register* (variables; also in `ompi_info`, so no device is touched), *open* (parameters are checked), *init*
-//! (`init`: ports are chosen and opened, their addresses published, a module made for each), *progress* (`progress`), each module's
-//! finalize (`functions`), *close*. The library stays mapped when Open MPI unloads it, so *open* starts from nothing each time.
-//! Grade: setup. Threads: one. Tests: below and `tests/component.rs`.
+//! Its life: *register* (variables; also in `ompi_info`, so no device is touched), *open* (parameters are checked),
+//! *init* (`init`: ports are chosen and opened, their addresses published, a module made for each), *progress*
+//! (`progress`), each module's finalize (`functions`), *close*. The library stays mapped when Open MPI unloads it, so
+//! *open* starts from nothing each time. Grade: setup. Threads: one. Tests: below and `tests/component.rs`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
@@ -22,7 +22,8 @@ use crate::runtime::{messages, ports, refusal, variables};
 #[repr(transparent)]
 struct Component(UnsafeCell<sys::mca_btl_base_component_t>);
 
-// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it. Its pointers are to functions.
+// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it. Its pointers are to
+// functions.
 unsafe impl Sync for Component {}
 
 /// The symbol that Open MPI looks up in `mca_btl_ibex.so`.
@@ -88,9 +89,10 @@ fn component() -> *mut sys::mca_btl_base_component_t {
     mca_btl_ibex_component.0.get()
 }
 
-/// `mca_register_component_params`: the variables. In another Open MPI, or beside another ibex, nothing is registered, before
-/// any structure is shared with it. That is no error here but in [`open`]: a component that was asked for by name and cannot be registered ends the
-/// job (`mca_base_component_find.c`, `component_find_check`), one that cannot be opened does not.
+/// `mca_register_component_params`: the variables. In another Open MPI, or beside another ibex, nothing is registered,
+/// before any structure is shared with it. That is no error here but in [`open`]: a component that was asked for by
+/// name and cannot be registered ends the job (`mca_base_component_find.c`, `component_find_check`), one that cannot be
+/// opened does not.
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
         // First, as another copy's component would be found under the name of this one's.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors: the messages that Open MPI builds in ibex's memory.
 //!
-//! `btl_alloc`, `btl_free` and `btl_prepare_src`, which is asked for a message of data that is copied to the descriptor's
-//! slot or sent from where it stands. What a descriptor is and where it comes from: `pool.rs`. Grade: hot (no allocation);
-//! an empty pool grows (pending). Threads: any; what needs it enters the port. Tests: `tests.rs`.
+//! `btl_alloc`, `btl_free` and `btl_prepare_src`, which is asked for a message of data that is copied to the
+//! descriptor's slot or sent from where it stands. What a descriptor is and where it comes from: `pool.rs`. Grade: hot
+//! (no allocation); an empty pool grows (pending). Threads: any; what needs it enters the port. Tests: `tests.rs`.
 
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
@@ -119,8 +119,8 @@ pub(crate) unsafe extern "C" fn btl_free(
     })
 }
 
-/// `btl_prepare_src`: a descriptor with `reserve` bytes for a header, and up to `*size` bytes of the convertor's data behind
-/// it: in place where that pays, copied otherwise.
+/// `btl_prepare_src`: a descriptor with `reserve` bytes for a header, and up to `*size` bytes of the convertor's data
+/// behind it: in place where that pays, copied otherwise.
 pub(crate) unsafe extern "C" fn btl_prepare_src(
     btl: *mut sys::mca_btl_base_module_t,
     _endpoint: *mut sys::mca_btl_base_endpoint_t,
@@ -174,12 +174,13 @@ struct Piece {
 /// M1, M3.
 unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {
     let Piece { reserve, length, flags } = piece;
-    // The whole message is registered, not this piece of it alone: the cache then has the registration for the pieces to come.
-    let (start, whole) = data.message()?;
+    // The whole message is registered, not this piece of it alone: the cache then has the registration for the pieces
+    // to come.
+    let mut message = data.message()?;
     // SAFETY: M3: user memory of a send, mapped until the descriptor's callback.
-    let registered = unsafe { module.memory().register(start.as_ptr().cast(), whole, 0) }?;
+    let registered = unsafe { module.memory().register(message.start.as_ptr().cast(), message.size, 0) }?;
     let descriptor = take_slot(module, reserve, flags);
-    let taken = descriptor.and_then(|_| data.take(length).ok());
+    let taken = descriptor.and_then(|_| message.take(length).ok());
     let (Some(descriptor), Some((place, length))) = (descriptor, taken) else {
         // SAFETY: no work request has named it.
         unsafe { module.memory().put_back(registered) };

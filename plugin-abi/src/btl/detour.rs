@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that another port of this process carries, because theirs has no link or no connection to the peer could be made.
+//! Messages that another port of this process carries, because theirs has no link or no connection to the peer could be
+//! made.
 //!
 //! ob1 goes on choosing among the ports by turns; where the engine refuses a message for a peer that is diverted
-//! (`engine::transport`, `divert_all`) it is copied to a slot of another port and sent by that. So nothing of ob1's or of bml's is
-//! changed, whose entries are named by address all over ob1. What carries a key of its port's memory stays where it is. Called
-//! by `send`, `completion`, `loss` and `register_mem`. Grade: a detour costs a copy; without one nothing comes here. Threads: any; one port is
-//! entered at a time. Tests: the device tests in `hw-tests`.
+//! (`engine::transport`, `divert_all`) it is copied to a slot of another port and sent by that. So nothing of ob1's or of
+//! bml's is changed, whose entries are named by address all over ob1. What carries a key of its port's memory stays
+//! where it is. Called by `send`, `completion`, `loss` and `register_mem`. Grade: a detour costs a copy; without one
+//! nothing comes here. Threads: any; one port is entered at a time. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -43,8 +44,8 @@ pub(crate) fn link_changed(module: &Module, is_up: bool) {
     messages::rail_down(module.place());
 }
 
-/// Lets messages go by this port again, peer by peer: first those by the other ports must have arrived, as ob1 wants the fragments of a
-/// message in order. What waits for a port that is down itself is not waited for.
+/// Lets messages go by this port again, peer by peer: first those by the other ports must have arrived, as ob1 wants
+/// the fragments of a message in order. What waits for a port that is down itself is not waited for.
 fn come_back(module: &Module) {
     let busy = |name| {
         others(module)
@@ -61,7 +62,8 @@ fn come_back(module: &Module) {
     }
 }
 
-/// The connection to a peer failed. True where that ends nothing: it could not be made, and another port reaches the peer.
+/// The connection to a peer failed. True where that ends nothing: it could not be made, and another port reaches the
+/// peer.
 #[cold]
 pub(crate) fn goes_around(module: &Module, to: EndpointId) -> bool {
     let Some((name, failure)) =
@@ -88,7 +90,8 @@ pub(crate) fn is_away(module: &Module, to: EndpointId) -> bool {
     name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
 }
 
-/// A message was refused: sends it by another port, or by this one all the same. What `btl_send` answers; its callback comes.
+/// A message was refused: sends it by another port, or by this one all the same. What `btl_send` answers; its callback
+/// comes.
 ///
 /// # Safety
 /// M2, M3; the descriptor is filled and was not posted.

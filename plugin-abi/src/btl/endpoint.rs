@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The endpoint "pointers" that Open MPI holds for the peers of a module.
 //!
-//! Open MPI never follows one, but compares it with those of every other BTL, whatever the module: ob1 looks so for the BTLs
-//! that may read and write (`pml_ob1_rdma.c`), and `btl/self` has `(void *)1`. So each module takes a range of addresses, in
-//! which nothing else of the process can lie, and the endpoint numbered n is its n+1st byte. The range is mapped without
-//! access: following one would be a fault, not a read of something else. Grade: naming is arithmetic (hot). Threads: any.
-//! Tests: at the end of the file.
+//! Open MPI never follows one, but compares it with those of every other BTL, whatever the module: ob1 looks so for the
+//! BTLs that may read and write (`pml_ob1_rdma.c`), and `btl/self` has `(void *)1`. So each module takes a range of
+//! addresses, in which nothing else of the process can lie, and the endpoint numbered n is its n+1st byte. The range is
+//! mapped without access: following one would be a fault, not a read of something else. Grade: naming is arithmetic
+//! (hot). Threads: any. Tests: at the end of the file.
 
 use std::io;
 use std::ptr::{NonNull, null_mut};
@@ -64,7 +64,8 @@ impl Drop for EndpointRange {
     }
 }
 
-/// The engine's number of an endpoint of any module; of a null pointer one that no endpoint has, which the engine refuses.
+/// The engine's number of an endpoint of any module; of a null pointer one that no endpoint has, which the engine
+/// refuses.
 #[inline]
 pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId {
     EndpointId::from_index(((pointer.addr() % LENGTH) as u32).wrapping_sub(1))

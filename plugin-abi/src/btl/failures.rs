@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The codes that Open MPI is given for what has failed, each after its reason was said (`runtime/failures.rs`).
 //!
-//! Called by `completion` for completions, by `send`, `rdma` and `descriptor` for calls. Grade: errors. Threads: any; none is in
-//! the module. Tests: the device tests in `hw-tests`.
+//! Called by `completion` for completions, by `send`, `rdma` and `descriptor` for calls. Grade: errors. Threads: any;
+//! none is in the module. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The function table of a module, in one place: what Open MPI calls, and the calls that concern the module alone.
 //!
-//! Only `component` uses it. What ob1, bml/r2 and osc/rdma read from a module's fields is filled in [`template`] (before the
-//! user's settings, device-free) and `Module::new` (by what the port can). Grade: setup. Threads: any.
+//! Only `component` uses it. What ob1, bml/r2 and osc/rdma read from a module's fields is filled in [`template`]
+//! (before the user's settings, device-free) and `Module::new` (by what the port can). Grade: setup. Threads: any.
 
 use std::ffi::c_int;
 
@@ -15,23 +15,38 @@ use crate::runtime::guard::fence;
 use crate::runtime::memory::HANDLE_SIZE;
 use crate::runtime::messages;
 
+/// The largest message that is sent at once, header and all, bytes.
+const EAGER_LIMIT: usize = 12 << 10;
+
+/// The largest piece of a longer one, bytes.
+const MAX_SEND_SIZE: usize = 32 << 10;
+
+/// The first piece of ob1's pipeline of puts, and each put, bytes.
+const PIPELINE_PIECE: usize = 1 << 20;
+
+/// From how many bytes on ob1 may take to its pipeline, where the sender's memory cannot be registered: it tries for ever where
+/// none at all can be (pml_ob1_recvreq.c, `mca_pml_ob1_recv_request_schedule_once`). So only messages that are themselves too
+/// large for one registration go that way; the others are copied.
+const PIPELINE_LIMIT: usize = 1 << 30;
+
+/// By which ob1 prefers one BTL to another of the same exclusivity, microseconds.
+const LATENCY: u32 = 4;
+
 /// A module's fields before anything is known of a port: functions, flags and limits that the user may then change.
 pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mca_btl_base_module_t {
     // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
     let mut base: sys::mca_btl_base_module_t = unsafe { std::mem::zeroed() };
     base.btl_component = component;
-    base.btl_eager_limit = 12 << 10;
-    base.btl_rndv_eager_limit = 12 << 10;
-    base.btl_max_send_size = 32 << 10;
-    base.btl_rdma_pipeline_send_length = 1 << 20;
-    base.btl_rdma_pipeline_frag_size = 1 << 20;
-    // Where the sender's memory cannot be registered ob1 takes to its pipeline of puts, a mebibyte at a time, from this size on;
-    // it tries for ever where none at all can be registered (pml_ob1_recvreq.c, mca_pml_ob1_recv_request_schedule_once). So only
-    // messages that are themselves too large for one registration go that way; the others are copied.
-    base.btl_min_rdma_pipeline_size = 1 << 30;
+    base.btl_eager_limit = EAGER_LIMIT;
+    base.btl_rndv_eager_limit = EAGER_LIMIT;
+    base.btl_max_send_size = MAX_SEND_SIZE;
+    base.btl_rdma_pipeline_send_length = PIPELINE_PIECE;
+    base.btl_rdma_pipeline_frag_size = PIPELINE_PIECE;
+    base.btl_min_rdma_pipeline_size = PIPELINE_LIMIT;
     // Below shared memory (65536), which keeps the peers of a host where it is in use; above TCP (100).
     base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
-    base.btl_latency = 4;
+    base.btl_latency = LATENCY;
+    // The port's own, where the user sets none.
     base.btl_bandwidth = 0;
     base.btl_flags =
         sys::MCA_BTL_FLAGS_SEND | sys::MCA_BTL_FLAGS_PUT | sys::MCA_BTL_FLAGS_GET | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
@@ -53,8 +68,9 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_register_mem = Some(register_mem::btl_register_mem);
     base.btl_deregister_mem = Some(register_mem::btl_deregister_mem);
     base.btl_register_error = Some(btl_register_error);
-    // btl_register: bml/r2 fills mca_btl_base_active_message_trigger instead. btl_flush stays null: osc/rdma goes by the
-    // pointer alone, and waits for the callbacks where there is none. btl_atomic_op: osc/rdma uses the fetching one.
+    // btl_register: bml/r2 fills mca_btl_base_active_message_trigger instead. btl_flush stays null: osc/rdma goes by
+    // the pointer alone, and waits for the callbacks where there is none. btl_atomic_op: osc/rdma uses the fetching
+    // one.
     base
 }
 
@@ -87,7 +103,8 @@ unsafe extern "C" fn btl_dump(
     });
 }
 
-/// `btl_finalize`: ends the module, and the port unless another face uses it. Nothing of Open MPI's calls into the module afterwards.
+/// `btl_finalize`: ends the module, and the port unless another face uses it. Nothing of Open MPI's calls into the
+/// module afterwards.
 unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int {
     fence("btl_finalize", sys::OPAL_ERROR, || {
         // SAFETY: M1, and this is Open MPI's last call for the module.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The limits that Open MPI gives every BTL, and which values of them are refused.
 //!
-//! Open MPI registers them as variables and checks none. Called by `component` when it is opened. Pure functions over plain
-//! values. Grade: setup. Threads: one. Tests: below.
+//! Open MPI registers them as variables and checks none. Called by `component` when it is opened. Pure functions over
+//! plain values. Grade: setup. Threads: one. Tests: below.
 
 use std::fmt;
 

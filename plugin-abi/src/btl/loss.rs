@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A peer, or the whole port, is lost: says why, and tells Open MPI, which ends the job.
 //!
-//! Called by `completion` and `progress`, outside of the port: Open MPI's callback runs in here. Grade: errors. Threads: any.
+//! Called by `completion` and `progress`, outside of the port: Open MPI's callback runs in here. Grade: errors.
+//! Threads: any.
 
 use std::ffi::CString;
 use std::ptr::null_mut;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The BTL: the face for ob1 and osc/rdma, by Open MPI's `opal/mca/btl/btl.h`.
 //!
-//! The files carry Open MPI's nouns: `component` (once per process), `settings` (what the user set) and `init` (its modules are
-//! made); `module` (one per port), `modules` (all of them) and `functions` (what Open MPI calls in one); `procs` and `endpoint`
-//! (peers); `descriptor`, `send`, `rdma`, `atomic`, `register_mem` (the data path), `operation` and `poll_frame` (their records),
-//! `token` (how the engine names those), `waiting` (messages that wait), `own_memory` (atomics of a process on itself);
-//! `progress` and `completion` (what has happened), `failures` and `loss` (what has failed), `detour` (messages that another
-//! port carries), `limits` (which settings are refused), `watch` (what sites do while a tool listens: alone reads ob1's headers).
+//! The files carry Open MPI's nouns: `component` (once per process), `settings` (what the user set) and `init` (its
+//! modules are made); `module` (one per port), `modules` (all of them) and `functions` (what Open MPI calls in one);
+//! `procs` and `endpoint` (peers); `descriptor`, `send`, `rdma`, `atomic`, `register_mem` (the data path), `operation`
+//! and `poll_frame` (their records), `token` (how the engine names those), `waiting` (messages that wait), `own_memory`
+//! (atomics of a process on itself); `progress` and `completion` (what has happened), `failures` and `loss` (what has
+//! failed), `detour` (messages that another port carries), `limits` (which settings are refused), `watch` (what sites
+//! do while a tool listens: alone reads ob1's headers).
 
 mod atomic;
 mod completion;

@@ -3,8 +3,8 @@
 //!
 //! Made by `init` for each usable port, used through the functions named in its structure (`functions`), dropped in
 //! `btl_finalize`. It lives on the heap at one address. What the port can goes into its fields in [`Module::new`].
-//! Grade: setup, but for the accessors. Threads: the fields never change after [`Module::new`]; the rest is reached by who has
-//! entered the port ([`State`]).
+//! Grade: setup, but for the accessors. Threads: the fields never change after [`Module::new`]; the rest is reached by
+//! who has entered the port ([`State`]).
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -72,14 +72,14 @@ pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
     | sys::MCA_BTL_FLAGS_SEND_INPLACE
     | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
 
-/// The largest read, in bytes, asked of a software adapter: one that sends a whole message ahead of the reader has it copied
-/// from memory; this much, as often as reads are in flight by default (4), stays in the processor's cache. Measured on
-/// soft-RoCE: messages of 1 MiB come a third faster.
+/// The largest read, in bytes, asked of a software adapter: one that sends a whole message ahead of the reader has it
+/// copied from memory; this much, as often as reads are in flight by default (4), stays in the processor's cache.
+/// Measured on soft-RoCE: messages of 1 MiB come a third faster.
 const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 
 impl Module {
-    /// A module for an open port, with the send slots that it has from the start. `settings` are the template's fields as the
-    /// user has set them.
+    /// A module for an open port, with the send slots that it has from the start. `settings` are the template's fields
+    /// as the user has set them.
     ///
     /// # Errors
     /// Memory, or the limit of locked memory, does not suffice.
@@ -97,7 +97,10 @@ impl Module {
         })?;
         let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
         let mut base = *settings;
-        base.btl_max_send_size = base.btl_max_send_size.min(port.receive_size());
+        // Another face may have opened the port, for smaller messages.
+        for limit in [&mut base.btl_max_send_size, &mut base.btl_eager_limit, &mut base.btl_rndv_eager_limit] {
+            *limit = (*limit).min(port.receive_size());
+        }
         base.btl_flags &= FLAGS;
         if attributes.software {
             base.btl_get_limit = base.btl_get_limit.min(SOFTWARE_GET_LIMIT);
@@ -177,8 +180,8 @@ impl Module {
     /// What comes with the right to use the port.
     #[inline]
     fn state<'a>(&'a self, port: Entered<'a, Port>) -> State<'a> {
-        // SAFETY: reached here alone, with the right to this module's port, which exists once at a time and lives as long as
-        // what is returned.
+        // SAFETY: reached here alone, with the right to this module's port, which exists once at a time and lives as
+        // long as what is returned.
         let Records { descriptors, operations, frames } = unsafe { &mut *self.records.get() };
         State { descriptors, operations, frames, port }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The modules of the process, one for each port the BTL uses.
 //!
-//! Filled by `init`, in order; a module leaves when it is finalized, after all else. Grade: hot ([`all`], for progress). Threads: any.
+//! Filled by `init`, in order; a module leaves when it is finalized, after all else. Grade: hot ([`all`], for
+//! progress). Threads: any.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The record of an RDMA operation under way: what Open MPI wants back in its callback.
 //!
-//! Records come from a free list of the module; the engine carries the address of one as the token (`token`). Written by `rdma`, read
-//! by `completion`. Grade: hot (an empty list grows: pending). Threads: inside the port. Tests: below.
+//! Records come from a free list of the module; the engine carries the address of one as the token (`token`). Written
+//! by `rdma`, read by `completion`. Grade: hot (an empty list grows: pending). Threads: inside the port. Tests: below.
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
@@ -16,7 +16,7 @@ use crate::runtime::free_list::{FreeList, Linked};
 /// What Open MPI is told when a put, a get or an atomic is done.
 #[repr(align(16))]
 pub(crate) struct Operation {
-    pub(crate) call: Call,
+    pub(crate) call: CallbackArguments,
     /// The next on the free list, or on the chain of those to be freed.
     pub(crate) next: *mut Operation,
     /// Present where the call says so.
@@ -25,7 +25,7 @@ pub(crate) struct Operation {
 
 /// What is written for every operation.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
+pub(crate) struct CallbackArguments {
     pub(crate) callback: sys::mca_btl_base_rdma_completion_fn_t,
     pub(crate) context: *mut c_void,
     pub(crate) data: *mut c_void,
@@ -35,8 +35,8 @@ pub(crate) struct Call {
     pub(crate) is_watched: bool,
 }
 
-// SAFETY: `next` is for free lists and for chains of what is about to be given back. A free record's other pointers are not
-// used.
+// SAFETY: `next` is for free lists and for chains of what is about to be given back. A free record's other pointers are
+// not used.
 unsafe impl Linked for Operation {
     const NEXT: usize = offset_of!(Operation, next);
 }
@@ -70,7 +70,7 @@ impl Operations {
 
     #[cold]
     fn grow(&mut self) -> NonNull<Operation> {
-        let call = Call {
+        let call = CallbackArguments {
             callback: None,
             context: null_mut(),
             data: null_mut(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Atomics on this process' own memory, by the adapter.
 //!
-//! osc/rdma names no endpoint and no registration for memory that the process reaches itself: its own, and on one node that of
-//! `MPI_Win_allocate`'s windows. Other processes reach the same memory by the adapter, whose atomics are none for the
-//! processor. So it does these too: the memory is registered (a hit in the cache, as the window is registered already), and
-//! the operation goes to the process itself. Grade: pending. Threads: any. Tests: `hw-tests/mpi/rma_atomics.c`.
+//! osc/rdma names no endpoint and no registration for memory that the process reaches itself: its own, and on one node
+//! that of `MPI_Win_allocate`'s windows. Other processes reach the same memory by the adapter, whose atomics are none
+//! for the processor. So it does these too: the memory is registered (a hit in the cache, as the window is registered
+//! already), and the operation goes to the process itself. Grade: pending. Threads: any. Tests:
+//! `hw-tests/mpi/rma_atomics.c`.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,7 +13,7 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::module::Module;
-use super::rdma::Transfer;
+use super::rdma::RdmaRequest;
 use crate::runtime::guard::fence;
 use crate::runtime::memory::Registered;
 use crate::runtime::modex;
@@ -24,31 +25,32 @@ struct Finish {
     context: *mut c_void,
 }
 
-/// Starts with `start` an operation for which Open MPI gave no remote handle. `OPAL_ERR_OUT_OF_RESOURCE` where the memory cannot
-/// be registered now: osc/rdma tries again, where any other code would make it use the processor beside the adapter.
+/// Starts with `start` an operation for which Open MPI gave no remote handle. `OPAL_ERR_OUT_OF_RESOURCE` where the
+/// memory cannot be registered now: osc/rdma tries again, where any other code would make it use the processor beside
+/// the adapter.
 ///
 /// # Safety
-/// M1, M3; `transfer` is one of `size` bytes of this process at its remote address.
+/// M1, M3; `request` is one of `size` bytes of this process at its remote address.
 #[cold]
-pub(crate) unsafe fn start(mut transfer: Transfer, start: impl FnOnce(Transfer) -> c_int) -> c_int {
+pub(crate) unsafe fn start(mut request: RdmaRequest, start: impl FnOnce(RdmaRequest) -> c_int) -> c_int {
     fence("an atomic on own memory", sys::OPAL_ERROR, || {
         // SAFETY: M1.
-        let module = unsafe { Module::from_raw(transfer.btl) };
-        let target = std::ptr::with_exposed_provenance_mut::<c_void>(transfer.remote_address as usize);
+        let module = unsafe { Module::from_raw(request.btl) };
+        let target = std::ptr::with_exposed_provenance_mut::<c_void>(request.remote_address as usize);
         let access = sys::MCA_BTL_REG_FLAG_ACCESS_ANY;
         // SAFETY: M3: memory of a window, which lives until its operations are done.
-        let Some(registered) = (unsafe { module.memory().register(target, transfer.size, access) }) else {
+        let Some(registered) = (unsafe { module.memory().register(target, request.size, access) }) else {
             return sys::OPAL_ERR_OUT_OF_RESOURCE;
         };
-        let (function, context) = (transfer.function, transfer.context);
+        let (function, context) = (request.function, request.context);
         let finish = Box::into_raw(Box::new(Finish { registered, function, context }));
-        transfer.remote_handle = registered.handle().as_ptr().cast();
-        transfer.function = Some(finished);
-        transfer.context = finish.cast();
+        request.remote_handle = registered.handle().as_ptr().cast();
+        request.function = Some(finished);
+        request.context = finish.cast();
         let code = match own_endpoint(module) {
             Some(peer) => {
-                transfer.peer = peer;
-                start(transfer)
+                request.peer = peer;
+                start(request)
             }
             None => sys::OPAL_ERR_OUT_OF_RESOURCE,
         };

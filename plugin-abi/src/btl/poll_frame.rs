@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one call of progress works with while the port is not entered: a batch of events, and a message as a callback is shown it.
+//! What one call of progress works with while the port is not entered: a batch of events, and a message as a callback
+//! is shown it.
 //!
-//! Made once and used again by `progress`. Grade: hot (a move of a pointer); the first, and one for each level of nesting, is
-//! allocated. Threads: inside the port.
+//! Made once and used again by `progress`. Grade: hot (a move of a pointer); the first, and one for each level of
+//! nesting, is allocated. Threads: inside the port.
 
 use engine::transport::Batch;
 use engine::transport::Port;
@@ -11,31 +12,31 @@ use ibex_ffi::openmpi::sys;
 /// What one call of progress works with while the port is not entered.
 pub(crate) struct PollFrame {
     pub(crate) batch: Batch,
-    pub(crate) shown: Shown,
+    pub(crate) descriptor: ReceiveDescriptor,
 }
 
 /// A received message as its callback is shown it.
-pub(crate) struct Shown {
-    descriptor: sys::mca_btl_base_descriptor_t,
+pub(crate) struct ReceiveDescriptor {
+    base: sys::mca_btl_base_descriptor_t,
     /// The one segment it has.
     segment: sys::mca_btl_base_segment_t,
 }
 
-impl Shown {
+impl ReceiveDescriptor {
     pub(crate) fn new() -> Self {
         // SAFETY: C structures of integers and pointers, for which zero is a value.
-        let (descriptor, segment) = unsafe { std::mem::zeroed() };
-        Shown { descriptor, segment }
+        let (base, segment) = unsafe { std::mem::zeroed() };
+        ReceiveDescriptor { base, segment }
     }
 
-    /// The descriptor of a message of `len` bytes at `addr`.
+    /// Describes a message of `len` bytes at `addr`.
     #[inline]
-    pub(crate) fn message(&mut self, addr: u64, len: u32) -> &mut sys::mca_btl_base_descriptor_t {
+    pub(crate) fn of(&mut self, addr: u64, len: u32) -> &mut sys::mca_btl_base_descriptor_t {
         self.segment.seg_addr.lval = addr;
         self.segment.seg_len = u64::from(len);
-        self.descriptor.des_segments = &raw mut self.segment;
-        self.descriptor.des_segment_count = 1;
-        &mut self.descriptor
+        self.base.des_segments = &raw mut self.segment;
+        self.base.des_segment_count = 1;
+        &mut self.base
     }
 }
 
@@ -58,10 +59,13 @@ impl PollFrames {
 
     #[cold]
     fn take_more(&mut self) -> Box<PollFrame> {
-        self.more.pop().unwrap_or_else(|| Box::new(PollFrame { batch: Batch::new(), shown: Shown::new() }))
+        self.more
+            .pop()
+            .unwrap_or_else(|| Box::new(PollFrame { batch: Batch::new(), descriptor: ReceiveDescriptor::new() }))
     }
 
-    /// The batch of the spare frame is released by the next poll; any other one at once, as it may not be used again for long.
+    /// The batch of the spare frame is released by the next poll; any other one at once, as it may not be used again
+    /// for long.
     #[inline]
     pub(crate) fn give_back(&mut self, mut frame: Box<PollFrame>, port: &mut Port) {
         if self.spare.is_some() || port.is_short_of_receives() {

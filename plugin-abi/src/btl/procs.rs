@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_add_procs` and `btl_del_procs`: which processes ibex reaches, and how Open MPI names them to it.
 //!
-//! Every process that published a port this one can be paired with, processes of this host and this process itself included
-//! (osc/rdma needs them all). Adding a peer makes no connection and keeps no copy of what it published. Grade: setup.
-//! Threads: any; Open MPI adds peers lazily, also from within a receive callback.
+//! Every process that published a port this one can be paired with, processes of this host and this process itself
+//! included (osc/rdma needs them all). Adding a peer makes no connection and keeps no copy of what it published. Grade:
+//! setup. Threads: any; Open MPI adds peers lazily, also from within a receive callback.
 
 use std::ffi::c_int;
 use std::sync::Once;
@@ -18,7 +18,8 @@ use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex, ports};
 use crate::tool;
 
-/// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is given.
+/// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is
+/// given.
 pub(crate) unsafe extern "C" fn btl_add_procs(
     btl: *mut sys::mca_btl_base_module_t,
     count: usize,
@@ -84,15 +85,17 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
     Some(module.pointer(id))
 }
 
-/// Has ob1 send all fragments of a message through one port, each message through the next. It unpacks data with gaps wrongly,
-/// and beyond the end of the buffer, when fragments come in another order than they were sent; over openib on two ports, and
-/// over tcp with two links, as well. Another pml, or a user who chose otherwise, is left alone.
+/// Has ob1 send all fragments of a message through one port, each message through the next. It unpacks data with gaps
+/// wrongly, and beyond the end of the buffer, when fragments come in another order than they were sent; over openib on
+/// two ports, and over tcp with two links, as well. Another pml, or a user who chose otherwise, is left alone.
 ///
-/// Called when peers are added to a second port: ob1, which does that, is registered then and was not when ports were opened.
+/// Called when peers are added to a second port: ob1, which does that, is registered then and was not when ports were
+/// opened.
 fn keep_fragments_in_order() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
-        // SAFETY: an int of ob1's (pml_ob1_component.c), which it reads when it sends; the first peers are added by MPI_Init.
+        // SAFETY: an int of ob1's (pml_ob1_component.c), which it reads when it sends; the first peers are added by
+        // MPI_Init.
         let _ = unsafe { variable::set_unless_chosen(c"pml", Some(c"ob1"), Some(c"max_send_per_range"), 1) };
     });
 }

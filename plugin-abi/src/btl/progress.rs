@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Progress: takes what has happened on each port and tells Open MPI.
 //!
-//! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the port; the callbacks (a message
-//! received; what else has happened: `completion`) run outside of it, as they call ibex again, progress included; then, inside again,
-//! records are given back, and by the next poll the receive slots. Grade: hot. Threads: any; with several, one takes a port's batch at
-//! a time, and ob1's sequence numbers put messages in order.
+//! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the port; the callbacks (a
+//! message received; what else has happened: `completion`) run outside of it, as they call ibex again, progress
+//! included; then, inside again, records are given back, and by the next poll the receive slots. Grade: hot. Threads:
+//! any; with several, one takes a port's batch at a time, and ob1's sequence numbers put messages in order.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,9 +14,9 @@ use engine::peer::PeerName;
 use engine::transport::{Batch, Completion};
 use ibex_ffi::openmpi::sys;
 
-use super::completion::{Finished, happened, stamp};
+use super::completion::{FinishedRecords, handle_non_message, stamp};
 use super::module::{Module, State};
-use super::poll_frame::{PollFrame, Shown};
+use super::poll_frame::{PollFrame, ReceiveDescriptor};
 use super::{detour, loss, modules, watch};
 use crate::runtime::face::Face;
 use crate::runtime::guard::{self, fence};
@@ -53,8 +53,8 @@ fn progress_all<const WATCHED: bool>() -> c_int {
     count
 }
 
-/// Progress while a tool listens. What the calls before have seen and not shown, so that who waited for it went on, is shown first.
-/// Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
+/// Progress while a tool listens. What the calls before have seen and not shown, so that who waited for it went on, is
+/// shown first. Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
 #[cold]
 #[inline(never)]
 fn progress_watched() -> c_int {
@@ -80,8 +80,8 @@ fn defect() -> c_int {
     0
 }
 
-/// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no site
-/// in here looks whether one does.
+/// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no
+/// site in here looks whether one does.
 #[inline]
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
@@ -98,10 +98,10 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     let stamped = if WATCHED { taken(module) } else { None };
     drop(state);
 
-    let mut finished = Finished::NONE;
-    let PollFrame { batch, shown } = &mut *frame;
+    let mut finished = FinishedRecords::NONE;
+    let PollFrame { batch, descriptor } = &mut *frame;
     for item in batch.completions().iter().enumerate() {
-        handle_completion::<WATCHED>(module, batch, item, shown, &mut finished);
+        handle_completion::<WATCHED>(module, batch, item, descriptor, &mut finished);
     }
     give_back(module, frame, &finished);
     if let Some((source, taken)) = stamped {
@@ -116,22 +116,23 @@ fn handle_completion<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
     (index, completion): (usize, &Completion),
-    shown: &mut Shown,
-    finished: &mut Finished,
+    descriptor: &mut ReceiveDescriptor,
+    finished: &mut FinishedRecords,
 ) {
     if let Completion::Message { immediate, addr, len, .. } = *completion {
         let tag = Tag(immediate.tag());
         if tag.face() != Face::Btl {
-            hand_on(tag.face(), module.index(), batch, index);
+            // SAFETY: just polled by the BTL, or handed on by another face, which does so with what is the BTL's.
+            unsafe { hand_on(tag.face(), module.index(), batch, index) };
             return;
         }
         if WATCHED {
             // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
             unsafe { watch_arrival(module, batch, (index, completion), tag) };
         }
-        received(module, tag, shown.message(addr, len));
+        message_received(module, tag, descriptor.of(addr, len));
     } else {
-        happened::<WATCHED>(module, batch, (index, completion), finished);
+        handle_non_message::<WATCHED>(module, batch, (index, completion), finished);
     }
 }
 
@@ -141,18 +142,21 @@ pub(crate) fn fill_in() {
 }
 
 /// Handles a completion that another face has polled.
-fn handle(port: u8, batch: &Batch, index: usize) {
+///
+/// # Safety
+/// That of [`hand_on`].
+unsafe fn handle(port: u8, batch: &Batch, index: usize) {
     let Some(completion) = batch.completions().get(index) else { return };
     let Some(module) = modules::all().find(|module| module.index() == port) else { return };
     match *completion {
         Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         _ => {
-            let (mut shown, mut finished) = (Shown::new(), Finished::NONE);
+            let (mut descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
             if events::is_idle() {
-                handle_completion::<false>(module, batch, (index, completion), &mut shown, &mut finished);
+                handle_completion::<false>(module, batch, (index, completion), &mut descriptor, &mut finished);
             } else {
-                handle_completion::<true>(module, batch, (index, completion), &mut shown, &mut finished);
+                handle_completion::<true>(module, batch, (index, completion), &mut descriptor, &mut finished);
             }
             if let Some(mut state) = module.enter() {
                 give_back_records(&mut state, &finished);
@@ -194,16 +198,17 @@ fn sender(module: &Module, completion: &Completion) -> Option<PeerName> {
 
 /// A message came in: the upper layer's callback for its tag.
 #[inline]
-fn received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
+fn message_received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
     let trigger =
         (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
-    // SAFETY: a table that has an entry for each tag of the BTL's (a test of `Tag` compares); written at start, before messages of that tag are sent.
+    // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before
+    // messages of that tag are sent.
     let callback = unsafe { trigger.add(usize::from(tag)).read() };
     let Some(function) = callback.cbfunc else {
         return;
     };
-    // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h); the bytes are in a
-    // receive slot that is not posted until `release` (R2).
+    // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h); the bytes
+    // are in a receive slot that is not posted until `release` (R2).
     unsafe { function(module.as_raw(), tag, arrived, callback.cbdata) };
 }
 
@@ -213,7 +218,7 @@ fn received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_desc
     reason = "a call costs as much as what it does, and there are two callers, one of them cold"
 )]
 #[inline(always)]
-fn give_back(module: &Module, frame: Box<PollFrame>, finished: &Finished) {
+fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords) {
     // `None` would be a call from within an engine call, and those do not call back; the frame would then be lost.
     let Some(mut state) = module.enter() else {
         return;
@@ -224,10 +229,10 @@ fn give_back(module: &Module, frame: Box<PollFrame>, finished: &Finished) {
 
 /// Gives back what callbacks have left.
 #[inline]
-fn give_back_records(state: &mut State<'_>, finished: &Finished) {
+fn give_back_records(state: &mut State<'_>, finished: &FinishedRecords) {
     let mut descriptor = finished.descriptors;
     while !descriptor.is_null() {
-        // SAFETY: on the chain of `sent`: ours.
+        // SAFETY: on the chain of `send_done`: ours.
         let next = unsafe { (*descriptor).next };
         // SAFETY: as above, and the adapter is through with it.
         unsafe { state.descriptors.give_back(descriptor) };
@@ -235,7 +240,7 @@ fn give_back_records(state: &mut State<'_>, finished: &Finished) {
     }
     let mut operation = finished.operations;
     while !operation.is_null() {
-        // SAFETY: on the chain of `done`: ours.
+        // SAFETY: on the chain of `operation_done`: ours.
         let next = unsafe { (*operation).next };
         // SAFETY: as above.
         unsafe { state.operations.give_back(operation) };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_put` and `btl_get`, and what the atomics have in common with them.
 //!
-//! What is under way has a record (`operation`). Both functions return 0 or an error, never 1: what cannot be posted waits in the engine.
-//! Grade: hot. Threads: inside the port. Sizes in bytes.
+//! What is under way has a record (`operation`). Both functions return 0 or an error, never 1: what cannot be posted
+//! waits in the engine. Grade: hot. Threads: inside the port. Sizes in bytes.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -13,22 +13,22 @@ use engine::transport::Port;
 use engine::transport::Refused;
 use engine::transport::{EndpointId, Token};
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::endpoint::endpoint;
 use super::module::{Module, State};
-use super::operation::Call;
+use super::operation::CallbackArguments;
 use super::watch::{self, Kind, Watched};
 use super::{failures, token};
 use crate::runtime::failures::tell;
 use crate::runtime::guard::fence;
-use crate::runtime::memory::Handle;
+use crate::runtime::memory::RegistrationHandle;
 
 /// Numbers watched operations, so that one that is complete is not soon followed by another of its name.
 static NUMBER: AtomicU16 = AtomicU16::new(1);
 
 /// What btl.h gives `btl_put`, `btl_get` and the atomics alike: two ends, and what to call when it is done.
-pub(crate) struct Transfer {
+pub(crate) struct RdmaRequest {
     pub(crate) btl: *mut sys::mca_btl_base_module_t,
     pub(crate) peer: *mut sys::mca_btl_base_endpoint_t,
     pub(crate) local_address: *mut c_void,
@@ -42,7 +42,7 @@ pub(crate) struct Transfer {
     pub(crate) data: *mut c_void,
 }
 
-/// A transfer as a work request names it.
+/// The two ends of a request as the engine names them.
 pub(crate) struct Ends {
     pub(crate) to: EndpointId,
     /// Empty where there is no local handle.
@@ -50,9 +50,9 @@ pub(crate) struct Ends {
     pub(crate) remote: RemoteSpan,
 }
 
-impl Transfer {
-    /// Notes the operation and hands it to the engine with `post`; `name` is the function Open MPI called. Returns 0, `unfit`
-    /// without a remote handle or where `fits` says no, or the code for a peer that is lost.
+impl RdmaRequest {
+    /// Notes the operation and hands it to the engine with `post`; `name` is the function Open MPI called. Returns 0,
+    /// `unfit` without a remote handle or where `fits` says no, or the code for a peer that is lost.
     ///
     /// # Safety
     /// M1, M3; each handle that is not null covers the `size` bytes at its address, and the remote one is the peer's.
@@ -77,7 +77,8 @@ impl Transfer {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
             };
             if events::has_interest() {
-                return self.start_watched(kind, state, ends, post);
+                // SAFETY: this function's own rule.
+                return unsafe { self.start_watched(kind, state, ends, post) };
             }
             let State { port, operations, .. } = &mut state;
             let operation = operations.take();
@@ -95,11 +96,14 @@ impl Transfer {
         })
     }
 
-    /// The rest of [`Self::start`] while a tool listens: notes what the operation is, and says, outside of the port, that it
-    /// was taken up.
+    /// The rest of [`Self::start`] while a tool listens: notes what the operation is, and says, outside of the port,
+    /// that it was taken up.
+    ///
+    /// # Safety
+    /// As for [`Self::start`].
     #[cold]
     #[inline(never)]
-    fn start_watched(
+    unsafe fn start_watched(
         self,
         kind: Kind,
         mut state: State<'_>,
@@ -120,7 +124,7 @@ impl Transfer {
         };
         // SAFETY: just taken, ours alone.
         unsafe {
-            (&raw mut (*operation.as_ptr()).call).write(Call { is_watched: true, ..self.call() });
+            (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: true, ..self.call() });
             (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
         }
         // SAFETY: of this call; before the post, as another thread may see it complete.
@@ -145,19 +149,19 @@ impl Transfer {
             LocalSpan::EMPTY
         } else {
             // SAFETY: a handle of this process' (this function's rule).
-            let handle = unsafe { Handle::read(self.local_handle.cast()) };
+            let handle = unsafe { RegistrationHandle::read(self.local_handle.cast()) };
             // SAFETY: registered under that key (btl.h), until the callback (M3, R3).
             unsafe { LocalSpan::new(self.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
         };
         // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
-        let handle = unsafe { Handle::read(self.remote_handle.cast()) };
+        let handle = unsafe { RegistrationHandle::read(self.remote_handle.cast()) };
         let remote = RemoteSpan { addr: self.remote_address, rkey: handle.rkey };
         Ends { to: endpoint(self.peer), local, remote }
     }
 
     #[inline]
-    fn call(&self) -> Call {
-        Call {
+    fn call(&self) -> CallbackArguments {
+        CallbackArguments {
             callback: self.function,
             context: self.context,
             data: self.data,
@@ -185,7 +189,7 @@ pub(crate) unsafe extern "C" fn btl_put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let put = Transfer {
+    let put = RdmaRequest {
         btl,
         peer,
         local_address,
@@ -203,23 +207,13 @@ pub(crate) unsafe extern "C" fn btl_put(
         if !inside {
             return port.put(ends.to, ends.local, ends.remote, token);
         }
-        // SAFETY: M3, for this call: the bytes are copied before it returns. Not registered by this call, and the program
-        // may not write them until the put is done (R1).
-        let bytes = unsafe { bytes(local_address, size) };
+        // SAFETY: M3, for this call, before whose end the bytes are copied; the program may not write them until the
+        // put is done.
+        let bytes = unsafe { InlineSpan::new(local_address.cast(), size) };
         port.put_inline(ends.to, bytes, ends.remote, token)
     };
     // SAFETY: M1, M3; the handles are for these bytes (btl.h).
     unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
-}
-
-/// # Safety
-/// M3 for the length of the call.
-unsafe fn bytes<'call>(address: *mut c_void, size: usize) -> &'call [u8] {
-    if size == 0 {
-        return &[];
-    }
-    // SAFETY: this function's own rule.
-    unsafe { std::slice::from_raw_parts(address.cast::<u8>(), size) }
 }
 
 /// `btl_get`.
@@ -238,7 +232,7 @@ pub(crate) unsafe extern "C" fn btl_get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let get = Transfer {
+    let get = RdmaRequest {
         btl,
         peer,
         local_address,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_register_mem` and `btl_deregister_mem`.
 //!
-//! The handle that Open MPI shows to peers is `memory`'s. Grade: pending (a hit in the cache makes no system call). Threads: any;
-//! nothing here stays in the port.
+//! The handle that Open MPI shows to peers is `memory`'s. Grade: pending (a hit in the cache makes no system call).
+//! Threads: any; nothing here stays in the port.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

@@ -2,9 +2,9 @@
 //! `btl_send` and `btl_sendi`: messages.
 //!
 //! A small message goes inside the work request, straight from the header and the user's memory; a larger one from a
-//! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking send
-//! returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message wait in
-//! the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_send.c`,
+//! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking
+//! send returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message
+//! wait in the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_send.c`,
 //! `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
@@ -18,6 +18,7 @@ use engine::transport::WhenDiverted;
 use engine::transport::{Refused, Sent};
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::InlineSpan;
 
 use super::descriptor;
 use super::descriptor::pool::{Descriptor, Descriptors};
@@ -29,8 +30,8 @@ use super::waiting::wait;
 use super::watch::{self, Outgoing};
 use crate::runtime::guard::fence;
 
-/// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come; negative:
-/// not taken.
+/// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come;
+/// negative: not taken.
 pub(crate) unsafe extern "C" fn btl_send(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -139,7 +140,8 @@ unsafe fn outgoing(module: &Module, to: EndpointId, tag: u8, descriptor: *mut De
     }
 }
 
-/// `btl_sendi`: posts header and data at once, or not at all: then `*descriptor`, if it is asked for, is one that holds them.
+/// `btl_sendi`: posts header and data at once, or not at all: then `*descriptor`, if it is asked for, is one that holds
+/// them.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_sendi(
     btl: *mut sys::mca_btl_base_module_t,
@@ -161,7 +163,7 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
         // SAFETY: the header is the caller's for this call; it is not registered, so no adapter touches it (R1).
-        let header = unsafe { std::slice::from_raw_parts(header.cast::<u8>(), header_size) };
+        let header = unsafe { InlineSpan::new(header.cast(), header_size) };
         // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
         // SAFETY: null, or with data: the caller's for this call.
@@ -193,10 +195,10 @@ pub(crate) unsafe extern "C" fn btl_sendi(
 }
 
 /// A message was posted while a tool listens. All that Open MPI's ob1 sends in this way [is
-/// whole](crate::btl::watch::is_of_use), so that it can be told of afterwards.
+/// whole](super::watch), so that it can be told of afterwards.
 #[cold]
 #[inline(never)]
-fn sent(module: &Module, to: EndpointId, tag: u8, header: &[u8], payload_size: usize) {
+fn sent(module: &Module, to: EndpointId, tag: u8, header: InlineSpan<'_>, payload_size: usize) {
     if !watch::is_of_use(tag) {
         return;
     }
@@ -219,17 +221,17 @@ unsafe fn inline(
     module: &Module,
     to: EndpointId,
     tag: u8,
-    header: &[u8],
+    header: InlineSpan<'_>,
     mut data: Option<&mut Convertor<'_>>,
     size: usize,
 ) -> Result<Sent, c_int> {
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
     let mut packed_from = None;
     let contiguous = data.as_ref().map(|data| data.contiguous());
-    let payload: &[u8] = match (contiguous, &mut data) {
-        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Should some
-        // adapter write it all the same, through a window or a receive into the same bytes, that program is in error (R1).
-        (Some(Some(start)), _) => unsafe { std::slice::from_raw_parts(start.as_ptr(), size) },
+    let payload = match (contiguous, &mut data) {
+        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The
+        // program need not have written all of it before.
+        (Some(Some(start)), _) => unsafe { InlineSpan::new(start.as_ptr(), size) },
         (Some(None), Some(data)) => {
             if header.len() + size > module.max_inline() {
                 return Ok(Sent::Busy);
@@ -239,10 +241,10 @@ unsafe fn inline(
             if packed_from.is_none() {
                 return Err(sys::OPAL_ERROR);
             }
-            // SAFETY: `pack` has written that many bytes.
-            unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<u8>(), size) }
+            // SAFETY: within the staging, which outlives the post.
+            unsafe { InlineSpan::new(staging.as_ptr().cast(), size) }
         }
-        _ => &[],
+        _ => InlineSpan::EMPTY,
     };
     let Some(mut state) = module.enter() else {
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
@@ -258,7 +260,8 @@ unsafe fn inline(
     Ok(outcome.unwrap_or(Sent::Busy))
 }
 
-/// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there again.
+/// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there
+/// again.
 ///
 /// # Safety
 /// `to` may be written for `size` bytes and no adapter touches them (R2).
@@ -273,8 +276,8 @@ unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usi
     None
 }
 
-/// Copies header and data to a slot and posts that; the descriptor frees itself. `OPAL_ERR_RESOURCE_BUSY`: it cannot be posted
-/// now, and the convertor stands where it stood.
+/// Copies header and data to a slot and posts that; the descriptor frees itself. `OPAL_ERR_RESOURCE_BUSY`: it cannot be
+/// posted now, and the convertor stands where it stood.
 ///
 /// # Safety
 /// M1, M3.
@@ -283,7 +286,7 @@ unsafe fn from_slot(
     module: &Module,
     to: EndpointId,
     tag: u8,
-    header: &[u8],
+    header: InlineSpan<'_>,
     data: Option<Convertor<'_>>,
     payload_size: usize,
 ) -> c_int {
@@ -325,8 +328,8 @@ unsafe fn from_slot(
     code
 }
 
-/// Takes what is done and moves what waits on, as a program that sends and sends does not come to progress. Whether there is
-/// room for a message now.
+/// Takes what is done and moves what waits on, as a program that sends and sends does not come to progress. Whether
+/// there is room for a message now.
 #[cold]
 fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) -> bool {
     descriptor::reap(port, descriptors);

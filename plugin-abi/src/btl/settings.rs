@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the user has set of the BTL: the fields of a module that Open MPI registers as variables, and ibex's own parameters.
+//! What the user has set of the BTL: the fields of a module that Open MPI registers as variables, and ibex's own
+//! parameters.
 //!
 //! Written when the component is registered and opened, read when it is initialised. Grade: setup. Threads: one.
 
@@ -16,8 +17,8 @@ use super::limits::Limits;
 /// The fields of a module as the user's settings leave them: Open MPI keeps pointers into it.
 struct Template(UnsafeCell<MaybeUninit<sys::mca_btl_base_module_t>>);
 
-// SAFETY: written by Open MPI while it registers and read when the component is opened and initialised; all of it happens in
-// the one thread that initialises MPI (or MPI_T, under MPI_T's own lock).
+// SAFETY: written by Open MPI while it registers and read when the component is opened and initialised; all of it
+// happens in the one thread that initialises MPI (or MPI_T, under MPI_T's own lock).
 unsafe impl Sync for Template {}
 
 static TEMPLATE: Template = Template(UnsafeCell::new(MaybeUninit::uninit()));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The BTL's tokens: of the two kinds of record it has, descriptors and operations.
 //!
-//! Made in `send`, `waiting`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
+//! Made in `send`, `waiting`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any.
+//! Tests: below.
 
 use std::ptr::NonNull;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether this libibex.so is the only one in the process, and which is the one that counts where there are several.
 //!
-//! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves what both export to
-//! the one it finds first, while each keeps its own private state: calls of a tool would change one and events happen in the other. So
-//! the copy that was loaded first is the one, whoever loaded it; it never changes. Any other takes no part: as a component it
-//! declines (`refusal.rs`), and what a tool calls in it is handed on (`tool/next_definition.rs`) or refused (`tool/peruse`).
+//! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves
+//! what both export to the one it finds first, while each keeps its own private state: calls of a tool would change one
+//! and events happen in the other. So the copy that was loaded first is the one, whoever loaded it; it never changes.
+//! Any other takes no part: as a component it declines (`refusal.rs`), and what a tool calls in it is handed on
+//! (`tool/next_definition.rs`) or refused (`tool/peruse`).
 //!
 //! Grade: setup; the first question looks at every library of the process. Threads: any. Tests: `tests/copies.rs`.
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One caller at a time, at no cost where only one thread calls.
 //!
-//! [`Exclusive`] owns what must be reached by one caller at a time (a port, and what belongs to it). With `MPI_THREAD_MULTIPLE`
-//! it takes a lock; otherwise a flag suffices. Either way the owner of the right cannot enter a second time: the caller is
-//! told, instead of two `&mut` existing. Callbacks to Open MPI run outside, so that they may call ibex again.
-//! Grade: hot (single-threaded: one load, one store each way). Threads: any.
+//! [`Exclusive`] owns what must be reached by one caller at a time (a port, and what belongs to it). With
+//! `MPI_THREAD_MULTIPLE` it takes a lock; otherwise a flag suffices. Either way the owner of the right cannot enter a
+//! second time: the caller is told, instead of two `&mut` existing. Callbacks to Open MPI run outside, so that they may
+//! call ibex again. Grade: hot (single-threaded: one load, one store each way). Threads: any.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
@@ -28,9 +28,8 @@ pub(crate) struct Exclusive<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: with the lock, the value is reached by one thread at a time and may move between them (T: Send), and the gate is
-// only read. Without it, Open MPI has promised that one thread at a time calls (btl_init's enable_mpi_threads is false), so
-// neither is raced.
+// SAFETY: with the lock, the value is reached by one thread at a time and may move between them (T: Send), and the gate
+// is only read. Without it, who made it has promised that one thread at a time calls (`unlocked`), so neither is raced.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 /// The right to use the value; given back when dropped.
@@ -39,10 +38,22 @@ pub(crate) struct Entered<'a, T> {
 }
 
 impl<T> Exclusive<T> {
-    /// `threads`: several threads may call at the same time.
-    pub(crate) fn new(value: T, threads: bool) -> Self {
-        let gate = Cell::new(if threads { LOCKED } else { FREE });
-        Exclusive { gate, lock: RawMutex::INIT, owner: AtomicUsize::new(0), value: UnsafeCell::new(value) }
+    /// For several threads at a time: takes a lock.
+    pub(crate) const fn locked(value: T) -> Self {
+        Exclusive::new(value, LOCKED)
+    }
+
+    /// For one thread at a time: takes none.
+    ///
+    /// # Safety
+    /// Of two threads that use the value, one does after the other.
+    pub(crate) const unsafe fn unlocked(value: T) -> Self {
+        Exclusive::new(value, FREE)
+    }
+
+    const fn new(value: T, gate: u8) -> Self {
+        let value = UnsafeCell::new(value);
+        Exclusive { gate: Cell::new(gate), lock: RawMutex::INIT, owner: AtomicUsize::new(0), value }
     }
 
     /// The value, of an owner that nobody shares it with.
@@ -136,10 +147,14 @@ fn thread() -> usize {
 mod tests {
     use super::*;
 
+    fn both() -> [Exclusive<i32>; 2] {
+        // SAFETY: used by one thread.
+        [Exclusive::locked(0), unsafe { Exclusive::unlocked(0) }]
+    }
+
     #[test]
     fn the_owner_cannot_enter_twice() {
-        for threads in [false, true] {
-            let exclusive = Exclusive::new(0, threads);
+        for exclusive in both() {
             let inside = exclusive.enter().expect("nobody is inside");
             assert!(exclusive.enter().is_none());
             assert!(exclusive.try_enter().is_none());
@@ -151,7 +166,7 @@ mod tests {
     #[test]
     fn threads_take_turns() {
         const ROUNDS: usize = 20_000;
-        let exclusive = Exclusive::new(0_usize, true);
+        let exclusive = Exclusive::locked(0_usize);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -166,8 +181,7 @@ mod tests {
 
     #[test]
     fn a_panic_inside_gives_the_right_back() {
-        for threads in [false, true] {
-            let exclusive = Exclusive::new(0, threads);
+        for exclusive in both() {
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let _inside = exclusive.enter();
                 panic!("as the test wants it");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reason first: why a connection failed is said before Open MPI gets anything that failed for it.
 //!
-//! ob1 and osc/rdma may end the job at the first error they are handed, in a completion or as the code of a call, with words
-//! that name no peer and no port. So whoever hands one on goes through here. The engine keeps each reason until it is taken. Grade: errors. Threads: any; a reason is said while
-//! the port is entered, so that no other thread overtakes it. Tests: the device tests in `hw-tests`.
+//! ob1 and osc/rdma may end the job at the first error they are handed, in a completion or as the code of a call, with
+//! words that name no peer and no port. So whoever hands one on goes through here. The engine keeps each reason until
+//! it is taken. Grade: errors. Threads: any; a reason is said while the port is entered, so that no other thread
+//! overtakes it. Tests: the device tests in `hw-tests`.
 
 use engine::transport::Port;
 use engine::transport::{EndpointId, Failed};

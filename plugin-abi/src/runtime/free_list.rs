@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A free list of records of one type, and the blocks they lie in, which live as long as the list.
 //!
-//! Open MPI and work requests hold the addresses of records, so these are plain pointers, and the record itself has the link
-//! of the list ([`Linked`]). Used by `btl/descriptor/pool.rs` and `btl/operation.rs`. Grade: hot (a pop, a push);
-//! [`FreeList::add`] allocates (pending). Threads: its owner's. Tests: `btl/descriptor/tests.rs`, `btl/operation.rs`; time:
-//! `benches/descriptor.rs`.
+//! Open MPI and work requests hold the addresses of records, so these are plain pointers, and the record itself has the
+//! link of the list ([`Linked`]). Used by `btl/descriptor/pool.rs` and `btl/operation.rs`. Grade: hot (a pop, a push);
+//! [`FreeList::add`] allocates (pending). Threads: its owner's. Tests: `btl/descriptor/tests.rs`, `btl/operation.rs`;
+//! time: `benches/descriptor.rs`.
 
 use std::ptr::{NonNull, null_mut};
 
 /// A record that has room for the link of a free list.
 ///
 /// # Safety
-/// At `NEXT` bytes the record has a `*mut Self` that nobody else uses while it is in a free list. A record in one may be used
-/// by any thread.
+/// At `NEXT` bytes the record has a `*mut Self` that nobody else uses while it is in a free list. A record in one may
+/// be used by any thread.
 pub(crate) unsafe trait Linked: Sized {
     /// The offset of the link, bytes.
     const NEXT: usize;
@@ -77,7 +77,8 @@ impl<T: Linked> FreeList<T> {
 impl<T: Linked> Drop for FreeList<T> {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
-            // SAFETY: made by `into_raw` in `add`. A free list goes when its port is closed: no work request names a record.
+            // SAFETY: made by `into_raw` in `add`. A free list goes when its port is closed: no work request names a
+            // record.
             drop(unsafe { Box::from_raw(block) });
         }
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registered memory, over Open MPI's `grdma` cache.
 //!
-//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next time.
-//! The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any alignment.
-//! Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
-//! Used by every face. Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed (`btl.h`, `btl_put`), and a
-//! descriptor gives its registration back when it is freed, after its completion.
+//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next
+//! time. The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any
+//! alignment. Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
+//! Used by every face. Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed
+//! (`btl.h`, `btl_put`), and a descriptor gives its registration back when it is freed, after its completion.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -26,7 +26,7 @@ use super::{messages, watch};
 /// What peers need to reach registered memory, and what this process' work requests need. Travels in ob1's headers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Handle {
+pub(crate) struct RegistrationHandle {
     /// For the peers' work requests.
     pub(crate) rkey: u32,
     /// For this process'.
@@ -34,13 +34,13 @@ pub(crate) struct Handle {
 }
 
 /// Its size, bytes.
-pub(crate) const HANDLE_SIZE: usize = size_of::<Handle>();
+pub(crate) const HANDLE_SIZE: usize = size_of::<RegistrationHandle>();
 
 /// A registration of the cache: Open MPI's part, then ibex's.
 #[repr(C)]
 pub(crate) struct Registration {
     base: sys::mca_rcache_base_registration_t,
-    handle: Handle,
+    handle: RegistrationHandle,
     /// Present from [`register`] to [`deregister`].
     region: MaybeUninit<MemoryRegion>,
 }
@@ -83,15 +83,15 @@ impl Drop for Lent {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered(NonNull<Registration>);
 
-impl Handle {
+impl RegistrationHandle {
     /// A handle at any alignment, such as within a received header.
     ///
     /// # Safety
     /// At `place` are [`HANDLE_SIZE`] readable bytes of a handle that some process showed.
     #[inline]
-    pub(crate) unsafe fn read(place: *const c_void) -> Handle {
-        // SAFETY: this function's own rule; every bit pattern is a `Handle`.
-        unsafe { place.cast::<Handle>().read_unaligned() }
+    pub(crate) unsafe fn read(place: *const c_void) -> RegistrationHandle {
+        // SAFETY: this function's own rule; every bit pattern is a `RegistrationHandle`.
+        unsafe { place.cast::<RegistrationHandle>().read_unaligned() }
     }
 }
 
@@ -100,7 +100,7 @@ impl Registered {
     ///
     /// # Safety
     /// `handle` is null, or a former answer of [`Self::handle`] whose registration was not put back.
-    pub(crate) unsafe fn from_handle(handle: *mut Handle) -> Option<Self> {
+    pub(crate) unsafe fn from_handle(handle: *mut RegistrationHandle) -> Option<Self> {
         let registration = handle.wrapping_byte_sub(offset_of!(Registration, handle)).cast::<Registration>();
         NonNull::new(registration).filter(|_| !handle.is_null()).map(Registered)
     }
@@ -112,7 +112,7 @@ impl Registered {
     }
 
     /// What Open MPI shows to peers.
-    pub(crate) fn handle(self) -> NonNull<Handle> {
+    pub(crate) fn handle(self) -> NonNull<RegistrationHandle> {
         // SAFETY: the place of a field of a live registration.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).handle) }
     }
@@ -132,7 +132,8 @@ impl Memory {
         Some(Memory { cache, registrar })
     }
 
-    /// A registration of `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: it cannot be had now; copy.
+    /// A registration of `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: it cannot be had now;
+    /// copy.
     ///
     /// # Safety
     /// M3: the bytes are the user's, and mapped until the registration is put back.
@@ -180,7 +181,7 @@ unsafe extern "C" fn register(
         // when the pages are unmapped (its memory hooks) or its caller has put it back.
         match unsafe { registrar.domain.register(base.addr(), size, access(asked as u32, registrar.atomics)) } {
             Ok(region) => {
-                let handle = Handle { rkey: region.rkey(), lkey: region.lkey() };
+                let handle = RegistrationHandle { rkey: region.rkey(), lkey: region.lkey() };
                 // SAFETY: `sizeof_reg` bytes are the registration's; nobody else uses it yet.
                 unsafe { (&raw mut (*registration).handle).write(handle) };
                 // SAFETY: as above. What stood there before is no region: `deregister` takes it out.
@@ -210,7 +211,7 @@ unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mc
     fence("deregistering memory", sys::OPAL_ERROR, || {
         // SAFETY: as in `register`.
         let registrar = unsafe { &*context.cast::<Registrar>() };
-        let place = unsafe_region(registration.cast());
+        let place = region_place(registration.cast());
         // SAFETY: written by `register`, and taken out once: the cache calls this once for each success.
         let region = unsafe { place.read().assume_init() };
         add_shared(&registrar.counters.deregistrations, 1);
@@ -225,12 +226,12 @@ unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mc
     })
 }
 
-fn unsafe_region(registration: *mut Registration) -> *const MaybeUninit<MemoryRegion> {
+fn region_place(registration: *mut Registration) -> *const MaybeUninit<MemoryRegion> {
     registration.wrapping_byte_add(offset_of!(Registration, region)).cast()
 }
 
-/// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is always
-/// permitted, so that read-only memory can be sent from.
+/// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is
+/// always permitted, so that read-only memory can be sent from.
 fn access(asked: u32, atomics: bool) -> Access {
     let mut access = Access::empty();
     if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {

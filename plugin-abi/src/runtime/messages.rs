@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every text the component shows to a user, in one place: what happened, to whom, and what to do.
 //!
-//! Called by all the other files. What may be true of several processes of a host (another Open MPI, a parameter, no port) is
-//! said by the first that meets it, whichever that is; what concerns a peer, by every process that meets it, once. Grade: setup and errors. Threads: any.
+//! Called by all the other files. What may be true of several processes of a host (another Open MPI, a parameter, no
+//! port) is said by the first that meets it, whichever that is; what concerns a peer, by every process that meets it,
+//! once. Grade: setup and errors. Threads: any.
 
 use std::fmt::Display;
 use std::io;
@@ -59,7 +60,8 @@ pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
     of_host(&format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."));
 }
 
-/// A port was opened, but not quite as the user may have meant it. Said once per process: its ports share the parameters.
+/// A port was opened, but not quite as the user may have meant it. Said once per process: its ports share the
+/// parameters.
 pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
@@ -124,7 +126,8 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
     channel::banner(&text);
 }
 
-/// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair, status.
+/// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair,
+/// status.
 pub(crate) fn peer_failed(failure: &str) {
     channel::banner(&format!("ibex lost a peer: {failure}"));
 }

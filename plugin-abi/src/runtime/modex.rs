@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each process publishes about its ports, and the engine's window on what the others published.
 //!
-//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only carries it. Nothing is kept
-//! for a peer: the blob is fetched when the peer is added and once more when the first message to it makes a connection.
-//! Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each other.
+//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only carries it. Nothing is
+//! kept for a peer: the blob is fetched when the peer is added and once more when the first message to it makes a
+//! connection. Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each other.
 
 use std::ffi::CStr;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A port that is open, for every face that uses it: the engine's port, one caller at a time, and its registrations.
 //!
-//! Made by `ports`, shared by the faces, closed by the last that lets go of it. Grade: hot ([`OpenPort::enter`] and the accessors),
-//! else setup. Threads: any; the engine's port is reached inside `Exclusive`, the rest never changes.
+//! Made by `ports`, shared by the faces, closed by the last that lets go of it. Grade: hot ([`OpenPort::enter`] and the
+//! accessors), else setup. Threads: any; the engine's port is reached inside `Exclusive`, the rest never changes.
 
 use std::sync::Arc;
 
@@ -53,7 +53,9 @@ impl OpenPort {
         let port = Port::open(choice, tunables, setup).map_err(NotOpened::Port)?;
         let memory = Memory::new(&port, index).ok_or(NotOpened::NoCache)?;
         let (attributes, counters, source) = (port.attributes().clone(), port.counters(), port.source());
-        let (place, port) = (attributes.place(), Exclusive::new(port, threads));
+        let place = attributes.place();
+        // SAFETY: without threads Open MPI has promised that one at a time calls (the init functions' `enable_mpi_threads`).
+        let port = if threads { Exclusive::locked(port) } else { unsafe { Exclusive::unlocked(port) } };
         Ok(OpenPort { memory, port, attributes, counters, place, source, receive_size, index })
     }
 

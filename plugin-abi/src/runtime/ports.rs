@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ports of the process: opened once, for the first face that asks, and closed when the last lets go of them.
 //!
-//! A face that comes later uses what is open, with the sizes that the first asked for. Its users are counted by the port itself: each
-//! face holds an `Arc` of it, this file none. Grade: setup. Threads: any. Tests: below.
+//! A face that comes later uses what is open, with the sizes that the first asked for. Its users are counted by the
+//! port itself: each face holds an `Arc` of it, this file none. Grade: setup. Threads: any. Tests: below.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -45,8 +45,8 @@ impl<T> InUse<T> {
         self.0.iter().all(|each| each.strong_count() == 0)
     }
 
-    /// Has a user `take` each that is open; where none is, each that `open` opens, which is given `take` to offer them to. Returns what it
-    /// made of those it has taken.
+    /// Has a user `take` each that is open; where none is, each that `open` opens, which is given `take` to offer them
+    /// to. Returns what it made of those it has taken.
     fn share<M, F: FnMut(&Arc<T>) -> Option<M>>(
         &mut self,
         take: F,
@@ -105,8 +105,8 @@ pub(crate) fn forget() {
     }
 }
 
-/// The ports that a face can use, each as `take` makes it of them; says why where there is none. Where `take` fails for one that
-/// was opened for this face it is closed again, and not published.
+/// The ports that a face can use, each as `take` makes it of them; says why where there is none. Where `take` fails for
+/// one that was opened for this face it is closed again, and not published.
 pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>) -> Result<M, PortError>) -> Vec<M> {
     let Some(me) = Process::me() else {
         return Vec::new();

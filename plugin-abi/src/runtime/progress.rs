@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of progress functions: what each face does with an event that another face has polled.
 //!
-//! Whichever face polls a port gets the events of all. Its own it handles itself, without this table; another's it hands on
-//! here. What concerns every face (a peer that failed, a link that changed) it tells the others. A face fills in its row when
-//! its component is made, once; the functions stay, as the library is never unmapped, and find nothing to do where their face has
-//! no port. Grade: what is handed on costs an indirect call; without a second face nothing comes here. Threads: any. Tests: below.
+//! Whichever face polls a port gets the events of all. Its own it handles itself, without this table; another's it
+//! hands on here. What concerns every face (a peer that failed, a link that changed) it tells the others. A face fills
+//! in its row when its component is made, once; the functions stay, as the library is never unmapped, and find nothing
+//! to do where their face has no port. Grade: what is handed on costs an indirect call; without a second face nothing
+//! comes here. Threads: any. Tests: below.
 
 use std::sync::OnceLock;
 
@@ -15,8 +16,9 @@ use super::face::Face;
 /// What a face does for the others.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
-    /// Handles the completion at `index` of a batch of the process' port with this number. No port is entered.
-    pub(crate) handle: fn(port: u8, batch: &Batch, index: usize),
+    /// Handles the completion at `index` of a batch, which was polled from the process' port with this number. No port
+    /// is entered. Safe to call once for each completion, while the batch is not released.
+    pub(crate) handle: unsafe fn(port: u8, batch: &Batch, index: usize),
     /// Shows tools the arrivals that the face has noted and not shown yet.
     pub(crate) show_arrived: fn(),
 }
@@ -35,14 +37,22 @@ impl Table {
         self.0[face as usize].get_or_init(|| functions);
     }
 
-    fn hand_on(&self, face: Face, port: u8, batch: &Batch, index: usize) {
+    /// # Safety
+    /// That of [`Functions::handle`].
+    unsafe fn hand_on(&self, face: Face, port: u8, batch: &Batch, index: usize) {
         if let Some(functions) = self.0[face as usize].get() {
-            (functions.handle)(port, batch, index);
+            // SAFETY: this function's rule.
+            unsafe { (functions.handle)(port, batch, index) };
         }
     }
 
-    fn tell_others(&self, face: Face, port: u8, batch: &Batch, index: usize) {
-        Face::ALL.into_iter().filter(|other| *other != face).for_each(|other| self.hand_on(other, port, batch, index));
+    /// # Safety
+    /// As above.
+    unsafe fn tell_others(&self, face: Face, port: u8, batch: &Batch, index: usize) {
+        for other in Face::ALL.into_iter().filter(|other| *other != face) {
+            // SAFETY: this function's rule, for a face that has not handled the event.
+            unsafe { self.hand_on(other, port, batch, index) };
+        }
     }
 }
 
@@ -52,17 +62,25 @@ pub(crate) fn fill_in(face: Face, functions: Functions) {
 }
 
 /// Hands an event to the face that it is for.
+///
+/// # Safety
+/// The event is one of the batch, which was polled from that port and is not released; no face has handled it.
 #[cold]
 #[inline(never)]
-pub(crate) fn hand_on(face: Face, port: u8, batch: &Batch, index: usize) {
-    TABLE.hand_on(face, port, batch, index);
+pub(crate) unsafe fn hand_on(face: Face, port: u8, batch: &Batch, index: usize) {
+    // SAFETY: this function's rule.
+    unsafe { TABLE.hand_on(face, port, batch, index) };
 }
 
 /// Tells the other faces of an event that `face` has polled.
+///
+/// # Safety
+/// As for [`hand_on`], but that `face` has handled it.
 #[cold]
 #[inline(never)]
-pub(crate) fn tell_others(face: Face, port: u8, batch: &Batch, index: usize) {
-    TABLE.tell_others(face, port, batch, index);
+pub(crate) unsafe fn tell_others(face: Face, port: u8, batch: &Batch, index: usize) {
+    // SAFETY: this function's rule.
+    unsafe { TABLE.tell_others(face, port, batch, index) };
 }
 
 /// Shows tools the arrivals that faces have noted and not shown yet.
@@ -81,18 +99,19 @@ mod tests {
         static TO_PML: AtomicU8 = AtomicU8::new(0);
         let table = Table::new();
         let batch = Batch::new();
-        table.hand_on(Face::Pml, 3, &batch, 0);
-        table.fill_in(
-            Face::Btl,
-            Functions { handle: |port, _, _| TO_BTL.store(port, Ordering::Relaxed), show_arrived: || {} },
-        );
-        table.fill_in(
-            Face::Pml,
-            Functions { handle: |port, _, _| TO_PML.store(port, Ordering::Relaxed), show_arrived: || {} },
-        );
-        table.hand_on(Face::Pml, 3, &batch, 0);
-        assert_eq!((TO_BTL.load(Ordering::Relaxed), TO_PML.load(Ordering::Relaxed)), (0, 3));
-        table.tell_others(Face::Pml, 4, &batch, 0);
-        assert_eq!((TO_BTL.load(Ordering::Relaxed), TO_PML.load(Ordering::Relaxed)), (4, 3));
+        let fill_in =
+            |face, handle: fn(u8, &Batch, usize)| table.fill_in(face, Functions { handle, show_arrived: || {} });
+        // SAFETY: the functions filled in below take any completion.
+        let hand_on = |face, port| unsafe { table.hand_on(face, port, &batch, 0) };
+        let heard = || (TO_BTL.load(Ordering::Relaxed), TO_PML.load(Ordering::Relaxed));
+        hand_on(Face::Pml, 3);
+        assert_eq!(heard(), (0, 0), "there is no such face yet");
+        fill_in(Face::Btl, |port, _, _| TO_BTL.store(port, Ordering::Relaxed));
+        fill_in(Face::Pml, |port, _, _| TO_PML.store(port, Ordering::Relaxed));
+        hand_on(Face::Pml, 3);
+        assert_eq!(heard(), (0, 3));
+        // SAFETY: as above.
+        unsafe { table.tell_others(Face::Pml, 4, &batch, 0) };
+        assert_eq!(heard(), (4, 3));
     }
 }

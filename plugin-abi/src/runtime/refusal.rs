@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reasons for which no component of ibex takes part: another Open MPI, another ibex.
 //!
-//! Called by a face's component before it does anything else, and by `tool`. The comparisons are pure functions over plain values, so that the
-//! unit tests below reach every refusal; the test that loads the real library into an Open MPI of another version
-//! (`plugin-abi/tests/component.rs`) preloads another `opal_version_string`, so no test hook is in the product.
-//! Grade: setup. Threads: one.
+//! Called by a face's component before it does anything else, and by `tool`. The comparisons are pure functions over
+//! plain values, so that the unit tests below reach every refusal; the test that loads the real library into an Open
+//! MPI of another version (`plugin-abi/tests/component.rs`) preloads another `opal_version_string`, so no test hook is
+//! in the product. Grade: setup. Threads: one.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tags of messages on the wire, and the face that each is for.
 //!
-//! A tag is 8 bits of the immediate data, so the receiver knows the face before it looks at the message. The BTL's are those of
-//! Open MPI's upper layers, given in `btl.h` (`MCA_BTL_TAG_*`); the last 32, which no layer has, are the PML's. Grade: hot
-//! (one comparison). Plain data. Tests: below.
+//! A tag is 8 bits of the immediate data, so the receiver knows the face before it looks at the message. The BTL's are
+//! those of Open MPI's upper layers, given in `btl.h` (`MCA_BTL_TAG_*`); the last 32, which no layer has, are the
+//! PML's. Grade: hot (one comparison). Plain data. Tests: below.
 
 use super::face::Face;
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tokens: how the engine names a request when it is done. A token says which face made the request, and which record it has.
+//! Tokens: how the engine names a request when it is done. A token says which face made the request, and which record
+//! it has.
 //!
-//! It is the address of the record, with bits that an address does not have: below, as records are aligned, the kind of record
-//! and the face; above, as programs have the lower half of 48 bits, a number that the face may choose. A face reads the two
-//! low bits at once, so that asking for the face costs nothing beside asking for the kind. Grade: hot. Plain data. Tests: below.
+//! It is the address of the record, with bits that an address does not have: below, as records are aligned, the kind of
+//! record and the face; above, as programs have the lower half of 48 bits, a number that the face may choose. A face
+//! reads the two low bits at once, so that asking for the face costs nothing beside asking for the kind. Grade: hot.
+//! Plain data. Tests: below.
 
 use std::ptr::NonNull;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parameters and counters, as Open MPI's control and performance variables.
 //!
-//! Called by a face's component: [`register`] in the registration of the component (which `ompi_info` and `MPI_T` run as well, so
-//! it touches no device and may run again), [`tunables`] when the component is opened. The rows come from the engine's two
-//! tables; nothing is named here. The counts of events, which have a value per source, are in `variables/events.rs`. Grade: setup; a counter is read from any thread without a lock.
+//! Called by a face's component: [`register`] in the registration of the component (which `ompi_info` and `MPI_T` run
+//! as well, so it touches no device and may run again), [`tunables`] when the component is opened. The rows come from
+//! the engine's two tables; nothing is named here. The counts of events, which have a value per source, are in
+//! `variables/events.rs`. Grade: setup; a counter is read from any thread without a lock.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -29,8 +30,8 @@ struct Places {
     flags: [UnsafeCell<bool>; ROOM],
 }
 
-// SAFETY: written by Open MPI while it registers and read when the component is opened; both happen in the one thread that
-// initialises MPI (or MPI_T, under MPI_T's own lock).
+// SAFETY: written by Open MPI while it registers and read when the component is opened; both happen in the one thread
+// that initialises MPI (or MPI_T, under MPI_T's own lock).
 unsafe impl Sync for Places {}
 
 static PLACES: Places = Places {

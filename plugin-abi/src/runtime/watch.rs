@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What any face does while a tool listens, and what tools ask of all faces.
 //!
-//! What only one face can tell is in that face. Tools' callbacks run in here, so nothing is called while a port is entered, but for
-//! [`registered`] and [`evicted`], which deliver nothing. Path: behind the branch of a site. Threads: any.
+//! What only one face can tell is in that face. Tools' callbacks run in here, so nothing is called while a port is
+//! entered, but for [`registered`] and [`evicted`], which deliver nothing. Path: behind the branch of a site. Threads:
+//! any.
 
 use engine::events::{self, RegistrationEvict, RegistrationMiss, Safety};
 

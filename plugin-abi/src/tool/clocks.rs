@@ -10,8 +10,8 @@ use std::ffi::c_int;
 use engine::events::{self, ConvertedTimestamp};
 
 use super::arguments::{answer, give};
-use super::host::Code;
-use super::mpi_t::{initialized, source};
+use super::host::{Code, initialized};
+use super::mpi_t::source;
 use super::next_definition;
 use crate::runtime::guard::fence;
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::host;
 
@@ -44,6 +44,22 @@ unsafe extern "C" {
     fn ibex_tool_comm_ranks(comm: Comm, of_job: *mut c_int, count: u32) -> u32;
     safe fn ibex_tool_byte() -> Byte;
     safe fn ibex_tool_abort(code: c_int);
+}
+
+/// What is asked and told of a tracked communicator.
+#[derive(Clone, Copy)]
+pub(super) struct FollowedBy {
+    /// The handles that are to follow a copy of it.
+    pub(super) propagated: fn(&TrackedComm) -> Vec<i64>,
+    /// It is freed; `None`: all are.
+    pub(super) freed: fn(Option<u64>),
+}
+
+static FOLLOWED_BY: OnceLock<FollowedBy> = OnceLock::new();
+
+/// Says who follows communicators, before the first is tracked.
+pub(super) fn followed_by(who: FollowedBy) {
+    FOLLOWED_BY.get_or_init(|| who);
 }
 
 /// A tracked communicator.
@@ -172,7 +188,7 @@ pub(crate) fn abort(code: c_int) {
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     crate::runtime::guard::fence("tracking a communicator", 0, || {
         let Some(original) = tracked().by_number.get(&number).cloned() else { return 0 };
-        let followers = super::peruse::propagated(&original).into();
+        let followers = FOLLOWED_BY.get().map_or(Vec::new(), |who| (who.propagated)(&original)).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let ranks = Arc::clone(&original.ranks);
         tracked().insert(Arc::new(TrackedComm { number, comm, context: None, ranks, followers }));
@@ -184,7 +200,9 @@ extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
 extern "C" fn freed(number: u64) {
     crate::runtime::guard::fence("tracking a communicator", (), || {
         let all = tracked().by_number.get(&number).is_some_and(|gone| gone.comm == world());
-        super::peruse::communicator_freed((!all).then_some(number));
+        if let Some(who) = FOLLOWED_BY.get() {
+            (who.freed)((!all).then_some(number));
+        }
         tracked().remove(number);
     });
 }

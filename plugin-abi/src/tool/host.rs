@@ -85,6 +85,11 @@ pub(crate) fn is_initialized() -> bool {
     ibex_tool_mpi_t_is_initialized() != 0
 }
 
+/// That the tool interface is initialised.
+pub(super) fn initialized() -> Result<(), Code> {
+    if is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
+}
+
 /// Whether functions of a tool may be called: as [`is_initialized`], without a lock. Hot.
 #[inline]
 pub(crate) fn may_call() -> bool {

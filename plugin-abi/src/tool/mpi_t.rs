@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
 use super::arguments::{answer, give, give_new, give_text, room};
-use super::host::{self, Code, Datatype, Enum, Info};
+use super::host::{self, Code, Datatype, Enum, Info, initialized};
 use super::next_definition;
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, InstancePointer, RegistrationHandle};
 use super::require_none;
@@ -84,10 +84,6 @@ impl From<Code> for Answer {
 
 fn ok(code: Code) -> Result<(), Answer> {
     if code == Code::Success { Ok(()) } else { Err(Answer::Code(code)) }
-}
-
-pub(super) fn initialized() -> Result<(), Code> {
-    if host::is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
 }
 
 /// A pointer that must not be null.
@@ -263,9 +259,10 @@ calls! {
         event_instance: InstancePointer, element_index: c_int, buffer: *mut c_void
     ) {
         initialized()?;
-        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
-        required(buffer)?;
-        let value = usize::try_from(element_index).ok().and_then(|index| instance.value(index)).ok_or(Code::InvalidIndex)?;
+        let value = event_instance.read(|instance| {
+            required(buffer)?;
+            usize::try_from(element_index).ok().and_then(|index| instance.value(index)).ok_or(Code::InvalidIndex)
+        })?;
         // SAFETY: the caller's rule.
         unsafe {
             match value {
@@ -280,11 +277,12 @@ calls! {
     /// All elements of an event at their displacements, within its callback. Hot.
     plain fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: InstancePointer, buffer: *mut c_void) {
         initialized()?;
-        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
-        required(buffer)?;
         let mut bytes = [0; events::WORDS * 8];
-        let extent = instance.event_type.row().extent;
-        let _ = instance.copy_to(&mut bytes);
+        let extent = event_instance.read(|instance| {
+            required(buffer)?;
+            let _ = instance.copy_to(&mut bytes);
+            Ok(instance.event_type.row().extent)
+        })?;
         // SAFETY: the caller has room for the type's extent.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), extent) };
         Ok(())
@@ -295,9 +293,9 @@ calls! {
         event_instance: InstancePointer, event_timestamp: *mut i64
     ) {
         initialized()?;
-        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
+        let timestamp = event_instance.read(|instance| Ok(instance.timestamp as i64))?;
         // SAFETY: the caller's rule.
-        ok(unsafe { answer(event_timestamp, instance.timestamp as i64) })
+        ok(unsafe { answer(event_timestamp, timestamp) })
     }
 
     /// Whose event it is. Hot.
@@ -305,9 +303,9 @@ calls! {
         event_instance: InstancePointer, source_index: *mut c_int
     ) {
         initialized()?;
-        let instance = event_instance.current().ok_or(Code::InvalidHandle)?;
+        let source = event_instance.read(|instance| Ok(instance.source.index() as c_int))?;
         // SAFETY: the caller's rule.
-        ok(unsafe { answer(source_index, instance.source.index() as c_int) })
+        ok(unsafe { answer(source_index, source) })
     }
 
     /// How many sources there are; more may come.

@@ -115,14 +115,17 @@ impl RegistrationHandle {
 }
 
 impl InstancePointer {
-    /// The event, where this thread runs the callback it was given to.
+    /// What `read` makes of the event.
+    ///
+    /// # Errors
+    /// This thread does not run the callback that the event was given to.
     #[inline]
-    pub(crate) fn current<'a>(self) -> Option<&'a EventInstance> {
+    pub(crate) fn read<R>(self, read: impl FnOnce(&EventInstance) -> Result<R, Code>) -> Result<R, Code> {
         if self.0.is_null() || CURRENT.get() != self.0 {
-            return None;
+            return Err(Code::InvalidHandle);
         }
         // SAFETY: the instance outlives the callback, which this thread is in, and is not written meanwhile.
-        unsafe { self.0.as_ref() }
+        read(unsafe { &*self.0 })
     }
 }
 

@@ -12,8 +12,7 @@ use std::ffi::c_int;
 
 use engine::events::{self, Safety};
 
-use super::host::{self, Code};
-use super::mpi_t::initialized;
+use super::host::{self, Code, initialized};
 use super::next_definition;
 use crate::runtime::guard::fence;
 use crate::runtime::watch;

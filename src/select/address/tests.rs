@@ -194,13 +194,6 @@ fn both_sides_compute_the_same_pairs() {
 }
 
 #[test]
-fn a_global_header_is_for_ethernet_and_for_other_subnets() {
-    assert!(ethernet().needs_grh(&ethernet()));
-    assert!(!infiniband(1).needs_grh(&infiniband(1)));
-    assert!(infiniband(1).needs_grh(&infiniband(2)));
-}
-
-#[test]
 fn mtu_codes_are_those_of_verbs() {
     for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
         assert_eq!(mtu_bytes(code), Some(bytes));

@@ -35,8 +35,8 @@ pub(crate) enum QpState {
 pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) signalled: bool,
-    /// What it does: the name of its [`Work`], and its bytes where they were inline.
-    pub(crate) work: (&'static str, Vec<u8>),
+    /// What it does: the name of its [`Work`], and how many bytes it carries inline.
+    pub(crate) work: (&'static str, usize),
     /// The immediate data of a message.
     pub(crate) immediate: Option<u32>,
 }
@@ -219,13 +219,13 @@ impl QueuePair for ScriptedQp {
             _ => None,
         };
         let work = match work {
-            Work::Send { .. } => ("send", Vec::new()),
-            Work::SendInline { header, payload, .. } => ("send inline", [header, payload].concat()),
-            Work::Write { .. } => ("write", Vec::new()),
-            Work::WriteInline { bytes, .. } => ("write inline", bytes.to_vec()),
-            Work::Read { .. } => ("read", Vec::new()),
-            Work::FetchAdd { .. } => ("fetch and add", Vec::new()),
-            Work::CompareSwap { .. } => ("compare and swap", Vec::new()),
+            Work::Send { .. } => ("send", 0),
+            Work::SendInline { header, payload, .. } => ("send inline", header.len() + payload.len()),
+            Work::Write { .. } => ("write", 0),
+            Work::WriteInline { bytes, .. } => ("write inline", bytes.len()),
+            Work::Read { .. } => ("read", 0),
+            Work::FetchAdd { .. } => ("fetch and add", 0),
+            Work::CompareSwap { .. } => ("compare and swap", 0),
         };
         let qp = &mut state.qps[self.index];
         qp.posted.push_back(Request { id: wr.id, signalled: wr.signalled, work, immediate });

@@ -21,7 +21,9 @@ use crate::transport::rx::Rx;
 use crate::transport::tx::{self, Tx, bounce};
 use crate::transport::watch;
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::{CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits};
+use ibex_ffi::verbs::{
+    CompletionQueue, Context, DeviceAttributes, PortAttributes, ProtectionDomain, QueuePairLimits, atomic_cap,
+};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +75,8 @@ impl Device {
             max_inline,
             software: self.context.is_software(),
             atomics: match self.device.atomic_cap {
-                0 => Atomics::None,
-                1 => Atomics::Adapter,
+                atomic_cap::NONE => Atomics::None,
+                atomic_cap::ADAPTER => Atomics::Adapter,
                 _ => Atomics::Host,
             },
             link_layer: choice.link_layer,

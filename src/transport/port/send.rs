@@ -15,7 +15,7 @@ use crate::transport::tx::request::{Operation, Request};
 use crate::transport::tx::send_queue::SendQueue;
 use crate::transport::tx::{Attempt, Signal};
 use crate::transport::work_request::EndpointId;
-use ibex_ffi::verbs::{LocalSpan, PostError, RemoteSpan, Wr};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Wr};
 
 /// The connection to this peer has failed, or there is no such endpoint: nothing was queued. Its failure has been, or is
 /// about to be, reported.
@@ -33,13 +33,19 @@ pub enum Sent {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Sends `header` and `payload` as one message, inside the work request. EventGroup at most
+    /// Sends `header` and `payload` as one message, inside the work request. Together at most
     /// [`crate::transport::Attributes::max_inline`] bytes; more is answered with [`Sent::Busy`].
     ///
     /// # Errors
     /// [`Refused`] when the connection has failed.
     #[inline]
-    pub fn send_inline(&mut self, to: EndpointId, tag: u8, header: &[u8], payload: &[u8]) -> Result<Sent, Refused> {
+    pub fn send_inline(
+        &mut self,
+        to: EndpointId,
+        tag: u8,
+        header: InlineSpan<'_>,
+        payload: InlineSpan<'_>,
+    ) -> Result<Sent, Refused> {
         let bytes = header.len() + payload.len();
         if bytes > self.tx.max_inline() {
             return Ok(Sent::Busy);
@@ -118,7 +124,7 @@ impl<A: Adapter> Port<A> {
     pub fn put_inline(
         &mut self,
         to: EndpointId,
-        bytes: &[u8],
+        bytes: InlineSpan<'_>,
         remote: RemoteSpan,
         token: Token,
     ) -> Result<(), Refused> {
@@ -128,7 +134,7 @@ impl<A: Adapter> Port<A> {
         add(&self.counters.put, 1);
         add(&self.counters.put_bytes, bytes.len() as u64);
         let work = Work::WriteInline { bytes, remote };
-        self.submit(to, token, work, || Operation::PutInline { bytes: bytes.into(), remote })
+        self.submit(to, token, work, || Operation::PutInline { bytes: bytes.copied(), remote })
     }
 
     /// Reads the peer's memory into `local`. `token` comes back when it is there.

@@ -5,6 +5,7 @@
 
 use crate::transport::completion::Token;
 use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// What a request does, with what it needs beside its local memory.
@@ -31,7 +32,7 @@ pub(crate) enum Operation {
     /// An RDMA write.
     Put { local: LocalSpan, remote: RemoteSpan },
     /// An RDMA write of bytes that fit a work request.
-    PutInline { bytes: Box<[u8]>, remote: RemoteSpan },
+    PutInline { bytes: Box<[MaybeUninit<u8>]>, remote: RemoteSpan },
     /// An RDMA read.
     Get { local: LocalSpan, remote: RemoteSpan },
     /// An atomic addition.

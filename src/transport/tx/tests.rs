@@ -37,7 +37,7 @@ impl World {
 
     fn post(&mut self, token: u64, signal: Signal) -> Attempt {
         let World { tx, queue, counters, .. } = self;
-        let work = Work::SendInline { header: &[1], payload: &[], immediate: 0 };
+        let work = Work::SendInline { header: [1][..].into(), payload: InlineSpan::EMPTY, immediate: 0 };
         tx.post(queue, PEER, (signal, Token(token)), counters, |queue, wr| queue.post(wr, work))
     }
 

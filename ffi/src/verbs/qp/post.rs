@@ -3,13 +3,13 @@
 //!
 //! Hot: a work request on the stack, one indirect call into the provider, nothing else by ibex. One thread at a time
 //! (`&mut`). Immediate data is given in host order and travels in network order. Source: `ibv_post_send(3)`. Tests: device
-//! tests in `hw-tests`.
+//! tests in `hw-tests`; of the requests at the end of the file, under Miri too, which finds what is not set.
 
 use super::QueuePair;
-use crate::verbs::{LocalSpan, RemoteSpan};
+use crate::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 use ibverbs_sys as sys;
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr;
 use sys::ibv_send_flags as Flags;
 
@@ -56,8 +56,14 @@ impl QueuePair {
     /// # Errors
     /// [`PostError`]; nothing was posted.
     #[inline]
-    pub fn send_inline(&mut self, wr: Wr, header: &[u8], payload: &[u8], immediate: u32) -> Result<(), PostError> {
-        let spans = [inline_span(header), inline_span(payload)];
+    pub fn send_inline(
+        &mut self,
+        wr: Wr,
+        header: InlineSpan<'_>,
+        payload: InlineSpan<'_>,
+        immediate: u32,
+    ) -> Result<(), PostError> {
+        let spans = [LocalSpan(header.sge()), LocalSpan(payload.sge())];
         let used = if payload.is_empty() { &spans[..1] } else { &spans[..] };
         self.post(&mut message(wr, Flags::IBV_SEND_INLINE.0, used, immediate))
     }
@@ -76,8 +82,8 @@ impl QueuePair {
     /// # Errors
     /// [`PostError`]; nothing was posted.
     #[inline]
-    pub fn write_inline(&mut self, wr: Wr, bytes: &[u8], remote: RemoteSpan) -> Result<(), PostError> {
-        let span = [inline_span(bytes)];
+    pub fn write_inline(&mut self, wr: Wr, bytes: InlineSpan<'_>, remote: RemoteSpan) -> Result<(), PostError> {
+        let span = [LocalSpan(bytes.sge())];
         self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE, &span, remote, Flags::IBV_SEND_INLINE.0)
     }
 
@@ -117,7 +123,7 @@ impl QueuePair {
 
     #[inline]
     fn rdma(&mut self, wr: Wr, opcode: u32, local: &[LocalSpan], to: RemoteSpan, flags: u32) -> Result<(), PostError> {
-        let mut request = request(wr, opcode, flags, local);
+        let mut request = without_immediate(wr, opcode, flags, local);
         let remote = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: to.addr, rkey: to.rkey };
         // SAFETY: a field of a local.
         unsafe { (&raw mut (*request.as_mut_ptr()).wr.rdma).write(remote) };
@@ -134,7 +140,7 @@ impl QueuePair {
         (compare_add, swap): (u64, u64),
     ) -> Result<(), PostError> {
         let local = [local];
-        let mut request = request(wr, opcode, 0, &local);
+        let mut request = without_immediate(wr, opcode, 0, &local);
         let remote =
             sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr: to.addr, compare_add, swap, rkey: to.rkey };
         // SAFETY: a field of a local.
@@ -145,9 +151,9 @@ impl QueuePair {
     #[inline]
     fn post(&mut self, request: &mut Request) -> Result<(), PostError> {
         let mut bad = MaybeUninit::uninit();
-        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is filled
-        // in (`request`), and `bad` is only written. The memory it names is registered and the device's from here on (R2, R3:
-        // the promise each `LocalSpan` was made with), or inline, which the provider copies before it returns
+        // SAFETY: R4; the request and its gather list live through the call, which copies them; what a provider reads of it is
+        // filled in (`Request`), and `bad` is only written. The memory it names is registered and the device's from here on (R2,
+        // R3: the promise each `LocalSpan` was made with), or inline, which the provider copies before it returns
         // (`ibv_post_send(3)`, IBV_SEND_INLINE).
         match unsafe { (self.post)(self.raw.as_ptr(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
             0 => Ok(()),
@@ -162,12 +168,18 @@ fn refused(code: i32) -> PostError {
     PostError(if code == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { code.abs() })
 }
 
-/// A work request of which only the fields that its opcode has are filled in; `ibv_post_send(3)` lists them. The others are a
-/// hundred bytes that no provider reads, and clearing them would be a good part of what a post costs.
+/// A work request of which the fields that some provider reads are filled in. The others are most of 128 bytes, and clearing them
+/// would be a good part of what a post costs.
+///
+/// Providers read what the opcode has (`ibv_post_send(3)`), and before they look at it: `imm_data` soft-RoCE (`convert_send_wr`) and
+/// those that post by a system call (`ibv_cmd_post_send` of libibverbs: hfi1, ipath), `wr.rdma.remote_addr` of all but
+/// atomics soft-RoCE (`init_send_wqe`). So these two are set in every request. Of rdma-core no other provider for the
+/// InfiniBand transport reads more; one that does finds the stack's bytes there, as it would of a C program.
 type Request = MaybeUninit<sys::ibv_send_wr>;
 
+/// All but the flags and what the opcode has.
 #[inline]
-fn request(wr: Wr, opcode: u32, flags: u32, spans: &[LocalSpan]) -> Request {
+fn request(wr: Wr, opcode: u32, spans: &[LocalSpan]) -> Request {
     let mut request = Request::uninit();
     let raw = request.as_mut_ptr();
     // SAFETY: fields of a local.
@@ -177,21 +189,70 @@ fn request(wr: Wr, opcode: u32, flags: u32, spans: &[LocalSpan]) -> Request {
         (&raw mut (*raw).sg_list).write(spans.as_ptr().cast_mut().cast());
         (&raw mut (*raw).num_sge).write(spans.len() as i32);
         (&raw mut (*raw).opcode).write(opcode);
-        (&raw mut (*raw).send_flags).write(wr.flags() | flags);
     }
     request
 }
 
 #[inline]
 fn message(wr: Wr, flags: u32, spans: &[LocalSpan], immediate: u32) -> Request {
-    let mut request = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, flags, spans);
-    // SAFETY: a field of a local.
-    unsafe { (&raw mut (*request.as_mut_ptr()).__bindgen_anon_1.imm_data).write(immediate.to_be()) };
+    let mut request = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, spans);
+    let raw = request.as_mut_ptr();
+    // SAFETY: fields of a local.
+    unsafe {
+        (&raw mut (*raw).send_flags).write(wr.flags() | flags);
+        (&raw mut (*raw).__bindgen_anon_1.imm_data).write(immediate.to_be());
+        (&raw mut (*raw).wr.rdma.remote_addr).write(0);
+    }
     request
 }
 
-/// Bytes that are copied by the post itself: they need no key, and are never the device's.
+/// What a request without immediate data starts with: flags, and 0 for the data.
 #[inline]
-fn inline_span(bytes: &[u8]) -> LocalSpan {
-    LocalSpan(sys::ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 })
+fn without_immediate(wr: Wr, opcode: u32, flags: u32, spans: &[LocalSpan]) -> Request {
+    const {
+        let (flags, data) = (offset_of!(sys::ibv_send_wr, send_flags), offset_of!(sys::ibv_send_wr, __bindgen_anon_1));
+        assert!(data == flags + 4 && flags.is_multiple_of(align_of::<u64>()), "one store fills both");
+    }
+    let mut request = request(wr, opcode, spans);
+    let [a, b, c, d] = (wr.flags() | flags).to_ne_bytes();
+    // SAFETY: two fields of a local, next to each other and aligned as one of 64 bits.
+    unsafe {
+        let both = request.as_mut_ptr().byte_add(offset_of!(sys::ibv_send_wr, send_flags)).cast::<u64>();
+        both.write(u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]));
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What providers read of a request.
+    fn read(request: &Request) -> (u64, i32, u32, u32, u32) {
+        let raw = request.as_ptr();
+        // SAFETY: fields that every request has.
+        unsafe {
+            assert!((*raw).next.is_null());
+            ((*raw).wr_id, (*raw).num_sge, (*raw).opcode, (*raw).send_flags, (*raw).__bindgen_anon_1.imm_data)
+        }
+    }
+
+    #[test]
+    fn what_providers_read_of_a_message_is_set() {
+        let spans = [LocalSpan::EMPTY; 2];
+        let request = message(Wr { id: 7, signalled: true }, Flags::IBV_SEND_INLINE.0, &spans, 0x1234);
+        let flags = Flags::IBV_SEND_SIGNALED.0 | Flags::IBV_SEND_INLINE.0;
+        assert_eq!(read(&request), (7, 2, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, flags, 0x1234_u32.to_be()));
+        // SAFETY: a field that every request has.
+        assert_eq!(unsafe { (*request.as_ptr()).wr.rdma.remote_addr }, 0);
+    }
+
+    #[test]
+    fn what_providers_read_of_a_write_is_set() {
+        let opcode = sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        let request = without_immediate(Wr { id: 9, signalled: false }, opcode, 8, &[LocalSpan::EMPTY]);
+        assert_eq!(read(&request), (9, 1, opcode, 8, 0));
+        let request = without_immediate(Wr { id: 9, signalled: true }, opcode, 0, &[LocalSpan::EMPTY]);
+        assert_eq!(read(&request), (9, 1, opcode, Flags::IBV_SEND_SIGNALED.0, 0));
+    }
 }

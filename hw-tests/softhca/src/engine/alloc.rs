@@ -94,7 +94,8 @@ fn release_locked(fabric: &Fabric, at: u64) {
         return;
     }
     let class = block.class.get();
-    region.clear(at + HEAD, (1 << class) - HEAD);
+    // SAFETY: the block is given back, so that nobody uses what it holds; its header, which stays, says how large it is.
+    unsafe { region.clear(at + HEAD, (1 << class) - HEAD) };
     block.kind.set(KIND_FREE);
     let head = &region.header().heap.free[(class - SMALLEST) as usize];
     block.next.set(head.get());

@@ -4,7 +4,8 @@
 //! Called by: wire, cq. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`) for up to
 //! 2^31 bytes. Copies ascend, and the last bytes of what a program may poll on come last (`Order::LastBytesLast`).
 //! Memory rule: pieces were checked against a registration (`mr::find`), or are inline data of the caller, so they belong
-//! to the adapter until the request completes; the engine keeps no reference to them.
+//! to the adapter until the request completes; the engine keeps no reference to them. A list of pieces is numbers alone: whoever has
+//! it copied says that the rule holds. Tests: at the end of the file, under Miri too.
 
 use libc::iovec;
 
@@ -63,11 +64,13 @@ impl Pieces {
 }
 
 /// Copies the bytes of `from`, all of it this process's, to `to`.
+///
+/// # Safety
+/// The pieces may be read (memory rule), and `to` may be written for the sum of their bytes.
 #[inline]
-pub(crate) fn gather(mut to: *mut u8, from: &[iovec]) {
+pub(crate) unsafe fn gather(mut to: *mut u8, from: &[iovec]) {
     for piece in from {
-        // SAFETY: the piece is readable (memory rule above), `to` has room for the sum of all; `copy` allows overlap,
-        // which a program that sends to itself may make.
+        // SAFETY: this function's rule; `copy` allows overlap, which a program that sends to itself may make.
         unsafe { std::ptr::copy(piece.iov_base.cast::<u8>(), to, piece.iov_len) };
         // SAFETY: still within, or one past, what `to` has room for.
         to = unsafe { to.add(piece.iov_len) };
@@ -75,11 +78,14 @@ pub(crate) fn gather(mut to: *mut u8, from: &[iovec]) {
 }
 
 /// Copies up to `len` bytes at `from` to the pieces `to`, all of them this process's.
+///
+/// # Safety
+/// The pieces may be written (memory rule), and `from` may be read for `len` bytes.
 #[inline]
-pub(crate) fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) {
+pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) {
     for piece in to {
         let part = piece.iov_len.min(len);
-        // SAFETY: the piece is writable (memory rule above), `from` has `len` more bytes.
+        // SAFETY: this function's rule.
         unsafe { std::ptr::copy(from, piece.iov_base.cast::<u8>(), part) };
         // SAFETY: within, or one past, what `from` has.
         from = unsafe { from.add(part) };
@@ -93,19 +99,26 @@ pub(crate) fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) {
 /// Copies `from` to the pieces `to`, which have room for it.
 /// # Errors
 /// ESRCH: the other process is gone; EPERM: it may not be touched; EFAULT: memory is not there; EXDEV: both are others'.
-pub(crate) fn copy(to: Memory, from: Memory) -> Result<()> {
+/// # Safety
+/// What is this process's of `to` may be written, and of `from` read (memory rule).
+pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
     match (to.pid, from.pid) {
         (None, None) => {
-            within(to.pieces, from.pieces);
+            // SAFETY: this function's rule.
+            unsafe { within(to.pieces, from.pieces) };
             Ok(())
         }
-        (Some(pid), None) => between(pid, from.pieces, to.pieces, true),
-        (None, Some(pid)) => between(pid, to.pieces, from.pieces, false),
+        // SAFETY: this function's rule.
+        (Some(pid), None) => unsafe { between(pid, from.pieces, to.pieces, true) },
+        // SAFETY: this function's rule.
+        (None, Some(pid)) => unsafe { between(pid, to.pieces, from.pieces, false) },
         (Some(_), Some(_)) => Err(Errno(libc::EXDEV)),
     }
 }
 
-fn within(to: &[iovec], from: &[iovec]) {
+/// # Safety
+/// As for [`copy`].
+unsafe fn within(to: &[iovec], from: &[iovec]) {
     let mut at = 0;
     let mut room: &[iovec] = to;
     for piece in from {
@@ -113,7 +126,7 @@ fn within(to: &[iovec], from: &[iovec]) {
         while done < piece.iov_len {
             let Some(place) = room.first() else { return };
             let part = (place.iov_len - at).min(piece.iov_len - done);
-            // SAFETY: both ranges lie in pieces of this process (memory rule above); overlap is allowed by `copy`.
+            // SAFETY: both ranges lie in pieces of this process (this function's rule); overlap is allowed by `ptr::copy`.
             unsafe {
                 std::ptr::copy(piece.iov_base.cast::<u8>().add(done), place.iov_base.cast::<u8>().add(at), part);
             }
@@ -127,7 +140,9 @@ fn within(to: &[iovec], from: &[iovec]) {
     }
 }
 
-fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Result<()> {
+/// # Safety
+/// As for [`copy`]: of `here`.
+unsafe fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Result<()> {
     let total: usize = here.iter().map(|p| p.iov_len).sum::<usize>().min(there.iter().map(|p| p.iov_len).sum());
     let mut done = 0;
     while done < total {
@@ -145,7 +160,7 @@ fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Result<()>
         }
         let (ours, theirs) = (ours.as_slice(), theirs.as_slice());
         let call = if write { libc::process_vm_writev } else { libc::process_vm_readv };
-        // SAFETY: the kernel checks both sides' ranges; ours are pieces that the memory rule gives to the adapter.
+        // SAFETY: the kernel checks both sides' ranges; ours are this function's rule.
         let moved = unsafe {
             call(
                 pid as libc::pid_t,
@@ -175,7 +190,7 @@ mod tests {
     fn pieces_of_different_cuts_are_copied_in_order() {
         let from: Vec<u8> = (0..100).collect();
         let mut to = vec![0_u8; 100];
-        let (a, b) = (from.as_ptr() as u64, to.as_mut_ptr() as u64);
+        let (a, b) = (from.as_ptr().expose_provenance() as u64, to.as_mut_ptr().expose_provenance() as u64);
         let (mut f, mut t) = (Pieces::new(), Pieces::new());
         for (at, len) in [(0, 7), (7, 50), (57, 43)] {
             f.push(a + at, len);
@@ -184,8 +199,18 @@ mod tests {
             t.push(b + at, len);
         }
         let memory = |pieces| Memory { pid: None, pieces };
-        copy(memory(t.as_slice()), memory(f.as_slice())).unwrap();
+        // SAFETY: pieces of the two vectors, which nobody else uses meanwhile.
+        unsafe { copy(memory(t.as_slice()), memory(f.as_slice())) }.unwrap();
         assert_eq!(from, to);
+        to.fill(0);
+        let b = to.as_mut_ptr();
+        // SAFETY: as above.
+        unsafe { gather(b, f.as_slice()) };
+        assert_eq!(from, to);
+        to.fill(0);
+        // SAFETY: as above.
+        unsafe { scatter(t.as_slice(), from.as_ptr(), 80) };
+        assert_eq!((&to[..80], &to[80..]), (&from[..80], &[0; 20][..]));
     }
 
     #[test]

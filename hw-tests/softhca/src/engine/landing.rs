@@ -116,17 +116,20 @@ pub(crate) fn land(
     }
     let Some(mut reserved) = peer.cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
     if let Some(stretch) = stretch {
-        copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces);
+        // SAFETY: a stretch of this length, which is ours; the memory of a request under way, and of this process (`staging`).
+        unsafe { copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces) };
         peer.inbox.fill(stretch);
         reserved.staged(fabric, stretch);
     } else if is_small {
         let place = reserved.payload(fabric, m.len);
         if m.memory.pid.is_none() {
-            copy::gather(place, m.memory.pieces);
+            // SAFETY: room of this length in an entry that is ours; the memory of a request under way.
+            unsafe { copy::gather(place, m.memory.pieces) };
         } else {
             let mut piece = Pieces::new();
             piece.push(place as u64, u64::from(m.len));
-            if copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory).is_err() {
+            // SAFETY: as above.
+            if unsafe { copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory) }.is_err() {
                 return Outcome::Lost; // the sender's process is gone, its request with it
             }
         }
@@ -171,7 +174,8 @@ fn look(
     }
     let body = pieces.window(u64::from(lead), u64::from(m.len));
     match fabric.other_pid(peer.process()) {
-        Ok(pid) => match copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) {
+        // SAFETY: the memory of a request under way, and of a posted receive.
+        Ok(pid) => match unsafe { copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) } {
             Ok(()) => Ok(()),
             Err(Errno(libc::EFAULT)) => unusable(),
             Err(errno) => Err(rdma::cannot_copy(fabric, peer, errno)),

@@ -47,7 +47,8 @@ pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, re
         }
         let moved = fabric
             .other_pid(peer.process())
-            .and_then(|pid| copy::copy(Memory { pid, pieces: place.as_slice() }, m.memory));
+            // SAFETY: the memory of a request under way, and what its key gives to the adapter (`target`).
+            .and_then(|pid| unsafe { copy::copy(Memory { pid, pieces: place.as_slice() }, m.memory) });
         if let Err(errno) = moved {
             return unreached(fabric, peer, errno);
         }
@@ -75,8 +76,10 @@ pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> 
     }
     let mut place = Pieces::new();
     place.push(addr, u64::from(m.len));
-    let moved =
-        fabric.other_pid(peer.process()).and_then(|pid| copy::copy(m.memory, Memory { pid, pieces: place.as_slice() }));
+    let moved = fabric
+        .other_pid(peer.process())
+        // SAFETY: the memory of a request under way, and what its key gives to the adapter (`target`).
+        .and_then(|pid| unsafe { copy::copy(m.memory, Memory { pid, pieces: place.as_slice() }) });
     match moved {
         Ok(()) => Outcome::done(wc_status::SUCCESS),
         Err(errno) => unreached(fabric, peer, errno),
@@ -118,17 +121,20 @@ fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> 
     {
         let _one_at_a_time = fabric.region().header().atomics.0.lock(fabric);
         let into = here(&raw mut before);
-        copy::copy(Memory { pid: None, pieces: into.as_slice() }, there)?;
+        // SAFETY: a local, and what the request's key gives to the adapter (`target`); here and below.
+        unsafe { copy::copy(Memory { pid: None, pieces: into.as_slice() }, there) }?;
         after = match m.opcode {
             wr_opcode::ATOMIC_FETCH_AND_ADD => before.wrapping_add(m.compare_add),
             _ if before == m.compare_add => m.swap,
             _ => before,
         };
         let from = here(&raw mut after);
-        copy::copy(there, Memory { pid: None, pieces: from.as_slice() })?;
+        // SAFETY: as above.
+        unsafe { copy::copy(there, Memory { pid: None, pieces: from.as_slice() }) }?;
     }
     let from = here(&raw mut before);
-    copy::copy(m.memory, Memory { pid: None, pieces: from.as_slice() })
+    // SAFETY: a local, and the memory of a request under way.
+    unsafe { copy::copy(m.memory, Memory { pid: None, pieces: from.as_slice() }) }
 }
 
 /// An access that the answering side does not allow; it stops and tells its owner.

@@ -6,7 +6,8 @@
 //! Memory rules: (M1) a structure of the region consists of words (`words`) only, so references to it may be shared;
 //! (M2) plain bytes (requests, payloads) are read and written through raw pointers only, by whoever the structure's own
 //! rule (a lock, or an index published after the write) says; (M3) offsets between processes come from this engine alone:
-//! the folder is private to the user, and what he breaks there he breaks for himself.
+//! the folder is private to the user, and what he breaks there he breaks for himself. Whatever an offset is, `at`, `bytes` and
+//! `clear` reach nothing outside of the mapping. Tests: at the end of the file, under Miri too.
 
 use std::{
     fs::{File, OpenOptions},
@@ -136,9 +137,11 @@ impl Region {
             .mode(0o600)
             .open(folder.join("region"))
             .map_err(os)?;
-        let fresh = file.metadata().map_err(os)?.len() == 0;
-        if fresh {
-            file.set_len(REGION_BYTES).map_err(os)?;
+        match file.metadata().map_err(os)?.len() {
+            0 => file.set_len(REGION_BYTES).map_err(os)?,
+            REGION_BYTES => {}
+            // A touch behind its end would kill the process.
+            _ => return Err(Errno(libc::EPROTO)),
         }
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let base = unsafe {
@@ -199,18 +202,18 @@ impl Region {
     /// The structure at `offset`.
     #[inline]
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> &'static T {
-        debug_assert!(offset + size_of::<T>() as u64 <= REGION_BYTES);
-        debug_assert!(offset.is_multiple_of(align_of::<T>() as u64));
-        // SAFETY: inside the mapping and aligned (M3, and the assertions in tests); `Shared` types are words, for which
-        // any content is valid and sharing is sound (M1); the mapping is never unmapped.
+        let last = const { REGION_BYTES - size_of::<T>() as u64 };
+        assert!(offset <= last && offset.is_multiple_of(align_of::<T>() as u64), "{offset:#x} is not in the region");
+        // SAFETY: inside the mapping and aligned; `Shared` types are words, for which any content is valid and sharing is sound
+        // (M1); the mapping is never unmapped.
         unsafe { &*self.base.add(offset as usize).cast::<T>() }
     }
 
     /// Plain bytes at `offset` (rule M2).
     #[inline]
     pub(crate) fn bytes(&self, offset: u64) -> *mut u8 {
-        debug_assert!(offset < REGION_BYTES);
-        // SAFETY: inside the mapping (M3).
+        assert!(offset < REGION_BYTES, "{offset:#x} is not in the region");
+        // SAFETY: inside the mapping.
         unsafe { self.base.add(offset as usize) }
     }
 
@@ -220,24 +223,35 @@ impl Region {
     }
 
     /// Gives pages back and makes the bytes zero.
-    pub(crate) fn clear(&self, offset: u64, len: u64) {
+    ///
+    /// # Safety
+    /// The caller owns the bytes (M2): nobody else reads or writes them meanwhile.
+    pub(crate) unsafe fn clear(&self, offset: u64, len: u64) {
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= REGION_BYTES);
+        assert!(is_inside, "{len:#x} bytes at {offset:#x} are not in the region");
         let first = offset.next_multiple_of(4096);
         let last = (offset + len) & !4095;
         if len >= 64 << 10 && last > first {
             // SAFETY: the range lies inside the mapping and holds an object that its owner is giving back.
             let done = unsafe { libc::madvise(self.bytes(first).cast(), (last - first) as usize, libc::MADV_REMOVE) };
             if done == 0 {
-                self.zero(offset, first - offset);
-                self.zero(last, offset + len - last);
-                return;
+                // SAFETY: this function's rule, of parts of the range.
+                unsafe { self.zero(offset, first - offset) };
+                // SAFETY: as above.
+                return unsafe { self.zero(last, offset + len - last) };
             }
         }
-        self.zero(offset, len);
+        // SAFETY: this function's rule.
+        unsafe { self.zero(offset, len) };
     }
 
-    fn zero(&self, offset: u64, len: u64) {
-        // SAFETY: inside the mapping; the caller owns the bytes (M2).
-        unsafe { std::ptr::write_bytes(self.bytes(offset), 0, len as usize) };
+    /// # Safety
+    /// As for [`Self::clear`], which has also seen that the range is inside.
+    unsafe fn zero(&self, offset: u64, len: u64) {
+        if len > 0 {
+            // SAFETY: this function's rule.
+            unsafe { std::ptr::write_bytes(self.bytes(offset), 0, len as usize) };
+        }
     }
 }
 
@@ -267,3 +281,59 @@ const _: () = assert!(size_of::<Header>() as u64 <= SLOTS_AT);
 const _: () = assert!(SLOTS_AT + MAX_PROCESSES as u64 * 64 <= XRC_QUEUES_AT);
 const _: () = assert!(XRC_QUEUES_AT + MAX_XRC_QUEUES as u64 * 64 <= MRS_AT);
 const _: () = assert!(MRS_AT + MAX_MRS as u64 * 64 <= QPS_AT);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Bytes of a region of which only the start is there.
+    const THERE: usize = 4096;
+
+    struct Made(Region);
+
+    impl Made {
+        fn new() -> Made {
+            let words: Box<[W64]> = (0..THERE / 8).map(|_| W64::default()).collect();
+            let file = File::open("/dev/null").expect("it is always there");
+            Made(Region { base: Box::into_raw(words).cast(), file, gate: Mutex::new(()) })
+        }
+    }
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let words = std::ptr::slice_from_raw_parts_mut(self.0.base.cast::<W64>(), THERE / 8);
+            // SAFETY: made by `Box::into_raw`, freed once; the tests keep no structure of it.
+            drop(unsafe { Box::from_raw(words) });
+        }
+    }
+
+    #[test]
+    fn an_offset_outside_of_the_region_reaches_nothing() {
+        let made = Made::new();
+        for offset in [REGION_BYTES, REGION_BYTES - 4, u64::MAX, u64::MAX - 7, 4] {
+            let reached = catch_unwind(AssertUnwindSafe(|| made.0.at::<W64>(offset).get()));
+            assert!(reached.is_err(), "{offset:#x}");
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| made.0.bytes(REGION_BYTES))).is_err());
+        for (offset, len) in [(REGION_BYTES, 1), (REGION_BYTES - 64, 65), (u64::MAX, 2), (64, u64::MAX)] {
+            // SAFETY: nobody uses the region.
+            let cleared = catch_unwind(AssertUnwindSafe(|| unsafe { made.0.clear(offset, len) }));
+            assert!(cleared.is_err(), "{len:#x} bytes at {offset:#x}");
+        }
+    }
+
+    #[test]
+    fn what_is_cleared_is_zero_and_what_is_beside_it_stays() {
+        let made = Made::new();
+        for word in 0..THERE as u64 / 8 {
+            made.0.at::<W64>(word * 8).set(word + 1);
+        }
+        // SAFETY: nobody else uses the region.
+        unsafe { made.0.clear(64, 128) };
+        for word in 0..THERE as u64 / 8 {
+            let wanted = if (8..24).contains(&word) { 0 } else { word + 1 };
+            assert_eq!(made.0.at::<W64>(word * 8).get(), wanted);
+        }
+    }
+}

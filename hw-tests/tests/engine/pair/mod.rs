@@ -205,7 +205,7 @@ impl Pair {
     }
 
     pub(crate) fn put_inline(&mut self, bytes: &[u8], remote: RemoteSpan, token: u64) {
-        self.a.put_inline(self.to_b, bytes, remote, Token(token)).expect("taken");
+        self.a.put_inline(self.to_b, bytes.into(), remote, Token(token)).expect("taken");
     }
 
     pub(crate) fn get(&mut self, local: LocalSpan, remote: RemoteSpan, token: u64) {
@@ -286,7 +286,7 @@ impl Pair {
 }
 
 fn inline_or_queued(port: &mut Port, to: EndpointId, tag: u8, header: &[u8], payload: &[u8]) {
-    if port.send_inline(to, tag, header, payload) == Ok(Sent::Posted) {
+    if port.send_inline(to, tag, header.into(), payload.into()) == Ok(Sent::Posted) {
         return;
     }
     let bytes = [header, payload].concat();

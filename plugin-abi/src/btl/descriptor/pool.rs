@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The descriptor, and the pools of a module: slots for control and other short messages, for eager ones, of `max_send_size`.
+//! The descriptor, and the pools of a module: slots for control and other short messages, for eager ones, of
+//! `max_send_size`.
 //!
-//! A descriptor is bound for life to one registered send slot of the port, or has ordinary memory of its own while a message
-//! waits for which there is no slot; it lies on the free list of its pool, or is Open MPI's, or the adapter's. Grade: hot (a pop,
-//! a push, no allocation); an empty pool grows (pending). Threads: inside the port. A descriptor is never
-//! behind a reference while it is Open MPI's, which writes to it. Needs no MPI and no device but for [`Slots`]. Tests:
-//! `tests.rs`; time: `benches/descriptor.rs`, which is made of this file.
+//! A descriptor is bound for life to one registered send slot of the port, or has ordinary memory of its own while a
+//! message waits for which there is no slot; it lies on the free list of its pool, or is Open MPI's, or the adapter's.
+//! Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: inside the port. A descriptor is
+//! never behind a reference while it is Open MPI's, which writes to it. Needs no MPI and no device but for [`Slots`].
+//! Tests: `tests.rs`; time: `benches/descriptor.rs`, which is made of this file.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -58,23 +59,24 @@ const RESERVED: u32 = 16;
 /// The most bytes of slots that are made at once.
 const MOST_AT_ONCE: u32 = 2 << 20;
 
-/// At every so many messages that find no slot, slots that nobody asked a completion for are asked for: that looks at every
-/// peer.
+/// At every so many messages that find no slot, slots that nobody asked a completion for are asked for: that looks at
+/// every peer.
 const RECLAIM_INTERVAL: u32 = 64;
 
-// SAFETY: `next` is for free lists and for chains of what is about to be given back. What a free descriptor points to is its
-// own slot.
+// SAFETY: `next` is for free lists and for chains of what is about to be given back. What a free descriptor points to
+// is its own slot.
 unsafe impl Linked for Descriptor {
     const NEXT: usize = offset_of!(Descriptor, next);
 }
 
 /// Where the slots of new descriptors come from: the port.
 pub(crate) trait Slots {
-    /// Registers `count` more slots of `size` bytes; they stay as long as the descriptors. `None`: they cannot be had now.
+    /// Registers `count` more slots of `size` bytes; they stay as long as the descriptors. `None`: they cannot be had
+    /// now.
     fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>>;
 
-    /// Makes descriptors that nobody asked a completion for come back sooner. Those that are back already are shown to `silent`,
-    /// which takes them where nobody waits to hear of them.
+    /// Makes descriptors that nobody asked a completion for come back sooner. Those that are back already are shown to
+    /// `silent`, which takes them where nobody waits to hear of them.
     fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool);
 }
 
@@ -90,8 +92,8 @@ struct Pool {
 /// The descriptors of one module.
 pub(crate) struct Descriptors {
     pools: [Pool; 4],
-    /// How many slots each pool may have; 0: as many as memory can be locked. Each has its own share, as the one could otherwise
-    /// take all, and messages of the other size would wait for ever.
+    /// How many slots each pool may have; 0: as many as memory can be locked. Each has its own share, as the one could
+    /// otherwise take all, and messages of the other size would wait for ever.
     share: u32,
     /// How many at a time.
     step: u32,
@@ -107,8 +109,8 @@ impl Descriptors {
         Descriptors { pools, share: limit.div_ceil(2), step: step.max(1), missed: 0 }
     }
 
-    /// Makes the first descriptors of each pool, before anything is sent. Where memory cannot be registered any more later on,
-    /// messages wait for these to come back; with none they would wait for ever.
+    /// Makes the first descriptors of each pool, before anything is sent. Where memory cannot be registered any more
+    /// later on, messages wait for these to come back; with none they would wait for ever.
     ///
     /// # Errors
     /// That of `register`, which is given the size and the number of the slots to make.
@@ -124,8 +126,8 @@ impl Descriptors {
         Ok(())
     }
 
-    /// Takes a descriptor with room for `size` bytes: a slot, or where there is none, for a message of up to the eager limit,
-    /// ordinary memory, in which it can wait. `None`: larger than any slot, or too large to wait so.
+    /// Takes a descriptor with room for `size` bytes: a slot, or where there is none, for a message of up to the eager
+    /// limit, ordinary memory, in which it can wait. `None`: larger than any slot, or too large to wait so.
     #[inline]
     pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         match self.take_slot(slots, size, flags) {
@@ -155,9 +157,9 @@ impl Descriptors {
         Some(descriptor)
     }
 
-    /// Takes a descriptor without a slot: the message waits in ordinary memory, of just its size, so that however many wait the
-    /// locked memory stays bounded and none is refused. (A refused one ob1 tries again at every progress, all of them each
-    /// time, and lets later ones overtake it.)
+    /// Takes a descriptor without a slot: the message waits in ordinary memory, of just its size, so that however many
+    /// wait the locked memory stays bounded and none is refused. (A refused one ob1 tries again at every progress, all
+    /// of them each time, and lets later ones overtake it.)
     #[cold]
     fn take_unregistered(&mut self, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         let name = PoolName::Unregistered;
@@ -194,8 +196,8 @@ impl Descriptors {
         unsafe { self.pools[pool as usize].free.give_back(descriptor) };
     }
 
-    /// Puts a descriptor back of which the adapter is done with the message, if nobody waits to hear of that. False: it is not
-    /// taken.
+    /// Puts a descriptor back of which the adapter is done with the message, if nobody waits to hear of that. False: it
+    /// is not taken.
     ///
     /// # Safety
     /// As for [`Descriptors::give_back`].
@@ -368,7 +370,8 @@ pub(crate) unsafe fn copy(descriptor: *const Descriptor, mut to: *mut u8) {
     }
 }
 
-/// The memory of no registration that a descriptor has, and how many bytes of it are its message. Who shares it only reads.
+/// The memory of no registration that a descriptor has, and how many bytes of it are its message. Who shares it only
+/// reads.
 ///
 /// # Safety
 /// M2; Open MPI has written the message, and nothing else uses the descriptor.

@@ -2,11 +2,12 @@
 //! Messages that have arrived whole and are yet to be shown: what need not be done between a message and who waits for
 //! it, is not.
 //!
-//! Such a message with the adapter's stamp is only noted when it arrives: when it did is known whenever it is shown, and no other event
-//! is of the same message. Shown it is by the next call of progress, before that polls, or when [`ROOM`] are noted, in the order
-//! of arrival; until then the port's source waits for it ([`engine::events::taken`]). Called by `incoming`. Path: behind the branch of a site, [`note`] between a message and its receive: one lock, a copy
-//! of its header, no allocation. Threads: any; the lock is held while what was noted is staged, and no callback runs then.
-//! Tests: `hw-tests/mpi/events.c`.
+//! Such a message with the adapter's stamp is only noted when it arrives: when it did is known whenever it is shown,
+//! and no other event is of the same message. Shown it is by the next call of progress, before that polls, or when
+//! [`ROOM`] are noted, in the order of arrival; until then the port's source waits for it ([`engine::events::begin_batch`]).
+//! Called by `incoming`. Path: behind the branch of a site, [`note`] between a message and its receive: one lock, a
+//! copy of its header, no allocation. Threads: any; the lock is held while what was noted is staged, and no callback
+//! runs then. Tests: `hw-tests/mpi/events.c`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,7 +82,8 @@ impl Noted {
     }
 }
 
-/// Notes one of a source, behind those noted already, which are shown where there is no room, or where nobody listened for a while since then.
+/// Notes one of a source, behind those noted already, which are shown where there is no room, or where nobody listened
+/// for a while since then.
 pub(super) fn note(arrival: Arrival, source: SourceId, show: impl Fn(&Arrival, u64)) {
     let mut noted = NOTED.lock();
     let activation_epoch = events::activation_epoch();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ob1 has noted of a message that its receiver reads: for one whose announcement passed when nobody was registered.
+//! What ob1 has noted of a message that its receiver reads: for one whose announcement passed when nobody was
+//! registered.
 //!
-//! Nothing is kept of a message while nobody is registered for any, so what it is must be found when the rest of it passes: at the
-//! receiver in the fragment that ob1 gives to `btl_get`, at the sender in the one by whose name ob1 is told of the read, and which
-//! ob1 is about to look at itself. How a fragment is laid out is in `ffi/openmpi/ob1.c`; a function is ob1's if it is in the file of
-//! ob1's component, and what is read is used only if it agrees with itself. Where ob1 is no file of its own nothing is found.
-//! Called by `incoming` and `operation`. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/tools/peruse_windows.c`, and below.
+//! Nothing is kept of a message while nobody is registered for any, so what it is must be found when the rest of it
+//! passes: at the receiver in the fragment that ob1 gives to `btl_get`, at the sender in the one by whose name ob1 is
+//! told of the read, and which ob1 is about to look at itself. How a fragment is laid out is in `ffi/openmpi/ob1.c`; a
+//! function is ob1's if it is in the file of ob1's component, and what is read is used only if it agrees with itself.
+//! Where ob1 is no file of its own nothing is found. Called by `incoming` and `operation`. Path: behind the branch of a
+//! site. Threads: any. Tests: `hw-tests/tools/peruse_windows.c`, and below.
 
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
@@ -95,7 +97,8 @@ fn is_in(function: usize, start: &[u8]) -> bool {
     if name.is_null() {
         return false;
     }
-    // SAFETY: the loader's string, which lasts as long as the file is loaded: it has a function that is about to be called.
+    // SAFETY: the loader's string, which lasts as long as the file is loaded: it has a function that is about to be
+    // called.
     let path = unsafe { CStr::from_ptr(name) }.to_bytes();
     path.rsplit(|byte| *byte == b'/').next().is_some_and(|file| file.starts_with(start))
 }

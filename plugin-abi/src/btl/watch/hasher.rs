@@ -5,8 +5,8 @@
 
 use std::hash::Hasher;
 
-/// PointerHasheres pointers and names: each word is multiplied into the state. Not for keys that an enemy may choose; what is counted here
-/// is bounded.
+/// PointerHasheres pointers and names: each word is multiplied into the state. Not for keys that an enemy may choose;
+/// what is counted here is bounded.
 #[derive(Debug, Default)]
 pub(super) struct PointerHasher(u64);
 

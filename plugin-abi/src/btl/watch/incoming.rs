@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages that arrive while a tool listens.
 //!
-//! Called by `progress` behind the branch of its site, with the sender's name: the port is not entered, as tools' callbacks run in
-//! here. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
+//! Called by `progress` behind the branch of its site, with the sender's name: the port is not entered, as tools'
+//! callbacks run in here. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
 
 use engine::events::{self, EventGroup};
 use engine::peer::PeerName;
@@ -15,7 +15,8 @@ use super::stamp::{self, Stamp};
 use super::step::Step;
 use super::{fragment, transfer};
 
-/// A message of this peer came, with a tag that [is of use](transfer::is_of_use), and its callback has not been called yet.
+/// A message of this peer came, with a tag that [is of use](transfer::is_of_use), and its callback has not been called
+/// yet.
 ///
 /// # Safety
 /// The completion is of a batch whose slots were not released: the bytes it names may be read, and no adapter writes there.
@@ -70,12 +71,12 @@ fn show_noted(arrival: &Arrival, since: u64) {
 
 /// What a message of ob1's that has arrived is of a message of MPI's.
 fn arrival_step(arrival: &Arrival) -> Option<Step> {
-    let awakenings = events::activation_epoch();
+    let activation_epoch = events::activation_epoch();
     let (header, size) = ob1::header(arrival.tag, arrival.start())?;
     if let Header::Finished { fragment, .. } = header {
         // SAFETY: it has arrived, and ob1 is told of it after this.
-        transfer::is_told(arrival.peer, fragment, || unsafe { fragment::sent(fragment) }, awakenings);
+        transfer::is_told(arrival.peer, fragment, || unsafe { fragment::sent(fragment) }, activation_epoch);
     }
     let bytes = u64::from(arrival.length).saturating_sub(size as u64);
-    transfer::step(header, bytes, arrival.peer, true, awakenings)
+    transfer::step(header, bytes, arrival.peer, true, activation_epoch)
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the sites of the BTL do while a tool listens: everything behind their branch.
 //!
-//! A site is one comparison ([`engine::events::has_interest`]); what is called from it is here, out of the way of the path
-//! that nobody watches: `outgoing`, `incoming` (messages), `operation` (puts, gets, atomics). `ob1` reads the headers of messages,
-//! `fragment` what ob1 has noted of them, `transfer` knows which `message` they belong to, and what they are of it (`step`), which
-//! `show` tells; `arrival` keeps what may be shown later, `stamp` what the adapter's clock said. None enters the module: callers
-//! give the peer. Tools' callbacks run in here, so nothing is called while the port is entered. Path: behind the branch of a site;
-//! no allocation in steady state. Threads: any. Tests: in the files, and `hw-tests/mpi/events.c`, which compares what is shown
-//! with what was sent.
+//! A site is one comparison ([`engine::events::has_interest`]); what is called from it is here, out of the way of the
+//! path that nobody watches: `outgoing`, `incoming` (messages), `operation` (puts, gets, atomics). `ob1` reads the
+//! headers of messages, `fragment` what ob1 has noted of them, `transfer` knows which `message` they belong to, and
+//! what they are of it (`step`), which `show` tells; `arrival` keeps what may be shown later, `stamp` what the
+//! adapter's clock said. None enters the module: callers give the peer. Tools' callbacks run in here, so nothing is
+//! called while the port is entered. Path: behind the branch of a site; no allocation in steady state. Threads: any.
+//! Tests: in the files, and `hw-tests/mpi/events.c`, which compares what is shown with what was sent.
 
 mod arrival;
 mod fragment;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What ob1's messages say of themselves: its headers, as Open MPI 4.1 lays them out on this platform.
 //!
-//! Open MPI does not install `pml_ob1_hdr.h`; the layout is written down here, for a build without support for heterogeneous
-//! machines, as a component checks that it has met (`refusal`). What is read is bytes of another process or of ob1: lengths and types are
-//! checked, and pointers are numbers, never followed. Called by `transfer`. Path: behind the branch of a site. Threads: plain
-//! data. Byte order: the host's; a header in network order is not read. Tests: below.
+//! Open MPI does not install `pml_ob1_hdr.h`; the layout is written down here, for a build without support for
+//! heterogeneous machines, as a component checks that it has met (`refusal`). What is read is bytes of another process
+//! or of ob1: lengths and types are checked, and pointers are numbers, never followed. Called by `transfer`. Path:
+//! behind the branch of a site. Threads: plain data. Byte order: the host's; a header in network order is not read.
+//! Tests: below.
 
 use ibex_ffi::openmpi::sys;
 
@@ -23,8 +24,8 @@ const FINISHED: u8 = MATCH + 8;
 /// `MCA_PML_OB1_HDR_FLAGS_NBO`: the header is in network byte order.
 const NETWORK_ORDER: u8 = 2;
 
-/// Whether a message with this tag means the same whatever port brings it: not one with a key to memory of its sender, which is the
-/// port's by which it was sent.
+/// Whether a message with this tag means the same whatever port brings it: not one with a key to memory of its sender,
+/// which is the port's by which it was sent.
 pub(crate) fn goes_by_any_port(tag: u8) -> bool {
     matches!(tag, MATCH | RENDEZVOUS | ACKNOWLEDGEMENT | FRAGMENT | FINISHED)
 }
@@ -51,27 +52,30 @@ pub(crate) struct Envelope {
     pub(crate) sequence: u16,
 }
 
-/// A header, as far as it tells where bytes of messages are. Requests and fragments are named as the process that has them does.
+/// A header, as far as it tells where bytes of messages are. Requests and fragments are named as the process that has
+/// them does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
     /// A whole message; its bytes follow.
     Match(Envelope),
     /// The announcement of a message of `total` bytes, whose first bytes may follow.
     Rendezvous { envelope: Envelope, total: u64, sender: u64 },
-    /// The announcement of a message that the receiver shall read from `address` on; each read is told by [`Header::Finished`] of `fragment`.
+    /// The announcement of a message that the receiver shall read from `address` on; each read is told by
+    /// [`Header::Finished`] of `fragment`.
     Get { envelope: Envelope, total: u64, sender: u64, address: u64, fragment: u64 },
     /// The receiver of a message has a request for it.
     Acknowledgement { sender: u64, receiver: u64 },
     /// A further piece of a message; its bytes follow.
     Fragment { offset: u64, sender: u64, receiver: u64 },
-    /// The receiver of a message asks its sender to write a piece of it; done is told by [`Header::Finished`] of `fragment`.
+    /// The receiver of a message asks its sender to write a piece of it; done is told by [`Header::Finished`] of
+    /// `fragment`.
     Put { offset: u64, bytes: u64, sender: u64, receiver: u64, fragment: u64 },
     /// So many bytes of `fragment` have been read, or written; an error where that is less than 0.
     Finished { fragment: u64, bytes: i64 },
 }
 
-/// The header at the start of a message with this tag, and its length; `None` for what says nothing of a message's bytes, and for
-/// what is not ob1's.
+/// The header at the start of a message with this tag, and its length; `None` for what says nothing of a message's
+/// bytes, and for what is not ob1's.
 pub(crate) fn header(tag: u8, bytes: &[u8]) -> Option<(Header, usize)> {
     if bytes.len() < 2 || bytes[0] != tag || bytes[1] & NETWORK_ORDER != 0 {
         return None;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Puts, gets and atomics while a tool listens.
 //!
-//! Called by `rdma` when one is taken up and by `completion` when it is done, behind the branches of their sites, with the peer's name: the
-//! port is not entered where tools' callbacks run. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
+//! Called by `rdma` when one is taken up and by `completion` when it is done, behind the branches of their sites, with
+//! the peer's name: the port is not entered where tools' callbacks run. Path: behind the branch of a site. Threads:
+//! any. Tests: `hw-tests/mpi/events.c`.
 
 use std::ffi::c_void;
 
@@ -54,15 +55,16 @@ pub(crate) unsafe fn noted(callback: sys::mca_btl_base_rdma_completion_fn_t, dat
     unsafe { fragment::read(callback, data) }
 }
 
-/// A read of a message is complete, and its callback has not been called yet: should it be one that nobody has heard of, it is known
-/// what to tell of it.
+/// A read of a message is complete, and its callback has not been called yet: should it be one that nobody has heard
+/// of, it is known what to tell of it.
 #[cold]
 #[inline(never)]
 pub(crate) fn completing(from: PeerName, read: Read) {
     transfer::was_read(from, read, events::activation_epoch());
 }
 
-/// An operation on the memory of a process (`None`: not known) was taken up, and posted after `moment`; `read` is what ob1 has noted of it.
+/// An operation on the memory of a process (`None`: not known) was taken up, and posted after `moment`; `read` is what
+/// ob1 has noted of it.
 #[cold]
 #[inline(never)]
 pub(crate) fn started(watched: &Watched, with: Option<PeerName>, read: Option<Read>, moment: HostTimestamp) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages that are sent while a tool listens.
 //!
-//! Called by `send` behind the branch of its site, with the peer's name: the port is not entered, as tools' callbacks run in here.
-//! Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
+//! Called by `send` behind the branch of its site, with the peer's name: the port is not entered, as tools' callbacks
+//! run in here. Path: behind the branch of a site. Threads: any. Tests: `hw-tests/mpi/events.c`.
 
 use std::cell::Cell;
 
@@ -53,9 +53,9 @@ enum Protocol {
 }
 
 impl Outgoing {
-    /// To this peer, with a tag that [is of use](transfer::is_of_use); of `length` bytes, of which `readable` may be read from `start`
-    /// on; begun at `moment`. `None`: there is nothing to be told. To be made before it is posted, as another thread may then see
-    /// its answer, unless it [is whole](ob1::is_whole).
+    /// To this peer, with a tag that [is of use](transfer::is_of_use); of `length` bytes, of which `readable` may be
+    /// read from `start` on; begun at `moment`. `None`: there is nothing to be told. To be made before it is posted, as
+    /// another thread may then see its answer, unless it [is whole](ob1::is_whole).
     ///
     /// # Safety
     /// As said of `start`.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A step of a message: a piece of it that moves, or the word that it has arrived; and what ob1 has noted of one that is read.
+//! A step of a message: a piece of it that moves, or the word that it has arrived; and what ob1 has noted of one that
+//! is read.
 //!
 //! Made by `transfer`, shown by `show`. Plain data.
 
@@ -31,8 +32,9 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// The adapter's stamp is for the end of a message, and for its arrival. The pieces before it may come by several ports, whose sources are in no order
-    /// with each other: they are told by the host's clock, at once, so that nothing overtakes them.
+    /// The adapter's stamp is for the end of a message, and for its arrival. The pieces before it may come by several
+    /// ports, whose sources are in no order with each other: they are told by the host's clock, at once, so that
+    /// nothing overtakes them.
     pub(super) fn stamp(&self, stamp: Stamp) -> Stamp {
         stamp.filter(|_| self.last)
     }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which message a piece belongs to, and whether it is its first or its last: the transfers of this process under way.
 //!
-//! Fed with every header that is sent or has arrived (`watch`), says what of a transfer that is ([`Step`]). A message is known by
-//! requests: by the sender's in its announcement and what the sender does, by the receiver's as soon as that has one (the sender's may
-//! by then be another message's, whose announcement comes by another port). Pieces that the adapter reads or writes are told to
-//! the other side by ob1 with the fragment they were announced with, to both sides in the same words; so the reads of a message are
-//! pieces of it here. Every byte is counted in one step; of a message of one piece the last step has none.
+//! Fed with every header that is sent or has arrived (`watch`), says what of a transfer that is ([`Step`]). A message
+//! is known by requests: by the sender's in its announcement and what the sender does, by the receiver's as soon as
+//! that has one (the sender's may by then be another message's, whose announcement comes by another port). Pieces that
+//! the adapter reads or writes are told to the other side by ob1 with the fragment they were announced with, to both
+//! sides in the same words; so the reads of a message are pieces of it here. Every byte is counted in one step; of a
+//! message of one piece the last step has none.
 //!
-//! Messages are followed while anybody is registered for them. Who registers first finds some under way: of those that their receiver
-//! reads ob1 has noted what they are ([`Transfers::adopt_read`], [`Transfers::adopt_sent`]); of others nothing is shown. Path: behind the branch of a site; no allocation below [`ROOM`] messages at a time, beyond
-//! [`MOST`] further ones are not followed. Threads: any; one lock, never held while a callback runs. Tests: `transfer/tests.rs`.
+//! Messages are followed while anybody is registered for them. Who registers first finds some under way: of those that
+//! their receiver reads ob1 has noted what they are ([`Transfers::adopt_read`], [`Transfers::adopt_sent`]); of others
+//! nothing is shown. Path: behind the branch of a site; no allocation below [`ROOM`] messages at a time, beyond
+//! [`MOST`] further ones are not followed. Threads: any; one lock, never held while a callback runs. Tests:
+//! `transfer/tests.rs`.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -46,14 +49,15 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 static TRANSFERS: OnceLock<Mutex<Transfers>> = OnceLock::new();
 
-/// Whether a message with this tag is to be looked at: somebody listens to messages, or it says something of one that is followed.
+/// Whether a message with this tag is to be looked at: somebody listens to messages, or it says something of one that
+/// is followed.
 pub(crate) fn is_of_use(tag: u8) -> bool {
     let active = events::interest();
     active.has_messages() || active.is_registered_for_messages() && !ob1::is_whole(tag)
 }
 
-/// What a header that is being sent (`received`: has arrived), with so many `bytes` behind it, is of a transfer; `None`: nothing.
-/// `activation_epoch` as the engine says now.
+/// What a header that is being sent (`received`: has arrived), with so many `bytes` behind it, is of a transfer;
+/// `None`: nothing. `activation_epoch` as the engine says now.
 pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, activation_epoch: u64) -> Option<Step> {
     if let Header::Match(envelope) = header {
         let message = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -62,8 +66,8 @@ pub(crate) fn step(header: Header, bytes: u64, peer: PeerName, received: bool, a
     followed(activation_epoch).step(header, bytes, peer, received)
 }
 
-/// What the read of a peer's memory from `remote` on, which is just begun, is of a transfer: the begin of a message, or nothing.
-/// `read` is what ob1 has noted of it.
+/// What the read of a peer's memory from `remote` on, which is just begun, is of a transfer: the begin of a message, or
+/// nothing. `read` is what ob1 has noted of it.
 pub(crate) fn reading(from: PeerName, remote: u64, read: Option<Read>, activation_epoch: u64) -> Option<Step> {
     let mut transfers = followed(activation_epoch);
     if let Some(read) = read {
@@ -77,7 +81,8 @@ pub(crate) fn was_read(from: PeerName, read: Read, activation_epoch: u64) {
     followed(activation_epoch).adopt_read(from, read, true);
 }
 
-/// The receiver of a message is about to be heard of bytes that it has read of `fragment`: `noted` says what ob1 has noted of that.
+/// The receiver of a message is about to be heard of bytes that it has read of `fragment`: `noted` says what ob1 has
+/// noted of that.
 pub(crate) fn is_told(
     by: PeerName,
     fragment: u64,
@@ -229,7 +234,8 @@ impl Transfers {
         Some(step)
     }
 
-    /// Follows a message that is read here and was announced when nobody was registered; `is_begun`: a read of it was begun then, too.
+    /// Follows a message that is read here and was announced when nobody was registered; `is_begun`: a read of it was
+    /// begun then, too.
     fn adopt_read(&mut self, from: PeerName, read: Read, is_begun: bool) {
         let Header::Get { envelope, total, sender, address, fragment } = read.announcement else { return };
         let piece = (Some(from), fragment);

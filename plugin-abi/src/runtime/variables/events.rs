@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counts of events as performance variables, one value per source; and how registrations are made unless they say otherwise.
+//! The counts of events as performance variables, one value per source; and how registrations are made unless they say
+//! otherwise.
 //!
-//! A variable has as many values as there may be sources, the first for source 0, since more may come while a handle lives. The
-//! defaults are the rows `event_buffered` and `event_buffer`, copied when they are registered: a tool may register for events
-//! in any thread. Grade: setup; counts are read from any thread without a lock. Tests: below, `tests/component.rs` and `tests/tool.rs`.
+//! A variable has as many values as there may be sources, the first for source 0, since more may come while a handle
+//! lives. The defaults are the rows `event_buffered` and `event_buffer`, copied when they are registered: a tool may
+//! register for events in any thread. Grade: setup; counts are read from any thread without a lock. Tests: below,
+//! `tests/component.rs` and `tests/tool.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

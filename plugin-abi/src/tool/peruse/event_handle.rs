@@ -10,14 +10,14 @@
 //! `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, EventInstance, MsgArrived, Options, Payload as _, Safety, TypeId, Value};
 
-use super::Code;
+use super::code::Code;
 use super::lock::{self, InUpcall};
 use super::supported::SupportedEvent;
 use crate::tool::communicator::{self, Byte, Comm, TrackedComm};
@@ -264,7 +264,7 @@ impl EventHandle {
         let code = unsafe { (callback.function)(self.number, id as isize, &raw mut spec, callback.param) };
         drop(upcall);
         if code != 0 {
-            super::callback_failed(self.supported.name, code);
+            callback_failed(self.supported.name, code);
         }
     }
 }
@@ -317,4 +317,12 @@ fn signed(instance: &EventInstance, index: Option<usize>) -> Option<i32> {
         Value::I32(value) => Some(value),
         _ => None,
     }
+}
+
+/// A tool's callback returned other than success: the job ends (5.1.2).
+#[cold]
+fn callback_failed(event: &CStr, code: c_int) {
+    crate::runtime::messages::callback_failed(&event.to_string_lossy(), code);
+    // Of an exit status the low 8 bits are left, and 0 would be success.
+    communicator::abort(if code as u8 == 0 { 1 } else { code });
 }

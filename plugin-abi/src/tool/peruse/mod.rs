@@ -6,6 +6,7 @@
 //! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
 //! `tests/tool/peruse.c`, and each file's own.
 
+mod code;
 mod event_handle;
 mod lock;
 mod supported;
@@ -18,30 +19,13 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::communicator::{self, Comm};
+use super::communicator::{self, Comm, FollowedBy};
 use super::host;
 use crate::runtime::guard::fence;
 use crate::runtime::refusal;
+use code::Code;
 use event_handle::{Callback, EventHandle, Function};
 use supported::{INVALID, SUPPORTED};
-
-pub(super) use event_handle::{communicator_freed, propagated};
-
-/// The return values (`include/peruse.h`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-enum Code {
-    Init = 1,
-    Generic = 2,
-    Event = 4,
-    EventHandle = 5,
-    Parameter = 6,
-    MpiInit = 7,
-    Comm = 8,
-    MpiObject = 9,
-    Lock = 10,
-    LockNotGrantable = 12,
-}
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
@@ -68,21 +52,17 @@ fn inactive(event_h: i64) -> Result<Arc<EventHandle>, Code> {
     if handle.is_active() { Err(Code::EventHandle) } else { Ok(handle) }
 }
 
-/// A tool's callback returned other than success: the job ends (5.1.2).
-#[cold]
-fn callback_failed(event: &CStr, code: c_int) {
-    crate::runtime::messages::callback_failed(&event.to_string_lossy(), code);
-    // Of an exit status the low 8 bits are left, and 0 would be success.
-    communicator::abort(if code as u8 == 0 { 1 } else { code });
-}
-
 /// Arrays that last as long as the process, for C.
 struct Lasting<T>(Box<[T]>);
 
-// SAFETY: pointers to strings that are never freed nor written.
-unsafe impl<T> Send for Lasting<T> {}
+/// A string that lasts as long as the process.
+#[repr(transparent)]
+struct LastingText(*mut c_char);
+
+// SAFETY: the string is never freed nor written.
+unsafe impl Send for LastingText {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Lasting<T> {}
+unsafe impl Sync for LastingText {}
 
 impl<T> Lasting<T> {
     /// For C, which may not write to it (5.2.2).
@@ -92,9 +72,9 @@ impl<T> Lasting<T> {
 }
 
 /// The environment that affects the library: what Open MPI, its process manager and ibex read.
-fn environment() -> &'static Lasting<*mut c_char> {
+fn environment() -> &'static Lasting<LastingText> {
     const READ: [&str; 5] = ["IBEX_", "OMPI_", "OPAL_", "ORTE_", "PMIX_"];
-    static ENVIRONMENT: OnceLock<Lasting<*mut c_char>> = OnceLock::new();
+    static ENVIRONMENT: OnceLock<Lasting<LastingText>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
         let is_read = |name: &OsStr| READ.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
         let ours = std::env::vars_os().filter(|(name, _)| is_read(name));
@@ -103,7 +83,7 @@ fn environment() -> &'static Lasting<*mut c_char> {
             name.push(value);
             CString::new(name.into_vec()).ok()
         });
-        Lasting(text.map(CString::into_raw).collect())
+        Lasting(text.map(|text| LastingText(text.into_raw())).collect())
     })
 }
 
@@ -114,6 +94,10 @@ extern "C" fn PERUSE_Init() -> c_int {
         if !host::mpi_is_usable() {
             return Err(Code::MpiInit);
         }
+        communicator::followed_by(FollowedBy {
+            propagated: event_handle::propagated,
+            freed: event_handle::communicator_freed,
+        });
         // Its end is that of all communicators, those that are never freed too.
         // SAFETY: MPI is usable.
         unsafe { communicator::track(communicator::world()) }.ok_or(Code::Generic)?;
@@ -133,20 +117,20 @@ unsafe extern "C" fn PERUSE_Query_supported_events(
     event_names: *mut *mut *mut c_char,
     events: *mut *mut c_int,
 ) -> c_int {
-    static NAMES: OnceLock<Lasting<*mut c_char>> = OnceLock::new();
+    static NAMES: OnceLock<Lasting<LastingText>> = OnceLock::new();
     static NUMBERS: OnceLock<Lasting<c_int>> = OnceLock::new();
     answer("PERUSE_Query_supported_events", || {
         required(num_supported)?;
         required(event_names)?;
         required(events)?;
-        let names =
-            NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.name.as_ptr().cast_mut()).collect()));
+        let name = |name: &'static CStr| LastingText(name.as_ptr().cast_mut());
+        let names = NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| name(event.name)).collect()));
         let numbers = NUMBERS.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.number).collect()));
         let count = supported::coming().len();
         // SAFETY: the caller's rule.
         unsafe {
             num_supported.write(count as c_int);
-            event_names.write(if count > 0 { names.pointer() } else { null_mut() });
+            event_names.write(if count > 0 { names.pointer().cast() } else { null_mut() });
             events.write(if count > 0 { numbers.pointer() } else { null_mut() });
         }
         Ok(())
@@ -198,7 +182,7 @@ unsafe extern "C" fn PERUSE_Query_environment(env_size: *mut c_int, env: *mut *m
         // SAFETY: the caller's rule.
         unsafe {
             env_size.write(all.0.len() as c_int);
-            env.write(all.pointer());
+            env.write(all.pointer().cast());
         }
         Ok(())
     })

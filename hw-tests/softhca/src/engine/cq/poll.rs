@@ -154,7 +154,8 @@ impl Cq {
                     Some(stretch) => qp.inbox.at(fabric, stretch),
                     None => self.shared.data_at(fabric, index, wc.byte_len),
                 };
-                copy::scatter(pieces.as_slice(), from, wc.byte_len as usize);
+                // SAFETY: the memory of a posted receive, and so many bytes of a payload.
+                unsafe { copy::scatter(pieces.as_slice(), from, wc.byte_len as usize) };
             }
         }
         if let Some(stretch) = stretch {
@@ -167,12 +168,14 @@ impl Cq {
         let fabric = &*self.hca.fabric;
         if wc.flags & wc_flags::GRH != 0 {
             let grh = std::ptr::from_ref(&self.shared.extra(fabric, index).grh);
-            copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize);
+            // SAFETY: the memory of a posted receive, and a header.
+            unsafe { copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize) };
         }
         if carries {
             let len = wc.byte_len - GRH_BYTES;
             let body = pieces.window(u64::from(GRH_BYTES), u64::from(len));
-            copy::scatter(body.as_slice(), self.shared.data_at(fabric, index, len), len as usize);
+            // SAFETY: the memory of a posted receive, and so many bytes of a payload.
+            unsafe { copy::scatter(body.as_slice(), self.shared.data_at(fabric, index, len), len as usize) };
         }
     }
 

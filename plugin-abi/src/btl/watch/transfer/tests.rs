@@ -33,7 +33,8 @@ impl Ends {
         self.steps.extend(self.receiver.reading(PEER, address));
     }
 
-    /// Offset, bytes, first, last of the pieces of each side; all are of one message, which arrives once, and before all else is received.
+    /// Offset, bytes, first, last of the pieces of each side; all are of one message, which arrives once, and before
+    /// all else is received.
     fn seen(&self) -> [Vec<(u64, u64, bool, bool)>; 2] {
         let received: Vec<_> = self.steps.iter().filter(|step| step.received).collect();
         assert!(received.iter().enumerate().all(|(index, step)| step.arrives == (index == 0)), "{received:?}");

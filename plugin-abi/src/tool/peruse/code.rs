@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The codes that PERUSE's functions answer.
+//!
+//! Plain data.
+
+/// The return values (`include/peruse.h`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(super) enum Code {
+    Init = 1,
+    Generic = 2,
+    Event = 4,
+    EventHandle = 5,
+    Parameter = 6,
+    MpiInit = 7,
+    Comm = 8,
+    MpiObject = 9,
+    Lock = 10,
+    LockNotGrantable = 12,
+}

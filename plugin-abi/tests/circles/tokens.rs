@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The text of a source file as tokens: names, `::` and single signs, without comments, texts and the tests in it.
+
+/// The tokens of a file.
+pub(crate) fn tokens(text: &str) -> Vec<String> {
+    without_tests(&split(text))
+}
+
+/// Whether a token is a name.
+pub(crate) fn is_name(token: &str) -> bool {
+    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+fn split(text: &str) -> Vec<String> {
+    let mut rest = text;
+    let mut tokens = Vec::new();
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            block_comment(rest)
+        } else if let Some(length) = literal(rest) {
+            length
+        } else if is_name(rest) || first.is_ascii_digit() {
+            let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            tokens.push(rest[..length].to_owned());
+            length
+        } else if rest.starts_with("::") {
+            tokens.push("::".to_owned());
+            2
+        } else {
+            if !first.is_whitespace() {
+                tokens.push(first.to_string());
+            }
+            first.len_utf8()
+        };
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// The length of a comment that may have others in it.
+fn block_comment(text: &str) -> usize {
+    let mut depth = 0_u32;
+    let mut at = 0;
+    while at < text.len() {
+        if text[at..].starts_with("/*") {
+            (depth, at) = (depth + 1, at + 2);
+        } else if text[at..].starts_with("*/") {
+            (depth, at) = (depth - 1, at + 2);
+            if depth == 0 {
+                break;
+            }
+        } else {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    at
+}
+
+/// The length of the text, raw text or character at the start, if there is one. A lifetime is none.
+fn literal(text: &str) -> Option<usize> {
+    let marked = text.trim_start_matches(['b', 'c']);
+    let mark = text.len() - marked.len();
+    if mark > 1 {
+        return None;
+    }
+    if let Some(raw) = marked.strip_prefix('r') {
+        let hashes = raw.len() - raw.trim_start_matches('#').len();
+        let body = raw[hashes..].strip_prefix('"')?;
+        let end = format!("\"{}", "#".repeat(hashes));
+        return Some(mark + 1 + hashes + 1 + body.find(&end)? + end.len());
+    }
+    if let Some(body) = marked.strip_prefix('"') {
+        return Some(mark + 1 + end_of_quoted(body, '"')?);
+    }
+    let body = marked.strip_prefix('\'')?;
+    let mut characters = body.chars();
+    let is_character = characters.next() == Some('\\') || characters.next() == Some('\'');
+    if is_character { Some(mark + 1 + end_of_quoted(body, '\'')?) } else { None }
+}
+
+/// The length up to and with the quote that no backslash stands before.
+fn end_of_quoted(body: &str, quote: char) -> Option<usize> {
+    let mut is_escaped = false;
+    for (index, character) in body.char_indices() {
+        if character == quote && !is_escaped {
+            return Some(index + 1);
+        }
+        is_escaped = character == '\\' && !is_escaped;
+    }
+    None
+}
+
+/// Leaves out each module within the file that only a test build has.
+fn without_tests(tokens: &[String]) -> Vec<String> {
+    const MARK: [&str; 8] = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
+    let mut kept = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_marked =
+            MARK.iter().enumerate().all(|(offset, mark)| tokens.get(at + offset).is_some_and(|t| t == mark));
+        if is_marked && tokens.get(at + MARK.len() + 1).is_some_and(|token| token == "{") {
+            at = end_of_block(tokens, at + MARK.len() + 1);
+        } else {
+            kept.push(tokens[at].clone());
+            at += 1;
+        }
+    }
+    kept
+}
+
+/// What follows the block whose brace is at `start`.
+fn end_of_block(tokens: &[String], start: usize) -> usize {
+    let mut depth = 0_i32;
+    for (offset, token) in tokens[start..].iter().enumerate() {
+        depth += i32::from(token == "{") - i32::from(token == "}");
+        if depth == 0 {
+            return start + offset + 1;
+        }
+    }
+    tokens.len()
+}
