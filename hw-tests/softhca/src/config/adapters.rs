@@ -7,8 +7,8 @@
 use std::ops::RangeInclusive;
 
 use super::document::{Clock, Device, Port};
-use super::gids;
 use super::values::within;
+use super::{gids, is_fabric_name};
 use crate::engine::codes::{link_layer, port_state};
 use crate::engine::{ClockSpec, DeviceSpec, PortSpec};
 use crate::profiles;
@@ -73,6 +73,8 @@ pub(super) fn complete(
     }
     let one_port = [Port::default()];
     let ports = if given.port.is_empty() { &one_port[..] } else { &given.port[..] };
+    let behaviour = given.behaviour.over(&base.behaviour);
+    within("refused_timestamp_bits", behaviour.refused_timestamp_bits, 0..=64)?;
     let place = Place { link_layer, device: index, node_guid, rows: limits.gid_table_len };
     Ok(DeviceSpec {
         link_layer,
@@ -92,7 +94,7 @@ pub(super) fn complete(
         latency_ns,
         bandwidth_gbps,
         limits,
-        behaviour: given.behaviour.over(&base.behaviour),
+        behaviour,
         name,
     })
 }
@@ -146,6 +148,10 @@ fn complete_port(place: &Place, number: usize, given: &Port, lids: &mut u16) -> 
             gids::usual(infiniband, place.device, number, prefix, guid, place.rows)
         }
     };
+    let network = given.network.clone().unwrap_or_default();
+    if !network.is_empty() && !is_fabric_name(&network) {
+        return Err(format!("network = {network:?}: 1 to 64 letters, digits, dashes and underscores"));
+    }
     let pkeys = given.pkeys.clone().unwrap_or_else(|| vec![PKEY]);
     if pkeys.is_empty() || pkeys.len() > 128 {
         return Err("pkeys: 1 to 128 of them".to_owned());
@@ -159,6 +165,6 @@ fn complete_port(place: &Place, number: usize, given: &Port, lids: &mut u16) -> 
         gids,
         pkeys,
         state: given.state.map_or(port_state::ACTIVE, |state| u32::from(state.0)),
-        network: given.network.clone().unwrap_or_default(),
+        network,
     })
 }
