@@ -22,7 +22,6 @@ macro_rules! keys {
     ($($(#[$doc:meta])* $key:ident: $kind:ty = $usual:expr;)*) => {
         /// How one adapter behaves.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(clippy::struct_excessive_bools, reason = "each is a key of the configuration")]
         pub struct Behaviour {
             $($(#[$doc])* pub $key: $kind,)*
         }

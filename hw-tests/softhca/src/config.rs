@@ -86,6 +86,9 @@ impl Config {
     }
 
     /// What is configured without a file: one adapter, of this profile.
+    ///
+    /// # Panics
+    /// Never: what is left out is in range.
     #[must_use]
     pub fn of_profile(profile: Option<profiles::Name>) -> Config {
         let device = adapters::complete(0, &document::Device::default(), &mut 0, profile);

@@ -115,6 +115,33 @@ fn is_beyond_the_limits() {
 }
 
 #[test]
+fn the_extended_interface_has_atomics_where_the_adapter_has_them() {
+    for (atomics, is_made) in [("none", "0"), ("hca", "1")] {
+        let text = format!(
+            "[[device]]\n[device.limits]\natomics = \"{atomics}\"\n[device.behaviour]\natomic_access_without_cap = \"eopnotsupp\"\n"
+        );
+        in_a_process("asks_for_atomics", &text, &[("MADE", is_made)]);
+    }
+}
+
+#[test]
+#[ignore = "started by the test above"]
+fn asks_for_atomics() {
+    let context = Library::load().open(0);
+    let (pd, cq) = (context.domain(), context.completion_queue(4));
+    // SAFETY: the attributes are integers and pointers; the context is open.
+    let qp = unsafe {
+        let mut init: ibv_qp_init_attr_ex = std::mem::zeroed();
+        (init.pd, init.send_cq, init.recv_cq, init.qp_type) = (pd, cq, cq, IBV_QPT_RC);
+        init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        init.send_ops_flags = u64::from(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
+        context.verbs().create_qp_ex.unwrap()(context.raw, &raw mut init)
+    };
+    assert_eq!(!qp.is_null(), std::env::var("MADE").unwrap() == "1");
+    assert!(!qp.is_null() || *errno() == libc::EOPNOTSUPP);
+}
+
+#[test]
 fn a_send_that_succeeds_leaves_its_length_as_it_was_where_the_adapter_does() {
     for (behaviour, is_set) in [("untouched", "0"), ("set", "1")] {
         let text = format!(

@@ -113,11 +113,13 @@ fn groups(bytes: &[u8]) -> String {
     bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
 }
 
-/// Writes a file that differs, at once: somebody may be reading it.
+/// Writes a file that is not there, or that differs: then at once, as somebody may be reading it.
 fn write(folder: &Path, file: &str, line: &str) -> io::Result<()> {
     let (path, text) = (folder.join(file), format!("{line}\n"));
-    if fs::read_to_string(&path).is_ok_and(|there| there == text) {
-        return Ok(());
+    match fs::read_to_string(&path) {
+        Ok(there) if there == text => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return fs::write(path, text),
+        _ => {}
     }
     let draft = path.with_extension(std::process::id().to_string());
     fs::write(&draft, text)?;

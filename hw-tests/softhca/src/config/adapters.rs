@@ -140,13 +140,12 @@ fn complete_port(place: &Place, number: usize, given: &Port, lids: &mut u16) -> 
     if given.subnet_prefix.is_some() && !infiniband {
         return Err("an Ethernet port has no subnet_prefix".to_owned());
     }
-    let gids = match &given.gids {
-        Some(gids) => gids::table(gids, infiniband, place.rows)?,
-        None => {
-            let prefix = given.subnet_prefix.map_or(gids::SUBNET_PREFIX, |prefix| prefix.0);
-            let guid = place.node_guid + number as u64 + 1;
-            gids::usual(infiniband, place.device, number, prefix, guid, place.rows)
-        }
+    let gids = if let Some(gids) = &given.gids {
+        gids::table(gids, infiniband, place.rows)?
+    } else {
+        let prefix = given.subnet_prefix.map_or(gids::SUBNET_PREFIX, |prefix| prefix.0);
+        let guid = place.node_guid + number as u64 + 1;
+        gids::usual(infiniband, place.device, number, prefix, guid, place.rows)
     };
     let network = given.network.clone().unwrap_or_default();
     if !network.is_empty() && !is_fabric_name(&network) {
