@@ -106,7 +106,8 @@ impl Qp {
         if qp.state.get() == RESET {
             self.after_leaving();
         }
-        if let Some(peer) = kick.filter(|_| is_reliable(qp.kind.get())) {
+        // 0 is nobody's number, and what an unused place has.
+        if let Some(peer) = kick.filter(|peer| *peer != 0 && is_reliable(qp.kind.get())) {
             // It may have sent before we were ready, and waits.
             let other = place(fabric, peer);
             if other.qpn.get() == peer {
