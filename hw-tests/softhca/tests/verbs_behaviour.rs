@@ -45,6 +45,7 @@ fn is_of_a_profile() {
     };
     assert_eq!((sizes, attr.atomic_cap, (mask, khz)), (expected, atomics, clock), "{profile}");
     assert_eq!(attr.max_srq == 0, profile == "irdma");
+    assert_eq!(attr.device_cap_flags & IBV_DEVICE_XRC == 0, profile == "irdma");
     let has = |profiles: &[&str]| profiles.contains(&profile.as_str());
     let verbs = context.verbs();
     assert_eq!(verbs.create_cq_ex.is_some(), has(&["mlx5", "rxe", "irdma"]));

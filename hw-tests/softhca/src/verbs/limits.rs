@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int};
 
 use super::context::SoftContext;
 use super::error::number;
+use crate::engine::codes::device_cap;
 use crate::engine::{Errno, Hca};
 use crate::limits::Atomics;
 use crate::sys::{
@@ -54,6 +55,9 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
         attr.max_srq = limits.max_srq;
         attr.max_srq_wr = limits.max_srq_wr;
         attr.max_srq_sge = limits.max_srq_sge;
+    } else {
+        // What is made of them is not there, either.
+        attr.device_cap_flags &= !(device_cap::SRQ_RESIZE | device_cap::XRC);
     }
     attr.max_pkeys = limits.max_pkeys;
     attr.local_ca_ack_delay = limits.local_ca_ack_delay;
