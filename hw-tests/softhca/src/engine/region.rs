@@ -31,7 +31,7 @@ use super::{
 /// Bytes of the file, which is sparse.
 pub(crate) const REGION_BYTES: u64 = 4 << 30;
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0002;
+const MAGIC: u64 = 0x736f_6674_6863_0003;
 
 /// Processes at a time.
 pub(crate) const MAX_PROCESSES: u32 = 1024;
@@ -92,6 +92,8 @@ pub(crate) struct Header {
     /// First and last of the free ones (index plus one), oldest first.
     pub(crate) qps_free: W32,
     pub(crate) qps_free_last: W32,
+    /// Queue pairs of each adapter.
+    pub(crate) qps_of: [W32; MAX_DEVICES],
     /// Packets seen by the rules for faults, per rule.
     pub(crate) fault_counts: [W32; MAX_RULES],
     pub(crate) port_state: [[W32; MAX_PORTS]; MAX_DEVICES],
