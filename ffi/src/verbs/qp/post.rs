@@ -145,8 +145,8 @@ impl QueuePair {
     #[inline]
     fn post(&mut self, request: &mut Request) -> Result<(), PostError> {
         let mut bad = MaybeUninit::uninit();
-        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its
-        // opcode has is filled in, and of the rest see `Request`, and `bad` is only written. The memory it names is registered and the device's from here on (R2,
+        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is filled in, and
+        // of the rest see `Request`; `bad` is only written. The memory it names is registered and the device's from here on (R2,
         // R3: the promise each `LocalSpan` was made with), or inline, which the provider copies before it returns
         // (`ibv_post_send(3)`, IBV_SEND_INLINE).
         match unsafe { (self.post)(self.raw.as_ptr(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
