@@ -292,21 +292,22 @@ mod tests {
     /// Bytes of a region of which only the start is there.
     const THERE: usize = 4096;
 
-    struct Made(Region);
+    /// A region, and its words.
+    struct Made(Region, *mut [W64]);
 
     impl Made {
         fn new() -> Made {
             let words: Box<[W64]> = (0..THERE / 8).map(|_| W64::default()).collect();
+            let words = Box::into_raw(words);
             let file = File::open("/dev/null").expect("it is always there");
-            Made(Region { base: Box::into_raw(words).cast(), file, gate: Mutex::new(()) })
+            Made(Region { base: words.cast(), file, gate: Mutex::new(()) }, words)
         }
     }
 
     impl Drop for Made {
         fn drop(&mut self) {
-            let words = std::ptr::slice_from_raw_parts_mut(self.0.base.cast::<W64>(), THERE / 8);
             // SAFETY: made by `Box::into_raw`, freed once; the tests keep no structure of it.
-            drop(unsafe { Box::from_raw(words) });
+            drop(unsafe { Box::from_raw(self.1) });
         }
     }
 
