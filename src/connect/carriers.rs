@@ -63,6 +63,9 @@ pub trait Carriers: Send {
     /// The handshake with the port at `peer` is over.
     fn settle(&mut self, peer: &PortAddress);
 
+    /// The number of the datagram queue pair, as it is now; 0: there is none.
+    fn ud_qpn(&self) -> u32;
+
     /// Whether this process can be connected by TCP.
     fn has_tcp(&self) -> bool;
 
@@ -82,6 +85,8 @@ pub struct NetworkCarriers {
     until_tcp: u32,
     /// Before this moment it is not, unless something is going on.
     tcp_due: Duration,
+    /// Datagrams have failed, and none has come since: TCP carries what they would.
+    is_ud_in_doubt: bool,
     /// Why the last datagram could not be sent.
     error: Option<io::Error>,
     /// What the user should know of this port's TCP addresses.
@@ -114,13 +119,23 @@ impl NetworkCarriers {
             _ => Some(open_tcp(tunables, key, host, &mut warning)?),
         };
         let pauses = (tunables.connect_poll_interval as u32, tunables.connect_tcp_interval as u32);
-        Ok(NetworkCarriers { ud, tcp, key, pauses, until_tcp: 1, tcp_due: Duration::ZERO, error: None, warning })
+        Ok(NetworkCarriers {
+            ud,
+            tcp,
+            key,
+            pauses,
+            until_tcp: 1,
+            tcp_due: Duration::ZERO,
+            is_ud_in_doubt: false,
+            error: None,
+            warning,
+        })
     }
 
     /// Adds to `address` by what hellos come.
     pub(crate) fn publish(&self, address: PortAddress) -> PortAddress {
         PortAddress {
-            ud_qpn: self.ud.as_ref().map_or(0, UdCarrier::number),
+            ud_qpn: self.ud_qpn(),
             tcp_port: self.tcp.as_ref().map_or(0, TcpCarrier::port),
             tcp_addresses: self.tcp.as_ref().map_or_else(Default::default, TcpCarrier::addresses),
             ..address
@@ -139,10 +154,18 @@ impl NetworkCarriers {
             Ok(hello) => arrivals.hellos.push((hello, Carrier::Ud)),
             Err(why) => arrivals.refusals.push(Refusal { from: None, why }),
         });
-        if let Err(error) = taken {
-            // The other carrier may still do.
-            self.error = Some(error);
-            self.ud = None;
+        match taken {
+            Ok(0) => {}
+            Ok(_) => self.is_ud_in_doubt = false,
+            Err(error) => {
+                let restarted = ud.restart();
+                self.is_ud_in_doubt = true;
+                self.error = Some(error);
+                if let Err(error) = restarted {
+                    // The other carrier may still do.
+                    (self.error, self.ud) = (Some(error), None);
+                }
+            }
         }
     }
 
@@ -177,9 +200,13 @@ impl Carriers for NetworkCarriers {
     fn send(&mut self, peer: &PortAddress, path: &Path, via: Via, frame: &[u8; Hello::SIZE]) {
         if let Some(ud) = self.ud.as_mut().filter(|_| via.ud()) {
             // Lost like any other datagram; the handshake repeats it.
-            self.error = ud.send(peer, path, frame).err();
+            let sent = ud.send(peer, path, frame);
+            self.is_ud_in_doubt |= sent.is_err();
+            // Why datagrams are in doubt stays known until one has come.
+            self.error = sent.err().or(self.error.take().filter(|_| self.is_ud_in_doubt));
         }
-        if let Some(tcp) = self.tcp.as_mut().filter(|_| via.tcp()) {
+        let is_tcp_due = via.tcp() || self.is_ud_in_doubt && peer.tcp_port != 0;
+        if let Some(tcp) = self.tcp.as_mut().filter(|_| is_tcp_due) {
             tcp.send(peer, frame);
         }
     }
@@ -206,6 +233,10 @@ impl Carriers for NetworkCarriers {
         if let Some(tcp) = &mut self.tcp {
             tcp.close(peer);
         }
+    }
+
+    fn ud_qpn(&self) -> u32 {
+        self.ud.as_ref().map_or(0, UdCarrier::number)
     }
 
     fn has_tcp(&self) -> bool {

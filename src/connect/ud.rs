@@ -25,7 +25,10 @@ pub struct UdCarrier {
     /// The way to each port, by the port's instance.
     ways: HashMap<u64, Arc<AddressHandle>>,
     qp: UdQueuePair,
+    context: Arc<Context>,
     domain: Arc<ProtectionDomain>,
+    /// Port and partition key index.
+    place: (u8, u16),
 }
 
 /// The path from `choice` to a port at `remote`, for the queue pair `qp_num` there.
@@ -45,6 +48,10 @@ pub(crate) fn path(choice: &PortChoice, tunables: &Tunables, remote: &PortAddres
     }
 }
 
+fn new_queue_pair(context: &Arc<Context>, domain: &Arc<ProtectionDomain>, place: (u8, u16)) -> io::Result<UdQueuePair> {
+    UdQueuePair::new(context, domain, place, (Hello::SIZE, DEPTH), QUEUE_KEY)
+}
+
 impl UdCarrier {
     /// Makes the queue pair and posts its receives.
     ///
@@ -57,11 +64,26 @@ impl UdCarrier {
         tunables: &Tunables,
     ) -> io::Result<Self> {
         let place = (choice.port, tunables.pkey_index as u16);
-        let qp = UdQueuePair::new(context, domain, place, (Hello::SIZE, DEPTH), QUEUE_KEY)?;
-        Ok(Self { ways: HashMap::new(), qp, domain: Arc::clone(domain) })
+        let qp = new_queue_pair(context, domain, place)?;
+        Ok(Self { ways: HashMap::new(), qp, context: Arc::clone(context), domain: Arc::clone(domain), place })
     }
 
-    /// The number of the queue pair, which the modex tells the peers.
+    /// Has a queue pair that works again, after an error of [`Self::poll`].
+    ///
+    /// The queue pair is set anew, and keeps the number that the modex has told the peers. Where the adapter sets none twice
+    /// (`irdma`), or the completion queue is broken, a new one takes its place. Its number only our hellos tell: a peer that has
+    /// heard none of them goes on to send to the old one, in vain, and reaches us by TCP.
+    ///
+    /// # Errors
+    /// There is none to be had: nothing will come or go by datagrams any more.
+    pub fn restart(&mut self) -> io::Result<()> {
+        if self.qp.restart().is_err() {
+            self.qp = new_queue_pair(&self.context, &self.domain, self.place)?;
+        }
+        Ok(())
+    }
+
+    /// The number of the queue pair, which the modex tells the peers, or after [`Self::restart`] our hellos alone.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.qp.number()
@@ -82,7 +104,7 @@ impl UdCarrier {
     /// Gives the bytes of each datagram that came in to `take`.
     ///
     /// # Errors
-    /// The queue pair is broken: nothing will come any more.
+    /// The queue pair is broken: nothing will come any more until [`Self::restart`].
     pub fn poll(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
         self.qp.receive(|datagram| take(&datagram.0))
     }

@@ -6,7 +6,7 @@
 //! Tests: device tests in `hw-tests`; of the sends under way in `ud/sends.rs`.
 
 use super::qp::{address_vector, blank};
-use super::{Arena, CompletionQueue, Context, Path, ProtectionDomain, errno};
+use super::{Arena, CompletionQueue, Context, Path, ProtectionDomain, Status, errno};
 use ibverbs_sys as sys;
 use std::io;
 use std::mem;
@@ -22,6 +22,8 @@ use sends::Sends;
 const GRH: usize = 40;
 /// Set in the identifiers of receives; clear in those of sends.
 const RECEIVE: u64 = 1 << 63;
+/// Where in an identifier the queue pair's life begins, above the slot, and its bits.
+const LIFE: (u32, u64) = (32, 0x7fff_ffff);
 
 /// The provider's `post_send` and `post_recv`.
 type Operations = (
@@ -78,7 +80,12 @@ pub struct UdQueuePair {
     /// Which slots of `outgoing` are under way, and where to.
     sends: Sends<AddressHandle>,
     size: usize,
+    depth: u32,
+    /// Port and partition key index.
+    place: (u8, u16),
     qkey: u32,
+    /// How often it was set anew: a completion of an earlier life, which some adapters leave in the queue, is none of this one's.
+    life: u64,
     _domain: Arc<ProtectionDomain>,
 }
 
@@ -93,7 +100,7 @@ impl UdQueuePair {
     pub fn new(
         context: &Arc<Context>,
         domain: &Arc<ProtectionDomain>,
-        (port, pkey_index): (u8, u16),
+        place: (u8, u16),
         (size, depth): (usize, u32),
         qkey: u32,
     ) -> io::Result<Self> {
@@ -125,12 +132,28 @@ impl UdQueuePair {
         // SAFETY: created above, used by nobody, destroyed once.
         let (receives, outgoing) = arenas.inspect_err(|_| _ = unsafe { sys::ibv_destroy_qp(raw.as_ptr()) })?;
         let sends = Sends::new(depth);
-        let mut ud = Self { raw, ops, cq, receives, outgoing, sends, size, qkey, _domain: Arc::clone(domain) };
-        ud.start(port, pkey_index)?;
-        for slot in 0..u64::from(depth) {
-            ud.post_receive(slot)?;
-        }
+        let _domain = Arc::clone(domain);
+        let mut ud = Self { raw, ops, cq, receives, outgoing, sends, size, depth, place, qkey, life: 0, _domain };
+        ud.start()?;
         Ok(ud)
+    }
+
+    /// Sets the queue pair anew after an error. Its number stays; datagrams under way either way are lost.
+    ///
+    /// # Errors
+    /// The errno of the verb; `EINVAL` of adapters that set no queue pair twice (`irdma`). It is of no use then.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let mut attr = blank();
+        attr.qp_state = sys::ibv_qp_state::IBV_QPS_ERR;
+        // A queue pair that is in that state already, or in none that can be left for it, is reset all the same.
+        let _ = self.modify(&mut attr, Mask::IBV_QP_STATE);
+        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RESET;
+        self.modify(&mut attr, Mask::IBV_QP_STATE)?;
+        // What is left of the old life takes room that the new one needs.
+        while !self.cq.poll()?.is_empty() {}
+        self.life = (self.life + 1) & LIFE.1;
+        self.sends.end_all();
+        self.start()
     }
 
     /// The queue pair number, 24 bits.
@@ -140,7 +163,9 @@ impl UdQueuePair {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
-    fn start(&mut self, port: u8, pkey_index: u16) -> io::Result<()> {
+    /// RESET to ready to send, with all receives posted.
+    fn start(&mut self) -> io::Result<()> {
+        let (port, pkey_index) = self.place;
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port;
@@ -151,7 +176,13 @@ impl UdQueuePair {
         self.modify(&mut attr, Mask::IBV_QP_STATE)?;
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = 0;
-        self.modify(&mut attr, Mask::IBV_QP_STATE | Mask::IBV_QP_SQ_PSN)
+        self.modify(&mut attr, Mask::IBV_QP_STATE | Mask::IBV_QP_SQ_PSN)?;
+        (0..u64::from(self.depth)).try_for_each(|slot| self.post_receive(slot))
+    }
+
+    /// The identifier of a request of this life.
+    fn id(&self, slot: u64) -> u64 {
+        self.life << LIFE.0 | slot
     }
 
     fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
@@ -162,7 +193,8 @@ impl UdQueuePair {
     fn post_receive(&mut self, slot: u64) -> io::Result<()> {
         let Some(mut span) = self.receives.span(slot as usize) else { return Ok(()) };
         let sg_list = (&raw mut span).cast();
-        let mut request = sys::ibv_recv_wr { wr_id: RECEIVE | slot, next: ptr::null_mut(), sg_list, num_sge: 1 };
+        let mut request =
+            sys::ibv_recv_wr { wr_id: RECEIVE | self.id(slot), next: ptr::null_mut(), sg_list, num_sge: 1 };
         let mut bad = ptr::null_mut();
         // SAFETY: R4; the request lives through the call, which copies it; the slot is the device's until its completion
         // is polled (R2), and its memory is that of the domain, which the queue pair holds (R3).
@@ -192,7 +224,7 @@ impl UdQueuePair {
         let mut span = self.outgoing.write(slot as usize, bytes).ok_or_else(no_slot)?;
         // SAFETY: every field is an integer, a pointer or a union of those, for which zero is a value.
         let mut request: sys::ibv_send_wr = unsafe { mem::zeroed() };
-        request.wr_id = u64::from(slot);
+        request.wr_id = self.id(u64::from(slot));
         request.sg_list = (&raw mut span).cast();
         request.num_sge = 1;
         request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
@@ -212,24 +244,38 @@ impl UdQueuePair {
     /// many came in. A poll that finds nothing reads one word of the completion queue.
     ///
     /// # Errors
-    /// The completion queue is broken, or a slot could not be posted again.
+    /// A request has failed, which stops the queue pair ([`Self::restart`] it), or a slot could not be posted again; or the
+    /// completion queue is broken.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<usize> {
-        let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.succeeded(), c.len() as usize)).collect();
-        let mut received = 0;
-        for (id, succeeded, len) in completed {
-            if id & RECEIVE == 0 {
-                self.sends.end(id as u32);
+        let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.status().0, c.len() as usize)).collect();
+        let (mut received, mut failed) = (0, None);
+        for (id, status, len) in completed {
+            if id >> LIFE.0 & LIFE.1 != self.life {
                 continue;
             }
-            let slot = id & !RECEIVE;
-            let mut bytes = vec![0; len.saturating_sub(GRH).min(self.size)];
-            if succeeded && self.receives.read(slot as usize, GRH, &mut bytes) {
-                received += 1;
-                take(Datagram(bytes));
+            let (slot, is_receive) = (id as u32, id & RECEIVE != 0);
+            if !is_receive {
+                self.sends.end(slot);
             }
-            self.post_receive(slot)?;
+            if status != Status::SUCCESS {
+                // The first to fail is the cause; the others are flushed for it.
+                failed.get_or_insert((is_receive, status));
+            } else if is_receive {
+                let mut bytes = vec![0; len.saturating_sub(GRH).min(self.size)];
+                if self.receives.read(slot as usize, GRH, &mut bytes) {
+                    received += 1;
+                    take(Datagram(bytes));
+                }
+                self.post_receive(u64::from(slot))?;
+            }
         }
-        Ok(received)
+        match failed {
+            None => Ok(received),
+            Some((is_receive, status)) => {
+                let what = if is_receive { "receive" } else { "send" };
+                Err(io::Error::other(format!("the {what} of a datagram failed with status {status}")))
+            }
+        }
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct State {
     /// The errno of the next poll.
     pub(crate) broken_poll: Option<i32>,
     pub(crate) async_events: VecDeque<AsyncEvent>,
+    /// The number of the datagram queue pair.
+    pub(crate) ud_qpn: u32,
     /// Hellos on their way to this port, and those that it has sent.
     pub(crate) incoming: VecDeque<Hello>,
     pub(crate) sent: Vec<(PortAddress, [u8; Hello::SIZE])>,
@@ -374,6 +376,10 @@ impl Carriers for ScriptedCarriers {
     fn forget(&mut self, _instance: u64) {}
 
     fn settle(&mut self, _peer: &PortAddress) {}
+
+    fn ud_qpn(&self) -> u32 {
+        self.0.state().ud_qpn
+    }
 
     fn has_tcp(&self) -> bool {
         false

@@ -100,6 +100,16 @@ impl<C: Carriers> Handshakes<C> {
         self.next_due = Duration::ZERO;
     }
 
+    /// The peer says that it is reached at this address now. It has told the modex what it was when it began.
+    pub(crate) fn relocate(&mut self, peer: EndpointId, address: &PortAddress) {
+        let Some((_, known)) = self.active.iter_mut().find(|(active, _)| *active == peer) else { return };
+        if known != address {
+            *known = *address;
+            // The way there is another one, too.
+            self.carriers.forget(address.instance);
+        }
+    }
+
     /// The handshake with this peer is over.
     pub(crate) fn settle(&mut self, peer: EndpointId) {
         let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
@@ -140,6 +150,8 @@ impl<C: Carriers> Handshakes<C> {
     /// What has come in, `polls` after the last look; `now` reads the clock.
     pub(crate) fn receive(&mut self, now: &dyn Fn() -> Duration, polls: u32, counters: &Counters) -> Arrivals {
         let arrivals = self.carriers.receive(Look { now, polls, is_busy: self.is_any_active() }, counters);
+        // After an error it may be another one. The modex is not told twice, so our hellos tell it.
+        self.ourselves.identity.address.ud_qpn = self.carriers.ud_qpn();
         add(&counters.handshakes_received, (arrivals.hellos.len() + arrivals.refusals.len()) as u64);
         arrivals
     }

@@ -42,7 +42,8 @@ impl<A: Adapter> Port<A> {
         let found = match entry {
             None => Err(Stranger::NotInJob),
             Some(entry) if entry.address.instance != source.address.instance => Err(Stranger::OtherInstance),
-            Some(entry) => Ok(entry),
+            // Where it is now: it may have moved since it published.
+            Some(entry) => Ok(PortEntry { address: source.address, ..entry }),
         };
         if found.is_err() {
             // Measured from now on: the lookup may have taken long.

@@ -130,6 +130,9 @@ impl<A: Adapter> Port<A> {
             let Some(successor) = self.connections.making(to) else { return };
             step = successor.handshake_mut().on_hello(&me, hello, carrier, now);
         }
+        if step.ignored.is_none() {
+            self.handshakes.relocate(to, &source.address);
+        }
         self.take_step(to, &step, &source.address);
     }
 

@@ -31,6 +31,31 @@ fn a_first_message_connects_two_ports_and_arrives() {
     assert_eq!((pair.a.ended(), pair.b.messages()), (vec![(1, Ok(()))], 1));
 }
 
+/// `a`'s datagram queue pair has another number than the one it published; `begins` says whether `b` has sent to that before.
+fn is_answered_at_the_new_number(begins: bool) {
+    let mut pair = Pair::apart();
+    if begins {
+        pair.b.send(1).expect("it may wait");
+        pair.b.script.state().sent.clear();
+    }
+    pair.a.script.state().ud_qpn = 0x777;
+    pair.a.poll();
+    pair.a.send(1).expect("it may wait");
+    assert!(pair::carry(&mut pair.a, &mut pair.b) > 0);
+    pair.b.poll();
+    let answered: Vec<u32> = pair.b.script.state().sent.iter().map(|(to, _)| to.ud_qpn).collect();
+    assert!(!answered.is_empty() && answered.iter().all(|number| *number == 0x777), "{answered:x?}");
+    assert!(pair.b.port.handshakes.active().iter().all(|(_, address)| address.ud_qpn == 0x777));
+    pair.carry();
+    assert_eq!([state(&pair.a), state(&pair.b)], [QpState::ReadyToSend; 2]);
+}
+
+#[test]
+fn a_port_whose_datagram_queue_pair_was_replaced_is_answered_at_the_new_one() {
+    is_answered_at_the_new_number(false);
+    is_answered_at_the_new_number(true);
+}
+
 #[test]
 fn a_full_send_queue_makes_requests_wait_and_a_completion_lets_them_go_in_order() {
     let mut pair = Pair::connected();

@@ -33,6 +33,11 @@ impl<W> Sends<W> {
             self.free.push(slot);
         }
     }
+
+    /// No send is under way any more.
+    pub(super) fn end_all(&mut self) {
+        (0..self.under_way.len() as u32).for_each(|slot| self.end(slot));
+    }
 }
 
 #[cfg(test)]
@@ -74,5 +79,17 @@ mod tests {
         sends.end(0);
         sends.end(0);
         assert_eq!((sends.begin(&way), sends.begin(&way)), (Some(0), None));
+    }
+
+    #[test]
+    fn a_queue_that_is_emptied_has_all_its_slots_free_once_and_keeps_no_way() {
+        let mut sends = Sends::new(3);
+        let way = Arc::new(());
+        let _ = (sends.begin(&way), sends.begin(&way));
+        sends.end_all();
+        assert_eq!(Arc::strong_count(&way), 1);
+        let mut slots: Vec<u32> = std::iter::from_fn(|| sends.begin(&way)).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, [0, 1, 2]);
     }
 }

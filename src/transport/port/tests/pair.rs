@@ -55,6 +55,7 @@ impl Side {
         let tx = Tx::new(&limits, adapter.send_slots(1024, 2).expect("slots"));
         let key = Key::from_bytes([rank as u8; Key::SIZE]);
         let address = PortAddress { instance: 7 + u64::from(rank), tcp_port: 0, ..ethernet() };
+        script.state().ud_qpn = address.ud_qpn;
         let identity = Identity { name: PeerName { job: 1, rank }, port: 0, address };
         let ourselves = Ourselves { identity, key, rd_atomic: (4, 4) };
         let parts = Parts {
@@ -191,7 +192,8 @@ impl Pair {
     }
 }
 
-fn carry(from: &mut Side, to: &mut Side) -> usize {
+/// Carries what one has said to the other, who has not looked at it yet. Returns how many hellos that were.
+pub(super) fn carry(from: &mut Side, to: &mut Side) -> usize {
     let sent = std::mem::take(&mut from.script.state().sent);
     let hellos = sent.iter().map(|(_, frame)| Hello::decode(frame, &to.key).expect("sealed for the other side"));
     to.script.state().incoming.extend(hellos);
