@@ -11,6 +11,7 @@
 pub mod connect;
 pub mod counters;
 pub mod events;
+pub mod fork;
 pub mod limits;
 pub mod peer;
 pub mod select;

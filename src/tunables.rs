@@ -138,6 +138,13 @@ table! {
         "A larger value hides the latency of reads, and takes room in the adapter. On a software adapter, what is read \
          ahead falls out of the processor's cache before it is copied.";
 
+    fork_support: Text { default: "auto", choices: &["auto", "yes", "no"] }, "", level 4,
+        "Whether a process may fork after MPI_Init although the kernel does not copy memory that an adapter uses (before \
+         Linux 5.12). auto: if libibverbs can keep such memory out of children. yes: ibex takes no part if it cannot. no: \
+         ibex does not ask it to.",
+        "None where the kernel copies. Elsewhere each registration takes a call of madvise, and children must not touch \
+         registered pages.";
+
     // What the adapter does when packets are lost or the receiver is late.
     ack_timeout: Count { default: 0, min: 0, max: 31 }, "exponent", level 5,
         "The time that the adapter waits for an acknowledgement before it repeats a packet: 4.096 us * 2^n (14: 67 ms, 16: \
@@ -240,6 +247,17 @@ pub enum ConnectVia {
     Tcp,
 }
 
+/// Whether memory that adapters use must be kept out of child processes.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum ForkSupport {
+    /// Where that can be.
+    Auto,
+    /// Without fail.
+    Yes,
+    /// Not by ibex.
+    No,
+}
+
 impl Tunables {
     /// Takes the value of every parameter, in the order of [`TABLE`], and checks each and how they go together.
     ///
@@ -288,6 +306,16 @@ impl Tunables {
     #[must_use]
     pub fn forced_mtu(&self) -> Option<u32> {
         self.mtu.parse().ok()
+    }
+
+    /// Whether memory that adapters use must be kept out of child processes.
+    #[must_use]
+    pub fn forks(&self) -> ForkSupport {
+        match self.fork_support.as_str() {
+            "yes" => ForkSupport::Yes,
+            "no" => ForkSupport::No,
+            _ => ForkSupport::Auto,
+        }
     }
 
     /// What carries the handshake.

@@ -226,6 +226,12 @@ static CASES: &[Case] = &[
         parameters: &[("btl_ibex_connect_via", "tcp")],
         ..PLAIN
     },
+    Case {
+        sentence: "memory that is registered is the adapter's while ranks fork and their children exec or live on",
+        program: "fork_exec",
+        ranks: &[2, 3],
+        ..PLAIN
+    },
     Case { sentence: "connections are made and taken down many times", program: "connect_cycles", ..PLAIN },
     Case { sentence: "strangers who connect over tcp disturb no job", program: "strangers", ..PLAIN },
     Case { sentence: "a short message in steady state allocates nothing", program: "allocations", ..PLAIN },

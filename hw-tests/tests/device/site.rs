@@ -111,6 +111,12 @@ impl Site {
         outcome.stdout.trim().parse().with_context(|| format!("{counter} of {device} is {:?}", outcome.stdout))
     }
 
+    /// What emulated adapters have written to this file of the open fabric's folder; empty where there is none.
+    pub(crate) fn noted(&self, file: &str) -> Result<String> {
+        let script = format!("if [ -e \"$SOFTHCA_FABRIC/{file}\" ]; then cat \"$SOFTHCA_FABRIC/{file}\"; fi");
+        Ok(self.open_fabric()?.run(&Job::new(["sh", "-c", &script]))?.checked()?.stdout)
+    }
+
     /// The folder with the component links.
     pub(crate) fn components(&self) -> &Path {
         &self.components

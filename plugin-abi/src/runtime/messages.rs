@@ -69,6 +69,14 @@ pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
     }
 }
 
+/// Children would share pages with adapters, and the user has forbidden that.
+pub(crate) fn not_fork_safe(why: &dyn Display) {
+    of_host(&format!(
+        "ibex: {why}.\nbtl_ibex_fork_support is \"yes\", so ibex takes no part in this job; the job goes on with its other\n\
+         transports, if it has any."
+    ));
+}
+
 /// Open MPI's registration cache is missing.
 pub(crate) fn no_cache() {
     of_host(

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use engine::fork;
 use engine::select::address::{PortAddress, PortEntry};
 use engine::select::device;
 use engine::transport::{PortError, Setup};
@@ -138,6 +139,16 @@ fn open_all<M>(
             messages::no_port(&survey.complaint());
         }
         return Vec::new();
+    }
+    // Before the first registration, or it would be too late.
+    if let Err(unprotected) = fork::prepare(tunables.forks()) {
+        if unprotected.is_asked_for {
+            messages::not_fork_safe(&unprotected);
+            return Vec::new();
+        }
+        if tunables.verbose > 0 {
+            messages::verbose(&unprotected.to_string());
+        }
     }
     let mut made: Vec<(Arc<OpenPort>, M)> = Vec::new();
     let mut entries: Vec<PortEntry> = Vec::new();

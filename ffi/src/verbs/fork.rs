@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What becomes of registered memory when the process forks, and how libibverbs is asked to see to it.
+//!
+//! Called by `ibex::fork` before the first registration. Setup grade; any thread. Sources: `ibv_fork_init(3)`,
+//! `ibv_is_fork_initialized(3)`. Tests: device tests in `hw-tests`.
+
+use super::errno;
+use ibverbs_sys as sys;
+use std::io;
+
+/// What happens to memory that an adapter uses while the process forks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForkStatus {
+    /// The first write after the fork takes the page from under the adapter.
+    Disabled,
+    /// libibverbs keeps such pages out of children.
+    Enabled,
+    /// The kernel copies such pages for the child when it forks (Linux 5.12 and later).
+    Unneeded,
+}
+
+/// What happens to registered memory at a fork, as things are now. Asks the kernel the first time.
+#[must_use]
+pub fn fork_status() -> ForkStatus {
+    // SAFETY: takes nothing, and may be called at any time.
+    match unsafe { sys::ibv_is_fork_initialized() } {
+        sys::IBV_FORK_UNNEEDED => ForkStatus::Unneeded,
+        sys::IBV_FORK_ENABLED => ForkStatus::Enabled,
+        _ => ForkStatus::Disabled,
+    }
+}
+
+/// Has libibverbs keep all memory that is registered from now on out of children (`MADV_DONTFORK`).
+///
+/// # Errors
+/// `EINVAL` where memory has been registered in this process before, `ENOSYS` where the kernel has no such advice.
+pub fn fork_init() -> io::Result<()> {
+    // SAFETY: takes nothing; libibverbs refuses it once it is too late.
+    errno(unsafe { sys::ibv_fork_init() })
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Processes that fork: whether libibverbs must keep registered memory out of their children, and that it does.
+//!
+//! Where the kernel does not copy pages that an adapter uses when a process forks (before Linux 5.12), the first write after the fork
+//! takes the page from the adapter: the writer gets another one. libibverbs can keep such pages out of the child instead. Called
+//! by the plugin before the first port is opened. Setup grade; one thread. Tests: below, and `hw-tests/tests/device/forks.rs`.
+
+use crate::tunables::ForkSupport;
+use ibex_ffi::verbs::{self, ForkStatus};
+use std::io;
+
+/// A child would share pages with adapters, and a program that forks could lose data.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "memory that is registered with the adapter cannot be kept out of child processes (ibv_fork_init: {error}). {advice}"
+)]
+pub struct Unprotected {
+    /// Whether the user wants the protection without fail.
+    pub is_asked_for: bool,
+    error: io::Error,
+    advice: &'static str,
+}
+
+/// Sees to it that this process may fork, as far as `wanted`. Comes before the first registration.
+///
+/// # Errors
+/// [`Unprotected`]: why it may not, and what to do.
+pub fn prepare(wanted: ForkSupport) -> Result<(), Unprotected> {
+    prepare_with(wanted, verbs::fork_status, verbs::fork_init)
+}
+
+fn prepare_with(
+    wanted: ForkSupport,
+    status: impl FnOnce() -> ForkStatus,
+    init: impl FnOnce() -> io::Result<()>,
+) -> Result<(), Unprotected> {
+    // With nothing to do the call would be harmless, but libibverbs would then walk its tree at each registration.
+    if wanted == ForkSupport::No || status() != ForkStatus::Disabled {
+        return Ok(());
+    }
+    init().map_err(|error| Unprotected {
+        is_asked_for: wanted == ForkSupport::Yes,
+        advice: match error.raw_os_error() {
+            Some(libc::EINVAL) => {
+                "Another part of this process has registered memory before; set RDMAV_FORK_SAFE=1 in its environment"
+            }
+            _ => "Use a kernel of 5.12 or later, or do not fork after MPI_Init",
+        },
+        error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// What comes of it, and whether libibverbs was asked.
+    fn prepared(wanted: ForkSupport, status: ForkStatus, answer: i32) -> (Result<(), Unprotected>, bool) {
+        let is_called = Cell::new(false);
+        let init = || {
+            is_called.set(true);
+            if answer == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(answer)) }
+        };
+        (prepare_with(wanted, || status, init), is_called.get())
+    }
+
+    #[test]
+    fn libibverbs_is_asked_only_where_neither_it_nor_the_kernel_protects_memory() {
+        for wanted in [ForkSupport::Auto, ForkSupport::Yes] {
+            for (status, asked) in
+                [(ForkStatus::Disabled, true), (ForkStatus::Enabled, false), (ForkStatus::Unneeded, false)]
+            {
+                let (outcome, is_called) = prepared(wanted, status, 0);
+                assert!(outcome.is_ok() && is_called == asked, "{wanted:?} {status:?}");
+            }
+        }
+        assert!(matches!(prepared(ForkSupport::No, ForkStatus::Disabled, libc::EINVAL), (Ok(()), false)));
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_whether_it_matters() {
+        for (wanted, asked) in [(ForkSupport::Auto, false), (ForkSupport::Yes, true)] {
+            let refusal = prepared(wanted, ForkStatus::Disabled, libc::EINVAL).0.expect_err("it is too late");
+            assert_eq!(refusal.is_asked_for, asked);
+            let text = refusal.to_string();
+            assert!(text.contains("Invalid argument") && text.contains("RDMAV_FORK_SAFE"), "{text}");
+        }
+    }
+}
