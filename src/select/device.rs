@@ -9,12 +9,13 @@ use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
 use crate::select::choose::{self, Chosen, DeviceInfo, PortInfo, Selection};
 use crate::select::gid::GidInfo;
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::{self, Context, link_layer};
+use ibex_ffi::verbs::{self, Context, GidEntry, link_layer};
 use std::io;
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 /// A port that was chosen, with what it takes to open it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortChoice {
     /// The device's name.
     pub device: String,
@@ -50,6 +51,31 @@ impl PortChoice {
         let mut prefix = [0; 8];
         prefix.copy_from_slice(&self.gid[..8]);
         u64::from_be_bytes(prefix)
+    }
+
+    /// The same port after its LID or its GID table may have changed. Its GID is looked up again, as its place may be another one.
+    /// Where it is gone, what has its place is taken if it is the same port's: of the same type and kind of IP address on
+    /// Ethernet, another subnet prefix on InfiniBand. Else nothing better is known: a link that comes back fills the table in any order.
+    #[must_use]
+    pub fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
+        let place = u32::from(self.gid_index);
+        let usable = |entry: &&GidEntry| entry.kind == u32::from(self.gid_type) && entry.index <= u32::from(u8::MAX);
+        let same = gids.iter().filter(usable).filter(|entry| entry.gid == self.gid);
+        let found = same.min_by_key(|entry| (entry.index != place, entry.index));
+        let found = found
+            .or_else(|| gids.iter().filter(usable).find(|entry| entry.index == place && self.may_become(&entry.gid)));
+        let lid = if self.is_ethernet() { self.lid } else { lid };
+        let (gid_index, gid) = found.map_or((self.gid_index, self.gid), |entry| (entry.index as u8, entry.gid));
+        PortChoice { lid, gid_index, gid, ..self.clone() }
+    }
+
+    /// Whether the port may have got this GID instead of its own.
+    fn may_become(&self, gid: &[u8; 16]) -> bool {
+        let kind = |gid: &[u8; 16]| {
+            let address = Ipv6Addr::from(*gid);
+            (address.to_ipv4_mapped().is_some(), address.is_unicast_link_local())
+        };
+        if self.is_ethernet() { kind(gid) == kind(&self.gid) } else { gid[8..] == self.gid[8..] }
     }
 
     /// What the port publishes, without what it listens on.
@@ -223,4 +249,69 @@ fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
 fn interface(context: &Context, port: u8, index: u32) -> String {
     let file = format!("{}/ports/{port}/gid_attrs/ndevs/{index}", context.sysfs());
     std::fs::read_to_string(file).map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::address::GID_ROCE_V2;
+
+    const OURS: [u8; 16] = [1; 16];
+    const OTHER: [u8; 16] = [9; 16];
+
+    fn choice() -> PortChoice {
+        PortChoice {
+            device: "rxe0".to_owned(),
+            port: 1,
+            link_layer: LINK_ETHERNET,
+            lid: 0,
+            gid_index: 3,
+            gid: OURS,
+            gid_type: GID_ROCE_V2,
+            mtu: 3,
+        }
+    }
+
+    fn row(index: u32, gid: [u8; 16], kind: u8) -> GidEntry {
+        GidEntry { index, gid, kind: kind.into(), interface: 1 }
+    }
+
+    #[test]
+    fn a_gid_that_has_moved_is_found_by_its_bytes_and_type() {
+        let gids = [row(1, OURS, GID_ROCE_V2 - 1), row(5, OURS, GID_ROCE_V2), row(3, OTHER, GID_ROCE_V2)];
+        let refreshed = choice().refreshed(0, &gids);
+        assert_eq!((refreshed.gid_index, refreshed.gid), (5, OURS));
+    }
+
+    #[test]
+    fn a_gid_that_is_where_it_was_stays_there_though_another_row_has_it_too() {
+        let gids = [row(1, OURS, GID_ROCE_V2), row(3, OURS, GID_ROCE_V2)];
+        assert_eq!(choice().refreshed(0, &gids), choice());
+    }
+
+    #[test]
+    fn a_gid_that_has_gone_is_replaced_by_one_of_its_type_in_its_place_alone() {
+        assert_eq!(choice().refreshed(0, &[row(3, OTHER, GID_ROCE_V2)]).gid, OTHER);
+        let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).octets();
+        let others = [row(3, OTHER, GID_ROCE_V2 - 1), row(4, OTHER, GID_ROCE_V2), row(3, link_local, GID_ROCE_V2)];
+        for other in others {
+            assert_eq!(choice().refreshed(0, &[other]), choice());
+        }
+        assert_eq!(choice().refreshed(0, &[]), choice());
+    }
+
+    #[test]
+    fn an_infiniband_port_takes_another_subnet_prefix_and_no_other_ports_gid() {
+        let mut moved = OURS;
+        moved[..8].fill(7);
+        let infiniband = PortChoice { link_layer: LINK_INFINIBAND, ..choice() };
+        assert_eq!(infiniband.refreshed(0, &[row(3, moved, GID_ROCE_V2)]).gid, moved);
+        assert_eq!(infiniband.refreshed(0, &[row(3, OTHER, GID_ROCE_V2)]).gid, OURS);
+    }
+
+    #[test]
+    fn a_new_lid_is_taken_where_ports_have_any() {
+        let infiniband = PortChoice { link_layer: LINK_INFINIBAND, lid: 1, ..choice() };
+        assert_eq!((infiniband.refreshed(7, &[]).lid, choice().refreshed(7, &[]).lid), (7, 0));
+    }
 }

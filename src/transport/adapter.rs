@@ -12,6 +12,7 @@ pub mod verbs;
 pub(crate) mod scripted;
 
 use crate::connect::carriers::Carriers;
+use crate::select::PortChoice;
 use ibex_ffi::verbs::{
     Access, AsyncEvent, InlineSpan, LocalSpan, Path, PostError, Reception, RemoteSpan, Transition, WorkCompletion, Wr,
 };
@@ -42,6 +43,9 @@ pub trait Adapter: Send {
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
     fn send_slots(&self, size: u32, count: u32) -> io::Result<Self::SendSlots>;
+
+    /// The port as it is addressed now, which was chosen as `choice`; `None` where the device does not say.
+    fn refresh(&self, choice: &PortChoice) -> Option<PortChoice>;
 
     /// What happened to the device since the last call, one event at a time.
     fn async_event(&self) -> Option<AsyncEvent>;

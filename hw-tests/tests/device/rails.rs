@@ -39,6 +39,7 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid),
         Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
+        Test::on_emulated("a port whose address changes is found at the new one by later connections", readdressed),
         Test::on_emulated("both ports of one adapter are used", |site| {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1");
             let outcome = launch.on_adapters("[[device]]\n[[device.port]]\n[[device.port]]\n").succeeds(site)?;
@@ -246,6 +247,42 @@ fn goes_down_between(
         let outcome = outcome.checked()?;
         says(&outcome, &[&format!("{device}:1 has lost its link"), "passed, 0 failed"])?;
         return Ok(outcome);
+    }
+    bail!("the ranks were late each time")
+}
+
+/// The adapter, what the fault changes, and how ibex says it.
+static READDRESSED: &[(&str, &str, &str)] = &[
+    ("[[device.port]]", "event = \"LID_CHANGE\"\nlid = 99", "its LID is 99, "),
+    (
+        "link_layer = \"ethernet\"\n[[device.port]]\ngids = [\"10.0.0.1\"]",
+        "event = \"GID_CHANGE\"\ngid = \"10.0.0.9\"",
+        "its GID ::ffff:10.0.0.9 at index 0 now",
+    ),
+];
+
+/// The modex has the old address: the first datagrams are lost, TCP carries the new one.
+fn readdressed(site: &mut Site) -> Result<()> {
+    READDRESSED.iter().try_for_each(|(port, change, said)| readdressed_to(site, port, change, said))
+}
+
+fn readdressed_to(site: &mut Site, port: &str, change: &str, said: &str) -> Result<()> {
+    for seconds in [2, 9, 27] {
+        let adapters = format!(
+            "[[device]]\nname = \"softhca0\"\n{port}\n\
+             [[fault]]\naction = \"event\"\ndevice = \"softhca0\"\nport = 1\nat_ns = {seconds}_000_000_000\n{change}\n"
+        );
+        let (late, until) = (seconds.to_string(), (seconds + 2).to_string());
+        let launch = Launch::new("rail_down", 3).arguments(&["--late", &late, "--until", &until]).limit(90);
+        let launch = launch.with("btl_ibex_verbose", "1").with("btl_ibex_ack_timeout", "12");
+        let outcome = launch.on_adapters(adapters).run(site)?;
+        if outcome.stdout.contains("late") {
+            println!(
+                "the port was to change {seconds} s after the start, and the ranks were not ready then; once more"
+            );
+            continue;
+        }
+        return says(&outcome.checked()?, &[said, "passed, 0 failed"]);
     }
     bail!("the ranks were late each time")
 }

@@ -9,6 +9,7 @@ use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::hello::Hello;
 use crate::connect::{Carrier, Reach, Via};
 use crate::counters::Counters;
+use crate::select::PortChoice;
 use crate::select::address::PortAddress;
 use crate::transport::work_request::{EndpointId, WrId};
 use ibex_ffi::verbs::{
@@ -71,6 +72,8 @@ pub(crate) struct State {
     /// The errno of the next poll.
     pub(crate) broken_poll: Option<i32>,
     pub(crate) async_events: VecDeque<AsyncEvent>,
+    /// The port, where it has got another address.
+    pub(crate) readdressed: Option<PortChoice>,
     /// The number of the datagram queue pair.
     pub(crate) ud_qpn: u32,
     /// Hellos on their way to this port, and those that it has sent.
@@ -161,6 +164,10 @@ impl Adapter for Scripted {
 
     fn send_slots(&self, size: u32, count: u32) -> io::Result<ScriptedSlots> {
         Ok(ScriptedSlots { size, count })
+    }
+
+    fn refresh(&self, _choice: &PortChoice) -> Option<PortChoice> {
+        self.0.state().readdressed.clone()
     }
 
     fn async_event(&self) -> Option<AsyncEvent> {

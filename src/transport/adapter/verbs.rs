@@ -5,6 +5,7 @@
 
 use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
 use crate::connect::carriers::NetworkCarriers;
+use crate::select::PortChoice;
 use crate::transport::work_request::WrId;
 use ibex_ffi::verbs::{
     self, Access, Arena, AsyncEvent, LocalSpan, Path, PostError, ProtectionDomain, QueuePairLimits, Reception,
@@ -47,6 +48,12 @@ impl Adapter for Verbs {
 
     fn send_slots(&self, size: u32, count: u32) -> io::Result<Arena> {
         Arena::new(&self.domain, size as usize, count as usize)
+    }
+
+    fn refresh(&self, choice: &PortChoice) -> Option<PortChoice> {
+        let context = self.domain.context();
+        let port = context.port(choice.port).ok()?;
+        Some(choice.refreshed(port.lid, &context.gids(choice.port, port.gids)))
     }
 
     fn async_event(&self) -> Option<AsyncEvent> {

@@ -9,6 +9,7 @@ use crate::connect::hello::{Hello, QpInfo};
 use crate::connect::key::Key;
 use crate::connect::{Faults, Identity, Paths, Random, Reach, Via};
 use crate::counters::{Counters, add};
+use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
 use crate::transport::work_request::{EndpointId, Immediate};
 use crate::tunables::Tunables;
@@ -63,6 +64,14 @@ impl<C: Carriers> Handshakes<C> {
     /// Who this is, and where.
     pub(crate) fn identity(&self) -> &Identity {
         &self.ourselves.identity
+    }
+
+    /// This port is reached at this LID and GID now; the modex is not told twice, so our hellos tell it.
+    pub(crate) fn readdress(&mut self, choice: &PortChoice) {
+        let ours = &mut self.ourselves.identity.address;
+        *ours = PortAddress { lid: choice.lid, gid: choice.gid, subnet_prefix: choice.subnet_prefix(), ..*ours };
+        // The ways to the peers begin at the old GID.
+        self.active.iter().for_each(|(_, peer)| self.carriers.forget(peer.instance));
     }
 
     /// What this port publishes about itself.

@@ -191,6 +191,9 @@ impl<A: Adapter> Port<A> {
     fn take_async_events(&mut self) {
         while let Some(event) = self.adapter.async_event() {
             watch::asynchronous(event, self.choice.port, self.index());
+            if event.port == self.choice.port && may_readdress(event.kind) {
+                self.readdress();
+            }
             match event.kind {
                 async_event::PORT_ACTIVE | async_event::PORT_ERR if event.port == self.choice.port => {
                     self.link_changed(event.kind == async_event::PORT_ACTIVE);
@@ -203,4 +206,28 @@ impl<A: Adapter> Port<A> {
             }
         }
     }
+
+    /// The port may have another LID or GID, or its GID another place: connections that are made from now on use these.
+    fn readdress(&mut self) {
+        let Some(choice) = self.adapter.refresh(&self.choice).filter(|choice| *choice != self.choice) else { return };
+        if self.tunables.verbose > 0 {
+            self.directory.tell(&format!(
+                "{}: its LID is {}, its GID {} at index {} now; new connections use them",
+                self.attributes.place(),
+                choice.lid,
+                std::net::Ipv6Addr::from(choice.gid),
+                choice.gid_index
+            ));
+        }
+        self.handshakes.readdress(&choice);
+        self.choice = choice;
+    }
+}
+
+/// Whether a port may be addressed differently after this event.
+fn may_readdress(kind: u32) -> bool {
+    matches!(
+        kind,
+        async_event::LID_CHANGE | async_event::GID_CHANGE | async_event::CLIENT_REREGISTER | async_event::PORT_ACTIVE
+    )
 }

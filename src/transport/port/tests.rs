@@ -57,6 +57,37 @@ fn a_port_whose_datagram_queue_pair_was_replaced_is_answered_at_the_new_one() {
 }
 
 #[test]
+fn a_port_whose_address_has_changed_is_found_there_by_connections_that_are_made_later() {
+    for kind in
+        [async_event::LID_CHANGE, async_event::GID_CHANGE, async_event::CLIENT_REREGISTER, async_event::PORT_ACTIVE]
+    {
+        let mut pair = Pair::apart();
+        let gid = [9; 16];
+        let choice = PortChoice { gid, gid_index: 5, ..pair.a.port.choice.clone() };
+        pair.a.script.state().readdressed = Some(choice.clone());
+        pair.a.script.state().async_events = [AsyncEvent { kind, port: 1 }].into();
+        pair.a.send(1).expect("it may wait");
+        assert_eq!(pair.a.port.choice, choice);
+        assert!(pair::carry(&mut pair.a, &mut pair.b) > 0);
+        pair.b.poll();
+        let answered = pair.b.script.state().sent.clone();
+        assert!(!answered.is_empty() && answered.iter().all(|(to, _)| to.gid == gid), "{answered:?}");
+    }
+}
+
+#[test]
+fn an_event_of_another_port_or_kind_leaves_the_address_alone() {
+    for (kind, port) in [(async_event::LID_CHANGE, 2), (async_event::PORT_ERR, 1)] {
+        let mut pair = Pair::apart();
+        let choice = pair.a.port.choice.clone();
+        pair.a.script.state().readdressed = Some(PortChoice { gid_index: 5, ..choice.clone() });
+        pair.a.script.state().async_events = [AsyncEvent { kind, port }].into();
+        pair.a.send(1).expect("it may wait");
+        assert_eq!(pair.a.port.choice, choice);
+    }
+}
+
+#[test]
 fn a_full_send_queue_makes_requests_wait_and_a_completion_lets_them_go_in_order() {
     let mut pair = Pair::connected();
     (10..10 + u64::from(DEPTH) + 3).for_each(|token| pair.a.send(token).expect("it may wait"));
