@@ -59,12 +59,13 @@ impl PortChoice {
     #[must_use]
     pub fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
         let place = u32::from(self.gid_index);
-        let usable = |entry: &&GidEntry| entry.kind == u32::from(self.gid_type) && entry.index <= u32::from(u8::MAX);
+        let usable = |entry: &&GidEntry| entry.kind == u32::from(self.gid_type) && u8::try_from(entry.index).is_ok();
         let same = gids.iter().filter(usable).filter(|entry| entry.gid == self.gid);
         let found = same.min_by_key(|entry| (entry.index != place, entry.index));
         let found = found
             .or_else(|| gids.iter().filter(usable).find(|entry| entry.index == place && self.may_become(&entry.gid)));
-        let lid = if self.is_ethernet() { self.lid } else { lid };
+        // 0: the subnet manager has not been there yet, and another event will say when it has.
+        let lid = if self.is_ethernet() || lid == 0 { self.lid } else { lid };
         let (gid_index, gid) = found.map_or((self.gid_index, self.gid), |entry| (entry.index as u8, entry.gid));
         PortChoice { lid, gid_index, gid, ..self.clone() }
     }
@@ -313,5 +314,6 @@ mod tests {
     fn a_new_lid_is_taken_where_ports_have_any() {
         let infiniband = PortChoice { link_layer: LINK_INFINIBAND, lid: 1, ..choice() };
         assert_eq!((infiniband.refreshed(7, &[]).lid, choice().refreshed(7, &[]).lid), (7, 0));
+        assert_eq!(infiniband.refreshed(0, &[]).lid, 1);
     }
 }

@@ -132,8 +132,20 @@ impl UdQueuePair {
         // SAFETY: created above, used by nobody, destroyed once.
         let (receives, outgoing) = arenas.inspect_err(|_| _ = unsafe { sys::ibv_destroy_qp(raw.as_ptr()) })?;
         let sends = Sends::new(depth);
-        let _domain = Arc::clone(domain);
-        let mut ud = Self { raw, ops, cq, receives, outgoing, sends, size, depth, place, qkey, life: 0, _domain };
+        let mut ud = Self {
+            raw,
+            ops,
+            cq,
+            receives,
+            outgoing,
+            sends,
+            size,
+            depth,
+            place,
+            qkey,
+            life: 0,
+            _domain: Arc::clone(domain),
+        };
         ud.start()?;
         Ok(ud)
     }
@@ -182,7 +194,7 @@ impl UdQueuePair {
 
     /// The identifier of a request of this life.
     fn id(&self, slot: u64) -> u64 {
-        self.life << LIFE.0 | slot
+        (self.life << LIFE.0) | slot
     }
 
     fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
@@ -250,7 +262,7 @@ impl UdQueuePair {
         let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.status().0, c.len() as usize)).collect();
         let (mut received, mut failed) = (0, None);
         for (id, status, len) in completed {
-            if id >> LIFE.0 & LIFE.1 != self.life {
+            if (id >> LIFE.0) & LIFE.1 != self.life {
                 continue;
             }
             let (slot, is_receive) = (id as u32, id & RECEIVE != 0);
