@@ -18,6 +18,8 @@ pub enum Device {
     SoftRoce,
     /// Emulated adapters of this machine's processes (`hw-tests/softhca`): two of them, InfiniBand, unless configured.
     SoftHca,
+    /// The same, with the limits and behaviours of this profile (docs/softhca.md) where the configuration says nothing else.
+    SoftHcaAs(String),
     /// A device of this machine, by its name under `/sys/class/infiniband` (`mlx5_0`, `rxe0`).
     Local(String),
 }
@@ -27,6 +29,9 @@ pub const SOFT_ROCE: &str = "soft-roce";
 
 /// What `--device` calls the emulated adapters.
 pub const SOFTHCA: &str = "softhca";
+
+/// The profiles that emulated adapters may have, after [`SOFTHCA`] and a colon.
+pub const PROFILES: [&str; 5] = ["mlx5", "rxe", "irdma", "bnxt_re", "minimal"];
 
 const SYSFS: &str = "/sys/class/infiniband";
 
@@ -44,12 +49,35 @@ impl FromStr for Device {
         if name == SOFTHCA {
             return Ok(Self::SoftHca);
         }
+        if let Some(profile) = name.strip_prefix(SOFTHCA).and_then(|rest| rest.strip_prefix(':')) {
+            if !PROFILES.contains(&profile) {
+                bail!("{profile:?} is no profile of {SOFTHCA}; give one of {}", PROFILES.join(", "));
+            }
+            return Ok(Self::SoftHcaAs(profile.to_owned()));
+        }
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
             bail!(
-                "{name:?} is no device name; give `{SOFT_ROCE}`, `{SOFTHCA}`, or a name that `ibv_devices` lists, such as mlx5_0"
+                "{name:?} is no device name; give `{SOFT_ROCE}`, `{SOFTHCA}`, `{SOFTHCA}:PROFILE`, or a name that `ibv_devices` lists, such as mlx5_0"
             );
         }
         Ok(Self::Local(name.to_owned()))
+    }
+}
+
+impl Device {
+    /// Whether it is emulated adapters, of whatever profile.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        matches!(self, Self::SoftHca | Self::SoftHcaAs(_))
+    }
+
+    /// The profile of emulated adapters, where one is asked for.
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        match self {
+            Self::SoftHcaAs(profile) => Some(profile),
+            _ => None,
+        }
     }
 }
 
@@ -58,6 +86,7 @@ impl fmt::Display for Device {
         match self {
             Self::SoftRoce => out.write_str(SOFT_ROCE),
             Self::SoftHca => out.write_str(SOFTHCA),
+            Self::SoftHcaAs(profile) => write!(out, "{SOFTHCA}:{profile}"),
             Self::Local(name) => out.write_str(name),
         }
     }
@@ -132,6 +161,13 @@ mod tests {
     fn soft_roce_and_adapter_names_are_told_apart() {
         assert_eq!("soft-roce".parse::<Device>().unwrap(), Device::SoftRoce);
         assert_eq!("softhca".parse::<Device>().unwrap(), Device::SoftHca);
+        for profile in PROFILES {
+            let device: Device = format!("softhca:{profile}").parse().unwrap();
+            assert_eq!((device.profile(), device.is_emulated()), (Some(profile), true));
+            assert_eq!(device.to_string(), format!("softhca:{profile}"));
+        }
+        let refusal = "softhca:mlx4".parse::<Device>().unwrap_err().to_string();
+        assert!(refusal.contains("mlx5, rxe, irdma, bnxt_re, minimal"), "{refusal}");
         assert_eq!("mlx5_0".parse::<Device>().unwrap(), Device::Local("mlx5_0".to_owned()));
         assert_eq!(Device::Local("rxe0".to_owned()).to_string(), "rxe0");
     }

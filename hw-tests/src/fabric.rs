@@ -3,7 +3,7 @@
 //!
 //! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines, booted by
 //! [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] and
-//! [`Device::SoftHca`] the one node is this machine, where a process of our own runs the jobs. Setup grade; a fabric may be
+//! [`Device::SoftHca`], of whatever profile, the one node is this machine, where a process of our own runs the jobs. Setup grade; a fabric may be
 //! shared between threads, and jobs may overlap. Tests: at the end of this file, and the device tests of this package.
 //!
 //! Packets are lost or filtered with the tools of the guest; the kernel loads what they need by itself. Only what crosses
@@ -121,13 +121,14 @@ impl Fabric {
                 let interface = device::local_interface(name)?.unwrap_or_default();
                 Self::local(Command::new(agent_of(options)?), vec![name.clone()], interface)
             }
-            Device::SoftHca => {
+            Device::SoftHca | Device::SoftHcaAs(_) => {
                 let softhca = programs::softhca(options.say)?;
                 let adapters = options.adapters.as_deref().unwrap_or(Path::new(TWO_RAILS));
                 // What runs under `softhca run` finds the emulated library, and so does all that the agent starts.
                 let mut command = Command::new(&softhca);
-                command.arg("run").arg("--config").arg(adapters).arg("--").arg(agent_of(options)?);
-                Self::local(command, emulated(&softhca, adapters)?, "lo".to_owned())
+                command.arg("run").arg("--config").arg(adapters).args(profile_of(device));
+                command.arg("--").arg(agent_of(options)?);
+                Self::local(command, emulated(&softhca, device, adapters)?, "lo".to_owned())
             }
             Device::SoftRoce => {
                 let machines = vm::open::open(options, &agent_of(options)?)?;
@@ -271,9 +272,14 @@ fn agent_of(options: &Options) -> anyhow::Result<PathBuf> {
     options.agent.clone().map_or_else(|| programs::agent(options.say), Ok)
 }
 
+/// The words that give emulated adapters their profile.
+fn profile_of(device: &Device) -> impl Iterator<Item = &str> {
+    device.profile().into_iter().flat_map(|profile| ["--profile", profile])
+}
+
 /// The adapters that a configuration file describes, by name.
-fn emulated(softhca: &Path, adapters: &Path) -> anyhow::Result<Vec<String>> {
-    let output = Command::new(softhca).arg("check").arg(adapters).output();
+fn emulated(softhca: &Path, device: &Device, adapters: &Path) -> anyhow::Result<Vec<String>> {
+    let output = Command::new(softhca).arg("check").args(profile_of(device)).arg(adapters).output();
     let output = output.with_context(|| format!("cannot start {}", softhca.display()))?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     let text = String::from_utf8_lossy(&output.stdout);
@@ -297,7 +303,7 @@ mod tests {
 
     #[test]
     fn two_nodes_are_refused_on_a_device_of_this_machine_and_on_emulated_ones() {
-        for device in [Device::Local("mlx5_0".to_owned()), Device::SoftHca] {
+        for device in [Device::Local("mlx5_0".to_owned()), Device::SoftHca, Device::SoftHcaAs("mlx5".to_owned())] {
             let refusal = Fabric::open(&device, 2).err().unwrap().to_string();
             assert!(refusal.contains("one node") && refusal.contains(&device.to_string()), "{refusal}");
         }

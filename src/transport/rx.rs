@@ -34,6 +34,12 @@ impl<R: ReceiveQueue> Rx<R> {
         Ok(rx)
     }
 
+    /// Slots with the adapter, and those that wait to be posted again.
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> (u32, usize) {
+        (self.posted, self.released.len())
+    }
+
     pub(super) fn queue(&self) -> &R {
         &self.queue
     }

@@ -105,6 +105,12 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
+    /// Work requests that may still be posted.
+    #[cfg(test)]
+    pub(super) fn credits(&self) -> u32 {
+        self.credits
+    }
+
     /// Bytes registered for bounce buffers.
     pub(super) fn bounce_bytes(&self) -> u64 {
         self.bounce.bytes()

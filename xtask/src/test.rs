@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run the device tests on `softhca` (emulated adapters), `soft-roce` (a software device in a virtual machine), or an
-    /// adapter of this machine such as `mlx5_0` [default: softhca, then soft-roce]
+    /// Run the device tests on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe, irdma,
+    /// `bnxt_re` or minimal), `soft-roce` (a software device in a virtual machine), or an adapter of this machine such as
+    /// `mlx5_0` [default: softhca, then soft-roce]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Of the device tests only those whose name contains this

@@ -78,16 +78,10 @@ impl SharedReceiveQueue {
     /// When none was posted: the errno of the verb (`ENOMEM` when the queue is full), or `EINVAL` for a slot that the arena does
     /// not have.
     pub fn post(&mut self, arena: &Arena, slots: &[u32], id: impl Fn(u32) -> u64) -> io::Result<usize> {
-        let place = |slot| arena.span(slot as usize).ok_or_else(no_slot);
-        let receives = slots.iter().map(|&slot| Ok((id(slot), place(slot)?)));
         let SharedReceiveQueue { handle, post, chain } = self;
         // SAFETY: the queue is live (R4), and the chain well formed, which lives through the call and is copied by it. The spans are an
         // arena's, whose memory the queue's domain has, or another domain's key, which the adapter refuses (R3).
-        chain.post(receives, |first, bad| unsafe { post(handle.raw(), first, bad) })
+        let refill = |first, bad| unsafe { post(handle.raw(), first, bad) };
+        chain.post(slots, id, |slot| arena.span(slot as usize), refill)
     }
-}
-
-#[cold]
-fn no_slot() -> io::Error {
-    io::Error::from_raw_os_error(libc::EINVAL)
 }

@@ -7,6 +7,7 @@
 mod adapters;
 mod document;
 mod faults;
+mod gids;
 mod values;
 
 use std::ops::Range;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::faults::FaultRule;
 use crate::engine::{DeviceSpec, MAX_DEVICES, MAX_PORTS, MAX_RULES};
+use crate::profiles;
 
 /// Numbers that a device has: its own, and one for each port.
 const GUIDS: u64 = 1 + MAX_PORTS as u64;
@@ -66,16 +68,40 @@ impl Config {
     /// # Errors
     /// It cannot be read, is no TOML, has unknown keys or values, or describes what cannot be.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        Config::read_as(path, None)
+    }
+
+    /// Reads `path`; devices that name no profile have this one.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn read_as(path: &Path, profile: Option<profiles::Name>) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        Config::parse(&text).map_err(|(span, message)| ConfigError::Wrong {
+        Config::parse_as(&text, profile).map_err(|(span, message)| ConfigError::Wrong {
             path: path.to_owned(),
             line: 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count(),
             message,
         })
     }
 
+    /// What is configured without a file: one adapter, of this profile.
+    ///
+    /// # Panics
+    /// Never: what is left out is in range.
+    #[must_use]
+    pub fn of_profile(profile: Option<profiles::Name>) -> Config {
+        let device = adapters::complete(0, &document::Device::default(), &mut 0, profile);
+        let device = device.expect("the defaults are in range");
+        Config { fabric: None, trace: false, devices: vec![device], faults: Vec::new() }
+    }
+
+    #[cfg(test)]
     fn parse(text: &str) -> Result<Config, (Range<usize>, String)> {
+        Config::parse_as(text, None)
+    }
+
+    fn parse_as(text: &str, profile: Option<profiles::Name>) -> Result<Config, (Range<usize>, String)> {
         let document: document::Document = toml::from_str(text)
             .map_err(|error| (error.span().unwrap_or(0..0), error.message().trim_end().to_owned()))?;
         if let Some(name) = document.fabric.as_ref().filter(|name| !is_fabric_name(name.as_ref())) {
@@ -90,7 +116,8 @@ impl Config {
         let mut lids = 0;
         let mut devices: Vec<DeviceSpec> = Vec::new();
         for (index, given) in document.device.iter().enumerate() {
-            let device = adapters::complete(index, given.as_ref(), &mut lids).map_err(|error| (given.span(), error))?;
+            let device =
+                adapters::complete(index, given.as_ref(), &mut lids, profile).map_err(|error| (given.span(), error))?;
             if devices.iter().any(|other| other.name == device.name) {
                 return Err((given.span(), format!("a second device is called {:?}", device.name)));
             }
@@ -103,7 +130,7 @@ impl Config {
             devices.push(device);
         }
         if devices.is_empty() {
-            devices = Config::default().devices;
+            devices = Config::of_profile(profile).devices;
         }
         let faults = document
             .fault
@@ -118,8 +145,7 @@ impl Config {
 impl Default for Config {
     /// One InfiniBand adapter with one port, no faults.
     fn default() -> Self {
-        let device = adapters::complete(0, &document::Device::default(), &mut 0).expect("the defaults are in range");
-        Config { fabric: None, trace: false, devices: vec![device], faults: Vec::new() }
+        Config::of_profile(None)
     }
 }
 

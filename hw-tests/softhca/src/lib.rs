@@ -9,8 +9,11 @@
 //! `fabric_folder` says where a fabric is.
 
 pub mod abi;
+pub mod behaviour;
 pub mod config;
 pub mod engine;
 pub mod fabric_folder;
+pub mod limits;
+pub mod profiles;
 pub mod sys;
 pub mod verbs;

@@ -72,13 +72,34 @@ const GUIDS: &[&str] = &[
 ];
 const NAMES: &[&str] = &["\"a\"", "\"softhca1\"", "\"\"", "\"a b\"", "\"../x\"", "\"\\u0000\"", "\"ü\"", "4"];
 const LAYERS: &[&str] = &["\"infiniband\"", "\"ethernet\"", "\"token ring\""];
-const GIDS: &[&str] = &["[\"fe80::1\"]", "[\"10.0.0.1\", \"10.0.0.1\"]", "[]", "[\"::\"]", "[\"ff02::1\"]", "[4]"];
+const GIDS: &[&str] = &[
+    "[{ gid = \"fe80::1\", index = 300 }, \"fe80::2\"]",
+    "[{ gid = \"10.0.0.1\", type = \"RoCE v1\" }]",
+    "[{ gid = \"fe80::1\", index = 4294967295 }]",
+    "[{ index = 3 }]",
+    "[\"fe80::1\"]",
+    "[\"10.0.0.1\", \"10.0.0.1\"]",
+    "[]",
+    "[\"::\"]",
+    "[\"ff02::1\"]",
+    "[4]",
+];
 const MTUS: &[&str] = &["256", "4096", "1500"];
 const STATES: &[&str] = &["\"active\"", "\"down\"", "\"up\""];
 const STATUSES: &[&str] = &["\"REM_ACCESS_ERR\"", "\"IBV_WC_WR_FLUSH_ERR\"", "\"tm_err\"", "\"SUCCESS\"", "\"\""];
 const EVENTS: &[&str] = &["\"PORT_ERR\"", "\"QP_FATAL\"", "\"IBV_EVENT_CLIENT_REREGISTER\"", "\"COMM_EST\""];
 const ERRNOS: &[&str] = &["\"ENOMEM\"", "\"EIO\"", "\"0\""];
 const PKEYS: &[&str] = &["[0xffff]", "[0]", "[]", "[65536]"];
+
+const PROFILES: &[&str] = &["\"mlx5\"", "\"rxe\"", "\"irdma\"", "\"bnxt_re\"", "\"minimal\"", "\"mlx4\""];
+const PREFIXES: &[&str] = &["\"fe80:0000:0000:0001\"", "\"0xfe80000000000001\"", "\"fe80\""];
+const FLAGS: &[&str] = &["true", "false", "1"];
+const NUMBERS: &[&str] = &["\"einval\"", "\"ENOMEM\"", "\"unset\"", "\"eopnotsupp\"", "\"EIO\""];
+const WORDS: &[&str] =
+    &["\"no\"", "\"skip\"", "\"compact\"", "\"both\"", "\"accepted\"", "\"wqe\"", "\"exact\"", "\"disabled\""];
+const GROUPS: &[&str] = &["[]", "[\"port\", \"qp\"]", "[\"everything\"]"];
+const ATOMICS: &[&str] = &["\"none\"", "\"hca\"", "\"some\""];
+const GID: &[&str] = &["\"fe80::7\"", "\"::\"", "\"gid\""];
 
 /// A key, and what may be given for it.
 type Key = (&'static str, &'static [&'static str]);
@@ -94,11 +115,46 @@ const DEVICE: &[Key] = &[
     ("latency_ns", INTEGERS),
     ("bandwidth_gbps", FLOATS),
     ("speed", INTEGERS),
+    ("profile", PROFILES),
+];
+const LIMITS: &[Key] = &[
+    ("max_qp", INTEGERS),
+    ("max_qp_wr", INTEGERS),
+    ("max_cqe", INTEGERS),
+    ("max_sge", INTEGERS),
+    ("max_inline", INTEGERS),
+    ("max_msg_sz", INTEGERS),
+    ("gid_table_len", INTEGERS),
+    ("atomics", ATOMICS),
+];
+const BEHAVIOUR: &[Key] = &[
+    ("atomic_access_without_cap", NUMBERS),
+    ("purge_cq_on_destroy", WORDS),
+    ("srq_wr_lost_on_destroy", WORDS),
+    ("srq", FLAGS),
+    ("cq_ex", FLAGS),
+    ("ah_by_index", FLAGS),
+    ("async_events", GROUPS),
+    ("create_qp_errno_on_limit", NUMBERS),
+    ("errno_sge", NUMBERS),
+    ("inline_grant", WORDS),
+    ("send_before_rts", WORDS),
+    ("retry7_endless", FLAGS),
+    ("fork", WORDS),
+    ("refused_timestamp_bits", INTEGERS),
 ];
 const CLOCK: &[Key] =
     &[("frequency_hz", INTEGERS), ("offset", INTEGERS), ("drift_ppm", FLOATS), ("mask_bits", INTEGERS)];
-const PORT: &[Key] =
-    &[("lid", INTEGERS), ("sm_lid", INTEGERS), ("mtu", MTUS), ("state", STATES), ("gids", GIDS), ("pkeys", PKEYS)];
+const PORT: &[Key] = &[
+    ("subnet_prefix", PREFIXES),
+    ("network", NAMES),
+    ("lid", INTEGERS),
+    ("sm_lid", INTEGERS),
+    ("mtu", MTUS),
+    ("state", STATES),
+    ("gids", GIDS),
+    ("pkeys", PKEYS),
+];
 /// Each action with what it needs.
 const ACTIONS: &[(&str, &[Key])] = &[
     ("drop", &[]),
@@ -111,6 +167,9 @@ const ACTIONS: &[(&str, &[Key])] = &[
     ("cq-overrun", &[]),
     ("link-down", &[("at_ns", INTEGERS), ("for_ns", INTEGERS)]),
     ("event", &[("event", EVENTS), ("at_ns", INTEGERS)]),
+    ("event", &[("event", &["\"LID_CHANGE\""]), ("at_ns", INTEGERS), ("lid", INTEGERS)]),
+    ("event", &[("event", &["\"GID_CHANGE\""]), ("at_ns", INTEGERS), ("gid", GID), ("gid_index", INTEGERS)]),
+    ("event", &[("event", &["\"PKEY_CHANGE\""]), ("at_ns", INTEGERS), ("pkey", INTEGERS), ("pkey_index", INTEGERS)]),
 ];
 const SELECTION: &[Key] = &[
     ("device", NAMES),
@@ -138,6 +197,12 @@ fn file(chance: &mut Chance) -> String {
         if chance.below(3) == 0 {
             text.push_str("[device.clock]\n");
             some(&mut text, chance, CLOCK, 3);
+        }
+        for (table, keys) in [("limits", LIMITS), ("behaviour", BEHAVIOUR)] {
+            if chance.below(4) == 0 {
+                writeln!(text, "[device.{table}]").unwrap();
+                some(&mut text, chance, keys, 6);
+            }
         }
         for _ in 0..chance.below(3) {
             text.push_str("[[device.port]]\n");

@@ -132,7 +132,7 @@ impl Site {
 
     /// Whether the adapters are emulated: tests may describe their own, with faults.
     pub(crate) fn is_emulated(&self) -> bool {
-        self.device == Device::SoftHca
+        self.device.is_emulated()
     }
 
     /// The tests that took longest, the longest first.

@@ -37,6 +37,8 @@ pub(crate) struct Request {
     pub(crate) signalled: bool,
     /// What it does: the name of its [`Work`], and how many bytes it carries inline.
     pub(crate) work: (&'static str, usize),
+    /// The immediate data of a message.
+    pub(crate) immediate: Option<u32>,
 }
 
 /// A queue pair, living or not.
@@ -163,8 +165,11 @@ impl Adapter for Scripted {
         self.0.state().async_events.pop_front()
     }
 
+    /// Time passes as it is looked at.
     fn now(&self) -> Duration {
-        self.0.state().now
+        let mut state = self.0.state();
+        state.now += Duration::from_millis(1);
+        state.now
     }
 }
 
@@ -209,6 +214,10 @@ impl QueuePair for ScriptedQp {
         if let Some(Some(errno)) = state.answers.pop_front() {
             return Err(PostError(errno));
         }
+        let immediate = match work {
+            Work::Send { immediate, .. } | Work::SendInline { immediate, .. } => Some(immediate),
+            _ => None,
+        };
         let work = match work {
             Work::Send { .. } => ("send", 0),
             Work::SendInline { header, payload, .. } => ("send inline", header.len() + payload.len()),
@@ -219,7 +228,7 @@ impl QueuePair for ScriptedQp {
             Work::CompareSwap { .. } => ("compare and swap", 0),
         };
         let qp = &mut state.qps[self.index];
-        qp.posted.push_back(Request { id: wr.id, signalled: wr.signalled, work });
+        qp.posted.push_back(Request { id: wr.id, signalled: wr.signalled, work, immediate });
         Ok(())
     }
 

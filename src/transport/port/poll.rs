@@ -126,7 +126,7 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Takes a batch of completions from the adapter.
-    #[inline]
+    #[inline(always)]
     fn take<const STAMPED: bool>(&mut self, batch: &mut Batch) {
         let Port { cq, counters, rx, tx, connections, handshakes, exceptional, undelivered, .. } = self;
         add(&counters.polls, 1);

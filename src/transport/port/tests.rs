@@ -1,2 +1,194 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port over a scripted adapter.
+//! A port over a scripted adapter: what becomes of requests, slots and credits when an adapter refuses, fails or falls silent.
+
+mod histories;
+mod pair;
+
+use super::*;
+use crate::transport::adapter::scripted::{QpState, send_id};
+use crate::transport::completion::{Completion, Failed, Token};
+use crate::transport::connections::failure::Cause;
+use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion, async_event};
+use pair::{CAPACITY, DEPTH, Pair, SLOTS, Side};
+
+const FLUSHED: Result<(), Failed> = Err(Failed { status: Status::FLUSHED, posted: true });
+const UNPOSTED: Result<(), Failed> = Err(Failed { status: Status::FLUSHED, posted: false });
+
+fn state(side: &Side) -> QpState {
+    side.script.state().qps[0].state
+}
+
+#[test]
+fn a_first_message_connects_two_ports_and_arrives() {
+    let mut pair = Pair::apart();
+    pair.a.send(1).expect("it may wait");
+    assert_eq!((state(&pair.a), pair.a.script.posted(0).len()), (QpState::Init, 0));
+    pair.carry();
+    assert_eq!([state(&pair.a), state(&pair.b)], [QpState::ReadyToSend; 2]);
+    pair.transfer();
+    pair.a.poll();
+    pair.b.poll();
+    assert_eq!((pair.a.ended(), pair.b.messages()), (vec![(1, Ok(()))], 1));
+}
+
+#[test]
+fn a_full_send_queue_makes_requests_wait_and_a_completion_lets_them_go_in_order() {
+    let mut pair = Pair::connected();
+    (10..10 + u64::from(DEPTH) + 3).for_each(|token| pair.a.send(token).expect("it may wait"));
+    assert_eq!(pair.a.script.posted(0).len(), DEPTH as usize);
+    for _ in 0..3 {
+        assert!(pair.a.script.complete(0, Status::SUCCESS));
+        pair.a.poll();
+    }
+    pair.a.script.complete_all(0, Status::SUCCESS);
+    pair.a.poll();
+    let ended: Vec<u64> = pair.a.ended().into_iter().map(|(token, _)| token).collect();
+    assert_eq!(ended, (10..10 + u64::from(DEPTH) + 3).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_queue_that_answers_full_while_a_completion_is_due_is_tried_again() {
+    let mut pair = Pair::connected();
+    pair.a.send(2).expect("it goes");
+    pair.a.script.state().answers = [Some(libc::ENOMEM)].into();
+    pair.a.send(3).expect("it may wait");
+    assert_eq!((pair.a.script.posted(0).len(), pair.a.failures()), (1, 0));
+    pair.a.script.complete(0, Status::SUCCESS);
+    pair.a.poll();
+    assert_eq!(pair.a.script.posted(0).len(), 1);
+}
+
+#[test]
+fn a_post_that_is_refused_for_another_reason_fails_the_connection_and_all_that_is_on_it() {
+    let mut pair = Pair::connected();
+    pair.a.send(2).expect("it goes");
+    pair.a.script.state().answers = [Some(libc::EINVAL)].into();
+    pair.a.send(3).expect("it was taken, and comes back failed");
+    assert_eq!(state(&pair.a), QpState::Error);
+    pair.a.script.complete_all(0, Status::FLUSHED);
+    pair.a.poll();
+    pair.a.poll();
+    assert_eq!(pair.a.failures(), 1);
+    let mut ended = pair.a.ended();
+    ended.sort_by_key(|(token, _)| *token);
+    assert_eq!(ended, [(2, FLUSHED), (3, UNPOSTED)]);
+    assert_eq!(pair.a.send(4), Err(Refused));
+    assert!(matches!(pair.a.port.failure(pair.a.peer).expect("it failed").cause, Cause::Post { errno: libc::EINVAL }));
+}
+
+#[test]
+fn an_error_at_one_request_lets_those_before_it_succeed_and_flushes_those_after_it() {
+    let mut pair = Pair::connected();
+    (2..=5).for_each(|token| pair.a.send(token).expect("it goes"));
+    let script = pair.a.script.clone();
+    script.complete(0, Status::SUCCESS);
+    script.complete(0, Status::RETRY_EXCEEDED);
+    script.complete_all(0, Status::FLUSHED);
+    pair.a.poll();
+    pair.a.poll();
+    let failed = Err(Failed { status: Status::RETRY_EXCEEDED, posted: true });
+    assert_eq!(pair.a.ended(), [(2, Ok(())), (3, failed), (4, FLUSHED), (5, FLUSHED)]);
+    assert_eq!((pair.a.failures(), pair.a.port.tx.credits()), (1, CAPACITY - SLOTS));
+    let told = pair.a.port.take_untold();
+    assert!(told.len() == 1 && told[0].contains("RETRY_EXC_ERR") && told[0].contains("scripted0:1"), "{told:?}");
+}
+
+#[test]
+fn the_failure_of_a_peer_is_reported_before_what_failed_for_it() {
+    let mut pair = Pair::connected();
+    pair.a.send(2).expect("it goes");
+    pair.a.script.complete(0, Status::RETRY_EXCEEDED);
+    pair.a.poll();
+    assert!(
+        matches!(pair.a.seen[..], [Completion::PeerFailed { .. }, Completion::Request { .. }]),
+        "{:?}",
+        pair.a.seen
+    );
+}
+
+#[test]
+fn a_completion_of_a_queue_pair_that_is_gone_changes_nothing() {
+    let mut pair = Pair::connected();
+    pair.a.send(2).expect("it goes");
+    let late = WorkCompletion::scripted(send_id(0, 900).0, Status::FLUSHED, 0, None, 0x999);
+    let strange = WorkCompletion::scripted(send_id(77, 0).0, Status::SUCCESS, 0, None, 0x999);
+    pair.a.script.state().completions.extend([late, strange]);
+    pair.a.poll();
+    assert_eq!((pair.a.failures(), pair.a.ended()), (0, vec![]));
+    pair.a.script.complete(0, Status::SUCCESS);
+    pair.a.poll();
+    assert_eq!((pair.a.ended(), pair.a.port.tx.credits()), (vec![(2, Ok(()))], CAPACITY - SLOTS));
+}
+
+#[test]
+fn a_message_without_immediate_data_is_dropped_and_its_slot_posted_again() {
+    let mut pair = Pair::connected();
+    for _ in 0..SLOTS {
+        pair.b.script.deliver(0, 8, None).expect("a slot");
+        pair.b.poll();
+    }
+    assert_eq!(pair.b.messages(), 0);
+    pair.b.poll();
+    assert_eq!(pair.b.script.state().receives.len(), SLOTS as usize);
+    assert_eq!(pair.b.port.counters().malformed.load(std::sync::atomic::Ordering::Relaxed), u64::from(SLOTS));
+}
+
+#[test]
+fn a_receive_queue_that_takes_part_of_a_batch_gets_the_rest_later() {
+    let mut pair = Pair::connected();
+    pair.b.script.state().takes_receives = Some(1);
+    (0..SLOTS).for_each(|_| {
+        pair.b.script.deliver(0, 8, Some(0)).expect("a slot");
+    });
+    (0..4).for_each(|_| pair.b.poll());
+    assert_eq!((pair.b.messages(), pair.b.failures()), (SLOTS as usize, 0));
+    let (posted, released) = pair.b.port.rx.slots();
+    assert_eq!(posted as usize + released, SLOTS as usize);
+}
+
+#[test]
+fn tear_down_with_requests_and_receives_in_flight_gives_every_token_back_once_and_destroys_the_queue_pair() {
+    let mut pair = Pair::connected();
+    (2..20).for_each(|token| pair.a.send(token).expect("it may wait"));
+    pair.b.script.deliver(0, 8, Some(0)).expect("a slot");
+    for side in [&mut pair.a, &mut pair.b] {
+        side.port.forget(side.peer);
+        side.poll();
+        assert_eq!(state(side), QpState::Destroyed);
+    }
+    let mut tokens: Vec<u64> = pair.a.ended().into_iter().map(|(token, _)| token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, (2..20).collect::<Vec<_>>());
+    assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
+}
+
+#[test]
+fn a_completion_queue_that_breaks_fails_every_connection_with_the_reason() {
+    let mut pair = Pair::connected();
+    pair.a.script.state().broken_poll = Some(libc::EIO);
+    pair.a.poll();
+    pair.a.poll();
+    assert_eq!(pair.a.failures(), 1);
+    let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
+    assert!(failure.contains("polling the completion queue"), "{failure}");
+}
+
+#[test]
+fn an_adapter_without_another_queue_pair_fails_the_request_with_what_to_do() {
+    let mut pair = Pair::apart();
+    pair.a.script.state().refused_qp = Some(libc::ENOMEM);
+    assert_eq!(pair.a.send(1), Err(Refused));
+    let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
+    assert!(failure.contains("btl_ibex_send_queue_depth"), "{failure}");
+}
+
+#[test]
+fn a_device_that_dies_fails_every_connection() {
+    let mut pair = Pair::connected();
+    let kind = async_event::DEVICE_FATAL;
+    pair.a.script.state().async_events.push_back(AsyncEvent { kind, port: 0 });
+    (0..=ASYNC_INTERVAL).for_each(|_| pair.a.poll());
+    assert_eq!(pair.a.failures(), 1);
+    let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
+    assert!(failure.contains("IBV_EVENT_DEVICE_FATAL"), "{failure}");
+}

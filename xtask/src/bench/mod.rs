@@ -227,7 +227,7 @@ fn device_title(device: &Device, environment: &[(String, String)]) -> String {
     let name = environment.iter().find(|(name, _)| name == "Device").map_or("", |(_, value)| value);
     match device {
         Device::SoftRoce => format!("{device} ({name} in a virtual machine)"),
-        Device::SoftHca => format!("{device} ({name}, an emulated adapter)"),
+        Device::SoftHca | Device::SoftHcaAs(_) => format!("{device} ({name}, an emulated adapter)"),
         Device::Local(_) => name.to_owned(),
     }
 }

@@ -26,7 +26,7 @@ impl Kind {
     pub(crate) fn of(device: &Device) -> Self {
         match device {
             Device::SoftRoce => Self::SoftRoce,
-            Device::SoftHca => Self::SoftHca,
+            Device::SoftHca | Device::SoftHcaAs(_) => Self::SoftHca,
             Device::Local(_) => Self::Adapter,
         }
     }

@@ -151,8 +151,8 @@ impl QueuePair {
     #[inline]
     fn post(&mut self, request: &mut Request) -> Result<(), PostError> {
         let mut bad = MaybeUninit::uninit();
-        // SAFETY: R4; the request and its gather list live through the call, which copies them; what a provider reads of it is
-        // filled in (`Request`), and `bad` is only written. The memory it names is registered and the device's from here on (R2,
+        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is filled in, and
+        // of the rest see `Request`; `bad` is only written. The memory it names is registered and the device's from here on (R2,
         // R3: the promise each `LocalSpan` was made with), or inline, which the provider copies before it returns
         // (`ibv_post_send(3)`, IBV_SEND_INLINE).
         match unsafe { (self.post)(self.raw.as_ptr(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
@@ -168,13 +168,14 @@ fn refused(code: i32) -> PostError {
     PostError(if code == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { code.abs() })
 }
 
-/// A work request of which the fields that some provider reads are filled in. The others are most of 128 bytes, and clearing them
-/// would be a good part of what a post costs.
+/// A work request of which the fields that its opcode has are filled in, and the immediate data of all. The others are most of 128
+/// bytes, and clearing them would be a good part of what a post costs.
 ///
-/// Providers read what the opcode has (`ibv_post_send(3)`), and before they look at it: `imm_data` soft-RoCE (`convert_send_wr`) and
-/// those that post by a system call (`ibv_cmd_post_send` of libibverbs: hfi1, ipath), `wr.rdma.remote_addr` of all but
-/// atomics soft-RoCE (`init_send_wqe`). So these two are set in every request. Of rdma-core no other provider for the
-/// InfiniBand transport reads more; one that does finds the stack's bytes there, as it would of a C program.
+/// Providers read what the opcode has (`ibv_post_send(3)`), and two fields before they look at it. `imm_data` is read by soft-RoCE
+/// (`convert_send_wr`) and by those that post through a system call (`ibv_cmd_post_send` of libibverbs: hfi1, ipath); it is
+/// set. `wr.rdma.remote_addr` is read by soft-RoCE alone, of a message, too (`init_send_wqe`), and there it is not set: what
+/// stood on the stack is copied to `iova`, which the kernel looks at for RDMA and atomics only. To the provider, which is C,
+/// bytes that nobody has set are some number, as in the requests of any C program; no code of Rust reads them.
 type Request = MaybeUninit<sys::ibv_send_wr>;
 
 /// All but the flags and what the opcode has.
@@ -201,7 +202,6 @@ fn message(wr: Wr, flags: u32, spans: &[LocalSpan], immediate: u32) -> Request {
     unsafe {
         (&raw mut (*raw).send_flags).write(wr.flags() | flags);
         (&raw mut (*raw).__bindgen_anon_1.imm_data).write(immediate.to_be());
-        (&raw mut (*raw).wr.rdma.remote_addr).write(0);
     }
     request
 }
@@ -243,8 +243,6 @@ mod tests {
         let request = message(Wr { id: 7, signalled: true }, Flags::IBV_SEND_INLINE.0, &spans, 0x1234);
         let flags = Flags::IBV_SEND_SIGNALED.0 | Flags::IBV_SEND_INLINE.0;
         assert_eq!(read(&request), (7, 2, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, flags, 0x1234_u32.to_be()));
-        // SAFETY: a field that every request has.
-        assert_eq!(unsafe { (*request.as_ptr()).wr.rdma.remote_addr }, 0);
     }
 
     #[test]

@@ -65,21 +65,36 @@ fn describe_device(draft: &Path, spec: &DeviceSpec, counters_of: impl Fn(usize) 
     write(&device, "hca_type", "softhca")?;
     for (index, port) in spec.ports.iter().enumerate() {
         let folder = device.join("ports").join((index + 1).to_string());
-        describe_port(&folder, port)?;
+        describe_port(&folder, port, rows(spec, port))?;
         symlink(counters_of(index), folder.join("hw_counters"))?;
     }
     Ok(())
 }
 
-fn describe_port(folder: &Path, port: &PortSpec) -> io::Result<()> {
+/// The rows of a port's table of GIDs.
+pub(crate) fn rows(spec: &DeviceSpec, port: &PortSpec) -> usize {
+    port.gids.len().max(spec.limits.gid_table_len as usize)
+}
+
+fn describe_port(folder: &Path, port: &PortSpec, rows: usize) -> io::Result<()> {
     for sub in ["gids", "pkeys", "gid_attrs/types"] {
         fs::create_dir_all(folder.join(sub))?;
     }
     write(folder, "lid", &format!("{:#x}", port.lid))?;
     write(folder, "sm_lid", &format!("{:#x}", port.sm_lid))?;
-    for (index, gid) in port.gids.iter().enumerate() {
+    for index in 0..rows {
+        let gid = port.gids.get(index).copied().unwrap_or_default();
         write(folder, &format!("gids/{index}"), &groups(&gid.raw))?;
-        write(folder, &format!("gid_attrs/types/{index}"), device::gid_type_text(gid.kind))?;
+        let kind = format!("gid_attrs/types/{index}");
+        if gid.is_empty() {
+            // The kernel's file is there, and reading it fails; here it is not.
+            match fs::remove_file(folder.join(kind)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        } else {
+            write(folder, &kind, device::gid_type_text(gid.kind))?;
+        }
     }
     for (index, pkey) in port.pkeys.iter().enumerate() {
         write(folder, &format!("pkeys/{index}"), &format!("{pkey:#06x}"))?;
@@ -87,13 +102,28 @@ fn describe_port(folder: &Path, port: &PortSpec) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes what has changed in port `number` (from 1) of an adapter. Nothing where the fabric has no tree.
+pub(crate) fn change_port(fabric: &Path, spec: &DeviceSpec, number: u8, port: &PortSpec) -> io::Result<()> {
+    let folder = root(fabric).join("class/infiniband").join(&spec.name).join("ports").join(number.to_string());
+    if folder.exists() { describe_port(&folder, port, rows(spec, port)) } else { Ok(()) }
+}
+
 /// `0102:0304:...`, as the kernel writes GUIDs and GIDs.
 fn groups(bytes: &[u8]) -> String {
     bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
 }
 
+/// Writes a file that is not there, or that differs: then at once, as somebody may be reading it.
 fn write(folder: &Path, file: &str, line: &str) -> io::Result<()> {
-    fs::write(folder.join(file), format!("{line}\n"))
+    let (path, text) = (folder.join(file), format!("{line}\n"));
+    match fs::read_to_string(&path) {
+        Ok(there) if there == text => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return fs::write(path, text),
+        _ => {}
+    }
+    let draft = path.with_extension(std::process::id().to_string());
+    fs::write(&draft, text)?;
+    fs::rename(draft, path)
 }
 
 /// The root of the emulated tree; `/sys` where the fabric cannot be joined. The string lives for ever.

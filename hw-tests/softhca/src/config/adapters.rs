@@ -4,18 +4,17 @@
 //! Without any description: one InfiniBand adapter `softhca0` with one active port, LID 1, 100 Gb/s (4x EDR), MTU 4096.
 //! Grade: setup. GUIDs are host-order numbers. Tests: config.rs.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::document::{Clock, Device, Port};
 use super::values::within;
-use crate::engine::codes::{gid_kind, link_layer, port_state};
-use crate::engine::{ClockSpec, DeviceSpec, Gid, PortSpec};
+use super::{gids, is_fabric_name};
+use crate::engine::codes::{link_layer, port_state};
+use crate::engine::{ClockSpec, DeviceSpec, PortSpec};
+use crate::profiles;
 
 /// The first six digits of the GUIDs, a locally administered range.
 const GUID_BASE: u64 = 0x5e00_0000_0000_0000;
-/// The default subnet prefix of InfiniBand.
-const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
 /// 4x.
 const WIDTH: u8 = 2;
 /// EDR.
@@ -25,7 +24,7 @@ const MTU: u8 = 5;
 /// The default partition, full member.
 const PKEY: u16 = 0xffff;
 /// Beyond this LIDs are of multicast groups.
-const LAST_LID: u16 = 0xbfff;
+pub(super) const LAST_LID: u16 = 0xbfff;
 /// What a link may delay: a minute. More is a port that is down.
 const MOST_LATENCY_NS: u64 = 60_000_000_000;
 /// What a link may carry: a megabit to a petabit in a second. With less a message of the largest size takes days.
@@ -36,7 +35,15 @@ const FW_VER_BYTES: usize = 63;
 const LAST_NUMA_NODE: i32 = 1023;
 
 /// Adapter `index` (from 0) of the fabric as `given`, or what is wrong with it. `lids` is the last LID given so far.
-pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<DeviceSpec, String> {
+/// `profile` is that of devices which name none.
+pub(super) fn complete(
+    index: usize,
+    given: &Device,
+    lids: &mut u16,
+    profile: Option<profiles::Name>,
+) -> Result<DeviceSpec, String> {
+    let base = profiles::profile(given.profile.or(profile));
+    let limits = given.limits.over(&base.limits)?;
     let name = given.name.clone().unwrap_or_else(|| format!("softhca{index}"));
     if name.is_empty() || name.len() > 48 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return Err(format!("name = {name:?}: a device name is 1 to 48 letters, digits and underscores"));
@@ -44,7 +51,7 @@ pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<D
     if given.port.len() > 2 {
         return Err(format!("{name} has {} ports; an adapter has 1 or 2", given.port.len()));
     }
-    let link_layer = given.link_layer.map_or(link_layer::INFINIBAND, |layer| layer.0);
+    let link_layer = given.link_layer.map_or(base.link_layer, |layer| layer.0);
     let node_guid = given.node_guid.map_or(GUID_BASE + ((index as u64 + 1) << 8), |guid| guid.0);
     // Ports have the numbers that follow.
     if node_guid == 0 || node_guid > u64::MAX - 2 {
@@ -66,12 +73,15 @@ pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<D
     }
     let one_port = [Port::default()];
     let ports = if given.port.is_empty() { &one_port[..] } else { &given.port[..] };
+    let behaviour = given.behaviour.over(&base.behaviour);
+    within("refused_timestamp_bits", behaviour.refused_timestamp_bits, 0..=64)?;
+    let place = Place { link_layer, device: index, node_guid, rows: limits.gid_table_len };
     Ok(DeviceSpec {
         link_layer,
         ports: ports
             .iter()
             .enumerate()
-            .map(|(number, port)| complete_port(link_layer, index, number, node_guid, port, lids))
+            .map(|(number, port)| complete_port(&place, number, port, lids))
             .collect::<Result<_, _>>()?,
         node_guid,
         sys_image_guid: node_guid,
@@ -80,15 +90,16 @@ pub(super) fn complete(index: usize, given: &Device, lids: &mut u16) -> Result<D
         hw_ver: 0,
         fw_ver,
         numa_node,
-        clock: complete_clock(&given.clock)?,
+        clock: complete_clock(&given.clock, &base.clock)?,
         latency_ns,
         bandwidth_gbps,
+        limits,
+        behaviour,
         name,
     })
 }
 
-fn complete_clock(given: &Clock) -> Result<ClockSpec, String> {
-    let usual = ClockSpec::default();
+fn complete_clock(given: &Clock, usual: &ClockSpec) -> Result<ClockSpec, String> {
     let clock = ClockSpec {
         frequency_hz: given.frequency_hz.unwrap_or(usual.frequency_hz),
         offset: given.offset.unwrap_or(usual.offset),
@@ -101,15 +112,16 @@ fn complete_clock(given: &Clock) -> Result<ClockSpec, String> {
     Ok(clock)
 }
 
-fn complete_port(
-    layer: u8,
+/// Where a port is, and how long its table of GIDs is (0: as long as it is given).
+struct Place {
+    link_layer: u8,
     device: usize,
-    number: usize,
     node_guid: u64,
-    given: &Port,
-    lids: &mut u16,
-) -> Result<PortSpec, String> {
-    let infiniband = layer == link_layer::INFINIBAND;
+    rows: u32,
+}
+
+fn complete_port(place: &Place, number: usize, given: &Port, lids: &mut u16) -> Result<PortSpec, String> {
+    let infiniband = place.link_layer == link_layer::INFINIBAND;
     let lid = match given.lid {
         Some(_) if !infiniband => return Err("an Ethernet port has no lid".to_owned()),
         Some(lid) => within("lid", lid, 1..=LAST_LID)?,
@@ -125,18 +137,20 @@ fn complete_port(
         None => u16::from(infiniband),
     };
     *lids = (*lids).max(lid);
-    let kind = if infiniband { gid_kind::IB } else { gid_kind::ROCE_V2 };
-    let gids = match &given.gids {
-        Some(gids) if gids.is_empty() || gids.len() > 16 => return Err("gids: 1 to 16 of them".to_owned()),
-        Some(gids) => {
-            let different: BTreeSet<_> = gids.iter().map(|gid| gid.0).collect();
-            if different.len() < gids.len() {
-                return Err("gids: one is there twice".to_owned());
-            }
-            gids.iter().map(|gid| Gid { raw: gid.0, kind }).collect()
-        }
-        None => default_gids(infiniband, device, number, node_guid + number as u64 + 1),
+    if given.subnet_prefix.is_some() && !infiniband {
+        return Err("an Ethernet port has no subnet_prefix".to_owned());
+    }
+    let gids = if let Some(gids) = &given.gids {
+        gids::table(gids, infiniband, place.rows)?
+    } else {
+        let prefix = given.subnet_prefix.map_or(gids::SUBNET_PREFIX, |prefix| prefix.0);
+        let guid = place.node_guid + number as u64 + 1;
+        gids::usual(infiniband, place.device, number, prefix, guid, place.rows)
     };
+    let network = given.network.clone().unwrap_or_default();
+    if !network.is_empty() && !is_fabric_name(&network) {
+        return Err(format!("network = {network:?}: 1 to 64 letters, digits, dashes and underscores"));
+    }
     let pkeys = given.pkeys.clone().unwrap_or_else(|| vec![PKEY]);
     if pkeys.is_empty() || pkeys.len() > 128 {
         return Err("pkeys: 1 to 128 of them".to_owned());
@@ -150,23 +164,6 @@ fn complete_port(
         gids,
         pkeys,
         state: given.state.map_or(port_state::ACTIVE, |state| u32::from(state.0)),
+        network,
     })
-}
-
-/// InfiniBand: the default subnet prefix and the port's GUID. Ethernet: the link-local address of the port's MAC, as RoCE
-/// v1 and v2, and an IPv4 address of a private range, the same.
-fn default_gids(infiniband: bool, device: usize, number: usize, port_guid: u64) -> Vec<Gid> {
-    let mut link_local = [0; 16];
-    link_local[..8].copy_from_slice(&SUBNET_PREFIX.to_be_bytes());
-    link_local[8..].copy_from_slice(&port_guid.to_be_bytes());
-    if infiniband {
-        return vec![Gid { raw: link_local, kind: gid_kind::IB }];
-    }
-    let mac = [0x5e, 0, 0, 0, device as u8, number as u8 + 1];
-    link_local[8..].copy_from_slice(&[mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]]);
-    let ipv4 = std::net::Ipv4Addr::new(10, 94, device as u8, number as u8 + 1).to_ipv6_mapped().octets();
-    [link_local, ipv4]
-        .into_iter()
-        .flat_map(|raw| [gid_kind::ROCE_V1, gid_kind::ROCE_V2].map(|kind| Gid { raw, kind }))
-        .collect()
 }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::faults::Fault;
-use super::values::{GidBytes, Guid, LinkLayer, Mtu, Speed, State, Width};
+use super::values::{GidRow, Guid, LinkLayer, Mtu, Prefix, Speed, State, Width};
+use crate::{behaviour, limits, profiles};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -35,6 +36,11 @@ pub(super) struct Device {
     pub(super) numa_node: Option<i32>,
     pub(super) latency_ns: Option<u64>,
     pub(super) bandwidth_gbps: Option<f64>,
+    pub(super) profile: Option<profiles::Name>,
+    #[serde(default)]
+    pub(super) limits: limits::Given,
+    #[serde(default)]
+    pub(super) behaviour: behaviour::Given,
     #[serde(default)]
     pub(super) clock: Clock,
     #[serde(default)]
@@ -61,6 +67,8 @@ pub(super) struct Port {
     pub(super) width: Option<Width>,
     pub(super) speed: Option<Speed>,
     pub(super) state: Option<State>,
-    pub(super) gids: Option<Vec<GidBytes>>,
+    pub(super) subnet_prefix: Option<Prefix>,
+    pub(super) network: Option<String>,
+    pub(super) gids: Option<Vec<GidRow>>,
     pub(super) pkeys: Option<Vec<u16>>,
 }

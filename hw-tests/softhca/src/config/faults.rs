@@ -6,10 +6,11 @@
 
 use serde::Deserialize;
 
-use super::values::within;
-use crate::engine::DeviceSpec;
-use crate::engine::codes::{event, wc_status};
+use super::adapters::LAST_LID;
+use super::values::{GidRow, within};
+use crate::engine::codes::{event, gid_kind, link_layer, wc_status};
 use crate::engine::faults::{FaultAction, FaultRule};
+use crate::engine::{Change, DeviceSpec, Gid};
 
 /// `[[fault]]`
 #[derive(Debug, Deserialize)]
@@ -22,6 +23,12 @@ pub(super) struct Fault {
     event: Option<String>,
     at_ns: Option<u64>,
     for_ns: Option<u64>,
+    lid: Option<u16>,
+    sm_lid: Option<u16>,
+    gid: Option<GidRow>,
+    gid_index: Option<u8>,
+    pkey: Option<u16>,
+    pkey_index: Option<u16>,
     device: Option<String>,
     port: Option<u8>,
     from_lid: Option<u16>,
@@ -123,7 +130,7 @@ impl Fault {
         within("nth", self.nth.unwrap_or(1), 1..=MOST_COUNT)?;
         within("count", self.count.unwrap_or(0), 0..=MOST_COUNT)?;
         Ok(FaultRule {
-            action: self.engine_action()?,
+            action: self.engine_action(devices)?,
             device,
             port: self.port,
             from_lid: self.from_lid,
@@ -135,7 +142,7 @@ impl Fault {
         })
     }
 
-    fn engine_action(&self) -> Result<FaultAction, String> {
+    fn engine_action(&self, devices: &[DeviceSpec]) -> Result<FaultAction, String> {
         let at_ns = || {
             let at_ns = self.at_ns.ok_or("this action needs at_ns")?;
             within("at_ns", at_ns, 0..=MOST_NS)
@@ -160,9 +167,57 @@ impl Fault {
             Action::LinkDown => FaultAction::LinkDown { at_ns: at_ns()?, for_ns: for_ns()? },
             Action::Event => {
                 let kind = named("event", "IBV_EVENT_", self.event.as_deref(), EVENTS)?;
-                FaultAction::Async { kind, at_ns: at_ns()? }
+                let at_ns = at_ns()?;
+                match self.change(kind, devices)? {
+                    Some(change) => FaultAction::Change { kind, at_ns, change },
+                    None => FaultAction::Async { kind, at_ns },
+                }
             }
         })
+    }
+
+    /// What of the port changes when the event is raised, if anything does.
+    fn change(&self, kind: u32, devices: &[DeviceSpec]) -> Result<Option<Change>, String> {
+        let device = self.device.as_ref().and_then(|name| devices.iter().find(|device| device.name == *name));
+        let device = device.unwrap_or(&devices[0]);
+        let port = device.ports.get(usize::from(self.port.unwrap_or(1)) - 1);
+        let is_infiniband = device.link_layer == link_layer::INFINIBAND;
+        let given = [
+            ("lid", self.lid.is_some(), kind == event::LID_CHANGE && is_infiniband),
+            (
+                "sm_lid",
+                self.sm_lid.is_some(),
+                matches!(kind, event::SM_CHANGE | event::CLIENT_REREGISTER) && is_infiniband,
+            ),
+            ("gid", self.gid.is_some(), kind == event::GID_CHANGE),
+            ("gid_index", self.gid_index.is_some(), self.gid.is_some()),
+            ("pkey", self.pkey.is_some(), kind == event::PKEY_CHANGE),
+            ("pkey_index", self.pkey_index.is_some(), self.pkey.is_some()),
+        ];
+        if let Some((key, ..)) = given.into_iter().find(|(_, is_given, is_used)| *is_given && !is_used) {
+            return Err(format!("{key} has no meaning with this event of this device"));
+        }
+        let lid = |key, lid: Option<u16>| lid.map(|lid| within(key, lid, 1..=LAST_LID)).transpose();
+        if let Some(lid) = lid("lid", self.lid)? {
+            return Ok(Some(Change::Lid(lid)));
+        }
+        if let Some(lid) = lid("sm_lid", self.sm_lid)? {
+            return Ok(Some(Change::SmLid(lid)));
+        }
+        if let Some(row) = self.gid {
+            let index = self.gid_index.unwrap_or(0);
+            let rows = device.limits.gid_table_len;
+            if rows != 0 && u32::from(index) >= rows {
+                return Err(format!("gid_index = {index}: 0 to {}", rows - 1));
+            }
+            let usual = if is_infiniband { gid_kind::IB } else { gid_kind::ROCE_V2 };
+            let gid = Gid { raw: row.gid.0, kind: row.kind.map_or(usual, |kind| kind.0) };
+            return Ok(Some(Change::Gid(index, if gid.is_empty() { Gid::default() } else { gid })));
+        }
+        let Some(key) = self.pkey else { return Ok(None) };
+        let last = port.map_or(0, |port| port.pkeys.len() as u16 - 1);
+        let index = within("pkey_index", self.pkey_index.unwrap_or(0), 0..=last)?;
+        Ok(Some(Change::Pkey(index, key)))
     }
 
     /// A rule about a port or an address that is not there would never apply.
@@ -194,6 +249,9 @@ impl Fault {
             ("event", self.event.is_some(), self.action == Action::Event),
             ("at_ns", self.at_ns.is_some(), timed),
             ("for_ns", self.for_ns.is_some(), self.action == Action::LinkDown),
+            ("lid or sm_lid", self.lid.is_some() || self.sm_lid.is_some(), self.action == Action::Event),
+            ("gid", self.gid.is_some() || self.gid_index.is_some(), self.action == Action::Event),
+            ("pkey", self.pkey.is_some() || self.pkey_index.is_some(), self.action == Action::Event),
             (
                 "from_lid or to_lid",
                 self.from_lid.is_some() || self.to_lid.is_some(),

@@ -4,8 +4,11 @@
 use std::path::Path;
 
 use super::Config;
-use crate::engine::codes::{gid_kind, wc_status};
+use crate::behaviour::Behaviour;
+use crate::engine::codes::{event, gid_kind, wc_status};
 use crate::engine::faults::FaultAction;
+use crate::engine::{Change, Gid};
+use crate::limits::Limits;
 
 fn error_of(text: &str) -> String {
     let folder = std::env::temp_dir().join(format!("softhca-config-{}", std::process::id()));
@@ -116,6 +119,138 @@ fn every_number_has_bounds_that_its_error_names() {
         let error = Config::parse(&text).expect_err(&text).1;
         assert!(error.contains(expected), "{text}: {error}");
     }
+}
+
+#[test]
+fn a_profile_gives_what_the_device_does_not() {
+    let config = Config::parse(
+        "[[device]]\nprofile = \"irdma\"\n[device.limits]\nmax_sge = 4\n[device.behaviour]\nwr_api = true\n[[device]]\n",
+    )
+    .unwrap();
+    let (irdma, usual) = (&config.devices[0], &config.devices[1]);
+    assert_eq!((irdma.limits.max_sge, irdma.limits.max_inline), (4, 101));
+    assert_eq!((irdma.behaviour.wr_api, irdma.behaviour.srq), (true, false));
+    assert_eq!((irdma.link_layer, irdma.ports[0].gids.len()), (2, 4));
+    assert_eq!((usual.limits, usual.behaviour), (Limits::USUAL, Behaviour::USUAL));
+    let of =
+        |profile: &str| Config::parse_as("[[device]]\nlink_layer = \"ethernet\"\n", Some(profile.parse().unwrap()));
+    let minimal = &of("minimal").unwrap().devices[0];
+    assert_eq!((minimal.link_layer, minimal.ports[0].gids.len(), minimal.limits.max_cqe), (2, 2, 255));
+    assert!(minimal.ports[0].gids.iter().all(|gid| gid.kind == gid_kind::ROCE_V2));
+    assert_eq!(of("mlx5").unwrap().devices[0].clock.mask_bits, 63);
+    assert_eq!(Config::of_profile(Some("mlx5".parse().unwrap())).devices[0].limits.max_sge, 30);
+    assert!("mlx4".parse::<crate::profiles::Name>().unwrap_err().contains("one of mlx5, rxe, irdma, bnxt_re, minimal"));
+}
+
+#[test]
+fn every_key_of_a_behaviour_is_read_and_an_unknown_one_or_value_is_named() {
+    let device = |lines: &str| Config::parse(&format!("[[device]]\n[device.behaviour]\n{lines}\n"));
+    // Each differs from the usual one.
+    for line in [
+        "atomic_access_without_cap = \"eopnotsupp\"",
+        "purge_cq_on_destroy = \"compact\"",
+        "srq_wr_lost_on_destroy = \"both\"",
+        "qp_recycle_via_reset = false",
+        "srq = false",
+        "srq_errno = \"EINVAL\"",
+        "cq_ex = false",
+        "standard_wc_flags = false",
+        "timestamps = false",
+        "wallclock = false",
+        "refused_timestamp_bits = 17",
+        "rt_values = false",
+        "wr_api = false",
+        "thread_domain = false",
+        "ah_by_index = true",
+        "last_wqe_event = false",
+        "qp_fatal_on_retry_exc = true",
+        "async_events = [\"port\", \"device\"]",
+        "flush_needs_async_read = true",
+        "success_byte_len_on_send = \"untouched\"",
+        "src_qp_top_bits = \"wrong\"",
+        "create_qp_errno_on_limit = \"unset\"",
+        "errno_sge = \"enomem\"",
+        "errno_inline = \"enomem\"",
+        "send_before_rts = \"einval-queued\"",
+        "retry7_endless = true",
+        "rnr7_endless = false",
+        "gid_vanish_kills_rc = true",
+        "inline_grant = \"shared-with-sge\"",
+        "fork = \"disabled\"",
+    ] {
+        assert_ne!(device(line).unwrap().devices[0].behaviour, Behaviour::USUAL, "{line}");
+    }
+    for (line, expected) in [
+        ("purge_on_destroy = true", "unknown field `purge_on_destroy`"),
+        ("purge_cq_on_destroy = \"maybe\"", "unknown variant `maybe`, expected one of `compact`, `skip`, `no`"),
+        ("cq_ex = \"no\"", "invalid type: string"),
+        ("async_events = [\"ports\"]", "\"ports\" is no group of async events: one of port, gid"),
+        ("refused_timestamp_bits = 65", "refused_timestamp_bits = 65: 0 to 64"),
+    ] {
+        let (span, error) = device(line).expect_err(line);
+        assert!(error.contains(expected), "{line}: {error}");
+        assert!(span.end > 0, "{line}");
+    }
+}
+
+#[test]
+fn limits_have_bounds_and_ports_have_networks_prefixes_and_rows() {
+    let config = Config::parse(
+        "[[device]]\n[device.limits]\ngid_table_len = 400\natomics = \"glob\"\n[[device.port]]\nnetwork = \"a\"\n\
+         subnet_prefix = \"fec0:0000:0000:0001\"\n[[device.port]]\ngids = [{ gid = \"fe80::1\", index = 300 }, \"fe80::2\"]\n",
+    )
+    .unwrap();
+    let ports = &config.devices[0].ports;
+    assert_eq!((ports[0].network.as_str(), ports[1].network.as_str()), ("a", ""));
+    assert_eq!(ports[0].gids[0].raw[..8], [0xfe, 0xc0, 0, 0, 0, 0, 0, 1]);
+    let used: Vec<usize> = (0..ports[1].gids.len()).filter(|row| !ports[1].gids[*row].is_empty()).collect();
+    assert_eq!(used, [300, 301]);
+    assert_eq!(config.devices[0].limits.atomics, crate::limits::Atomics::Glob);
+    let device = |lines: &str| format!("[[device]]\n{lines}\n");
+    let change = |lines: &str| format!("[[fault]]\naction = \"event\"\nat_ns = 1\n{lines}\n");
+    for (text, expected) in [
+        (device("[device.limits]\nmax_sge = 33"), "max_sge = 33: 1 to 32"),
+        (device("[device.limits]\nmax_inline = 1025"), "max_inline = 1025: 0 to 1024"),
+        (device("[device.limits]\nmax_qps = 1"), "unknown field `max_qps`"),
+        (device("[device.limits]\natomics = \"some\""), "unknown variant `some`"),
+        (device("profile = \"mlx4\""), "unknown variant `mlx4`"),
+        (device("link_layer = \"ethernet\"\n[[device.port]]\nsubnet_prefix = \"0xfe80\""), "no subnet_prefix"),
+        (device("[[device.port]]\nsubnet_prefix = \"fe80\""), "\"fe80\" is no subnet prefix"),
+        (device("[[device.port]]\nnetwork = \"a b\""), "network = \"a b\""),
+        (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", row = 3 }]"), "unknown field `row`"),
+        (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", type = \"RoCE v2\" }]"), "a type is for Ethernet"),
+        (
+            device("profile = \"minimal\"\n[[device.port]]\ngids = [{ gid = \"fe80::1\", index = 2 }]"),
+            "gids: index = 2: 0 to 1",
+        ),
+        (
+            device("[[device.port]]\ngids = [\"fe80::1\", { gid = \"fe80::2\", index = 0 }]"),
+            "gids: index = 0 is there twice",
+        ),
+        (change("event = \"LID_CHANGE\"\nlid = 0"), "lid = 0: 1 to 49151"),
+        (change("event = \"GID_CHANGE\"\nlid = 4"), "lid has no meaning with this event"),
+        (change("event = \"LID_CHANGE\"\npkey_index = 0"), "pkey_index has no meaning"),
+        (change("event = \"PKEY_CHANGE\"\npkey = 1\npkey_index = 1"), "pkey_index = 1: 0 to 0"),
+        ("[[fault]]\naction = \"drop\"\ngid = \"::\"\n".to_owned(), "gid has no meaning with this action"),
+    ] {
+        let error = Config::parse(&text).expect_err(&text).1;
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_event_may_change_what_it_tells_of() {
+    let change = |lines: &str| {
+        let text = format!("[[fault]]\naction = \"event\"\nat_ns = 5\n{lines}\n");
+        Config::parse(&text).unwrap().faults[0].action
+    };
+    let made = |kind, change| FaultAction::Change { kind, at_ns: 5, change };
+    assert_eq!(change("event = \"LID_CHANGE\"\nlid = 9"), made(event::LID_CHANGE, Change::Lid(9)));
+    assert_eq!(change("event = \"SM_CHANGE\"\nsm_lid = 9"), made(event::SM_CHANGE, Change::SmLid(9)));
+    assert_eq!(change("event = \"PKEY_CHANGE\"\npkey = 0x8001"), made(event::PKEY_CHANGE, Change::Pkey(0, 0x8001)));
+    let emptied = made(event::GID_CHANGE, Change::Gid(0, Gid::default()));
+    assert_eq!(change("event = \"GID_CHANGE\"\ngid = \"::\""), emptied);
+    assert_eq!(change("event = \"GID_CHANGE\""), FaultAction::Async { kind: event::GID_CHANGE, at_ns: 5 });
 }
 
 #[test]

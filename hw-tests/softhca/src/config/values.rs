@@ -8,7 +8,9 @@ use std::fmt::Display;
 use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// `value`, or that it is not in `range`. What is no number is in none.
 pub(super) fn within<T: Copy + PartialOrd + Display>(
@@ -58,13 +60,73 @@ pub(super) struct GidBytes(pub(super) [u8; 16]);
 
 impl<'de> Deserialize<'de> for GidBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        GidBytes::read(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl GidBytes {
+    fn read(text: &str) -> Result<GidBytes, String> {
         let address = text
             .parse::<Ipv6Addr>()
             .or_else(|error| text.parse::<std::net::Ipv4Addr>().map(|v4| v4.to_ipv6_mapped()).map_err(|_| error));
-        address.map(|address| GidBytes(address.octets())).map_err(|_| {
+        address
+            .map(|address| GidBytes(address.octets()))
+            .map_err(|_| format!("{text:?} is no GID: write it as an IPv6 address (\"fe80::1\") or an IPv4 address"))
+    }
+}
+
+/// A row of a port's table of GIDs: a GID, for the next row, or `{ gid = "10.0.0.1", index = 300, type = "RoCE v1" }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GidRow {
+    pub(super) gid: GidBytes,
+    pub(super) index: Option<u32>,
+    pub(super) kind: Option<GidKind>,
+}
+
+/// The same, written as a table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GidTable {
+    gid: GidBytes,
+    index: Option<u32>,
+    r#type: Option<GidKind>,
+}
+
+impl<'de> Deserialize<'de> for GidRow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(GidVisitor)
+    }
+}
+
+struct GidVisitor;
+
+impl<'de> Visitor<'de> for GidVisitor {
+    type Value = GidRow;
+
+    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("a GID, or a table of a GID, its index and its type")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<GidRow, E> {
+        GidBytes::read(text).map(|gid| GidRow { gid, index: None, kind: None }).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<GidRow, A::Error> {
+        let GidTable { gid, index, r#type: kind } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(GidRow { gid, index, kind })
+    }
+}
+
+/// A subnet's prefix: the upper half of a GID, `"fe80:0000:0000:0001"`, or `"0xfe80000000000001"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prefix(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_guid(&text).map(Prefix).ok_or_else(|| {
             D::Error::custom(format!(
-                "{text:?} is no GID: write it as an IPv6 address (\"fe80::1\") or an IPv4 address"
+                "{text:?} is no subnet prefix: write 16 hexadecimal digits, as \"fe80:0000:0000:0001\""
             ))
         })
     }
@@ -103,6 +165,10 @@ listed! {
 listed! {
     /// A port's state, as `IBV_PORT_*`.
     State, String, "port state": "down" => 1, "init" => 2, "armed" => 3, "active" => 4
+}
+listed! {
+    /// The type of a GID on Ethernet, by the kernel's words, as `codes::gid_kind`.
+    GidKind, String, "GID type": "RoCE v1" => 1, "RoCE v2" => 2
 }
 listed! {
     /// A link layer, as `IBV_LINK_LAYER_*`.

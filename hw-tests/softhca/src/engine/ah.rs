@@ -3,11 +3,13 @@
 //!
 //! Called by: the C side; sendq reads the resolved port. Grade: setup.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    AhAttr, Errno, Pd, Result,
+    AhAttr, Errno, Gid, Pd, Result,
     codes::link_layer,
+    fabric::Fabric,
     hca::Hca,
     pd::{InPd, PdState},
 };
@@ -18,7 +20,10 @@ pub struct Ah {
     pub(crate) pd: u32,
     /// Adapter and port that have this address; a multicast group has none.
     pub(crate) to: Option<(u32, u32)>,
-    in_pd: std::sync::Mutex<Option<InPd>>,
+    /// What a send names it by where the adapter looks it up when it sends; else 0.
+    pub(crate) handle: u32,
+    hca: Arc<Hca>,
+    in_pd: Mutex<Option<InPd>>,
 }
 
 impl Ah {
@@ -26,7 +31,9 @@ impl Ah {
         check(hca, attr)?;
         let state: &PdState = &pd.0;
         let to = hca.fabric.route(hca.device, attr.port_num, attr);
-        Ok(Ah { attr: *attr, pd: state.id, to, in_pd: std::sync::Mutex::new(Some(pd.enter())) })
+        let handle = if hca.behaviour().ah_by_index { hca.fabric.handles.enter(&hca.fabric) } else { 0 };
+        let in_pd = Mutex::new(Some(pd.enter()));
+        Ok(Ah { attr: *attr, pd: state.id, to, handle, hca: Arc::clone(hca), in_pd })
     }
 
     /// As created.
@@ -38,16 +45,41 @@ impl Ah {
     /// # Errors
     /// None today.
     pub fn destroy(&self) -> Result<()> {
-        self.in_pd.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.hca.fabric.handles.leave(self.handle);
         Ok(())
+    }
+}
+
+/// The address handles of this process that are there, of adapters that look them up when they send.
+#[derive(Default)]
+pub(crate) struct Handles(Mutex<HashSet<u32>>);
+
+impl Handles {
+    fn enter(&self, fabric: &Fabric) -> u32 {
+        let handle = fabric.next_id();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
+        handle
+    }
+
+    fn leave(&self, handle: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+    }
+
+    /// Whether the handle that a send names is still there.
+    pub(crate) fn has(&self, handle: u32) -> bool {
+        handle == 0 || self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&handle)
     }
 }
 
 /// Whether an address can be used from this adapter.
 pub(crate) fn check(hca: &Hca, attr: &AhAttr) -> Result<()> {
     let spec = hca.spec();
-    let port = spec.ports.get(usize::from(attr.port_num).wrapping_sub(1)).ok_or(Errno(libc::EINVAL))?;
-    if attr.is_global && usize::from(attr.sgid_index) >= port.gids.len() {
+    if attr.port_num == 0 || usize::from(attr.port_num) > spec.ports.len() {
+        return Err(Errno(libc::EINVAL));
+    }
+    let gids = &hca.fabric.port(hca.device, u32::from(attr.port_num)).gids;
+    if attr.is_global && gids.get(usize::from(attr.sgid_index)).is_none_or(Gid::is_empty) {
         return Err(Errno(libc::EINVAL));
     }
     if spec.link_layer == link_layer::ETHERNET && !attr.is_global {

@@ -9,7 +9,8 @@
 
 use libc::iovec;
 
-use super::{Errno, Result, hca::MAX_SGE};
+use super::{Errno, Result};
+use crate::limits::MOST_SGE;
 
 /// Pieces of memory of one process.
 #[derive(Clone, Copy)]
@@ -21,7 +22,7 @@ pub(crate) struct Memory<'a> {
 
 /// A list of pieces on the stack.
 pub(crate) struct Pieces {
-    list: [std::mem::MaybeUninit<iovec>; MAX_SGE + 1],
+    list: [std::mem::MaybeUninit<iovec>; MOST_SGE + 1],
     used: usize,
     pub(crate) bytes: u64,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Pieces {
 impl Pieces {
     #[inline]
     pub(crate) fn new() -> Pieces {
-        Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MAX_SGE + 1], used: 0, bytes: 0 }
+        Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MOST_SGE + 1], used: 0, bytes: 0 }
     }
 
     /// Appends a piece; more than fit are a bug of the caller, who checked the number.

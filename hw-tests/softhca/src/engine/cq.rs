@@ -6,8 +6,9 @@
 //! is full, beside the entry (to 256 bytes). Thread
 //! rule: fillers hold `lock`, the one who polls `poll_lock`; an entry belongs to the filler until its number is published
 //! in `seq`, then to the one who polls until he moves `head`. Never hold `lock` and take another.
-//! `object` is what a program holds, `poll` empties the ring.
+//! `object` is what a program holds, `poll` empties the ring, `leaving` takes out what nobody is to see.
 
+mod leaving;
 mod object;
 mod poll;
 
@@ -16,7 +17,7 @@ use super::{
     clock,
     codes::{event, wc_opcode, wc_status},
     fabric::{Fabric, PutOff},
-    hca::MAX_INLINE,
+    hca::MAX_CARRIED,
     inbox::Stretch,
     lock::{Held, SharedLock},
     qp::{self, QpShared},
@@ -36,6 +37,8 @@ const STAGED: u32 = 1 << 29;
 const CARRIES: u32 = 1 << 31;
 /// `Cqe::word`: the entry has a stamp.
 const STAMPED: u32 = 1 << 28;
+/// `Cqe::word`: the entry says all of its completion, which is polled though its queue pair is gone.
+const KEPT: u32 = 1 << 27;
 /// `Cqe::qpn` of a completion that nobody is to see: no queue pair has such a number and epoch.
 const VOID: u32 = u32::MAX;
 /// Bytes of a GRH before a datagram.
@@ -72,7 +75,7 @@ struct Extra {
     grh: [W64; 5],
 }
 
-const PER_ENTRY: u64 = 64 + 64 + MAX_INLINE as u64;
+const PER_ENTRY: u64 = 64 + 64 + MAX_CARRIED as u64;
 
 #[repr(C, align(64))]
 struct Filling {
@@ -164,7 +167,7 @@ impl CqShared {
 
     fn payload(&self, fabric: &Fabric, index: u32) -> *mut u8 {
         let mask = u64::from(self.mask.get());
-        let at = (mask + 1) * 128 + (u64::from(index) & mask) * u64::from(MAX_INLINE);
+        let at = (mask + 1) * 128 + (u64::from(index) & mask) * u64::from(MAX_CARRIED);
         fabric.region().bytes(self.entries.get() + at)
     }
 
@@ -173,24 +176,6 @@ impl CqShared {
             std::ptr::from_ref(&self.entry(fabric, index).data).cast_mut().cast()
         } else {
             self.payload(fabric, index)
-        }
-    }
-
-    /// Nobody will see the completions of receives by queue pair `qpn` or, for XRC, into the shared queue at `queue`
-    /// any more: gives the request of each to `each`, and voids it.
-    pub(crate) fn withdraw(&self, fabric: &Fabric, qpn: u32, queue: u64, mut each: impl FnMut(u32)) {
-        let _polling = self.emptying.poll_lock.lock(fabric);
-        let mut index = self.emptying.head.get();
-        while self.entry(fabric, index).seq.seen() == index.wrapping_add(1) {
-            let entry = self.entry(fabric, index);
-            let is_recv = entry.word.get() & IS_RECV != 0 && entry.qpn.get() != VOID;
-            let into = entry.wr_id.get();
-            if is_recv && if into == 0 { entry.qpn.get() & 0xff_ffff == qpn } else { into == queue } {
-                each(entry.wqe.get());
-                entry.qpn.set(VOID);
-                entry.wr_id.set(0);
-            }
-            index = index.wrapping_add(1);
         }
     }
 

@@ -18,6 +18,7 @@ use super::{
     qp::{self, QpShared},
     wire::{self, Message, Outcome, Peer},
 };
+use crate::behaviour::SrcQp;
 
 /// The number that all members of a multicast group are addressed by.
 const MULTICAST_QPN: u32 = 0xff_ffff;
@@ -29,6 +30,11 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let to = m.to;
     let (device, port) = (qp.device.get(), qp.port.get());
     let spec = &fabric.devices()[device as usize].ports[port as usize - 1];
+    if to.handle != 0 && !fabric.handles.has(to.handle) {
+        // As where no address is found: the whole queue pair stops, not its sends alone.
+        qp::fail_later(fabric, qp);
+        return Outcome::done(wc_status::LOC_QP_OP_ERR);
+    }
     if to.pd != qp.pd.get() {
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }
@@ -51,24 +57,22 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if to.qpn == MULTICAST_QPN && to.address.is_global && to.address.dgid[0] == 0xff {
         for index in multicast::members(fabric, &to.address.dgid) {
             let peer = qp::place(fabric, index);
-            let same_fabric = link_of(fabric, peer.device.get()) == link_of(fabric, device);
-            if same_fabric {
+            if fabric.is_one_network((device, port), (peer.device.get(), peer.port.get())) {
                 deliver(fabric, qp, peer, m, ready_ns);
             }
         }
         return done;
     }
     let peer = qp::place(fabric, to.qpn);
-    if peer.qpn.get() == to.qpn && peer.device.get() == to.device && peer.port.get() == to.port {
+    // Addresses may have changed since the handle was made.
+    let there = if fabric.has_changes { fabric.route(device as usize, port as u8, &to.address) } else { None };
+    let (to_device, to_port) = if fabric.has_changes { there.unwrap_or_default() } else { (to.device, to.port) };
+    if peer.qpn.get() == to.qpn && peer.device.get() == to_device && peer.port.get() == to_port {
         for _ in 0..copies {
             deliver(fabric, qp, peer, m, ready_ns);
         }
     }
     done
-}
-
-fn link_of(fabric: &Fabric, device: u32) -> u8 {
-    fabric.devices()[device as usize].link_layer
 }
 
 #[inline]
@@ -89,7 +93,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
     let queue = peer.queue(fabric);
     let Some(wqe) = landing::take(fabric, peer, queue) else { return count(fabric, peer, Count::OutOfBuffer) };
     let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
-    let from = &fabric.devices()[device].ports[port - 1];
+    let from = fabric.port(device, port as u32);
     let header = to.address.is_global.then(|| grh(fabric, qp, m));
     let arrival = landing::arrival(qp, peer, m, wqe, ready_ns);
     let arrival = Completion {
@@ -98,17 +102,27 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         sl: to.address.sl,
         slid: from.lid,
         pkey_index: peer.pkey_index() as u8,
+        src_qp: said_sender(fabric, peer, arrival.src_qp),
         ..arrival
     };
     // A request without room ends with a length error at the receiver; the sender does not learn it.
     landing::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());
 }
 
+/// The number that the receiver's adapter says a datagram is from. One that masks the upper 8 bits with the number of their
+/// shift, 0x18, leaves two of them.
+fn said_sender(fabric: &Fabric, peer: &Peer, number: u32) -> u32 {
+    match peer.behaviour(fabric).src_qp_top_bits {
+        SrcQp::Right => number,
+        SrcQp::Wrong => number & 0x18_ffff,
+    }
+}
+
 /// The global route header: as on InfiniBand; for an IPv4 GID of `RoCE` v2, 20 bytes of nothing and an IPv4 header.
 fn grh(fabric: &Fabric, qp: &QpShared, m: &Message) -> [u64; 5] {
     let address = &m.to.address;
     let device = &fabric.devices()[qp.device.get() as usize];
-    let gids = &device.ports[qp.port.get() as usize - 1].gids;
+    let gids = &fabric.port(qp.device.get() as usize, qp.port.get()).gids;
     let source = gids.get(usize::from(address.sgid_index)).copied().unwrap_or_default();
     let is_v4 = device.link_layer == link_layer::ETHERNET
         && source.kind == gid_kind::ROCE_V2

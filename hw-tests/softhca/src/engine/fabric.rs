@@ -13,10 +13,10 @@ use std::{
 };
 
 use super::{
-    AhAttr, DeviceSpec, Errno, FabricSpec, Result,
+    DeviceSpec, Errno, FabricSpec, Result,
+    ah::Handles,
     channel::{Pipes, Record},
     clock,
-    codes::link_layer,
     counters::{self, Texts},
     cq,
     faults::{FaultAction, FaultRule, Timeline},
@@ -26,6 +26,7 @@ use super::{
     process, qp,
     region::{MAX_DEVICES, MAX_PORTS, MAX_RULES, Region},
     service::Service,
+    tables::{self, Tables},
     trace::Trace,
 };
 
@@ -54,6 +55,11 @@ pub struct Fabric {
     /// What this process has registered, as far as its limit is concerned.
     pub(crate) locked: LockedMemory,
     pub(crate) texts: Texts,
+    /// The address handles of this process, of adapters that look them up.
+    pub(crate) handles: Handles,
+    /// Ports that a rule has changed, and whether any rule changes one.
+    pub(crate) tables: Tables,
+    pub(crate) has_changes: bool,
     /// Opened adapters: index and pipe for events.
     contexts: Mutex<Vec<(usize, u32)>>,
     /// Timed rules: what this process has told its programs.
@@ -107,6 +113,9 @@ impl Fabric {
             idle: Idle::default(),
             locked: LockedMemory::default(),
             texts: Texts::default(),
+            handles: Handles::default(),
+            tables: Tables::default(),
+            has_changes: tables::any_changes(&spec.faults),
             contexts: Mutex::default(),
             timeline: Mutex::default(),
             put_off: Mutex::new(Vec::new()),
@@ -185,38 +194,16 @@ impl Fabric {
         self.region.header().port_state[device as usize][port as usize - 1].get() == super::codes::port_state::ACTIVE
     }
 
-    /// To which port packets for `ah` go that leave `device` by `port`: by LID within the subnet on InfiniBand, by GID on
-    /// Ethernet. `None`: nobody has that address.
-    pub(crate) fn route(&self, device: usize, port: u8, ah: &AhAttr) -> Option<(u32, u32)> {
-        let from = &self.spec.devices[device];
-        let subnet = from.ports[port as usize - 1].gids.first().map(|gid| &gid.raw[..8]);
-        for (d, other) in self.spec.devices.iter().enumerate() {
-            if other.link_layer != from.link_layer {
-                continue;
-            }
-            for (p, spec) in other.ports.iter().enumerate() {
-                let here = if from.link_layer == link_layer::ETHERNET {
-                    spec.gids.iter().any(|gid| gid.raw == ah.dgid)
-                } else if ah.dlid != 0 {
-                    spec.lid == ah.dlid && spec.gids.first().map(|gid| &gid.raw[..8]) == subnet
-                } else {
-                    ah.is_global && spec.gids.iter().any(|gid| gid.raw == ah.dgid)
-                };
-                if here {
-                    return Some((d as u32, p as u32 + 1));
-                }
-            }
-        }
-        None
-    }
-
     /// An adapter was opened: its events go to `pipe`.
     pub(crate) fn opened(&self, device: usize, pipe: u32) {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push((device, pipe));
     }
 
-    /// Tells all programs of this process that opened `device`.
+    /// Tells all programs of this process that opened `device`, if it raises such events.
     pub(crate) fn raise(&self, device: usize, record: Record) {
+        if !self.spec.devices[device].behaviour.async_events.raises(record.event) {
+            return;
+        }
         for (index, pipe) in &*self.contexts.lock().unwrap_or_else(PoisonError::into_inner) {
             if *index == device {
                 self.pipes.send(*pipe, record);

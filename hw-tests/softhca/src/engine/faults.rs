@@ -15,6 +15,7 @@ use super::{
     link,
     qp::QpShared,
     strike,
+    tables::{self, Change},
     wire::To,
 };
 
@@ -51,6 +52,15 @@ pub enum FaultAction {
         kind: u32,
         /// When, in nanoseconds since the fabric began.
         at_ns: u64,
+    },
+    /// The port changes at that time, and then raises this event.
+    Change {
+        /// `codes::event`.
+        kind: u32,
+        /// When, in nanoseconds since the fabric began.
+        at_ns: u64,
+        /// What is different from then on.
+        change: Change,
     },
 }
 
@@ -178,8 +188,8 @@ pub(crate) fn on_post(fabric: &Fabric, qp: &QpShared) -> Result<()> {
 }
 
 fn lid(fabric: &Fabric, device: u32, port: u32) -> Option<u16> {
-    let ports = &fabric.devices().get(device as usize)?.ports;
-    ports.get((port as usize).wrapping_sub(1)).map(|port| port.lid)
+    let count = fabric.devices().get(device as usize)?.ports.len();
+    (1..=count).contains(&(port as usize)).then(|| fabric.port(device as usize, port).lid)
 }
 
 fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<&QpShared>) -> Verdict {
@@ -269,6 +279,15 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
                     } else {
                         fabric.raise(device, port_record(kind, port));
                     }
+                }
+            }
+            FaultAction::Change { kind, at_ns, change } => {
+                let at = began.saturating_add(at_ns);
+                wait_for(at);
+                if at <= now && !timeline.given.contains(&index) {
+                    timeline.given.push(index);
+                    tables::change(fabric, device, port, change);
+                    fabric.raise(device, port_record(kind, port));
                 }
             }
             _ => {}

@@ -6,61 +6,17 @@
 use std::{os::fd::RawFd, sync::Arc};
 
 use super::{
-    Ah, AhAttr, AsyncEvent, Channel, Cq, DeviceSpec, Errno, Limits, ObjectRef, Pd, Qp, QpInit, Result, Srq, Xrcd,
+    Ah, AhAttr, AsyncEvent, Channel, Cq, DeviceSpec, Errno, ObjectRef, Pd, PortSpec, Qp, QpInit, Result, Srq, Xrcd,
     XrcdOpen,
     channel::{ABOUT_CQ, ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, ABOUT_SRQ, Mailbox},
     clock,
-    codes::device_cap,
     fabric::Fabric,
-    region::{MAX_GROUPS, MAX_MEMBERS, MAX_MRS, MAX_QPS},
+    qp,
 };
+use crate::{behaviour::Behaviour, limits::Limits};
 
-/// Largest payload that a send request itself may hold, and that travels in shared memory.
-pub(crate) const MAX_INLINE: u32 = 256;
-/// Pieces of memory per request.
-pub(crate) const MAX_SGE: usize = 16;
-const MAX_WR: u32 = 1 << 15;
-const MAX_CQE: u32 = 1 << 18;
-/// 2^30: a copy between processes may move a little less than 2^31 bytes.
-pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
-
-/// What of `ibv_device_cap_flags` is emulated.
-const DEVICE_CAP_FLAGS: u32 = device_cap::PORT_ACTIVE_EVENT
-    | device_cap::SYS_IMAGE_GUID
-    | device_cap::RC_RNR_NAK_GEN
-    | device_cap::SRQ_RESIZE
-    | device_cap::XRC
-    | device_cap::MEM_WINDOW
-    | device_cap::MEM_WINDOW_TYPE_2B;
-
-static LIMITS: Limits = Limits {
-    max_mr_size: 1 << 47,
-    page_size_cap: 0xffff_f000,
-    max_qp: MAX_QPS as i32 - 64,
-    max_qp_wr: MAX_WR as i32,
-    device_cap_flags: DEVICE_CAP_FLAGS,
-    max_sge: MAX_SGE as i32,
-    max_sge_rd: MAX_SGE as i32,
-    max_cq: 1 << 16,
-    max_cqe: MAX_CQE as i32,
-    max_mr: MAX_MRS as i32 - 1,
-    max_mw: MAX_MRS as i32 - 1,
-    max_pd: 1 << 16,
-    max_qp_rd_atom: 16,
-    max_res_rd_atom: 1 << 20,
-    max_qp_init_rd_atom: 16,
-    max_mcast_grp: MAX_GROUPS as i32,
-    max_mcast_qp_attach: MAX_MEMBERS as i32,
-    max_total_mcast_qp_attach: (MAX_GROUPS * MAX_MEMBERS) as i32,
-    max_ah: i32::MAX,
-    max_srq: 1 << 16,
-    max_srq_wr: MAX_WR as i32,
-    max_srq_sge: MAX_SGE as i32,
-    max_pkeys: 128,
-    local_ca_ack_delay: 15,
-    max_inline: MAX_INLINE,
-    max_msg_sz: MAX_MESSAGE,
-};
+/// Largest payload that travels in a completion, or waits with a stored request, in shared memory.
+pub(crate) const MAX_CARRIED: u32 = 256;
 
 /// An opened adapter.
 pub struct Hca {
@@ -86,14 +42,30 @@ impl Hca {
 
     /// What it can do.
     #[must_use]
-    pub fn limits(&self) -> &'static Limits {
-        &LIMITS
+    pub fn limits(&self) -> &Limits {
+        &self.spec().limits
+    }
+
+    /// How it does it.
+    #[must_use]
+    pub fn behaviour(&self) -> &Behaviour {
+        &self.spec().behaviour
     }
 
     /// Its description.
     #[must_use]
     pub fn spec(&self) -> &DeviceSpec {
         &self.fabric.devices()[self.device]
+    }
+
+    /// A port as it is now.
+    /// # Errors
+    /// EINVAL for a port it does not have.
+    pub fn port(&self, port: u32) -> Result<&PortSpec> {
+        if port == 0 || port as usize > self.spec().ports.len() {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(self.fabric.port(self.device, port))
     }
 
     /// `codes::port_state` now.
@@ -117,6 +89,10 @@ impl Hca {
     /// EAGAIN, EINTR.
     pub fn read_async_event(&self) -> Result<AsyncEvent> {
         let record = self.events.read()?;
+        if record.about == ABOUT_QP && self.behaviour().flush_needs_async_read {
+            qp::event_was_read(&self.fabric, record.id);
+            self.fabric.settle();
+        }
         let object = match record.about {
             ABOUT_CQ => ObjectRef::Cq(record.cookie),
             ABOUT_QP => ObjectRef::Qp(record.cookie),
@@ -146,7 +122,7 @@ impl Hca {
     /// # Errors
     /// EINVAL, ENOMEM.
     pub fn create_cq(self: &Arc<Self>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
-        if cqe == 0 || cqe > MAX_CQE {
+        if cqe == 0 || cqe > self.limits().max_cqe as u32 {
             return Err(Errno(libc::EINVAL));
         }
         Cq::new(self, cqe, channel, cookie, flags)
@@ -156,10 +132,21 @@ impl Hca {
     /// # Errors
     /// EINVAL, ENOMEM.
     pub fn create_srq(self: &Arc<Self>, pd: &Pd, max_wr: u32, max_sge: u32, limit: u32, cookie: u64) -> Result<Srq> {
-        if max_wr == 0 || max_wr > MAX_WR || max_sge as usize > MAX_SGE || limit > max_wr {
+        self.may_share_receives(max_wr, max_sge)?;
+        if limit > max_wr {
             return Err(Errno(libc::EINVAL));
         }
         Srq::new(self, pd, max_wr, max_sge, limit, cookie, None)
+    }
+
+    /// Whether there can be a shared receive queue of this size.
+    fn may_share_receives(&self, max_wr: u32, max_sge: u32) -> Result<()> {
+        let (limits, ways) = (self.limits(), self.behaviour());
+        if !ways.srq {
+            return Err(Errno(ways.srq_errno.number()));
+        }
+        let fits = max_wr != 0 && max_wr <= limits.max_srq_wr as u32 && max_sge <= limits.max_srq_sge as u32;
+        if fits { Ok(()) } else { Err(Errno(libc::EINVAL)) }
     }
 
     /// An XRC domain.
@@ -181,9 +168,7 @@ impl Hca {
         max_sge: u32,
         cookie: u64,
     ) -> Result<Srq> {
-        if max_wr == 0 || max_wr > MAX_WR || max_sge as usize > MAX_SGE {
-            return Err(Errno(libc::EINVAL));
-        }
+        self.may_share_receives(max_wr, max_sge)?;
         Srq::new(self, pd, max_wr, max_sge, 0, cookie, Some((domain, cq)))
     }
 
@@ -196,17 +181,8 @@ impl Hca {
 
     /// A queue pair, in RESET.
     /// # Errors
-    /// EINVAL, ENOMEM.
+    /// EINVAL, ENOMEM; no number (0) where the adapter leaves `errno` alone.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp> {
-        let cap = &init.cap;
-        let fits = cap.max_send_wr <= MAX_WR
-            && cap.max_recv_wr <= MAX_WR
-            && cap.max_send_sge as usize <= MAX_SGE
-            && cap.max_recv_sge as usize <= MAX_SGE
-            && cap.max_inline_data <= MAX_INLINE;
-        if !fits {
-            return Err(Errno(libc::EINVAL));
-        }
         Qp::new(self, init)
     }
 

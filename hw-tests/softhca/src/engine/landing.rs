@@ -13,7 +13,7 @@ use super::{
     counters::{Count, count},
     cq::{self, Completion, IN_ENTRY},
     fabric::Fabric,
-    hca::MAX_INLINE,
+    hca::MAX_CARRIED,
     inbox::{MAX_STAGED, Stretch},
     mr,
     qp::{self, QpShared},
@@ -106,7 +106,7 @@ pub(crate) fn land(
     lead: u32,
     grh: Option<&[u64; 5]>,
 ) -> Outcome {
-    let is_small = m.len <= MAX_INLINE;
+    let is_small = m.len <= MAX_CARRIED;
     let stretch = if lead == 0 { staging(fabric, peer, m) } else { None };
     let moves = !is_small && stretch.is_none();
     if (moves || queue.shortest() < m.len + lead)

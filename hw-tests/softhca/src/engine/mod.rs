@@ -41,6 +41,7 @@ mod spec;
 mod srq;
 mod states;
 mod strike;
+mod tables;
 mod trace;
 mod wire;
 mod words;
@@ -54,9 +55,10 @@ pub use hca::Hca;
 pub use mr::{Mr, Mw};
 pub use pd::Pd;
 pub use qp::Qp;
-pub(crate) use region::{MAX_DEVICES, MAX_PORTS, MAX_RULES};
+pub(crate) use region::{MAX_DEVICES, MAX_GROUPS, MAX_MEMBERS, MAX_MRS, MAX_PORTS, MAX_QPS, MAX_RULES};
 pub use spec::*;
 pub use srq::Srq;
+pub use tables::Change;
 pub use xrc::{Xrcd, XrcdOpen};
 
 /// An errno, positive.

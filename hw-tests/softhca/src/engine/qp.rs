@@ -4,8 +4,11 @@
 //! Called by: the C side, wire (the peer's), process (a dead one's), fabric (put-off failures). Grade: setup, but for the
 //! structure itself, which is hot: its first two lines change on modify only, so both sides keep them cached.
 //! Lock order: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion queue's.
-//! `state` changes under `resp.lock`. `object` is what a program holds, `modify` changes it, `places` finds room for it.
+//! `state` changes under `resp.lock`. `object` is what a program holds, `grant` its sizes, `modify` changes it, `places` finds
+//! room for it, `leaving` says what becomes of its completions when it goes.
 
+mod grant;
+mod leaving;
 mod modify;
 mod object;
 mod places;
@@ -27,6 +30,7 @@ use super::{
     sendq::{self, SendQueue},
     words::{W32, W64},
 };
+use crate::behaviour::Behaviour;
 
 pub use object::Qp;
 pub(crate) use places::{all, release_all_of};
@@ -94,6 +98,12 @@ pub(crate) struct QpShared {
     pub(crate) xrcd: W32,
     /// Its owner wants to know when the request that was under way at SQD is over.
     pub(crate) tells_drained: W32,
+    /// It has failed, and its requests are not flushed before its owner has read the event that says so.
+    pub(crate) withheld: W32,
+    /// Its path: the LID of the peer (0: none), its own GID's index plus one (0: none), and the port that they led to.
+    pub(crate) dlid: W32,
+    pub(crate) sgid: W32,
+    pub(crate) routed_port: W32,
 }
 
 // SAFETY: words and such structures only, repr(C), zero is a free place.
@@ -115,6 +125,12 @@ impl QpShared {
     /// Index of its partition key.
     pub(crate) fn pkey_index(&self) -> u16 {
         self.partition.get() as u16
+    }
+
+    /// Its partition key is the one at `index` of `keys`; beyond them it has none, and talks to nobody.
+    pub(crate) fn set_partition(&self, index: u16, keys: &[u16]) {
+        let key = keys.get(usize::from(index)).copied().unwrap_or(0);
+        self.partition.set(u32::from(index) | (u32::from(key) << 16));
     }
 
     /// Whether packets between the two are taken: same partition, and one a full member (InfiniBand specification 10.9.3).
@@ -141,8 +157,16 @@ impl QpShared {
         fabric.region().at(self.send_cq.get())
     }
 
-    /// Tells its owner.
+    /// How its adapter behaves.
+    pub(crate) fn behaviour<'a>(&self, fabric: &'a Fabric) -> &'a Behaviour {
+        &fabric.devices()[self.device.get() as usize].behaviour
+    }
+
+    /// Tells its owner, if its adapter raises such events.
     pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
+        if !self.behaviour(fabric).async_events.raises(event) {
+            return;
+        }
         let record = Record { about: ABOUT_QP, id: self.qpn.get(), event, cookie: self.cookie.get() };
         fabric.pipes.send(self.context.get(), record);
     }
@@ -153,9 +177,13 @@ impl QpShared {
         let before = self.state.get();
         self.state.publish(ERR);
         if self.srq.get() != 0 {
-            if before != ERR && before != RESET && before != INIT {
+            let is_told = self.behaviour(fabric).last_wqe_event;
+            if is_told && before != ERR && before != RESET && before != INIT {
                 self.raise(fabric, event::QP_LAST_WQE_REACHED);
             }
+            return;
+        }
+        if self.withheld.get() != 0 {
             return;
         }
         // Under the poster's lock: a request posted at this moment is either flushed here or sees the state.
@@ -179,6 +207,14 @@ pub(crate) fn flush_sends(fabric: &Fabric, index: u32) {
     let _held = qp.sq.lock.lock(fabric);
     if qp.qpn.get() != 0 && qp.state.get() != RESET {
         sendq::fail(fabric, qp);
+    }
+}
+
+/// The owner of the queue pair of this number has read an event about it: what was withheld is flushed.
+pub(crate) fn event_was_read(fabric: &Fabric, number: u32) {
+    let qp = place(fabric, number);
+    if qp.qpn.get() == number && qp.withheld.swap(0) != 0 {
+        flush_sends(fabric, qp.index());
     }
 }
 

@@ -143,6 +143,10 @@ pub(crate) fn deny(fabric: &Fabric, peer: &Peer, event: u32, status: u32) -> Out
     if !is_reliable(peer.kind.get()) {
         return Outcome::done(wc_status::SUCCESS); // unreliable: dropped
     }
+    let ways = peer.behaviour(fabric);
+    if ways.flush_needs_async_read && ways.async_events.raises(event) {
+        peer.withheld.set(1);
+    }
     peer.raise(fabric, event);
     peer.fail_receives(fabric);
     qp::fail_later(fabric, peer);

@@ -31,7 +31,7 @@ use super::{
 /// Bytes of the file, which is sparse.
 pub(crate) const REGION_BYTES: u64 = 4 << 30;
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0002;
+const MAGIC: u64 = 0x736f_6674_6863_0003;
 
 /// Processes at a time.
 pub(crate) const MAX_PROCESSES: u32 = 1024;
@@ -92,6 +92,8 @@ pub(crate) struct Header {
     /// First and last of the free ones (index plus one), oldest first.
     pub(crate) qps_free: W32,
     pub(crate) qps_free_last: W32,
+    /// Queue pairs of each adapter.
+    pub(crate) qps_of: [W32; MAX_DEVICES],
     /// Packets seen by the rules for faults, per rule.
     pub(crate) fault_counts: [W32; MAX_RULES],
     pub(crate) port_state: [[W32; MAX_PORTS]; MAX_DEVICES],
@@ -290,21 +292,22 @@ mod tests {
     /// Bytes of a region of which only the start is there.
     const THERE: usize = 4096;
 
-    struct Made(Region);
+    /// A region, and its words.
+    struct Made(Region, *mut [W64]);
 
     impl Made {
         fn new() -> Made {
             let words: Box<[W64]> = (0..THERE / 8).map(|_| W64::default()).collect();
+            let words = Box::into_raw(words);
             let file = File::open("/dev/null").expect("it is always there");
-            Made(Region { base: Box::into_raw(words).cast(), file, gate: Mutex::new(()) })
+            Made(Region { base: words.cast(), file, gate: Mutex::new(()) }, words)
         }
     }
 
     impl Drop for Made {
         fn drop(&mut self) {
-            let words = std::ptr::slice_from_raw_parts_mut(self.0.base.cast::<W64>(), THERE / 8);
             // SAFETY: made by `Box::into_raw`, freed once; the tests keep no structure of it.
-            drop(unsafe { Box::from_raw(words) });
+            drop(unsafe { Box::from_raw(self.1) });
         }
     }
 

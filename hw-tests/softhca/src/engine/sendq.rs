@@ -4,12 +4,13 @@
 //! Called by: the C side (`post_send`), qp (`fail`). Grade: hot. A request that can be executed at once is executed by the
 //! caller and never stored. Thread rule: `sq.lock` of the queue pair.
 
+mod refusal;
 mod waiting;
 
 use super::{
-    Errno, Qp, Result, SendWr, Sge, alloc, clock,
+    Errno, Qp, QpCap, Result, SendWr, Sge, alloc, clock,
     codes::{
-        access,
+        access, event,
         qp_state::{ERR, RTS, SQD, SQE},
         qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND, is_reliable},
         send_flags, wc_opcode, wc_status, wr_opcode,
@@ -18,7 +19,7 @@ use super::{
     counters::{Count, count},
     cq::Completion,
     fabric::Fabric,
-    hca::MAX_INLINE,
+    hca::MAX_CARRIED,
     lock::SharedLock,
     mr,
     qp::QpShared,
@@ -45,7 +46,9 @@ pub(crate) struct SendQueue {
     retries_left: W32,
     /// When the oldest request is tried again.
     pub(crate) deadline: W64,
-    _pad: W64,
+    /// Most bytes of inline data, and of any message.
+    max_inline: W32,
+    max_message: W32,
 }
 
 // SAFETY: words only, repr(C), zero is an empty queue.
@@ -54,13 +57,17 @@ unsafe impl Shared for SendQueue {}
 const _: () = assert!(size_of::<SendQueue>() == 64);
 
 impl SendQueue {
-    pub(crate) fn begin(&self, fabric: &Fabric, size: u32, max_sge: u32) -> Result<()> {
-        let tail = (max_sge * size_of::<Sge>() as u32).max(MAX_INLINE);
+    /// Gives it room for requests of the sizes granted.
+    pub(crate) fn begin(&self, fabric: &Fabric, cap: &QpCap, max_message: u32) -> Result<()> {
+        let (size, max_sge) = (cap.max_send_wr, cap.max_send_sge);
+        let tail = (max_sge * size_of::<Sge>() as u32).max(MAX_CARRIED).max(cap.max_inline_data);
         let stride = (waiting::REQUEST_BYTES + tail).next_multiple_of(64);
         self.requests.set(alloc::allocate(fabric, u64::from(size) * u64::from(stride))?);
         self.size.set(size);
         self.stride.set(stride);
         self.max_sge.set(max_sge);
+        self.max_inline.set(cap.max_inline_data);
+        self.max_message.set(max_message);
         self.clear();
         Ok(())
     }
@@ -81,7 +88,7 @@ impl SendQueue {
 impl Qp {
     /// Posts one send work request.
     /// # Errors
-    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size).
+    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead (`refusal`).
     #[inline]
     pub fn post_send(&self, wr: &SendWr) -> Result<()> {
         let fabric = &*self.hca.fabric;
@@ -119,13 +126,14 @@ fn is_fetch(opcode: u32) -> bool {
 
 #[inline]
 fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
-    const EINVAL: Errno = Errno(libc::EINVAL);
     let sq = &qp.sq;
     let state = qp.state.get();
     let kind = qp.kind.get();
     let posted = sq.posted.get();
-    if state < RTS || !is_possible(kind, wr.opcode) || wr.sge.len() > sq.max_sge.get() as usize {
-        return Err(EINVAL);
+    let mut answer = Ok(());
+    let is_wrong = state < RTS || !is_possible(kind, wr.opcode) || wr.sge.len() > sq.max_sge.get() as usize;
+    if is_wrong || refusal::may_lack_atomics(wr.opcode) {
+        answer = refusal::judge(fabric, qp, wr, state)?;
     }
     if posted.wrapping_sub(sq.freed.seen()) >= sq.size.get() {
         return Err(Errno(libc::ENOMEM));
@@ -135,24 +143,26 @@ fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
         len += u64::from(sge.len);
     }
     let is_inline = wr.flags & send_flags::INLINE != 0;
-    if is_inline && (len > u64::from(MAX_INLINE) || is_fetch(wr.opcode)) {
-        return Err(EINVAL);
+    if is_inline && (len > u64::from(sq.max_inline.get()) || is_fetch(wr.opcode)) {
+        return Err(refusal::of_inline(fabric, qp, wr));
     }
     let to = match wr.ah {
         Some(ah) if kind == UD => To::new(ah, wr),
-        None if kind == UD => return Err(EINVAL),
+        None if kind == UD => return Err(Errno(libc::EINVAL)),
         _ if kind == XRC_SEND => To { srqn: wr.remote_srqn, ..To::default() },
         _ => To::default(),
     };
-    if state != RTS || sq.done.get() != posted {
+    if state != RTS || sq.done.get() != posted || to.handle != 0 {
         waiting::store(fabric, qp, posted, wr, &to, len as u32);
         sq.posted.set(posted.wrapping_add(1));
         if state == ERR || state == SQE {
             waiting::flush(fabric, qp);
+        } else if state == RTS && sq.done.get() == posted {
+            waiting::take_turns(fabric, qp);
         } else if state != SQD && clock::now() >= sq.deadline.get() {
             run(fabric, qp, true);
         }
-        return Ok(());
+        return answer;
     }
     let mut pieces = Pieces::new();
     let outcome = if is_inline {
@@ -177,7 +187,7 @@ fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
             memory,
             to: &to,
         };
-        if len > u64::from(super::hca::MAX_MESSAGE) {
+        if len > u64::from(sq.max_message.get()) {
             return Outcome::done(wc_status::LOC_LEN_ERR);
         }
         perform(fabric, qp, &message)
@@ -283,6 +293,9 @@ fn complete(fabric: &Fabric, qp: &QpShared, wr_id: u64, opcode: u32, flags: u32,
 #[cold]
 fn stop(fabric: &Fabric, qp: &QpShared, status: u32) {
     count(fabric, qp, Count::RequesterError);
+    if status == wc_status::RETRY_EXC_ERR && qp.behaviour(fabric).qp_fatal_on_retry_exc {
+        qp.raise(fabric, event::QP_FATAL);
+    }
     if status == wc_status::REM_ACCESS_ERR {
         count(fabric, qp, Count::RequesterAccess);
     }

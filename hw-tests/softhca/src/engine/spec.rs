@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use super::{Ah, Cq, Pd, Srq, faults::FaultRule};
+use crate::{behaviour::Behaviour, limits::Limits};
 
 /// One GID of a port and its type (`codes::gid_kind`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,14 @@ pub struct Gid {
     pub raw: [u8; 16],
     /// `codes::gid_kind`.
     pub kind: u8,
+}
+
+impl Gid {
+    /// Whether this row of a table is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.raw == [0; 16]
+    }
 }
 
 /// The free-running core clock of an adapter.
@@ -49,12 +58,14 @@ pub struct PortSpec {
     pub active_width: u8,
     /// As in `ibv_port_attr`.
     pub active_speed: u32,
-    /// The GID table.
+    /// The GID table. Rows of zeros are empty; those that follow the last one are, too.
     pub gids: Vec<Gid>,
     /// The table of partition keys.
     pub pkeys: Vec<u16>,
     /// State at the start (`codes::port_state`).
     pub state: u32,
+    /// What the link is connected to: ports of another network do not reach this one.
+    pub network: String,
 }
 
 /// One adapter.
@@ -86,6 +97,10 @@ pub struct DeviceSpec {
     pub latency_ns: u64,
     /// Bandwidth of the model, 0 for as fast as the host can.
     pub bandwidth_gbps: f64,
+    /// What it can do.
+    pub limits: Limits,
+    /// How it does it.
+    pub behaviour: Behaviour,
 }
 
 /// A fabric: where its shared state is, its adapters and its faults. All its processes must give the same.
@@ -99,38 +114,6 @@ pub struct FabricSpec {
     pub faults: Vec<FaultRule>,
     /// Whether what is completed is written down (docs/softhca.md, "The trace").
     pub trace: bool,
-}
-
-/// What an adapter can do; the same for all of them.
-#[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the names are those of ibv_device_attr")]
-pub struct Limits {
-    pub max_mr_size: u64,
-    pub page_size_cap: u64,
-    pub max_qp: i32,
-    pub max_qp_wr: i32,
-    pub device_cap_flags: u32,
-    pub max_sge: i32,
-    pub max_sge_rd: i32,
-    pub max_cq: i32,
-    pub max_cqe: i32,
-    pub max_mr: i32,
-    pub max_mw: i32,
-    pub max_pd: i32,
-    pub max_qp_rd_atom: i32,
-    pub max_res_rd_atom: i32,
-    pub max_qp_init_rd_atom: i32,
-    pub max_mcast_grp: i32,
-    pub max_mcast_qp_attach: i32,
-    pub max_total_mcast_qp_attach: i32,
-    pub max_ah: i32,
-    pub max_srq: i32,
-    pub max_srq_wr: i32,
-    pub max_srq_sge: i32,
-    pub max_pkeys: u16,
-    pub local_ca_ack_delay: u8,
-    pub max_inline: u32,
-    pub max_msg_sz: u32,
 }
 
 /// One piece of memory of a work request.

@@ -9,8 +9,8 @@ use std::sync::{
 };
 
 use super::{
-    Cq, Errno, Pd, RecvWr, Result, Xrcd, alloc, channel::ABOUT_SRQ, fabric::PutOff, hca::Hca, pd::InPd, qp,
-    recv::RecvQueue, xrc,
+    Cq, Errno, Pd, RecvWr, Result, Xrcd, alloc, channel::ABOUT_SRQ, codes::event, fabric::PutOff, hca::Hca, pd::InPd,
+    qp, recv::RecvQueue, xrc,
 };
 
 /// A shared receive queue.
@@ -40,7 +40,9 @@ impl Srq {
         let offset = alloc::allocate(fabric, size_of::<RecvQueue>() as u64)?;
         let shared: &RecvQueue = fabric.region().at(offset);
         shared.begin(fabric, max_wr, max_sge, pd.0.id, true).inspect_err(|_| alloc::release(fabric, offset))?;
-        shared.context.set(hca.events.id);
+        // An event that the adapter does not raise goes nowhere.
+        let tells = hca.behaviour().async_events.raises(event::SRQ_LIMIT_REACHED);
+        shared.context.set(if tells { hca.events.id } else { 0 });
         shared.id.set(fabric.next_id() & 0xff_ffff);
         shared.cookie.set(cookie);
         shared.limit.set(limit);

@@ -5,7 +5,7 @@
 //! `ibv_modify_qp(3)` and the kernel's checks follow.
 
 use super::{
-    Errno, Limits, PortSpec, QpAttr, Result,
+    Errno, PortSpec, QpAttr, Result,
     codes::{
         attr_mask::{
             ACCESS_FLAGS, ALT_PATH, AV, CUR_STATE, DEST_QPN, EN_SQD_ASYNC_NOTIFY, MAX_DEST_RD_ATOMIC, MAX_QP_RD_ATOMIC,
@@ -16,6 +16,7 @@ use super::{
         qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND},
     },
 };
+use crate::limits::Limits;
 
 /// Attributes that a transition needs, and those it allows besides.
 struct Rule {

@@ -57,13 +57,24 @@ pub(crate) struct To {
     pub(crate) pd: u32,
     /// XRC: the shared receive queue.
     pub(crate) srqn: u32,
+    /// The address handle, if the adapter looks it up when it sends; else 0.
+    pub(crate) handle: u32,
 }
 
 impl To {
     #[inline]
     pub(crate) fn new(ah: &Ah, wr: &SendWr) -> To {
         let (device, port) = ah.to.unwrap_or_default();
-        To { address: *ah.attr(), device, port, qpn: wr.remote_qpn, qkey: wr.remote_qkey, pd: ah.pd, srqn: 0 }
+        To {
+            address: *ah.attr(),
+            device,
+            port,
+            qpn: wr.remote_qpn,
+            qkey: wr.remote_qkey,
+            pd: ah.pd,
+            srqn: 0,
+            handle: ah.handle,
+        }
     }
 }
 

@@ -106,8 +106,8 @@ unsafe fn sender(context: *mut ibv_context, port: u8, wc: &ibv_wc, grh: *const i
         // SAFETY: the completion says that there is a GRH, and the program says that this is it.
         let grh = unsafe { grh.read_unaligned() };
         // SAFETY: the context is open; both members of the union are the same 16 bytes.
-        let (spec, own) = unsafe { (SoftContext::of(context).spec(), grh.dgid.raw) };
-        let gids = &spec.ports.get(usize::from(port).wrapping_sub(1)).ok_or(Errno(libc::EINVAL))?.gids;
+        let (hca, own) = unsafe { (SoftContext::of(context).hca(), grh.dgid.raw) };
+        let gids = &hca.port(u32::from(port))?.gids;
         let index = gids.iter().position(|gid| gid.raw == own).ok_or(Errno(libc::EINVAL))?;
         let version_tclass_flow = u32::from_be(grh.version_tclass_flow);
         address.is_global = true;

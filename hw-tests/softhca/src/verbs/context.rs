@@ -63,19 +63,29 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     let commands = commands.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
     // SAFETY: verbs_context is integers, pointers, nullable function pointers and a mutex that is zero when unlocked.
     let mut verbs: verbs_context = unsafe { std::mem::zeroed() };
+    let ways = *hca.behaviour();
     verbs.query_port = Some(port::query_port);
     verbs.query_device_ex = Some(limits::query_device_ex);
-    verbs.query_rt_values = Some(limits::query_rt_values);
-    verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
     verbs.modify_cq = Some(cq::modify_cq);
-    verbs.create_qp_ex = Some(qp_ex::create_qp_ex);
     verbs.create_srq_ex = Some(srq::create_srq_ex);
     verbs.get_srq_num = Some(srq::get_srq_num);
     verbs.open_xrcd = Some(xrcd::open_xrcd);
     verbs.close_xrcd = Some(xrcd::close_xrcd);
-    verbs.alloc_td = Some(pd::alloc_td);
-    verbs.dealloc_td = Some(pd::dealloc_td);
-    verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);
+    // An empty place is an adapter without it.
+    if ways.rt_values {
+        verbs.query_rt_values = Some(limits::query_rt_values);
+    }
+    if ways.cq_ex {
+        verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
+    }
+    if ways.wr_api {
+        verbs.create_qp_ex = Some(qp_ex::create_qp_ex);
+    }
+    if ways.thread_domain {
+        verbs.alloc_td = Some(pd::alloc_td);
+        verbs.dealloc_td = Some(pd::dealloc_td);
+        verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);
+    }
     verbs.sz = size_of::<verbs_context>();
 
     let context = &mut verbs.context;

@@ -11,8 +11,10 @@ use super::context::SoftContext;
 use super::cq_ex::Cursor;
 use super::error::{number, pointer};
 use super::registry;
+use crate::behaviour::ByteLen;
+use crate::engine::codes::wc_status;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
-use crate::sys::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
+use crate::sys::{IBV_WC_RECV, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
 
 /// A completion queue as programs hold it.
 #[repr(C)]
@@ -23,6 +25,8 @@ pub(crate) struct SoftCq {
     pub(super) cursor: Cursor,
     number: u64,
     channel: *mut ibv_comp_channel,
+    /// Polling leaves `byte_len` and `vendor_err` of sends that succeeded as the program had them.
+    leaves_lengths: bool,
 }
 
 // The engine gives a completion in the layout of an ibv_wc, and its own fields after it.
@@ -89,6 +93,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*m
         cursor: Cursor::new(plan.single_threaded),
         number,
         channel: plan.channel,
+        leaves_lengths: opened.hca().behaviour().success_byte_len_on_send == ByteLen::Untouched,
     }));
     registry::enter(number, cq);
     if let Some(channel) = channel {
@@ -176,7 +181,16 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
     let queue = unsafe { SoftCq::of(cq) };
     let taken = queue.engine.poll_each(entries.max(0) as usize, |index, completion| {
         // SAFETY: `index` stays below `entries`; a Wc starts with an ibv_wc (asserted above).
-        unsafe { wc.add(index).write(std::ptr::from_ref(completion).cast::<ibv_wc>().read()) };
+        unsafe {
+            let mut told = std::ptr::from_ref(completion).cast::<ibv_wc>().read();
+            if queue.leaves_lengths && completion.status == wc_status::SUCCESS && told.opcode < IBV_WC_RECV {
+                // The program may have never written these: they are bytes of its, whatever they say.
+                let before = wc.add(index);
+                told.byte_len = (&raw const (*before).byte_len).read();
+                told.vendor_err = (&raw const (*before).vendor_err).read();
+            }
+            wc.add(index).write(told);
+        }
     });
     match taken {
         Ok(count) => count as c_int,

@@ -7,13 +7,16 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::context::SoftContext;
 use super::cq::{Plan, SoftCq, create};
 use super::error::pointer;
+use crate::behaviour::Behaviour;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Errno, Wc};
 use crate::sys::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
-    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, IBV_WC_STANDARD_FLAGS,
-    ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_create_cq_wc_flags, ibv_poll_cq_attr, ibv_wc_opcode,
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, IBV_WC_EX_WITH_DLID_PATH_BITS,
+    IBV_WC_STANDARD_FLAGS, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_create_cq_wc_flags, ibv_poll_cq_attr,
+    ibv_wc_opcode,
 };
 
 /// Where a program is in reading a queue, and the completion it is at.
@@ -46,10 +49,20 @@ impl Cursor {
     }
 }
 
-/// What a completion can be asked for here: all but what only raw packets and tag matching have.
-const WC_FLAGS: u64 = (IBV_WC_STANDARD_FLAGS
-    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
-    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
+/// What a completion can be asked for: all but what only raw packets and tag matching have, and what this adapter has not.
+fn wc_flags(ways: &Behaviour) -> u64 {
+    let mut flags = IBV_WC_STANDARD_FLAGS;
+    for (has, flag) in [
+        (ways.timestamps, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP),
+        (ways.timestamps && ways.wallclock, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK),
+    ] {
+        flags |= if has { flag } else { 0 };
+    }
+    if !ways.standard_wc_flags {
+        flags &= !IBV_WC_EX_WITH_DLID_PATH_BITS;
+    }
+    u64::from(flags)
+}
 
 /// `ibv_create_cq_ex(3)`.
 ///
@@ -65,7 +78,9 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         return pointer(Err(Errno(libc::EINVAL)));
     }
     let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
-    if attr.wc_flags & !WC_FLAGS != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
+    // SAFETY: the context is open, by the caller's word.
+    let accepted = unsafe { wc_flags(SoftContext::of(context).hca().behaviour()) };
+    if attr.wc_flags & !accepted != 0 || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0 {
         return pointer(Err(Errno(libc::EOPNOTSUPP)));
     }
     let asked = |flag: ibv_create_cq_wc_flags| attr.wc_flags & u64::from(flag) != 0;

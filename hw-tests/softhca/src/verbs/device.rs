@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_device` and the list of them; and which fabric this process belongs to, found once, from the environment:
-//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric) and `SOFTHCA_CONFIG` (a file).
+//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric), `SOFTHCA_CONFIG` (a file) and `SOFTHCA_PROFILE`
+//! (the profile of devices that name none).
 //!
 //! Nothing happens before the first verb: the library is preloaded into shells and launchers that never use it.
 //! Grade: setup. Threads: any. Devices live until the process ends, so that no list of them can be freed too early.
@@ -16,6 +17,7 @@ use crate::config::{Config, is_fabric_name};
 use crate::engine::codes::gid_kind;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
 use crate::fabric_folder::{belong_to_run, check_private, make_private, named_folder};
+use crate::profiles;
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 
 /// The names of the (absent) device files below /dev/infiniband start with this.
@@ -44,6 +46,11 @@ impl Library {
     /// The fabric's folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.spec.folder
+    }
+
+    /// The adapters.
+    pub(crate) fn adapters(&self) -> &[DeviceSpec] {
+        &self.spec.devices
     }
 
     /// The fabric, joined; anew in a child after a fork.
@@ -84,9 +91,12 @@ pub(crate) fn library() -> Result<&'static Library> {
 }
 
 fn describe() -> anyhow::Result<Library> {
+    let named = std::env::var("SOFTHCA_PROFILE").ok().filter(|name| !name.is_empty());
+    let profile = named.map(|name| name.parse::<profiles::Name>()).transpose();
+    let profile = profile.map_err(|error| anyhow::anyhow!("SOFTHCA_PROFILE: {error}"))?;
     let config = match std::env::var_os("SOFTHCA_CONFIG").filter(|path| !path.is_empty()) {
-        Some(path) => Config::read(Path::new(&path))?,
-        None => Config::default(),
+        Some(path) => Config::read_as(Path::new(&path), profile)?,
+        None => Config::of_profile(profile),
     };
     let folder = fabric_folder(config.fabric.as_deref())?;
     sysfs::make(&folder, &config.devices)?;

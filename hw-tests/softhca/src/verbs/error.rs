@@ -24,12 +24,14 @@ pub(crate) fn number(result: Result<()>) -> c_int {
     }
 }
 
-/// For verbs that return a pointer: null with `errno`.
+/// For verbs that return a pointer: null with `errno`, which an error without a number leaves as it was.
 pub(crate) fn pointer<T>(result: Result<*mut T>) -> *mut T {
     match result {
         Ok(object) => object,
         Err(errno) => {
-            set_errno(errno.0);
+            if errno.0 != 0 {
+                set_errno(errno.0);
+            }
             std::ptr::null_mut()
         }
     }

@@ -7,10 +7,12 @@ use std::ffi::{c_char, c_int};
 
 use super::context::SoftContext;
 use super::error::number;
+use crate::engine::codes::device_cap;
 use crate::engine::{Errno, Hca};
+use crate::limits::Atomics;
 use crate::sys::{
-    IBV_ATOMIC_HCA, IBV_VALUES_MASK_RAW_CLOCK, ibv_context, ibv_device_attr, ibv_device_attr_ex,
-    ibv_query_device_ex_input, ibv_values_ex,
+    IBV_ATOMIC_GLOB, IBV_ATOMIC_HCA, IBV_ATOMIC_NONE, IBV_VALUES_MASK_RAW_CLOCK, ibv_context, ibv_device_attr,
+    ibv_device_attr_ex, ibv_query_device_ex_input, ibv_values_ex,
 };
 
 fn attributes(hca: &Hca) -> ibv_device_attr {
@@ -40,14 +42,23 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
     attr.max_qp_rd_atom = limits.max_qp_rd_atom;
     attr.max_res_rd_atom = limits.max_res_rd_atom;
     attr.max_qp_init_rd_atom = limits.max_qp_init_rd_atom;
-    attr.atomic_cap = IBV_ATOMIC_HCA;
+    attr.atomic_cap = match limits.atomics {
+        Atomics::None => IBV_ATOMIC_NONE,
+        Atomics::Hca => IBV_ATOMIC_HCA,
+        Atomics::Glob => IBV_ATOMIC_GLOB,
+    };
     attr.max_mcast_grp = limits.max_mcast_grp;
     attr.max_mcast_qp_attach = limits.max_mcast_qp_attach;
     attr.max_total_mcast_qp_attach = limits.max_total_mcast_qp_attach;
     attr.max_ah = limits.max_ah;
-    attr.max_srq = limits.max_srq;
-    attr.max_srq_wr = limits.max_srq_wr;
-    attr.max_srq_sge = limits.max_srq_sge;
+    if hca.behaviour().srq {
+        attr.max_srq = limits.max_srq;
+        attr.max_srq_wr = limits.max_srq_wr;
+        attr.max_srq_sge = limits.max_srq_sge;
+    } else {
+        // What is made of them is not there, either.
+        attr.device_cap_flags &= !(device_cap::SRQ_RESIZE | device_cap::XRC);
+    }
     attr.max_pkeys = limits.max_pkeys;
     attr.local_ca_ack_delay = limits.local_ca_ack_delay;
     attr.phys_port_cnt = spec.ports.len() as u8;
@@ -84,8 +95,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     // SAFETY: ibv_device_attr_ex is integers and a character array.
     let mut attr: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
     attr.orig_attr = attributes(hca);
-    attr.completion_timestamp_mask = if clock.mask_bits >= 64 { u64::MAX } else { (1 << clock.mask_bits) - 1 };
-    attr.hca_core_clock = clock.frequency_hz / 1000;
+    let ways = hca.behaviour();
+    let bits = if ways.timestamps { clock.mask_bits } else { u32::from(ways.refused_timestamp_bits) };
+    attr.completion_timestamp_mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+    attr.hca_core_clock = if ways.timestamps { clock.frequency_hz / 1000 } else { 0 };
     attr.device_cap_flags_ex = u64::from(attr.orig_attr.device_cap_flags);
     attr.phys_port_cnt_ex = u32::from(attr.orig_attr.phys_port_cnt);
     // SAFETY: at most `size` bytes of `out`; a newer program's further fields are zero.

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::error::{number, pointer, set_errno};
 use super::pd::SoftPd;
+use crate::abi::fork;
 use crate::engine::{Errno, Mr, Result};
 use crate::sys::{
     IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION, IBV_REREG_MR_ERR_INPUT,
@@ -24,6 +25,7 @@ unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64,
     // SAFETY: by the caller's word.
     let domain = unsafe { SoftPd::of(pd) };
     let engine = domain.engine().reg_mr(addr as u64, length as u64, iova, access)?;
+    fork::memory_was_registered();
     let (lkey, rkey) = (engine.lkey(), engine.rkey());
     let public = ibv_mr { context: domain.context(), pd, addr, length, handle: lkey, lkey, rkey };
     Ok(SoftMr { public, engine, access })

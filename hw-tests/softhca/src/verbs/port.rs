@@ -7,6 +7,7 @@ use std::ffi::c_int;
 
 use super::context::SoftContext;
 use super::error::{minus_one, number, set_errno};
+use crate::abi::sysfs::rows;
 use crate::engine::codes::{gid_kind, link_layer, port_state};
 use crate::engine::{Errno, Gid, PortSpec, Result};
 use crate::sys::{
@@ -22,11 +23,10 @@ const PHYSICAL_LINK_UP: u8 = 5;
 /// `IBV_QPF_GRH_REQUIRED`, which the header has as a macro: every address of this port needs a global route.
 const GRH_REQUIRED: u8 = 1;
 
-/// The port's description.
+/// The port as it is now.
 unsafe fn port_spec<'a>(context: *mut ibv_context, port: u32) -> Result<&'a PortSpec> {
     // SAFETY: the context is open, by the caller's word, and its description lives as long.
-    let ports: &'a [PortSpec] = unsafe { &SoftContext::of(context).spec().ports };
-    (port as usize).checked_sub(1).and_then(|index| ports.get(index)).ok_or(Errno(libc::EINVAL))
+    unsafe { SoftContext::of(context) }.hca().port(port)
 }
 
 unsafe fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr> {
@@ -39,7 +39,7 @@ unsafe fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_att
     attr.state = state as _;
     attr.max_mtu = IBV_MTU_4096;
     attr.active_mtu = u32::from(described.mtu) as _;
-    attr.gid_tbl_len = described.gids.len() as c_int;
+    attr.gid_tbl_len = rows(opened.spec(), described) as c_int;
     attr.port_cap_flags =
         if infiniband { IBV_PORT_SYS_IMAGE_GUID_SUP } else { IBV_PORT_IP_BASED_GIDS } | IBV_PORT_CM_SUP;
     attr.max_msg_sz = opened.hca().limits().max_msg_sz;
@@ -88,9 +88,14 @@ pub(crate) unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: 
     unsafe { query_port(context, port, out, OLD_ATTR_SIZE) }
 }
 
+/// A row of the table of GIDs, empty or not.
 unsafe fn gid(context: *mut ibv_context, port: u32, index: u32) -> Result<Gid> {
     // SAFETY: the context is open.
-    unsafe { port_spec(context, port)? }.gids.get(index as usize).copied().ok_or(Errno(libc::EINVAL))
+    let (described, spec) = unsafe { (port_spec(context, port)?, SoftContext::of(context).spec()) };
+    if index as usize >= rows(spec, described) {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(described.gids.get(index as usize).copied().unwrap_or_default())
 }
 
 /// `ibv_query_gid(3)`: -1 beyond the table.
@@ -145,7 +150,9 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
         return number(Err(Errno(libc::EOPNOTSUPP)));
     }
     // SAFETY: by the caller's word.
-    number(unsafe { gid(context, port, index) }.map(|gid| {
+    let found = unsafe { gid(context, port, index) };
+    let used = found.and_then(|gid| if gid.is_empty() { Err(Errno(libc::ENODATA)) } else { Ok(gid) });
+    number(used.map(|gid| {
         // SAFETY: by the caller's word.
         unsafe { write_entry(out.cast(), size, &entry(&gid, port, index as usize)) };
     }))
@@ -167,9 +174,11 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
         return -(libc::EOPNOTSUPP as isize);
     }
     // SAFETY: the context is open.
-    let ports = unsafe { &SoftContext::of(context).spec().ports };
-    let rows = ports.iter().enumerate().flat_map(|(port, described)| {
-        described.gids.iter().enumerate().map(move |(index, gid)| entry(gid, port as u32 + 1, index))
+    let hca = unsafe { SoftContext::of(context) }.hca();
+    let ports = (1..=hca.spec().ports.len() as u32).filter_map(|port| Some((port, hca.port(port).ok()?)));
+    let rows = ports.flat_map(|(port, described)| {
+        let used = described.gids.iter().enumerate().filter(|(_, gid)| !gid.is_empty());
+        used.map(move |(index, gid)| entry(gid, port, index))
     });
     let mut count = 0;
     for row in rows {

@@ -10,11 +10,14 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ah::SoftAh;
+use super::context::SoftContext;
 use super::error::pointer;
 use super::mw::binding;
 use super::qp::{SoftQp, create, create_xrc_recv};
+use crate::behaviour::AtomicAccess;
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
 use crate::engine::{Errno, SendWr, Sge};
+use crate::limits::Atomics;
 use crate::sys::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
     IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
@@ -48,10 +51,8 @@ pub(super) struct Builder {
 }
 
 /// The operations that each kind of queue pair has.
-const RC_OPERATIONS: u64 = UC_OPERATIONS
-    | IBV_QP_EX_WITH_RDMA_READ as u64
-    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64
-    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
+const RC_OPERATIONS: u64 = UC_OPERATIONS | IBV_QP_EX_WITH_RDMA_READ as u64 | ATOMICS;
+const ATOMICS: u64 = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
 const UC_OPERATIONS: u64 = UD_OPERATIONS
     | IBV_QP_EX_WITH_RDMA_WRITE as u64
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64
@@ -64,10 +65,7 @@ const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH
 ///
 /// # Safety
 /// `context` is open; `init` is readable and writable, and what it names is not destroyed.
-pub(crate) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
-    init: *mut ibv_qp_init_attr_ex,
-) -> *mut ibv_qp {
+pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
     // SAFETY: by the caller's word.
     let init = unsafe { &mut *init };
     let mask = init.comp_mask;
@@ -81,6 +79,11 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         qp_type::UC => UC_OPERATIONS,
         _ => UD_OPERATIONS,
     };
+    // SAFETY: the context is open, by the caller's word.
+    let hca = unsafe { SoftContext::of(context) }.hca();
+    let ways = hca.behaviour().atomic_access_without_cap;
+    let lacks_atomics = hca.limits().atomics == Atomics::None && ways == AtomicAccess::Eopnotsupp;
+    let possible = if lacks_atomics { possible & !ATOMICS } else { possible };
     if mask & if is_xrc_recv { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD } == 0 {
         return pointer(Err(Errno(libc::EINVAL)));
     }

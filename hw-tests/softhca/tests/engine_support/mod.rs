@@ -11,11 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use softhca::behaviour::Behaviour;
 use softhca::engine::{
     AhAttr, ClockSpec, Cq, DeviceSpec, Fabric, FabricSpec, Gid, Hca, Mr, Pd, PortSpec, Qp, QpAttr, QpCap, QpInit,
     RecvWr, SendWr, Sge, Srq, Wc,
     codes::{access, attr_mask as m, link_layer, port_state, qp_state, qp_type, send_flags},
 };
+use softhca::limits::Limits;
 
 pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
 
@@ -49,6 +51,7 @@ pub fn spec(folder: &Path) -> FabricSpec {
         gids: vec![Gid { raw, kind: 0 }],
         pkeys: vec![0xffff],
         state: port_state::ACTIVE,
+        network: String::new(),
     };
     let device = DeviceSpec {
         name: "softhca0".into(),
@@ -64,8 +67,25 @@ pub fn spec(folder: &Path) -> FabricSpec {
         clock: ClockSpec::default(),
         latency_ns: 0,
         bandwidth_gbps: 0.0,
+        limits: Limits::USUAL,
+        behaviour: Behaviour::USUAL,
     };
     FabricSpec { folder: folder.to_owned(), devices: vec![device], faults: Vec::new(), trace: false }
+}
+
+/// An adapter that behaves as it is told, and is otherwise the usual one.
+pub fn behaves(folder: &Path, tell: impl FnOnce(&mut Behaviour)) -> Arc<Hca> {
+    let mut spec = spec(folder);
+    tell(&mut spec.devices[0].behaviour);
+    Fabric::join(spec).expect("the fabric can be joined").open(0).expect("the adapter exists")
+}
+
+/// An adapter with other limits.
+pub fn limited(folder: &Path, tell: impl FnOnce(&mut Limits, &mut Behaviour)) -> Arc<Hca> {
+    let mut spec = spec(folder);
+    let device = &mut spec.devices[0];
+    tell(&mut device.limits, &mut device.behaviour);
+    Fabric::join(spec).expect("the fabric can be joined").open(0).expect("the adapter exists")
 }
 
 pub fn join(folder: &Path) -> Arc<Hca> {

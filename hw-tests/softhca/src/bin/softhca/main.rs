@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use softhca::profiles::Name;
 
 #[derive(Parser)]
 #[command(
@@ -29,6 +30,9 @@ enum Command {
         /// Describes the adapters and faults (see docs/softhca.md); without it, one InfiniBand adapter
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+        /// Limits and behaviours of adapters that name no profile: mlx5, rxe, irdma, bnxt_re or minimal
+        #[arg(long, value_name = "NAME")]
+        profile: Option<Name>,
         /// Names the fabric, so that several `softhca run` share it; the last to end removes nothing then
         #[arg(long, value_name = "NAME")]
         fabric: Option<String>,
@@ -40,13 +44,18 @@ enum Command {
     Check {
         /// The file
         config: PathBuf,
+        /// As of `run`
+        #[arg(long, value_name = "NAME")]
+        profile: Option<Name>,
     },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Run { config, fabric, program } => run::run(config.as_deref(), fabric.as_deref(), &program),
-        Command::Check { config } => check(&config),
+        Command::Run { config, profile, fabric, program } => {
+            run::run(config.as_deref(), profile, fabric.as_deref(), &program)
+        }
+        Command::Check { config, profile } => check(&config, profile),
     };
     result.unwrap_or_else(|error| {
         eprintln!("softhca: {error:#}");
@@ -54,8 +63,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn check(path: &std::path::Path) -> anyhow::Result<ExitCode> {
-    let config = softhca::config::Config::read(path)?;
+fn check(path: &std::path::Path, profile: Option<Name>) -> anyhow::Result<ExitCode> {
+    let config = softhca::config::Config::read_as(path, profile)?;
     for device in &config.devices {
         println!("{}: guid {:016x}, {} port(s)", device.name, device.node_guid, device.ports.len());
         for (index, port) in device.ports.iter().enumerate() {

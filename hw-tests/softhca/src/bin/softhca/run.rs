@@ -16,10 +16,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use anyhow::{Context, Result, ensure};
 use softhca::config::{Config, is_fabric_name};
 use softhca::fabric_folder::{begin_run, make_private, named_folder, remove_stale_runs, run_folder};
+use softhca::profiles::Name;
 
 /// What `softhca run` sets, apart from the loader's paths.
 const FABRIC: &str = "SOFTHCA_FABRIC";
 const CONFIG: &str = "SOFTHCA_CONFIG";
+const PROFILE: &str = "SOFTHCA_PROFILE";
 
 /// The process that signals go to; 0 before it runs.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
@@ -46,9 +48,14 @@ impl Drop for Folder {
 ///
 /// # Errors
 /// The configuration is wrong, the library is missing, the folder cannot be made or the program cannot be started.
-pub(crate) fn run(config: Option<&Path>, fabric: Option<&str>, program: &[OsString]) -> Result<ExitCode> {
+pub(crate) fn run(
+    config: Option<&Path>,
+    profile: Option<Name>,
+    fabric: Option<&str>,
+    program: &[OsString],
+) -> Result<ExitCode> {
     let config_path = config.map(std::path::absolute).transpose()?;
-    let config = config_path.as_deref().map(Config::read).transpose()?;
+    let config = config_path.as_deref().map(|path| Config::read_as(path, profile)).transpose()?;
     let library = library()?;
     let folder = folder(fabric.or_else(|| config.as_ref().and_then(|config| config.fabric.as_deref())))?;
     let libraries = folder.path.join("lib");
@@ -68,6 +75,10 @@ pub(crate) fn run(config: Option<&Path>, fabric: Option<&str>, program: &[OsStri
     match &config_path {
         Some(path) => command.env(CONFIG, path),
         None => command.env_remove(CONFIG),
+    };
+    match profile {
+        Some(profile) => command.env(PROFILE, profile.word()),
+        None => command.env_remove(PROFILE),
     };
     forward_signals()?;
     let mut child = command.spawn().with_context(|| format!("cannot run {}", program[0].to_string_lossy()))?;

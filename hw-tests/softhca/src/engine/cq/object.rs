@@ -12,7 +12,8 @@ use super::{
     super::{
         CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Channel, Errno, Result, alloc,
         channel::{ABOUT_CQ, ChannelState},
-        hca::{Hca, MAX_INLINE},
+        codes::event,
+        hca::{Hca, MAX_CARRIED},
     },
     CqShared, PER_ENTRY,
 };
@@ -43,7 +44,9 @@ impl Cq {
         shared.stamping.set(shared.flags.get());
         shared.device.set(hca.device as u32);
         shared.channel.set(channel.map_or(0, |channel| channel.0.mailbox.id));
-        shared.context.set(hca.events.id);
+        // An event that the adapter does not raise goes nowhere.
+        let tells = hca.behaviour().async_events.raises(event::CQ_ERR);
+        shared.context.set(if tells { hca.events.id } else { 0 });
         shared.owner.set(fabric.token());
         shared.cookie.set(cookie);
         shared.entries.publish(entries);
@@ -96,7 +99,7 @@ impl Cq {
             let region = fabric.region();
             for index in (0..tail.wrapping_sub(head)).map(|step| u64::from(head.wrapping_add(step))) {
                 let (from, to) = (index & (old_size - 1), index & (u64::from(size) - 1));
-                let parts = [(0, 64), (64, 64), (128, u64::from(MAX_INLINE))];
+                let parts = [(0, 64), (64, 64), (128, u64::from(MAX_CARRIED))];
                 for (before, bytes) in parts {
                     let source = region.bytes(old + before * old_size + from * bytes);
                     let target = region.bytes(fresh + before * u64::from(size) + to * bytes);
@@ -116,7 +119,7 @@ impl Cq {
     /// How many completions fit.
     #[must_use]
     pub fn cqe(&self) -> u32 {
-        self.shared.mask.get() + 1
+        (self.shared.mask.get() + 1).min(self.hca.limits().max_cqe as u32)
     }
 
     /// # Errors

@@ -8,11 +8,12 @@ use super::{
         CQ_TIMESTAMP_WALL, Result, Wc, clock,
         codes::{qp_type, wc_flags, wc_status},
         copy,
+        fabric::Fabric,
         inbox::Stretch,
         qp::{self, QpShared},
         recv::RecvQueue,
     },
-    CARRIES, Cq, Cqe, GRH_BYTES, IS_RECV, STAGED, STAMPED,
+    CARRIES, Cq, CqShared, Cqe, GRH_BYTES, IS_RECV, KEPT, STAGED, STAMPED, VOID,
 };
 
 /// What the adapter says of a status in `ibv_wc.vendor_err`: of success nothing.
@@ -88,13 +89,14 @@ impl Cq {
     /// Turns an entry into `wc`; `false` if its queue pair is gone or was reset since.
     #[inline]
     fn take(&self, entry: &Cqe, index: u32, wc: &mut Wc) -> bool {
-        let fabric = &*self.hca.fabric;
+        let (fabric, cq) = (&*self.hca.fabric, self.shared);
         let number = entry.qpn.get();
         let qp = qp::place(fabric, number);
         let word = entry.word.get();
         if qp.qpn.get() | (qp.epoch.get() << 24) != number {
-            // What came by XRC is its shared queue's, whatever became of the queue pair.
-            if word & IS_RECV == 0 || entry.wr_id.get() == 0 {
+            // What came by XRC is its shared queue's, whatever became of the queue pair; what is kept is the program's.
+            let is_of_xrc = word & IS_RECV != 0 && entry.wr_id.get() != 0;
+            if number == VOID || !(is_of_xrc || word & KEPT != 0) {
                 return false;
             }
         }
@@ -113,70 +115,12 @@ impl Cq {
         wc.slid = path as u16;
         wc.pkey_index = ((path >> 16) & 0xff) as u16;
         wc.dlid_path_bits = (path >> 24) as u8;
-        if word & IS_RECV == 0 {
+        if word & (IS_RECV | KEPT) == 0 {
             qp.sq.freed.publish(entry.wqe.get());
-        } else {
-            self.take_recv(qp, entry, index, word, wc);
+        } else if word & KEPT == 0 {
+            cq.take_recv(fabric, qp, entry, index, word, wc);
         }
         true
-    }
-
-    #[inline]
-    fn take_recv(&self, qp: &QpShared, entry: &Cqe, index: u32, word: u32, wc: &mut Wc) {
-        let fabric = &*self.hca.fabric;
-        let (queue, has_grh) = match entry.wr_id.get() {
-            0 => (qp.recv_queue(fabric), qp.kind.get() == qp_type::UD),
-            xrc_queue => (fabric.region().at::<RecvQueue>(xrc_queue), false),
-        };
-        let wqe = entry.wqe.get();
-        let carries = word & CARRIES != 0;
-        let stretch = (word & STAGED != 0).then(|| {
-            let both = entry.data[0].get();
-            Stretch { start: (both >> 32) as u32, end: both as u32 }
-        });
-        wc.wr_id = queue.wr_id(fabric, wqe);
-        if wc.status == wc_status::SUCCESS && (carries || has_grh) {
-            let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
-                // The registration went away between the arrival and this poll.
-                wc.status = wc_status::LOC_PROT_ERR;
-                wc.vendor_err = vendor_error(wc.status);
-                if let Some(stretch) = stretch {
-                    qp.inbox.empty(stretch);
-                }
-                qp::fail_later(fabric, qp);
-                queue.free(fabric, wqe);
-                return;
-            };
-            if has_grh {
-                self.put_datagram(&pieces, index, carries, wc);
-            } else {
-                let from = match stretch {
-                    Some(stretch) => qp.inbox.at(fabric, stretch),
-                    None => self.shared.data_at(fabric, index, wc.byte_len),
-                };
-                // SAFETY: the memory of a posted receive, and so many bytes of a payload.
-                unsafe { copy::scatter(pieces.as_slice(), from, wc.byte_len as usize) };
-            }
-        }
-        if let Some(stretch) = stretch {
-            qp.inbox.empty(stretch);
-        }
-        queue.free(fabric, wqe);
-    }
-
-    fn put_datagram(&self, pieces: &copy::Pieces, index: u32, carries: bool, wc: &Wc) {
-        let fabric = &*self.hca.fabric;
-        if wc.flags & wc_flags::GRH != 0 {
-            let grh = std::ptr::from_ref(&self.shared.extra(fabric, index).grh);
-            // SAFETY: the memory of a posted receive, and a header.
-            unsafe { copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize) };
-        }
-        if carries {
-            let len = wc.byte_len - GRH_BYTES;
-            let body = pieces.window(u64::from(GRH_BYTES), u64::from(len));
-            // SAFETY: the memory of a posted receive, and so many bytes of a payload.
-            unsafe { copy::scatter(body.as_slice(), self.shared.data_at(fabric, index, len), len as usize) };
-        }
     }
 
     /// From now on the queue is read with stamps, or without; who made it with stamps but does not look at them is not to pay for
@@ -201,6 +145,65 @@ impl Cq {
         wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
         if flags & CQ_TIMESTAMP_WALL != 0 {
             wc.ts_wall = at.wrapping_add(clock::wall_ahead());
+        }
+    }
+}
+
+impl CqShared {
+    /// The receive that an entry is about ends: its payload is put where it says, and its request is free.
+    #[inline]
+    pub(super) fn take_recv(&self, fabric: &Fabric, qp: &QpShared, entry: &Cqe, index: u32, word: u32, wc: &mut Wc) {
+        let (queue, has_grh) = match entry.wr_id.get() {
+            0 => (qp.recv_queue(fabric), qp.kind.get() == qp_type::UD),
+            xrc_queue => (fabric.region().at::<RecvQueue>(xrc_queue), false),
+        };
+        let wqe = entry.wqe.get();
+        let carries = word & CARRIES != 0;
+        let stretch = (word & STAGED != 0).then(|| {
+            let both = entry.data[0].get();
+            Stretch { start: (both >> 32) as u32, end: both as u32 }
+        });
+        wc.wr_id = queue.wr_id(fabric, wqe);
+        if wc.status == wc_status::SUCCESS && (carries || has_grh) {
+            let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
+                // The registration went away between the arrival and this poll.
+                wc.status = wc_status::LOC_PROT_ERR;
+                wc.vendor_err = vendor_error(wc.status);
+                if let Some(stretch) = stretch {
+                    qp.inbox.empty(stretch);
+                }
+                qp::fail_later(fabric, qp);
+                queue.free(fabric, wqe);
+                return;
+            };
+            if has_grh {
+                self.put_datagram(fabric, &pieces, index, carries, wc);
+            } else {
+                let from = match stretch {
+                    Some(stretch) => qp.inbox.at(fabric, stretch),
+                    None => self.data_at(fabric, index, wc.byte_len),
+                };
+                // SAFETY: the memory of a posted receive, and so many bytes of a payload.
+                unsafe { copy::scatter(pieces.as_slice(), from, wc.byte_len as usize) };
+            }
+        }
+        if let Some(stretch) = stretch {
+            qp.inbox.empty(stretch);
+        }
+        queue.free(fabric, wqe);
+    }
+
+    fn put_datagram(&self, fabric: &Fabric, pieces: &copy::Pieces, index: u32, carries: bool, wc: &Wc) {
+        if wc.flags & wc_flags::GRH != 0 {
+            let grh = std::ptr::from_ref(&self.extra(fabric, index).grh);
+            // SAFETY: the memory of a posted receive, and a header.
+            unsafe { copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize) };
+        }
+        if carries {
+            let len = wc.byte_len - GRH_BYTES;
+            let body = pieces.window(u64::from(GRH_BYTES), u64::from(len));
+            // SAFETY: the memory of a posted receive, and so many bytes of a payload.
+            unsafe { copy::scatter(body.as_slice(), self.data_at(fabric, index, len), len as usize) };
         }
     }
 }

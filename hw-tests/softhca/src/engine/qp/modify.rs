@@ -4,14 +4,15 @@
 //! Called by: the C side. Which changes are allowed is `states`'s to say. Grade: setup. Thread rule: any thread; a change
 //! holds both locks of the queue pair, so that nobody works on it meanwhile.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, atomic::Ordering};
 
 use super::{
     super::{
-        AhAttr, QpAttr, Result, ah,
+        AhAttr, Errno, QpAttr, Result, ah,
         codes::{
-            attr_mask,
-            qp_state::{ERR, RESET, RTR, RTS, SQD},
+            access, attr_mask,
+            link_layer::INFINIBAND,
+            qp_state::{ERR, INIT, RESET, RTR, RTS, SQD},
             qp_type::is_reliable,
         },
         fabric::PutOff,
@@ -19,6 +20,7 @@ use super::{
     },
     Qp, place,
 };
+use crate::{behaviour::AtomicAccess, limits::Atomics};
 
 impl Qp {
     /// Back to the beginning: no requests, no completions of former ones. Both locks held, or nobody knows it.
@@ -34,6 +36,9 @@ impl Qp {
         }
         qp.rq.wanted.set(0);
         qp.tells_drained.set(0);
+        for word in [&qp.withheld, &qp.dlid, &qp.sgid, &qp.routed_port] {
+            word.set(0);
+        }
         qp.dest_qpn.set(0);
         qp.to_port.set(0);
         qp.access.set(0);
@@ -43,7 +48,8 @@ impl Qp {
 
     /// Changes attributes; `mask` is `codes::attr_mask`.
     /// # Errors
-    /// EINVAL: a transition or mask that the state machine does not have, or a value out of range.
+    /// EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair that this
+    /// adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
     pub fn modify(&self, attr: &QpAttr, mask: u32) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
         let mut kick = None;
@@ -56,6 +62,13 @@ impl Qp {
             if mask & attr_mask::AV != 0 {
                 ah::check(&self.hca, &attr.ah_attr)?;
             }
+            self.may_be_accessed(attr, mask)?;
+            if !self.hca.behaviour().qp_recycle_via_reset {
+                if to == INIT && self.spent.load(Ordering::Acquire) {
+                    return Err(Errno(libc::EINVAL));
+                }
+                self.spent.fetch_or(matches!(to, RESET | ERR), Ordering::AcqRel);
+            }
             if to == ERR {
                 if now == RESET {
                     qp.state.publish(ERR);
@@ -66,6 +79,7 @@ impl Qp {
                 let _answers = qp.resp.lock.lock(fabric);
                 if to == RESET {
                     qp.state.publish(RESET);
+                    self.before_leaving(now);
                     let _posting = qp.rq.posting.lock.lock(fabric);
                     self.reset();
                 } else {
@@ -76,7 +90,8 @@ impl Qp {
             if to == RTR || (to == RTS && now != RTS) {
                 kick = Some(qp.dest_qpn.get());
             }
-            if to == RTS && now == SQD {
+            if to == RTS && now != RTS {
+                // What was posted before this, where the adapter allows it, or while the queue was drained.
                 qp.tells_drained.set(0);
                 sendq::run(fabric, qp, false);
             }
@@ -89,9 +104,10 @@ impl Qp {
             }
         }
         if qp.state.get() == RESET {
-            self.withdraw_receives();
+            self.after_leaving();
         }
-        if let Some(peer) = kick.filter(|_| is_reliable(qp.kind.get())) {
+        // 0 is nobody's number, and what an unused place has.
+        if let Some(peer) = kick.filter(|peer| *peer != 0 && is_reliable(qp.kind.get())) {
             // It may have sent before we were ready, and waits.
             let other = place(fabric, peer);
             if other.qpn.get() == peer {
@@ -101,6 +117,34 @@ impl Qp {
         }
         fabric.settle();
         Ok(())
+    }
+
+    /// Whether peers can be given the rights that queue pairs ask for: atomics must be there.
+    fn may_be_accessed(&self, attr: &QpAttr, mask: u32) -> Result<()> {
+        if self.hca.limits().atomics != Atomics::None {
+            return Ok(());
+        }
+        let kept = *self.attr.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = mask & attr_mask::ACCESS_FLAGS != 0;
+        let asks = |flags: u32| flags & access::REMOTE_ATOMIC != 0;
+        match self.hca.behaviour().atomic_access_without_cap {
+            AtomicAccess::Einval if given && asks(attr.qp_access_flags) => Err(Errno(libc::EINVAL)),
+            AtomicAccess::Eopnotsupp if mask & (attr_mask::ACCESS_FLAGS | attr_mask::MAX_DEST_RD_ATOMIC) != 0 => {
+                // Without a depth for what comes in, rights to read and for atomics are off, and nothing is said.
+                let has_depth = mask & attr_mask::MAX_DEST_RD_ATOMIC != 0;
+                let depth = if has_depth { attr.max_dest_rd_atomic } else { kept.max_dest_rd_atomic };
+                let flags = if given { attr.qp_access_flags } else { kept.qp_access_flags };
+                if depth != 0 && asks(flags) { Err(Errno(libc::EOPNOTSUPP)) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The rights as a query shows them.
+    fn shown(&self, flags: u32) -> u32 {
+        let (limits, ways) = (self.hca.limits(), self.hca.behaviour());
+        let hides = limits.atomics == Atomics::None && ways.atomic_access_without_cap == AtomicAccess::Accepted;
+        if hides { flags & !access::REMOTE_ATOMIC } else { flags }
     }
 
     fn apply(&self, attr: &QpAttr, mask: u32) {
@@ -116,13 +160,12 @@ impl Qp {
             kept.pkey_index = attr.pkey_index;
         }
         if has(attr_mask::PORT) || has(attr_mask::PKEY_INDEX) {
-            let keys = &self.hca.spec().ports[qp.port.get() as usize - 1].pkeys;
-            let key = keys.get(usize::from(kept.pkey_index)).copied().unwrap_or(0);
-            qp.partition.set(u32::from(kept.pkey_index) | (u32::from(key) << 16));
+            let keys = &self.hca.fabric.port(self.hca.device, qp.port.get()).pkeys;
+            qp.set_partition(kept.pkey_index, keys);
         }
         if has(attr_mask::ACCESS_FLAGS) {
             qp.access.set(attr.qp_access_flags);
-            kept.qp_access_flags = attr.qp_access_flags;
+            kept.qp_access_flags = self.shown(attr.qp_access_flags);
         }
         if has(attr_mask::QKEY) {
             qp.qkey.set(attr.qkey);
@@ -136,6 +179,9 @@ impl Qp {
             let to = self.hca.fabric.route(self.hca.device, path.port_num, &path);
             qp.to_device.set(to.map_or(0, |to| to.0));
             qp.to_port.set(to.map_or(0, |to| to.1));
+            qp.routed_port.set(qp.to_port.get());
+            qp.dlid.set(if self.hca.spec().link_layer == INFINIBAND { u32::from(path.dlid) } else { 0 });
+            qp.sgid.set(if path.is_global { u32::from(path.sgid_index) + 1 } else { 0 });
             kept.ah_attr = path;
         }
         if has(attr_mask::PATH_MTU) {

@@ -3,9 +3,10 @@
 //!
 //! Called by: the C side. Grade: setup, but for `post_recv`, which is hot. Thread rule: any thread.
 
+use std::collections::BTreeSet;
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use super::{
@@ -18,12 +19,12 @@ use super::{
         },
         cq::CqShared,
         fabric::PutOff,
-        hca::{Hca, MAX_INLINE},
+        hca::Hca,
         multicast,
         pd::InPd,
         recv::RecvQueue,
     },
-    QpShared, places,
+    QpShared, grant, places,
 };
 
 /// A queue pair.
@@ -37,7 +38,11 @@ pub struct Qp {
     /// What it uses; `None` once destroyed.
     uses: Mutex<Option<Uses>>,
     /// The shared queue its receives come from, and the queue they complete to.
-    shares: Option<(&'static RecvQueue, &'static CqShared)>,
+    pub(super) shares: Option<(&'static RecvQueue, &'static CqShared)>,
+    /// It was in ERR, or was reset.
+    pub(super) spent: AtomicBool,
+    /// Where it completes: nowhere, to one queue or to two.
+    completes_to: Vec<&'static CqShared>,
 }
 
 /// What a queue pair uses: its domain, and counters of users of queues.
@@ -55,23 +60,16 @@ impl Qp {
             return Err(Errno(libc::EINVAL));
         }
         let fabric = &*hca.fabric;
-        let asked = &init.cap;
         let has_receives = init.srq.is_none() && init.kind != XRC_SEND;
-        let cap = QpCap {
-            max_send_wr: asked.max_send_wr.max(1).next_power_of_two(),
-            max_recv_wr: if has_receives { asked.max_recv_wr.max(1).next_power_of_two() } else { 0 },
-            max_send_sge: asked.max_send_sge.max(2),
-            max_recv_sge: if has_receives { asked.max_recv_sge.max(1) } else { 0 },
-            max_inline_data: MAX_INLINE,
-        };
-        let (qp, number) = places::take(fabric)?;
+        let cap = grant::granted(hca, init)?;
+        let (qp, number) = places::take(fabric, hca)?;
         qp.pd.set(init.pd.0.id);
         qp.signal_all.set(u32::from(init.sq_sig_all));
         qp.send_cq.set(init.send_cq.offset);
         qp.recv_cq.set(if init.kind == XRC_SEND { 0 } else { init.recv_cq.offset });
         qp.srq.set(init.srq.map_or(0, |srq| srq.offset));
-        let give_back = |_: &Errno| places::give_back(fabric, number);
-        qp.sq.begin(fabric, cap.max_send_wr, cap.max_send_sge).inspect_err(give_back)?;
+        let give_back = |_: &Errno| places::give_back(fabric, number, hca.device);
+        qp.sq.begin(fabric, &cap, hca.limits().max_msg_sz).inspect_err(give_back)?;
         if has_receives {
             qp.rq
                 .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.0.id, false)
@@ -87,7 +85,7 @@ impl Qp {
     }
 
     pub(crate) fn new_xrc_recv(hca: &Arc<Hca>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
-        let (qp, number) = places::take(&hca.fabric)?;
+        let (qp, number) = places::take(&hca.fabric, hca)?;
         for word in [&qp.send_cq, &qp.recv_cq, &qp.srq] {
             word.set(0);
         }
@@ -113,6 +111,7 @@ impl Qp {
             counter.fetch_add(1, Ordering::AcqRel);
         }
         hca.events.expect(ABOUT_QP, number);
+        let queues: BTreeSet<u64> = [qp.send_cq.get(), qp.recv_cq.get()].into_iter().filter(|at| *at != 0).collect();
         let made = Qp {
             hca: Arc::clone(hca),
             shared: qp,
@@ -121,6 +120,8 @@ impl Qp {
             attr: Mutex::default(),
             uses: Mutex::new(Some(uses)),
             shares: (qp.srq.get() != 0).then(|| (qp.recv_queue(fabric), qp.recv_cq(fabric))),
+            spent: AtomicBool::new(false),
+            completes_to: queues.into_iter().map(|queue| fabric.region().at(queue)).collect(),
         };
         made.reset();
         qp.qpn.publish(number);
@@ -186,16 +187,12 @@ impl Qp {
         Ok(())
     }
 
-    /// The requests of a shared queue whose completions nobody will see, because the queue pair was reset or is gone, are
-    /// free again.
-    pub(super) fn withdraw_receives(&self) {
-        let fabric = &*self.hca.fabric;
-        if let Some((queue, cq)) = self.shares {
-            cq.withdraw(fabric, self.number, 0, |wqe| queue.free(fabric, wqe));
-        }
+    /// Where it completes.
+    pub(super) fn completion_queues(&self) -> impl Iterator<Item = &'static CqShared> {
+        self.completes_to.iter().copied()
     }
 
-    /// Ends it: its requests and completions are forgotten.
+    /// Ends it: its requests are forgotten, and its completions as the adapter does with them.
     /// # Errors
     /// EBUSY while attached to a multicast group.
     pub fn destroy(&self) -> Result<()> {
@@ -206,8 +203,14 @@ impl Qp {
         }
         let Some(uses) = uses.take() else { return Ok(()) };
         self.hca.events.forget(ABOUT_QP, self.number);
+        {
+            let _answers = self.shared.resp.lock.lock(fabric);
+            let state = self.shared.state.get();
+            self.shared.state.publish(RESET);
+            self.before_leaving(state);
+        }
         places::release(fabric, self.shared);
-        self.withdraw_receives();
+        self.after_leaving();
         for counter in uses.counters {
             counter.fetch_sub(1, Ordering::AcqRel);
         }

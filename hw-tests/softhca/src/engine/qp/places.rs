@@ -10,6 +10,7 @@ use super::{
         Errno, Result,
         codes::qp_state::RESET,
         fabric::Fabric,
+        hca::Hca,
         multicast,
         region::{MAX_QPS, qp_at},
     },
@@ -38,7 +39,7 @@ pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
 /// Takes the queue pair out of the world: nobody can find it, or is still working on it, when this returns.
 pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
     multicast::leave(fabric, qp.index(), None);
-    let index = qp.index();
+    let (index, device) = (qp.index(), qp.device.get() as usize);
     {
         let _sends = qp.sq.lock.lock(fabric);
         let _answers = qp.resp.lock.lock(fabric);
@@ -48,15 +49,17 @@ pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
         qp.rq.end(fabric);
         qp.inbox.end(fabric);
     }
-    give_back(fabric, index);
+    give_back(fabric, index, device);
 }
 
-/// The place of this index (or number) is free again. Nobody knows it.
-pub(super) fn give_back(fabric: &Fabric, number: u32) {
+/// The place of this index (or number), which a queue pair of `device` had, is free again. Nobody knows it.
+pub(super) fn give_back(fabric: &Fabric, number: u32, device: usize) {
     let index = number & 0xffff;
     let region = fabric.region();
     let header = region.header();
     let _tables = header.tables.lock(fabric);
+    let count = &header.qps_of[device];
+    count.set(count.get() - 1);
     region.at::<QpShared>(qp_at(index)).next_free.set(0);
     match header.qps_free_last.get() {
         0 => header.qps_free.set(index + 1),
@@ -66,10 +69,16 @@ pub(super) fn give_back(fabric: &Fabric, number: u32) {
 }
 
 /// A free place, if possible one that has been free for long, and the number of the queue pair to be in it.
-pub(super) fn take(fabric: &Fabric) -> Result<(&'static QpShared, u32)> {
+/// # Errors
+/// ENOMEM: the adapter, or the fabric, has as many as it can.
+pub(super) fn take(fabric: &Fabric, hca: &Hca) -> Result<(&'static QpShared, u32)> {
     let region = fabric.region();
     let header = region.header();
     let _tables = header.tables.lock(fabric);
+    let count = &header.qps_of[hca.device];
+    if count.get() >= hca.limits().max_qp as u32 {
+        return Err(Errno(libc::ENOMEM));
+    }
     let used = header.qps_used.get();
     let first = header.qps_free.get();
     // At first new places, so that a number is not soon given again; later, old ones, so that memory stays small.
@@ -87,6 +96,7 @@ pub(super) fn take(fabric: &Fabric) -> Result<(&'static QpShared, u32)> {
         }
         first - 1
     };
+    count.set(count.get() + 1);
     let qp: &QpShared = region.at(qp_at(index));
     let generation = (qp.generation.get() + 1) & 0xff;
     qp.generation.set(generation);

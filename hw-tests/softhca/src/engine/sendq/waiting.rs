@@ -16,7 +16,7 @@ use super::{
         copy::{self, Memory, Pieces},
         counters::{Count, count},
         fabric::Fabric,
-        hca::MAX_INLINE,
+        hca::MAX_CARRIED,
         qp::{self, QpShared},
         wire::{Message, Outcome, To},
     },
@@ -27,6 +27,9 @@ use super::{
 const NOTHING: u32 = 0;
 const RECEIVER: u32 = 1;
 const ANSWER: u32 = 2;
+const TURN: u32 = 3;
+/// How long a send that names its address handle by index is under way before the adapter looks the handle up.
+const TURN_NS: u64 = 50_000;
 /// The owner of a queue that waits looks at its deadline at least so often.
 const LOOK_NS: u64 = 100_000_000;
 /// A retry count that never ends.
@@ -72,7 +75,7 @@ pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to:
         }
         true
     } else {
-        !is_fetch(wr.opcode) && len <= MAX_INLINE && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
+        !is_fetch(wr.opcode) && len <= MAX_CARRIED && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
     };
     let kept = Request {
         wr_id: wr.wr_id,
@@ -119,6 +122,9 @@ fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request
             Ok(other) => pid = other,
             Err(_) => return Outcome::Lost, // the sender itself is dead; its burial ends this
         }
+    }
+    if kept.len > qp.sq.max_message.get() {
+        return Outcome::done(wc_status::LOC_LEN_ERR);
     }
     let message = Message {
         opcode: kept.opcode,
@@ -177,6 +183,15 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     }
 }
 
+/// A request just posted, and stored as the oldest, is executed in a while, as by an adapter: by a poll of this process, or
+/// its service thread.
+#[cold]
+pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
+    qp.sq.wait.set(TURN);
+    qp.sq.deadline.set(clock::after(TURN_NS));
+    fabric.service.watch(qp.index(), qp.sq.deadline.get());
+}
+
 /// A request just posted, and stored as the oldest, must wait.
 #[cold]
 pub(super) fn begin(fabric: &Fabric, qp: &QpShared, outcome: Outcome) {
@@ -208,7 +223,8 @@ fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool
         complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, 0);
         return false;
     }
-    let endless = kind == RECEIVER && limit == FOR_EVER;
+    let ways = qp.behaviour(fabric);
+    let endless = limit == FOR_EVER && if kind == RECEIVER { ways.rnr7_endless } else { ways.retry7_endless };
     sq.retries_left.set(if spends && !endless { left - 1 } else { left });
     sq.wait.set(kind);
     sq.deadline.set(clock::after(pause));
@@ -257,6 +273,9 @@ pub(super) fn flush(fabric: &Fabric, qp: &QpShared) {
     let sq = &qp.sq;
     sq.wait.set(NOTHING);
     sq.deadline.set(clock::NEVER);
+    if qp.withheld.get() != 0 {
+        return;
+    }
     while sq.done.get() != sq.posted.get() {
         // SAFETY: as in `run`.
         let kept = unsafe { sq.request(fabric, sq.done.get()).read() };

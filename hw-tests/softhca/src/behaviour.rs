@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]`, and what they
+//! are where nobody gives them.
+//!
+//! Owns the list of keys and their values, each documented in docs/softhca.md; `profiles` has them as real adapters do.
+//! Called by: the configuration (reads them), the engine and the C side (act by them). Grade: setup; the engine looks a
+//! behaviour up where a request fails or an object is made, never for a request that succeeds.
+
+mod events;
+mod values;
+
+use serde::Deserialize;
+
+pub use events::Events;
+pub(crate) use events::Group;
+pub use values::{
+    AtomicAccess, ByteLen, CreateErrno, Fork, InlineGrant, Lost, NoSrq, PostErrno, Purge, SendBeforeRts, SrcQp,
+};
+
+/// Defines [`Behaviour`], and the table of the file in which every key may be left out.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $key:ident: $kind:ty = $usual:expr;)*) => {
+        /// How one adapter behaves.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Behaviour {
+            $($(#[$doc])* pub $key: $kind,)*
+        }
+
+        impl Behaviour {
+            /// That of an adapter without a profile.
+            pub const USUAL: Behaviour = Behaviour { $($key: $usual,)* };
+        }
+
+        /// `[device.behaviour]`
+        #[derive(Clone, Copy, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct Given {
+            $($key: Option<$kind>,)*
+        }
+
+        impl Given {
+            /// `base`, but for what is given.
+            pub(crate) fn over(&self, base: &Behaviour) -> Behaviour {
+                Behaviour { $($key: self.$key.unwrap_or(base.$key),)* }
+            }
+        }
+    };
+}
+
+keys! {
+    /// What asking for `REMOTE_ATOMIC` does where the adapter has no atomics.
+    atomic_access_without_cap: AtomicAccess = AtomicAccess::Einval;
+    /// What becomes of a queue pair's completions that were not polled, when it is destroyed or reset.
+    purge_cq_on_destroy: Purge = Purge::Skip;
+    /// Which requests of a shared receive queue a queue pair takes with it when it is destroyed or reset.
+    srq_wr_lost_on_destroy: Lost = Lost::No;
+    /// Whether a queue pair that was in ERR, or was reset, can be used again.
+    qp_recycle_via_reset: bool = true;
+    /// Whether there are shared receive queues.
+    srq: bool = true;
+    /// What making a shared receive queue fails with where there are none.
+    srq_errno: NoSrq = NoSrq::Eopnotsupp;
+    /// Whether there are extended completion queues.
+    cq_ex: bool = true;
+    /// Whether `IBV_WC_STANDARD_FLAGS` is accepted; otherwise its `DLID_PATH_BITS` is not.
+    standard_wc_flags: bool = true;
+    /// Whether completions can carry raw times.
+    timestamps: bool = true;
+    /// Whether completions can carry times of the host's clock.
+    wallclock: bool = true;
+    /// Where there are no timestamps: the bits of one that a query tells of nevertheless.
+    refused_timestamp_bits: u8 = 0;
+    /// Whether the adapter's clock can be read (`ibv_query_rt_values_ex`).
+    rt_values: bool = true;
+    /// Whether there is `ibv_create_qp_ex`, and so `ibv_wr_*`.
+    wr_api: bool = true;
+    /// Whether there are thread and parent domains.
+    thread_domain: bool = true;
+    /// Whether a send names its address handle by an index that the adapter looks up when it sends.
+    ah_by_index: bool = false;
+    /// Whether `QP_LAST_WQE_REACHED` is raised.
+    last_wqe_event: bool = true;
+    /// Whether a queue pair whose retries are used up raises `QP_FATAL`, too.
+    qp_fatal_on_retry_exc: bool = false;
+    /// Which async events are raised.
+    async_events: Events = Events::ALL;
+    /// Whether requests of a queue pair that its peer's access stopped are flushed only once its event is read.
+    flush_needs_async_read: bool = false;
+    /// Whether `ibv_poll_cq` writes `byte_len` and `vendor_err` of a send that succeeded.
+    success_byte_len_on_send: ByteLen = ByteLen::Set;
+    /// Whether the upper 8 bits of `src_qp` of a datagram are right.
+    src_qp_top_bits: SrcQp = SrcQp::Right;
+    /// What making a queue pair beyond the limits leaves in `errno`.
+    create_qp_errno_on_limit: CreateErrno = CreateErrno::Einval;
+    /// What posting a send with too many pieces fails with.
+    errno_sge: PostErrno = PostErrno::Einval;
+    /// What posting a send with too much inline data fails with.
+    errno_inline: PostErrno = PostErrno::Einval;
+    /// What posting a send before RTS does.
+    send_before_rts: SendBeforeRts = SendBeforeRts::Einval;
+    /// Whether a retry count of 7 means for ever.
+    retry7_endless: bool = false;
+    /// Whether an RNR retry count of 7 means for ever.
+    rnr7_endless: bool = true;
+    /// Whether a connection stops when the GID that it sends from leaves the table.
+    gid_vanish_kills_rc: bool = false;
+    /// How much inline data is granted.
+    inline_grant: InlineGrant = InlineGrant::Largest;
+    /// Whether the kernel copies pinned pages at a fork.
+    fork: Fork = Fork::Unneeded;
+}

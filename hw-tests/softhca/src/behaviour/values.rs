@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The values of behaviours that are more than yes or no, with the words by which the configuration names them.
+//!
+//! Called by: `behaviour`. Grade: setup. Where a word is an error number, capitals are accepted, too.
+
+use serde::Deserialize;
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$what:meta])* $value:ident = $word:literal $(| $other:literal)?,)+ })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$what])* #[serde(rename = $word $(, alias = $other)?)] $value,)+
+        }
+    )*};
+}
+
+words! {
+    /// What `ibv_modify_qp` says to `REMOTE_ATOMIC` where there are no atomics. Registering memory with it succeeds.
+    AtomicAccess {
+        /// EOPNOTSUPP as soon as the queue pair also has a depth for incoming reads: at RTR, if the right was given at INIT.
+        Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
+        /// Success; a query does not show the right.
+        Accepted = "accepted",
+        /// EINVAL.
+        Einval = "einval" | "EINVAL",
+    }
+
+    /// Completions of a queue pair that goes.
+    Purge {
+        /// They are removed, and their places are free at once.
+        Compact = "compact",
+        /// They stay in their places, and polling skips them.
+        Skip = "skip",
+        /// They are polled like any other, with the number of the queue pair that is no more.
+        No = "no",
+    }
+
+    /// Requests of a shared receive queue that go with a queue pair.
+    Lost {
+        /// None.
+        No = "no",
+        /// Those of purged completions.
+        Purged = "purged",
+        /// One that was taken for a message under way, unless the queue pair was in ERR before.
+        Taken = "taken",
+        /// Both.
+        Both = "both",
+    }
+
+    /// What `ibv_create_srq` fails with.
+    NoSrq {
+        /// EINVAL.
+        Einval = "einval" | "EINVAL",
+        /// EOPNOTSUPP.
+        Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
+    }
+
+    /// `byte_len` and `vendor_err` of a send that succeeded.
+    ByteLen {
+        /// Written.
+        Set = "set",
+        /// Left as the program had them.
+        Untouched = "untouched",
+    }
+
+    /// `src_qp` of a datagram.
+    SrcQp {
+        /// The number of who sent it.
+        Right = "right",
+        /// Of its upper 8 bits all but two are cleared (the mask is a shift's number, 0x18).
+        Wrong = "wrong",
+    }
+
+    /// `errno` of a queue pair that cannot be made.
+    CreateErrno {
+        /// EINVAL.
+        Einval = "einval" | "EINVAL",
+        /// What it was before.
+        Unset = "unset",
+    }
+
+    /// What `ibv_post_send` refuses a request with.
+    PostErrno {
+        /// EINVAL.
+        Einval = "einval" | "EINVAL",
+        /// ENOMEM, as when the queue is full.
+        Enomem = "enomem" | "ENOMEM",
+    }
+
+    /// A send posted before RTS.
+    SendBeforeRts {
+        /// EINVAL.
+        Einval = "einval" | "EINVAL",
+        /// ENOMEM.
+        Enomem = "enomem" | "ENOMEM",
+        /// EINVAL, and it stays in the queue: it is sent at RTS.
+        EinvalQueued = "einval-queued",
+        /// Success: it is sent at RTS.
+        Accepted = "accepted",
+    }
+
+    /// What `max_inline_data` becomes.
+    InlineGrant {
+        /// The adapter's limit, whatever was asked for.
+        Largest = "largest",
+        /// What was asked for.
+        Exact = "exact",
+        /// What is left of a work queue entry whose size is a multiple of 64 bytes.
+        Wqe = "wqe",
+        /// What the pieces asked for would take, if that is more; and as many pieces as the inline data would take.
+        SharedWithSge = "shared-with-sge",
+    }
+
+    /// What `ibv_is_fork_initialized` says at first.
+    Fork {
+        /// The kernel copies pinned pages at a fork: nothing has to be done.
+        Unneeded = "unneeded",
+        /// It does not, and the library keeps registered pages from the child.
+        Enabled = "enabled",
+        /// It does not, and the library must be asked to (`ibv_fork_init`), before any memory is registered.
+        Disabled = "disabled",
+    }
+}
+
+impl PostErrno {
+    /// The number.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        match self {
+            PostErrno::Einval => libc::EINVAL,
+            PostErrno::Enomem => libc::ENOMEM,
+        }
+    }
+}
+
+impl NoSrq {
+    /// The number.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        match self {
+            NoSrq::Einval => libc::EINVAL,
+            NoSrq::Eopnotsupp => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+impl AtomicAccess {
+    /// What posting an atomic fails with.
+    #[must_use]
+    pub fn post_errno(self) -> i32 {
+        if self == AtomicAccess::Eopnotsupp { libc::EOPNOTSUPP } else { libc::EINVAL }
+    }
+}
+
+impl Lost {
+    /// Whether requests of purged completions are lost.
+    #[must_use]
+    pub fn purged(self) -> bool {
+        matches!(self, Lost::Purged | Lost::Both)
+    }
+
+    /// Whether a request that was taken is lost.
+    #[must_use]
+    pub fn taken(self) -> bool {
+        matches!(self, Lost::Taken | Lost::Both)
+    }
+}

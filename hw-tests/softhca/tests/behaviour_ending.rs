@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What becomes of completions, and of requests of a shared queue, when a queue pair that was not drained is destroyed or
+//! reset, on adapters that differ in it.
+
+mod engine_support;
+
+use std::sync::Arc;
+
+use engine_support::{Folder, Settings, behaves, none, pair, wait};
+use softhca::behaviour::{Lost, Purge};
+use softhca::engine::{
+    Errno, Hca, QpAttr, QpInit, RecvWr, SendWr,
+    codes::{attr_mask, qp_state, qp_type, send_flags},
+};
+
+fn adapter(folder: &Folder, purge: Purge, lost: Lost) -> Arc<Hca> {
+    behaves(&folder.0, |ways| {
+        ways.purge_cq_on_destroy = purge;
+        ways.srq_wr_lost_on_destroy = lost;
+    })
+}
+
+fn state(qp_state: u32) -> QpAttr {
+    QpAttr { qp_state, ..QpAttr::default() }
+}
+
+#[test]
+fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
+    for is_reset in [false, true] {
+        let folder = Folder::new(&format!("keeps-{is_reset}"));
+        let hca = adapter(&folder, Purge::No, Lost::No);
+        let (mut a, b) = pair(&hca, 65536, &Settings::default());
+        a.fill(0, 4096, 7);
+        // In the entry, beside it, and moved at once.
+        for (number, len) in (1..).zip([8, 200, 4096]) {
+            b.recv(number, number as usize * 8192, 8192);
+            a.send(number, 0, len);
+        }
+        let number = b.qp.number();
+        for qp in [&a.qp, &b.qp] {
+            if is_reset {
+                qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
+            } else {
+                qp.destroy().unwrap();
+            }
+        }
+        for (wr_id, len) in (1..).zip([8, 200, 4096]) {
+            let got = wait(&b.recv_cq);
+            assert_eq!((got.wr_id, got.status, got.byte_len, got.qp_num), (wr_id, 0, len as u32, number));
+            let at = wr_id as usize * 8192;
+            assert!((0..len).all(|i| b.byte(at + i) == 7_u8.wrapping_add(i as u8)), "{len} bytes");
+            assert_eq!(wait(&a.send_cq).wr_id, wr_id);
+        }
+        assert!(none(&a.send_cq) && none(&b.recv_cq));
+    }
+}
+
+/// Fills a completion queue of 4, less one, by a queue pair that then goes; how many completions of another fit before the
+/// queue overruns.
+fn room_after(purge: Purge) -> usize {
+    let folder = Folder::new(&format!("room-{purge:?}"));
+    let hca = adapter(&folder, purge, Lost::No);
+    let settings = Settings { cqe: 4, ..Settings::default() };
+    let (a, b) = pair(&hca, 4096, &settings);
+    let (pd, cap) = (&a.pd, a.qp.cap());
+    let (kind, sq_sig_all, cookie) = (qp_type::RC, true, 0);
+    let init = QpInit { kind, pd, send_cq: &a.send_cq, recv_cq: &a.recv_cq, srq: None, cap, sq_sig_all, cookie };
+    let second = hca.create_qp(&init).unwrap();
+    for number in 0..3 {
+        b.recv(number, 0, 64);
+        a.send(number, 0, 8);
+    }
+    a.qp.destroy().unwrap();
+    // Each failure of the second is a completion: it is in ERR.
+    second.modify(&state(qp_state::ERR), attr_mask::STATE).unwrap();
+    let sge = [a.sge(0, 8)];
+    for wr_id in 10..14 {
+        second.post_send(&SendWr { wr_id, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() }).unwrap();
+    }
+    let mut got = 0;
+    while !none(&a.send_cq) {
+        got += 1;
+    }
+    got
+}
+
+#[test]
+fn a_compacted_queue_has_the_room_of_completions_that_were_purged() {
+    assert_eq!(room_after(Purge::Compact), 4);
+    assert_eq!(room_after(Purge::Skip), 1, "three places are taken until they are polled");
+}
+
+#[test]
+fn compacting_leaves_completions_of_others_in_their_order() {
+    let folder = Folder::new("compact-others");
+    let hca = adapter(&folder, Purge::Compact, Lost::No);
+    let settings = Settings::default();
+    let (goes, to) = pair(&hca, 4096, &settings);
+    let (mut stays, peer) = pair(&hca, 4096, &settings);
+    // Both complete to one queue.
+    let cap = stays.qp.cap();
+    let init = QpInit {
+        kind: settings.kind,
+        pd: &stays.pd,
+        send_cq: &goes.send_cq,
+        recv_cq: &stays.recv_cq,
+        srq: None,
+        cap,
+        sq_sig_all: false,
+        cookie: 0,
+    };
+    stays.qp = hca.create_qp(&init).unwrap();
+    peer.qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
+    stays.connect(peer.qp.number(), &settings);
+    peer.connect(stays.qp.number(), &settings);
+    for number in 0..8 {
+        to.recv(number, 0, 64);
+        peer.recv(number, 0, 64);
+    }
+    for number in 0..8 {
+        goes.send(100 + number, 0, 8);
+        stays.send(number, 0, 8);
+    }
+    goes.qp.destroy().unwrap();
+    for number in 0..8 {
+        let got = wait(&goes.send_cq);
+        assert_eq!((got.wr_id, got.qp_num), (number, stays.qp.number()));
+    }
+    assert!(none(&goes.send_cq));
+    peer.recv(9, 0, 64);
+    stays.send(9, 0, 8);
+    assert_eq!(wait(&goes.send_cq).wr_id, 9, "the queue goes on");
+}
+
+/// How many requests a shared queue of 4 takes after a queue pair went that had two of them in completions and two left.
+fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
+    let folder = Folder::new(&format!("lost-{purge:?}-{lost:?}-{is_in_error}"));
+    let hca = adapter(&folder, purge, lost);
+    let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
+    for number in 0..4 {
+        b.recv(number, 0, 8);
+    }
+    for number in 0..2 {
+        a.send(number, 0, 8);
+    }
+    if is_in_error {
+        b.qp.modify(&state(qp_state::ERR), attr_mask::STATE).unwrap();
+    }
+    b.qp.destroy().unwrap();
+    let sge = [b.sge(0, 8)];
+    let srq = b.srq.as_ref().unwrap();
+    let mut free = 0;
+    while srq.post_recv(&[RecvWr { wr_id: 9, sge: &sge }]).is_ok() {
+        free += 1;
+    }
+    assert_eq!(srq.post_recv(&[RecvWr { wr_id: 9, sge: &sge }]), Err((0, Errno(libc::ENOMEM))));
+    free
+}
+
+#[test]
+fn requests_of_a_shared_queue_go_with_a_queue_pair_as_the_adapter_loses_them() {
+    for purge in [Purge::Skip, Purge::Compact] {
+        assert_eq!(free_after(purge, Lost::No, false), 2, "those of its completions are free again");
+        assert_eq!(free_after(purge, Lost::Purged, false), 0, "they are lost");
+        assert_eq!(free_after(purge, Lost::Both, true), 0, "they are lost in ERR, too");
+    }
+    assert_eq!(free_after(Purge::No, Lost::Both, true), 2, "completions that stay give theirs back");
+}
+
+#[test]
+fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
+    for (lost, is_in_error, expected) in
+        [(Lost::No, false, 4), (Lost::Taken, true, 4), (Lost::Taken, false, 3), (Lost::Both, false, 3)]
+    {
+        let folder = Folder::new(&format!("taken-{lost:?}-{is_in_error}"));
+        let hca = adapter(&folder, Purge::Skip, lost);
+        let settings = Settings { srq: true, wr: 4, rnr_retry: 0, ..Settings::default() };
+        let (_a, b) = pair(&hca, 4096, &settings);
+        for number in 0..4 {
+            b.recv(number, 0, 8);
+        }
+        if is_in_error {
+            b.qp.modify(&state(qp_state::ERR), attr_mask::STATE).unwrap();
+        }
+        b.qp.destroy().unwrap();
+        let (c, mut d) = pair(&hca, 4096, &settings);
+        let cap = d.qp.cap();
+        let init = QpInit {
+            kind: settings.kind,
+            pd: &b.pd,
+            send_cq: &d.send_cq,
+            recv_cq: &d.recv_cq,
+            srq: b.srq.as_ref(),
+            cap,
+            sq_sig_all: false,
+            cookie: 0,
+        };
+        d.qp = hca.create_qp(&init).unwrap();
+        c.qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
+        c.connect(d.qp.number(), &settings);
+        d.connect(c.qp.number(), &settings);
+        let arrived = (0..5).take_while(|number| {
+            c.send(*number, 0, 8);
+            wait(&c.send_cq).status == 0
+        });
+        assert_eq!(arrived.count(), expected, "{lost:?}, in ERR: {is_in_error}");
+    }
+}
+
+#[test]
+fn a_queue_pair_that_was_in_error_or_reset_is_not_used_again_where_the_adapter_cannot() {
+    for (can, states) in [
+        (true, &[qp_state::ERR, qp_state::RESET][..]),
+        (false, &[qp_state::ERR, qp_state::RESET]),
+        (false, &[qp_state::RESET]),
+    ] {
+        let folder = Folder::new(&format!("recycle-{can}-{}", states.len()));
+        let hca = behaves(&folder.0, |ways| ways.qp_recycle_via_reset = can);
+        let (a, _b) = pair(&hca, 4096, &Settings::default());
+        for to in states {
+            a.qp.modify(&state(*to), attr_mask::STATE).unwrap();
+        }
+        let init = QpAttr { qp_state: qp_state::INIT, port_num: 1, ..QpAttr::default() };
+        let mask = attr_mask::STATE | attr_mask::PKEY_INDEX | attr_mask::PORT | attr_mask::ACCESS_FLAGS;
+        let expected = if can { Ok(()) } else { Err(Errno(libc::EINVAL)) };
+        assert_eq!(a.qp.modify(&init, mask), expected, "after {states:?}");
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How connections fail on adapters that differ in it: retries, events, flushes; and datagrams, whose address handle is an
+//! index, and whose sender is told wrongly.
+
+mod engine_support;
+
+use std::time::{Duration, Instant};
+
+use engine_support::{Folder, Settings, Side, behaves, none, pair, spec, wait};
+use softhca::behaviour::{Behaviour, Events, SrcQp};
+use softhca::engine::{
+    AhAttr, Fabric, Hca, QpAttr, SendWr,
+    codes::{attr_mask as m, event, qp_state, qp_type, send_flags, wc_status, wr_opcode},
+};
+
+/// The async events that wait now, in their order.
+fn events(hca: &Hca) -> Vec<u32> {
+    // SAFETY: the descriptor is the adapter's own, and open.
+    unsafe {
+        let flags = libc::fcntl(hca.async_fd(), libc::F_GETFL);
+        libc::fcntl(hca.async_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+    }
+    std::iter::from_fn(|| hca.read_async_event().ok()).map(|event| event.kind).collect()
+}
+
+fn state(qp_state: u32) -> QpAttr {
+    QpAttr { qp_state, ..QpAttr::default() }
+}
+
+#[test]
+fn used_up_retries_are_a_fatal_error_of_the_queue_pair_where_the_adapter_says_so() {
+    for is_fatal in [false, true] {
+        let folder = Folder::new(&format!("fatal-{is_fatal}"));
+        let hca = behaves(&folder.0, |ways| ways.qp_fatal_on_retry_exc = is_fatal);
+        let settings = Settings { retry_cnt: 0, timeout: 4, ..Settings::default() };
+        let (a, b) = pair(&hca, 4096, &settings);
+        b.qp.destroy().unwrap();
+        a.send(1, 0, 8);
+        assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
+        while a.qp.state() != qp_state::ERR {
+            std::thread::yield_now(); // the event is raised before
+        }
+        assert_eq!(events(&hca).contains(&event::QP_FATAL), is_fatal);
+    }
+}
+
+#[test]
+fn a_retry_count_of_seven_ends_or_never_does() {
+    for (is_endless, is_rnr) in [(false, false), (true, false), (false, true), (true, true)] {
+        let folder = Folder::new(&format!("seven-{is_endless}-{is_rnr}"));
+        let hca = behaves(&folder.0, |ways| {
+            ways.retry7_endless = is_endless;
+            ways.rnr7_endless = is_endless;
+        });
+        let settings = Settings { timeout: 1, min_rnr_timer: 1, ..Settings::default() };
+        let (a, b) = pair(&hca, 4096, &settings);
+        if !is_rnr {
+            b.qp.modify(&state(qp_state::RESET), m::STATE).unwrap();
+        }
+        a.send(1, 0, 8);
+        let expected = if is_rnr { wc_status::RNR_RETRY_EXC_ERR } else { wc_status::RETRY_EXC_ERR };
+        if is_endless {
+            // Far more than seven tries of 8 or 10 microseconds.
+            let until = Instant::now() + Duration::from_millis(50);
+            while Instant::now() < until {
+                assert!(none(&a.send_cq));
+            }
+        } else {
+            assert_eq!(wait(&a.send_cq).status, expected);
+        }
+    }
+}
+
+#[test]
+fn the_last_request_of_a_shared_queue_is_told_of_where_the_adapter_does() {
+    for is_told in [false, true] {
+        let folder = Folder::new(&format!("last-{is_told}"));
+        let hca = behaves(&folder.0, |ways| ways.last_wqe_event = is_told);
+        let (_a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
+        b.qp.modify(&state(qp_state::ERR), m::STATE).unwrap();
+        assert_eq!(events(&hca).contains(&event::QP_LAST_WQE_REACHED), is_told);
+    }
+}
+
+fn some_events(text: &str) -> Events {
+    toml::from_str::<std::collections::BTreeMap<String, Events>>(text).unwrap()["events"]
+}
+
+#[test]
+fn only_the_events_that_an_adapter_has_are_raised() {
+    for (groups, expected) in [
+        ("events = [\"qp\"]", &[event::QP_ACCESS_ERR][..]),
+        ("events = [\"srq\", \"gid\"]", &[event::SRQ_LIMIT_REACHED]),
+        ("events = [\"cq\", \"device\"]", &[event::CQ_ERR, event::CQ_ERR]),
+        ("events = [\"comm-est\"]", &[event::COMM_EST]),
+        ("events = []", &[]),
+    ] {
+        let folder = Folder::new(&format!("events-{}", groups.len()));
+        let mut spec = spec(&folder.0);
+        spec.devices[0].behaviour.async_events = some_events(groups);
+        let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+        // A limit, then an established connection whose access is refused, then an overrun.
+        let settings = Settings { srq: true, cqe: 1, ..Settings::default() };
+        let (a, b) = pair(&hca, 4096, &settings);
+        for number in 0..3 {
+            b.recv(number, 0, 64);
+        }
+        b.srq.as_ref().unwrap().set_limit(3).unwrap();
+        let (c, d) = (Side::new(&hca, 4096, &Settings::default()), Side::new(&hca, 4096, &Settings::default()));
+        c.connect(d.qp.number(), &Settings::default());
+        d.init(&Settings::default());
+        let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
+        let ah_attr = AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() };
+        let to_rtr = QpAttr { path_mtu: 5, dest_qp_num: c.qp.number(), rq_psn: 7, ah_attr, ..state(qp_state::RTR) };
+        d.qp.modify(&to_rtr, m::STATE | path).unwrap();
+        d.recv(1, 0, 64);
+        c.send(1, 0, 8); // establishes
+        let sge = [c.sge(0, 8)];
+        let denied =
+            SendWr { opcode: wr_opcode::RDMA_WRITE, sge: &sge, remote_addr: d.addr(), rkey: 1, ..SendWr::empty() };
+        c.qp.post_send(&denied).unwrap();
+        for number in 0..3 {
+            a.send(number, 0, 8);
+        }
+        assert_eq!(events(&hca), expected, "{groups}");
+    }
+}
+
+#[test]
+fn requests_are_flushed_only_once_the_event_is_read_where_the_adapter_needs_that() {
+    for waits in [false, true] {
+        let folder = Folder::new(&format!("flush-{waits}"));
+        let hca = behaves(&folder.0, |ways| ways.flush_needs_async_read = waits);
+        let (a, b) = pair(&hca, 4096, &Settings::default());
+        b.recv(1, 0, 64);
+        let sge = [a.sge(0, 8)];
+        let wr = SendWr { opcode: wr_opcode::RDMA_WRITE, sge: &sge, remote_addr: b.addr(), rkey: 1, ..SendWr::empty() };
+        a.qp.post_send(&wr).unwrap();
+        assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
+        assert_eq!(b.qp.state(), qp_state::ERR);
+        b.send(2, 0, 8);
+        if waits {
+            assert!(none(&b.recv_cq) && none(&b.send_cq));
+        }
+        assert!(events(&hca).contains(&event::QP_ACCESS_ERR));
+        assert_eq!(wait(&b.recv_cq).status, wc_status::WR_FLUSH_ERR);
+        assert_eq!(wait(&b.send_cq).status, wc_status::WR_FLUSH_ERR);
+    }
+}
+
+fn datagrams(folder: &Folder, tell: impl FnOnce(&mut Behaviour)) -> (Side, Side) {
+    pair(&behaves(&folder.0, tell), 4096, &Settings { kind: qp_type::UD, ..Settings::default() })
+}
+
+#[test]
+fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_is_an_index() {
+    for (by_index, is_kept) in [(true, false), (true, true), (false, false)] {
+        let folder = Folder::new(&format!("handle-{by_index}-{is_kept}"));
+        let (a, b) = datagrams(&folder, |ways| ways.ah_by_index = by_index);
+        b.recv(1, 0, 64);
+        let ah = a.hca.create_ah(&a.pd, &AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() }).unwrap();
+        // While the queue is drained the send waits.
+        a.qp.modify(&state(qp_state::SQD), m::STATE).unwrap();
+        let sge = [a.sge(0, 8)];
+        let (flags, remote_qpn) = (send_flags::SIGNALED, b.qp.number());
+        let wr = SendWr { flags, sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey: 0x11, ..SendWr::empty() };
+        a.qp.post_send(&wr).unwrap();
+        if !is_kept {
+            ah.destroy().unwrap();
+        }
+        a.qp.modify(&state(qp_state::RTS), m::STATE).unwrap();
+        let is_lost = by_index && !is_kept;
+        let expected = if is_lost { wc_status::LOC_QP_OP_ERR } else { wc_status::SUCCESS };
+        assert_eq!(wait(&a.send_cq).status, expected, "by index: {by_index}, kept: {is_kept}");
+        assert_eq!(a.qp.state(), if is_lost { qp_state::ERR } else { qp_state::RTS });
+        assert_eq!(none(&b.recv_cq), is_lost);
+        if is_kept {
+            // Sends that are not held up take their time, and are done without anybody's call but the poll.
+            a.qp.post_send(&wr).unwrap();
+            assert_eq!(wait(&a.send_cq).status, wc_status::SUCCESS);
+        }
+    }
+}
+
+#[test]
+fn the_sender_of_a_datagram_is_told_wrongly_where_the_adapter_masks_its_number() {
+    for ways in [SrcQp::Right, SrcQp::Wrong] {
+        let folder = Folder::new(&format!("sender-{ways:?}"));
+        let (a, b) = datagrams(&folder, |behaviour| behaviour.src_qp_top_bits = ways);
+        assert!(a.qp.number() > 0xffff, "otherwise it would not be seen");
+        b.recv(1, 0, 64);
+        let ah = a.hca.create_ah(&a.pd, &AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() }).unwrap();
+        let sge = [a.sge(0, 8)];
+        let (remote_qpn, remote_qkey) = (b.qp.number(), 0x11);
+        a.qp.post_send(&SendWr { sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey, ..SendWr::empty() }).unwrap();
+        assert_eq!(wait(&b.recv_cq).src_qp == a.qp.number(), ways == SrcQp::Right);
+    }
+}

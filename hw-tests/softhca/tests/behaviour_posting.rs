@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sizes, rights and requests that an adapter does not have: what is granted, and which error number each gets.
+
+mod engine_support;
+
+use engine_support::{Folder, RIGHTS, Settings, Side, behaves, limited, none, pair, wait};
+use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, NoSrq, PostErrno, SendBeforeRts};
+use softhca::engine::{
+    Errno, QpAttr, QpCap, QpInit, SendWr,
+    codes::{access, attr_mask as m, qp_state, qp_type, send_flags, wc_status, wr_opcode},
+};
+use softhca::limits::Atomics;
+
+const EINVAL: Errno = Errno(libc::EINVAL);
+const ENOMEM: Errno = Errno(libc::ENOMEM);
+const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
+
+fn init(rights: u32) -> (QpAttr, u32) {
+    let attr = QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: rights, ..QpAttr::default() };
+    (attr, m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS)
+}
+
+#[test]
+fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
+    for (ways, at_init, at_rtr, post, shown) in [
+        (AtomicAccess::Einval, Err(EINVAL), Ok(()), EINVAL, false),
+        (AtomicAccess::Accepted, Ok(()), Ok(()), EINVAL, false),
+        // Without a depth for what comes in, the right is off, and nothing is said.
+        (AtomicAccess::Eopnotsupp, Ok(()), Err(EOPNOTSUPP), EOPNOTSUPP, true),
+    ] {
+        let folder = Folder::new(&format!("atomics-{ways:?}"));
+        let hca = limited(&folder.0, |limits, behaviour| {
+            limits.atomics = Atomics::None;
+            behaviour.atomic_access_without_cap = ways;
+        });
+        let settings = Settings::default();
+        let side = Side::new(&hca, 4096, &settings); // registers its memory with all rights
+        let (attr, mask) = init(RIGHTS);
+        assert_eq!(side.qp.modify(&attr, mask), at_init, "{ways:?}");
+        if at_init.is_ok() {
+            assert_eq!(side.qp.query().qp_access_flags & access::REMOTE_ATOMIC != 0, shown, "{ways:?}");
+            let attr = QpAttr {
+                qp_state: qp_state::RTR,
+                path_mtu: 5,
+                max_dest_rd_atomic: 1,
+                ah_attr: softhca::engine::AhAttr { dlid: 1, port_num: 1, ..Default::default() },
+                ..QpAttr::default()
+            };
+            let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
+            assert_eq!(side.qp.modify(&attr, m::STATE | path), at_rtr, "{ways:?}");
+        }
+        let plain = |side: &Side| {
+            let (attr, mask) = init(RIGHTS & !access::REMOTE_ATOMIC);
+            side.qp.modify(&attr, mask).unwrap();
+        };
+        let (a, b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
+        plain(&a);
+        plain(&b);
+        a.ready(b.qp.number(), &settings);
+        b.ready(a.qp.number(), &settings);
+        let sge = [a.sge(0, 8)];
+        let atomic = SendWr {
+            opcode: wr_opcode::ATOMIC_FETCH_AND_ADD,
+            sge: &sge,
+            remote_addr: b.addr(),
+            rkey: b.mr.rkey(),
+            ..SendWr::empty()
+        };
+        assert_eq!(a.qp.post_send(&atomic), Err(post), "{ways:?}");
+    }
+}
+
+#[test]
+fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
+    for (errno, expected) in [(NoSrq::Einval, EINVAL), (NoSrq::Eopnotsupp, EOPNOTSUPP)] {
+        let folder = Folder::new(&format!("no-srq-{errno:?}"));
+        let hca = behaves(&folder.0, |ways| {
+            ways.srq = false;
+            ways.srq_errno = errno;
+        });
+        let pd = hca.alloc_pd().unwrap();
+        assert_eq!(hca.create_srq(&pd, 4, 1, 0, 0).err(), Some(expected));
+    }
+}
+
+#[test]
+fn a_post_that_is_too_large_gets_the_adapters_error_number() {
+    for (errno, expected) in [(PostErrno::Einval, EINVAL), (PostErrno::Enomem, ENOMEM)] {
+        let folder = Folder::new(&format!("post-{errno:?}"));
+        let hca = behaves(&folder.0, |ways| {
+            ways.errno_sge = errno;
+            ways.errno_inline = errno;
+        });
+        let (a, _b) = pair(&hca, 4096, &Settings::default());
+        let pieces = [a.sge(0, 8); 3];
+        assert_eq!(a.qp.post_send(&SendWr { sge: &pieces, ..SendWr::empty() }), Err(expected), "3 pieces of 2");
+        let long = [a.sge(0, 257)];
+        let inline = SendWr { flags: send_flags::INLINE, sge: &long, ..SendWr::empty() };
+        assert_eq!(a.qp.post_send(&inline), Err(expected), "257 bytes inline of 256");
+    }
+}
+
+#[test]
+fn a_send_before_rts_is_refused_or_sent_at_rts() {
+    for (ways, expected, is_sent) in [
+        (SendBeforeRts::Einval, Err(EINVAL), false),
+        (SendBeforeRts::Enomem, Err(ENOMEM), false),
+        (SendBeforeRts::EinvalQueued, Err(EINVAL), true),
+        (SendBeforeRts::Accepted, Ok(()), true),
+    ] {
+        let folder = Folder::new(&format!("early-{ways:?}"));
+        let hca = behaves(&folder.0, |behaviour| behaviour.send_before_rts = ways);
+        let settings = Settings::default();
+        let (a, b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
+        b.connect(a.qp.number(), &settings);
+        b.recv(5, 0, 64);
+        a.init(&settings);
+        let sge = [a.sge(0, 8)];
+        let wr = SendWr { wr_id: 3, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() };
+        assert_eq!(a.qp.post_send(&wr), expected, "{ways:?}");
+        assert!(none(&a.send_cq));
+        a.ready(b.qp.number(), &settings);
+        if is_sent {
+            assert_eq!((wait(&a.send_cq).wr_id, wait(&b.recv_cq).wr_id), (3, 5), "{ways:?}");
+        }
+        assert!(none(&a.send_cq) && none(&b.recv_cq));
+    }
+}
+
+#[test]
+fn limits_are_kept_and_a_queue_pair_beyond_them_has_the_adapters_error() {
+    for (errno, expected) in [(CreateErrno::Einval, EINVAL), (CreateErrno::Unset, Errno(0))] {
+        let folder = Folder::new(&format!("limits-{errno:?}"));
+        let hca = limited(&folder.0, |limits, ways| {
+            (limits.max_qp, limits.max_qp_wr, limits.max_sge, limits.max_inline) = (3, 8, 1, 16);
+            (limits.max_cqe, limits.max_srq_wr, limits.max_srq_sge) = (7, 4, 1);
+            (limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, limits.max_msg_sz) = (1, 1, 64);
+            ways.create_qp_errno_on_limit = errno;
+            ways.inline_grant = InlineGrant::Exact;
+        });
+        let pd = hca.alloc_pd().unwrap();
+        let cq = hca.create_cq(7, None, 0, 0).unwrap();
+        assert_eq!(cq.cqe(), 7);
+        assert_eq!(hca.create_cq(8, None, 0, 0).err(), Some(EINVAL));
+        assert_eq!(cq.resize(8), Err(EINVAL));
+        assert!(hca.create_srq(&pd, 4, 1, 0, 0).is_ok());
+        assert_eq!(hca.create_srq(&pd, 5, 1, 0, 0).err(), Some(EINVAL));
+        assert_eq!(hca.create_srq(&pd, 4, 2, 0, 0).err(), Some(EINVAL));
+        let most = QpCap { max_send_wr: 8, max_recv_wr: 8, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 16 };
+        let make = |cap| {
+            let (kind, sq_sig_all, cookie) = (qp_type::RC, false, 0);
+            hca.create_qp(&QpInit { kind, pd: &pd, send_cq: &cq, recv_cq: &cq, srq: None, cap, sq_sig_all, cookie })
+        };
+        for beyond in [
+            QpCap { max_send_wr: 9, ..most },
+            QpCap { max_recv_wr: 9, ..most },
+            QpCap { max_send_sge: 2, ..most },
+            QpCap { max_recv_sge: 2, ..most },
+            QpCap { max_inline_data: 17, ..most },
+        ] {
+            assert_eq!(make(beyond).err(), Some(expected), "{beyond:?}");
+        }
+        let three = [make(most).unwrap(), make(most).unwrap(), make(most).unwrap()];
+        assert_eq!(three[0].cap(), most);
+        assert_eq!(make(most).err(), Some(ENOMEM), "a fourth of three");
+        three[0].destroy().unwrap();
+        assert!(make(most).is_ok(), "a place is free again");
+    }
+}
+
+#[test]
+fn a_message_beyond_the_largest_ends_with_a_length_error() {
+    let folder = Folder::new("largest");
+    let hca = limited(&folder.0, |limits, _| limits.max_msg_sz = 1024);
+    for is_queued in [false, true] {
+        let settings = Settings { min_rnr_timer: 1, ..Settings::default() };
+        let (a, b) = pair(&hca, 4096, &settings);
+        if is_queued {
+            a.send(1, 0, 1024); // waits for the receive
+        }
+        a.send(2, 0, 1025);
+        b.recv(1, 0, 4096);
+        b.recv(2, 0, 4096);
+        if is_queued {
+            assert_eq!(wait(&a.send_cq).status, 0);
+        }
+        assert_eq!(wait(&a.send_cq).status, wc_status::LOC_LEN_ERR);
+    }
+}
+
+#[test]
+fn inline_data_is_granted_by_the_adapters_rule_and_all_of_it_is_sent() {
+    for (rule, most, asked, granted) in [
+        (InlineGrant::Largest, 256, (1, 0), Some((2, 256))),
+        (InlineGrant::Exact, 101, (1, 64), Some((2, 64))),
+        (InlineGrant::Exact, 101, (1, 102), None),
+        (InlineGrant::Wqe, 828, (1, 0), Some((2, 60))),
+        (InlineGrant::Wqe, 828, (1, 64), Some((2, 124))),
+        (InlineGrant::Wqe, 828, (1, 800), Some((2, 828))),
+        (InlineGrant::Wqe, 828, (1, 829), None),
+        (InlineGrant::SharedWithSge, 512, (2, 400), Some((25, 400))),
+        (InlineGrant::SharedWithSge, 512, (20, 0), Some((20, 320))),
+        (InlineGrant::SharedWithSge, 512, (2, 513), None),
+    ] {
+        let folder = Folder::new(&format!("inline-{rule:?}-{}-{}", asked.0, asked.1));
+        let hca = limited(&folder.0, |limits, ways| {
+            (limits.max_inline, limits.max_sge) = (most, 32);
+            ways.inline_grant = rule;
+        });
+        let settings = Settings::default();
+        let (mut a, b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
+        let cap =
+            QpCap { max_send_sge: asked.0, max_inline_data: asked.1, max_recv_sge: 1, max_send_wr: 4, max_recv_wr: 4 };
+        let (pd, kind, sq_sig_all, cookie) = (&a.pd, qp_type::RC, false, 0);
+        let made = hca.create_qp(&QpInit {
+            kind,
+            pd,
+            send_cq: &a.send_cq,
+            recv_cq: &a.recv_cq,
+            srq: None,
+            cap,
+            sq_sig_all,
+            cookie,
+        });
+        let got = made.as_ref().ok().map(|qp| (qp.cap().max_send_sge, qp.cap().max_inline_data));
+        assert_eq!(got, granted, "{rule:?} {asked:?}");
+        let (Ok(qp), Some((_, inline))) = (made, granted) else { continue };
+        a.qp = qp;
+        a.connect(b.qp.number(), &settings);
+        b.connect(a.qp.number(), &settings);
+        // All of it, executed at once and from the queue, where the program's memory is used again meanwhile.
+        for round in 0..2 {
+            a.fill(0, inline as usize, 40 + round);
+            let sge = [a.sge(0, inline as usize)];
+            let flags = send_flags::INLINE | send_flags::SIGNALED;
+            if round == 0 {
+                b.recv(1, 0, 4096);
+            }
+            a.qp.post_send(&SendWr { flags, sge: &sge, ..SendWr::empty() }).unwrap();
+            if round == 1 {
+                a.fill(0, inline as usize, 0);
+                b.recv(1, 0, 4096);
+            }
+            assert_eq!((wait(&a.send_cq).status, wait(&b.recv_cq).byte_len), (0, inline));
+            let is_right = |i: usize| b.byte(i) == (40 + round).wrapping_add(i as u8);
+            assert!((0..inline as usize).all(is_right), "{rule:?} {asked:?} round {round}");
+        }
+    }
+}

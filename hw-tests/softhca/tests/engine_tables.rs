@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports whose tables a script changes, and ports of different networks: who reaches whom then.
+
+mod engine_support;
+
+use std::sync::Arc;
+
+use engine_support::{Folder, Settings, Side, none, spec, wait};
+use softhca::behaviour::Events;
+use softhca::engine::{
+    AhAttr, Change, Fabric, FabricSpec, Gid, Hca, SendWr,
+    codes::{event, qp_type, send_flags, wc_status},
+    faults::{FaultAction, FaultRule},
+};
+
+fn quick() -> Settings {
+    Settings { retry_cnt: 0, timeout: 4, ..Settings::default() }
+}
+
+/// A second row for the table of GIDs.
+fn second() -> Gid {
+    Gid { raw: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], kind: 0 }
+}
+
+/// The usual adapter with a second GID, whose port changes so after some seconds.
+fn changing(folder: &Folder, seconds: u64, kind: u32, change: Change) -> FabricSpec {
+    let mut spec = spec(&folder.0);
+    spec.devices[0].ports[0].gids.push(second());
+    spec.faults.push(FaultRule::always(FaultAction::Change { kind, at_ns: seconds * 1_000_000_000, change }));
+    spec
+}
+
+/// A connection to LID 1 from the second GID; `None` if the port has changed before it was made.
+fn connect(hca: &Arc<Hca>, settings: &Settings) -> Option<(Side, Side)> {
+    let (a, b) = (Side::new(hca, 4096, settings), Side::new(hca, 4096, settings));
+    for (side, peer) in [(&a, &b), (&b, &a)] {
+        side.init(settings);
+        let dgid = hca.spec().ports[0].gids[0].raw;
+        let address = AhAttr { is_global: true, dgid, sgid_index: 1, dlid: 1, port_num: 1, ..AhAttr::default() };
+        hca.create_ah(&side.pd, &address).ok()?.destroy().unwrap();
+        side.ready_towards(peer.qp.number(), settings, address);
+    }
+    b.recv(1, 0, 64);
+    a.send(1, 0, 8);
+    (wait(&a.send_cq).status == 0).then_some((a, b))
+}
+
+/// How a message ends on a connection made before the change, when the change has been told of.
+fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32) {
+    for seconds in [1, 4, 16, 64] {
+        let folder = Folder::new(&format!("change-{kind}-{vanish_kills}-{seconds}"));
+        let mut spec = changing(&folder, seconds, kind, change);
+        spec.devices[0].behaviour.gid_vanish_kills_rc = vanish_kills;
+        let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+        let Some((a, b)) = connect(&hca, &quick()) else { continue };
+        assert_eq!(hca.read_async_event().unwrap().kind, kind);
+        wait(&b.recv_cq);
+        b.recv(2, 0, 64);
+        a.send(2, 0, 8);
+        let status = wait(&a.send_cq).status;
+        return (hca, a, status);
+    }
+    panic!("the port always changed before a connection was made");
+}
+
+#[test]
+fn a_port_that_changes_its_lid_is_not_reached_by_the_old_one() {
+    let (hca, a, status) = after(event::LID_CHANGE, Change::Lid(9), false);
+    assert_eq!(status, wc_status::RETRY_EXC_ERR);
+    assert_eq!(hca.port(1).unwrap().lid, 9);
+    let settings = Settings { kind: qp_type::UD, ..quick() };
+    let (from, to) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
+    from.connect(0, &settings);
+    to.connect(0, &settings);
+    for (dlid, arrives) in [(1, false), (9, true)] {
+        to.recv(1, 0, 64);
+        let ah = hca.create_ah(&from.pd, &AhAttr { dlid, port_num: 1, ..AhAttr::default() }).unwrap();
+        let sge = [from.sge(0, 8)];
+        let (flags, remote_qpn, remote_qkey) = (send_flags::SIGNALED, to.qp.number(), 0x11);
+        let wr = SendWr { flags, sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey, ..SendWr::empty() };
+        from.qp.post_send(&wr).unwrap();
+        assert_eq!(wait(&from.send_cq).status, 0);
+        assert_eq!(!none(&to.recv_cq), arrives, "to LID {dlid}");
+    }
+    drop(a);
+}
+
+#[test]
+fn a_gid_that_vanishes_stops_the_connections_of_adapters_that_look_it_up_for_each_packet() {
+    for kills in [true, false] {
+        let (hca, a, status) = after(event::GID_CHANGE, Change::Gid(1, Gid::default()), kills);
+        assert_eq!(status, if kills { wc_status::RETRY_EXC_ERR } else { 0 });
+        assert!(hca.port(1).unwrap().gids[1].is_empty());
+        let gone = AhAttr { is_global: true, sgid_index: 1, dlid: 1, port_num: 1, ..AhAttr::default() };
+        assert!(hca.create_ah(&a.pd, &gone).is_err(), "nothing can be sent from an empty row");
+    }
+}
+
+#[test]
+fn a_partition_key_that_changes_takes_its_connections_into_another_partition() {
+    // Both ends use the row: of two limited members of a partition neither talks to the other.
+    let (hca, _, status) = after(event::PKEY_CHANGE, Change::Pkey(0, 0x7fff), false);
+    assert_eq!(status, wc_status::RETRY_EXC_ERR);
+    assert_eq!(hca.port(1).unwrap().pkeys, [0x7fff]);
+}
+
+#[test]
+fn another_subnet_manager_is_shown_and_changes_no_connection() {
+    for kind in [event::SM_CHANGE, event::CLIENT_REREGISTER] {
+        let (hca, _, status) = after(kind, Change::SmLid(7), false);
+        assert_eq!((status, hca.port(1).unwrap().sm_lid), (0, 7));
+    }
+}
+
+#[test]
+fn a_change_is_made_though_its_event_is_not_raised() {
+    let folder = Folder::new("silent");
+    let mut spec = changing(&folder, 0, event::LID_CHANGE, Change::Lid(9));
+    spec.devices[0].behaviour.async_events =
+        toml::from_str::<std::collections::BTreeMap<String, Events>>("of = [\"port\"]").unwrap()["of"];
+    // Told after the change, by the same thread.
+    let last = FaultAction::Async { kind: event::PORT_ACTIVE, at_ns: 1_000_000_000 };
+    spec.faults.push(FaultRule::always(last));
+    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    assert_eq!(hca.read_async_event().unwrap().kind, event::PORT_ACTIVE);
+    assert_eq!(hca.port(1).unwrap().lid, 9);
+}
+
+/// Adapters with LIDs 1, 2 and 3, of these networks.
+fn in_networks(folder: &Folder, networks: [&str; 3]) -> Vec<Arc<Hca>> {
+    let mut spec = spec(&folder.0);
+    let one = spec.devices[0].clone();
+    spec.devices = (1..)
+        .zip(networks)
+        .map(|(lid, network)| {
+            let mut device = one.clone();
+            device.name = format!("softhca{lid}");
+            device.ports[0].lid = lid;
+            network.clone_into(&mut device.ports[0].network);
+            device
+        })
+        .collect();
+    let fabric = Fabric::join(spec).unwrap();
+    (0..3).map(|device| fabric.open(device).unwrap()).collect()
+}
+
+#[test]
+fn ports_of_different_networks_do_not_reach_each_other() {
+    let folder = Folder::new("networks");
+    let all = in_networks(&folder, ["a", "b", "a"]);
+    for (i, j) in [(0, 2), (2, 0), (1, 1), (0, 1), (1, 2)] {
+        let settings = quick();
+        let (from, to) = (Side::new(&all[i], 4096, &settings), Side::new(&all[j], 4096, &settings));
+        for (side, peer, lid) in [(&from, &to, j), (&to, &from, i)] {
+            side.init(&settings);
+            let address = AhAttr { dlid: lid as u16 + 1, port_num: 1, ..AhAttr::default() };
+            side.ready_towards(peer.qp.number(), &settings, address);
+        }
+        to.recv(1, 0, 64);
+        from.send(1, 0, 8);
+        let is_one = i % 2 == j % 2;
+        assert_eq!(wait(&from.send_cq).status == 0, is_one, "{i} to {j}");
+    }
+}
+
+#[test]
+fn a_group_does_not_reach_over_to_another_network() {
+    let folder = Folder::new("network-groups");
+    let all = in_networks(&folder, ["a", "b", "a"]);
+    let settings = Settings { kind: qp_type::UD, ..Settings::default() };
+    let sides: Vec<Side> = all.iter().map(|hca| Side::new(hca, 4096, &settings)).collect();
+    let mut gid = [0; 16];
+    gid[..2].copy_from_slice(&[0xff, 0x12]);
+    for side in &sides {
+        side.connect(0, &settings);
+        side.qp.attach_mcast(&gid, 0xc001).unwrap();
+        side.recv(1, 0, 64);
+    }
+    let address = AhAttr { is_global: true, dgid: gid, dlid: 0xc001, port_num: 1, ..AhAttr::default() };
+    let ah = all[0].create_ah(&sides[0].pd, &address).unwrap();
+    let sge = [sides[0].sge(0, 8)];
+    let (remote_qpn, remote_qkey) = (0xff_ffff, 0x11);
+    sides[0].qp.post_send(&SendWr { sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey, ..SendWr::empty() }).unwrap();
+    let got: Vec<bool> = sides.iter().map(|side| !none(&side.recv_cq)).collect();
+    assert_eq!(got, [true, false, true]);
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random histories: whatever an adapter does, in whatever order, no request, slot or credit is lost or comes back twice.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Step {
+    Send,
+    /// The adapters carry what is posted.
+    Transfer,
+    /// The adapter completes one request.
+    Complete,
+    /// The adapter has no room for the next request.
+    Full,
+    Poll,
+    /// The peer's queue pair fails, with all that is posted.
+    Break,
+    /// The peer is given up, and met again.
+    Part,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => Just(Step::Send),
+        3 => Just(Step::Transfer),
+        4 => Just(Step::Complete),
+        1 => Just(Step::Full),
+        6 => Just(Step::Poll),
+        1 => Just(Step::Break),
+        1 => Just(Step::Part),
+    ]
+}
+
+/// Runs a history, and checks after each step what is conserved.
+fn run(steps: &[Step]) {
+    let mut pair = Pair::connected();
+    let mut next = 100;
+    let mut outstanding: HashMap<u64, ()> = HashMap::new();
+    for step in steps {
+        match step {
+            Step::Send => {
+                if pair.a.send(next).is_ok() {
+                    outstanding.insert(next, ());
+                }
+                next += 1;
+            }
+            Step::Transfer => pair.transfer(),
+            Step::Complete => drop(pair.a.script.complete(0, Status::SUCCESS)),
+            Step::Full => pair.a.script.state().answers.push_back(Some(libc::ENOMEM)),
+            Step::Poll => {
+                pair.a.poll();
+                pair.b.poll();
+            }
+            Step::Break => {
+                pair.a.script.complete(0, Status::RETRY_EXCEEDED);
+                pair.a.script.complete_all(0, Status::FLUSHED);
+            }
+            Step::Part => {
+                pair.a.port.forget(pair.a.peer);
+            }
+        }
+        look(&mut pair, &mut outstanding);
+    }
+    end(pair, outstanding);
+}
+
+fn look(pair: &mut Pair, outstanding: &mut HashMap<u64, ()>) {
+    for (token, _) in pair.a.ended() {
+        assert!(outstanding.remove(&token).is_some(), "token {token} came back twice, or was never given");
+    }
+    let posted = pair.a.script.state().qps[0].posted.len() as u32;
+    let credits = pair.a.port.tx.credits();
+    assert!(credits + posted <= CAPACITY - SLOTS, "{credits} credits with {posted} requests posted");
+    let with_adapter = pair.b.script.state().receives.len();
+    let (counted, released) = pair.b.port.rx.slots();
+    assert!(with_adapter <= counted as usize && counted as usize + released <= SLOTS as usize);
+}
+
+/// Everything ends; all of it comes back.
+fn end(mut pair: Pair, mut outstanding: HashMap<u64, ()>) {
+    for side in [&mut pair.a, &mut pair.b] {
+        side.port.forget(side.peer);
+    }
+    for _ in 0..64 {
+        pair.a.poll();
+        pair.b.poll();
+        look(&mut pair, &mut outstanding);
+    }
+    assert!(outstanding.is_empty(), "never came back: {outstanding:?}");
+    assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
+    let (posted, released) = pair.b.port.rx.slots();
+    assert_eq!(posted as usize + released, SLOTS as usize);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn requests_slots_and_credits_are_conserved(steps in prop::collection::vec(step(), 1..120)) {
+        run(&steps);
+    }
+}

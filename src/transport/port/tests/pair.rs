@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two ports over scripted adapters, and the wire between them, which the test moves.
+
+use super::*;
+use crate::connect::Identity;
+use crate::connect::hello::Hello;
+use crate::connect::key::Key;
+use crate::select::address::tests::ethernet;
+use crate::transport::adapter::scripted::{Script, Scripted};
+use crate::transport::connections::handshakes::Ourselves;
+use crate::transport::port::open::Parts;
+use crate::transport::tx;
+use std::sync::Mutex;
+
+/// Receive slots of a port, and how many go back at a time.
+pub(super) const SLOTS: u32 = 16;
+const BATCH: usize = 4;
+/// Completions that a port's queue holds.
+pub(super) const CAPACITY: u32 = 48;
+/// Requests that a queue pair takes.
+pub(super) const DEPTH: u32 = 8;
+
+/// What both have published.
+#[derive(Clone, Default)]
+struct Published(Arc<Mutex<Vec<PortEntry>>>);
+
+impl Directory for Published {
+    fn entry(&self, peer: PeerName, _port: u8) -> Option<PortEntry> {
+        self.0.lock().expect("no test failed in it").get(peer.rank as usize).copied()
+    }
+
+    fn host(&self, _peer: PeerName) -> String {
+        "here".to_owned()
+    }
+}
+
+/// One side.
+pub(super) struct Side {
+    pub(super) port: Port<Scripted>,
+    pub(super) script: Script,
+    /// The other side's endpoint.
+    pub(super) peer: EndpointId,
+    key: Key,
+    batch: Batch,
+    /// What was reported and not looked at yet.
+    pub(super) seen: Vec<Completion>,
+}
+
+impl Side {
+    fn new(rank: u32, published: &Published, tunables: &Tunables) -> Self {
+        let script = Script::default();
+        let (adapter, cq) = (script.adapter(), script.completion_queue(CAPACITY, 16));
+        let rx = Rx::new(script.receive_queue(SLOTS), BATCH, 0).expect("slots are posted");
+        let limits = tx::Limits { credits: CAPACITY - SLOTS, signal_interval: 4, send_slots: 0, max_inline: 64 };
+        let tx = Tx::new(&limits, adapter.send_slots(1024, 2).expect("slots"));
+        let key = Key::from_bytes([rank as u8; Key::SIZE]);
+        let address = PortAddress { instance: 7 + u64::from(rank), tcp_port: 0, ..ethernet() };
+        let identity = Identity { name: PeerName { job: 1, rank }, port: 0, address };
+        let ourselves = Ourselves { identity, key, rd_atomic: (4, 4) };
+        let parts = Parts {
+            handshakes: Handshakes::new(script.carriers(), ourselves, tunables),
+            cq,
+            rx,
+            tx,
+            adapter,
+            attributes: attributes(),
+            counters: Counters::default(),
+            bounce_size: 1024,
+            depth: DEPTH,
+            directory: Box::new(published.clone()),
+            choice: choice(&address),
+            source: None,
+        };
+        let mut port = Port::of(parts, tunables);
+        published.0.lock().expect("no test failed in it").push(port.entry());
+        let peer = port.peer(PeerName { job: 1, rank: 1 - rank }, 0);
+        Side { port, script, peer, key, batch: Batch::new(), seen: Vec::new() }
+    }
+
+    pub(super) fn poll(&mut self) {
+        self.port.poll(&mut self.batch);
+        self.seen.extend_from_slice(self.batch.completions());
+    }
+
+    /// Sends a message of one byte that fits a work request; it waits where it cannot go.
+    pub(super) fn send(&mut self, token: u64) -> Result<(), Refused> {
+        let bytes: Arc<[u8]> = [token as u8].into();
+        self.port.queue_bytes(self.peer, 5, (bytes, 1), Token(token), WhenDiverted::Wait)
+    }
+
+    /// The requests that ended since the last look: tokens, and how.
+    pub(super) fn ended(&mut self) -> Vec<(u64, Result<(), Failed>)> {
+        let ended = self.seen.iter().filter_map(|completion| match completion {
+            Completion::Request { token, outcome, .. } => Some((token.0, *outcome)),
+            _ => None,
+        });
+        let ended = ended.collect();
+        self.seen.retain(|completion| !matches!(completion, Completion::Request { .. }));
+        ended
+    }
+
+    /// How often the peer was reported as failed.
+    pub(super) fn failures(&self) -> usize {
+        self.seen.iter().filter(|completion| matches!(completion, Completion::PeerFailed { .. })).count()
+    }
+
+    /// How many messages came in.
+    pub(super) fn messages(&self) -> usize {
+        self.seen.iter().filter(|completion| matches!(completion, Completion::Message { .. })).count()
+    }
+}
+
+fn attributes() -> Attributes {
+    Attributes {
+        device: "scripted0".to_owned(),
+        port: 1,
+        mbps: 100_000,
+        max_message: 1 << 30,
+        max_inline: 64,
+        atomics: Atomics::Adapter,
+        software: false,
+        link_layer: 2,
+    }
+}
+
+fn choice(address: &PortAddress) -> PortChoice {
+    PortChoice {
+        device: "scripted0".to_owned(),
+        port: 1,
+        link_layer: address.link_layer,
+        lid: address.lid,
+        gid_index: 0,
+        gid: address.gid,
+        gid_type: address.gid_type,
+        mtu: address.mtu,
+    }
+}
+
+/// Two ports.
+pub(super) struct Pair {
+    pub(super) a: Side,
+    pub(super) b: Side,
+}
+
+impl Pair {
+    /// That know each other and are not connected.
+    pub(super) fn apart() -> Self {
+        let (published, tunables) =
+            (Published::default(), Tunables { connect_poll_interval: 1, ..Tunables::default() });
+        let a = Side::new(0, &published, &tunables);
+        let b = Side::new(1, &published, &tunables);
+        Pair { a, b }
+    }
+
+    /// Connected by a first message from `a`, which has left and was taken.
+    pub(super) fn connected() -> Self {
+        let mut pair = Pair::apart();
+        pair.a.send(1).expect("it may wait");
+        pair.carry();
+        pair.a.script.complete_all(0, Status::SUCCESS);
+        pair.a.poll();
+        assert_eq!(pair.a.ended(), [(1, Ok(()))]);
+        pair
+    }
+
+    /// Carries hellos until there are no more.
+    pub(super) fn carry(&mut self) {
+        for _ in 0..20 {
+            let Pair { a, b } = self;
+            let moved = carry(a, b) + carry(b, a);
+            a.poll();
+            b.poll();
+            if moved == 0 {
+                return;
+            }
+        }
+        panic!("they never stop to say hello");
+    }
+
+    /// The adapters carry what `a` has posted to `b`, as far as `b` has slots; `a`'s requests succeed.
+    pub(super) fn transfer(&mut self) {
+        let Pair { a, b } = self;
+        loop {
+            let next = a.script.state().qps[0].posted.front().cloned();
+            let Some(request) = next else { return };
+            if request.immediate.is_some() && b.script.deliver(0, 1, request.immediate).is_none() {
+                return;
+            }
+            a.script.complete(0, Status::SUCCESS);
+        }
+    }
+}
+
+fn carry(from: &mut Side, to: &mut Side) -> usize {
+    let sent = std::mem::take(&mut from.script.state().sent);
+    let hellos = sent.iter().map(|(_, frame)| Hello::decode(frame, &to.key).expect("sealed for the other side"));
+    to.script.state().incoming.extend(hellos);
+    sent.len()
+}
