@@ -2,9 +2,9 @@
 //! Progress: takes what has happened on each port and tells Open MPI.
 //!
 //! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the port; the callbacks (a
-//! message received; what else has happened: `completion`) run outside of it, as they call ibex again, progress
-//! included; then, inside again, records are given back, and by the next poll the receive slots. Grade: hot. Threads:
-//! any; with several, one takes a port's batch at a time, and ob1's sequence numbers put messages in order.
+//! message received; what else there is: `completion`) run outside of it, as they call ibex again, progress included;
+//! then, inside again, records are given back, and by the next poll the receive slots. Grade: hot. Threads: any; with
+//! several, one takes a port's batch at a time, and ob1's sequence numbers put messages in order.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -111,7 +111,8 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
 }
 
 /// Handles one completion, outside of the port.
-#[inline]
+#[allow(clippy::inline_always, reason = "a call costs as much as what it does, and its other callers are no hot path")]
+#[inline(always)]
 fn handle_completion<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
@@ -228,7 +229,8 @@ fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords)
 }
 
 /// Gives back what callbacks have left.
-#[inline]
+#[allow(clippy::inline_always, reason = "as for `give_back`")]
+#[inline(always)]
 fn give_back_records(state: &mut State<'_>, finished: &FinishedRecords) {
     let mut descriptor = finished.descriptors;
     while !descriptor.is_null() {

@@ -3,7 +3,7 @@
 //!
 //! Called by the plugin when it is initialised. Setup grade. Tests: the device tests in `hw-tests`.
 
-use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Port, PortError, Setup, divert};
+use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::key::Key;
 use crate::connect::{Identity, host};
@@ -232,7 +232,7 @@ impl<A: Adapter> Port<A> {
             until_async: ASYNC_INTERVAL,
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             admission: Admission::new(),
-            diversion: divert::Diversion::default(),
+            diversion: Diversion::default(),
             untold: Vec::new(),
             attributes: parts.attributes,
             bounce_size: parts.bounce_size,
