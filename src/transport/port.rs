@@ -282,7 +282,7 @@ impl<A: Adapter> Port<A> {
         let mut held = Undelivered::default();
         while waits(self) && self.adapter.now() < end {
             let mut batch = Batch::new();
-            if self.poll(&mut batch) > 0 {
+            if self.poll_watched(&mut batch) > 0 {
                 held.hold(&batch, |_| false);
             }
         }

@@ -371,8 +371,8 @@ impl<S: SendSlots> Tx<S> {
         let work = Work::Send { spans: &spans, immediate };
         let attempt = self.post_now(queue, to, (Signal::Always, token), counters, |queue, wr| queue.post(wr, work));
         match attempt {
-            Attempt::Posted => self.bounce.posted(filled, sequence, &mut queue.bounced),
-            _ => self.bounce.give_back(filled),
+            Attempt::Posted => Bounce::<S>::posted(&filled, sequence, &mut queue.bounced),
+            _ => self.bounce.give_back(&filled),
         }
         attempt
     }

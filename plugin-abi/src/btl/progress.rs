@@ -111,7 +111,6 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
 }
 
 /// Handles one completion, outside of the port.
-#[allow(clippy::inline_always, reason = "a call costs as much as what it does, and its other callers are no hot path")]
 #[inline(always)]
 fn handle_completion<const WATCHED: bool>(
     module: &Module,
@@ -214,10 +213,6 @@ fn message_received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_b
 }
 
 /// Gives descriptors, records and the frame back.
-#[allow(
-    clippy::inline_always,
-    reason = "a call costs as much as what it does, and there are two callers, one of them cold"
-)]
 #[inline(always)]
 fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords) {
     // `None` would be a call from within an engine call, and those do not call back; the frame would then be lost.
@@ -229,7 +224,6 @@ fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords)
 }
 
 /// Gives back what callbacks have left.
-#[allow(clippy::inline_always, reason = "as for `give_back`")]
 #[inline(always)]
 fn give_back_records(state: &mut State<'_>, finished: &FinishedRecords) {
     let mut descriptor = finished.descriptors;

@@ -18,7 +18,7 @@ impl<A: Adapter> Port<A> {
     /// Takes what has happened since the last call, at most a batch of it. Returns how many completions there are. What the
     /// batch held before is released first: that is done while nothing is waited for, instead of between a message and who
     /// waits for it.
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.poll_with::<false>(batch)
     }
@@ -35,7 +35,7 @@ impl<A: Adapter> Port<A> {
         self.source.is_some() && watch::wants_stamps()
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         self.count_down();
