@@ -44,8 +44,17 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
     })
 }
 
+/// Moves every port on. One alone is the usual case, and need not be counted.
 #[inline]
 fn progress_all<const WATCHED: bool>() -> c_int {
+    match modules::only() {
+        Some(module) => progress_port::<WATCHED>(module),
+        None => progress_several::<WATCHED>(),
+    }
+}
+
+#[inline(never)]
+fn progress_several<const WATCHED: bool>() -> c_int {
     let mut count = 0;
     for module in modules::all() {
         count += progress_port::<WATCHED>(module);
@@ -82,7 +91,8 @@ fn defect() -> c_int {
 
 /// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no
 /// site in here looks whether one does.
-#[inline]
+#[allow(clippy::inline_always, reason = "as for `handle_event`")]
+#[inline(always)]
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
     let Some(mut state) = module.try_enter() else {
