@@ -109,7 +109,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     drop(state);
 
     let mut finished = FinishedRecords::NONE;
-    let PollFrame { batch, descriptor } = &mut *frame;
+    let PollFrame { batch, descriptor } = &*frame;
     for event in batch.events() {
         handle_event::<WATCHED>(module, batch, event, descriptor, &mut finished);
     }
@@ -127,7 +127,7 @@ fn handle_event<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
     event: &Event,
-    descriptor: &mut ReceiveDescriptor,
+    descriptor: &ReceiveDescriptor,
     finished: &mut FinishedRecords,
 ) {
     if let Event::Received { immediate, addr, len, .. } = *event {
@@ -162,11 +162,12 @@ unsafe fn handle(port: u8, batch: &Batch, event: &Event) {
         Event::PeerFailed { peer } => loss::peer_failed(module, peer),
         Event::LinkChanged { is_up } => detour::link_changed(module, is_up),
         _ => {
-            let (mut descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
+            let (descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
+            descriptor.settle();
             if events::is_quiet() {
-                handle_event::<false>(module, batch, event, &mut descriptor, &mut finished);
+                handle_event::<false>(module, batch, event, &descriptor, &mut finished);
             } else {
-                handle_event::<true>(module, batch, event, &mut descriptor, &mut finished);
+                handle_event::<true>(module, batch, event, &descriptor, &mut finished);
             }
             if let Some(mut state) = module.enter() {
                 give_back_records(&mut state, &finished);
@@ -208,7 +209,7 @@ fn sender(module: &Module, event: &Event) -> Option<PeerName> {
 
 /// A message came in: the upper layer's callback for its tag.
 #[inline]
-fn message_received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
+fn message_received(module: &Module, Tag(tag): Tag, arrived: *mut sys::mca_btl_base_descriptor_t) {
     let trigger =
         (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
     // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before
