@@ -44,8 +44,17 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
     })
 }
 
+/// Moves every port on. One alone is the usual case, and need not be counted.
 #[inline]
 fn progress_all<const WATCHED: bool>() -> c_int {
+    match modules::only() {
+        Some(module) => progress_port::<WATCHED>(module),
+        None => progress_several::<WATCHED>(),
+    }
+}
+
+#[inline(never)]
+fn progress_several<const WATCHED: bool>() -> c_int {
     let mut count = 0;
     for module in modules::all() {
         count += progress_port::<WATCHED>(module);
@@ -82,7 +91,8 @@ fn defect() -> c_int {
 
 /// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no
 /// site in here looks whether one does.
-#[inline]
+#[allow(clippy::inline_always, reason = "as for `handle_event`")]
+#[inline(always)]
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
     let Some(mut state) = module.try_enter() else {
@@ -99,7 +109,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     drop(state);
 
     let mut finished = FinishedRecords::NONE;
-    let PollFrame { batch, descriptor } = &mut *frame;
+    let PollFrame { batch, descriptor } = &*frame;
     for item in batch.completions().iter().enumerate() {
         handle_completion::<WATCHED>(module, batch, item, descriptor, &mut finished);
     }
@@ -116,7 +126,7 @@ fn handle_completion<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
     (index, completion): (usize, &Completion),
-    descriptor: &mut ReceiveDescriptor,
+    descriptor: &ReceiveDescriptor,
     finished: &mut FinishedRecords,
 ) {
     if let Completion::Message { immediate, addr, len, .. } = *completion {
@@ -152,11 +162,12 @@ unsafe fn handle(port: u8, batch: &Batch, index: usize) {
         Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         _ => {
-            let (mut descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
+            let (descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
+            descriptor.settle();
             if events::is_idle() {
-                handle_completion::<false>(module, batch, (index, completion), &mut descriptor, &mut finished);
+                handle_completion::<false>(module, batch, (index, completion), &descriptor, &mut finished);
             } else {
-                handle_completion::<true>(module, batch, (index, completion), &mut descriptor, &mut finished);
+                handle_completion::<true>(module, batch, (index, completion), &descriptor, &mut finished);
             }
             if let Some(mut state) = module.enter() {
                 give_back_records(&mut state, &finished);
@@ -198,7 +209,7 @@ fn sender(module: &Module, completion: &Completion) -> Option<PeerName> {
 
 /// A message came in: the upper layer's callback for its tag.
 #[inline]
-fn message_received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
+fn message_received(module: &Module, Tag(tag): Tag, arrived: *mut sys::mca_btl_base_descriptor_t) {
     let trigger =
         (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
     // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before
