@@ -251,13 +251,14 @@ unsafe fn inline(
     };
     let outcome = state.port.send_inline(to, tag, header, payload);
     drop(state);
-    if let (Some(start), Some(data)) = (packed_from, data)
-        && outcome != Ok(Sent::Posted)
-    {
+    if outcome == Ok(Sent::Posted) {
+        return Ok(Sent::Posted);
+    }
+    if let (Some(start), Some(data)) = (packed_from, data) {
         data.rewind(start);
     }
-    // Refused: `btl_send` will say why, or another port have it.
-    Ok(outcome.unwrap_or(Sent::Busy))
+    // Also where it was refused: `btl_send` will say why, or another port have it.
+    Ok(Sent::Busy)
 }
 
 /// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there
