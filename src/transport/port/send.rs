@@ -38,7 +38,7 @@ impl<A: Adapter> Port<A> {
     ///
     /// # Errors
     /// [`Refused`] when the connection has failed.
-    #[inline]
+    #[inline(always)]
     pub fn send_inline(
         &mut self,
         to: EndpointId,
@@ -203,7 +203,7 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Posts through `post` if the connection has room, and notes the token. The hot path of every operation.
-    #[inline]
+    #[inline(always)]
     fn attempt(
         &mut self,
         to: EndpointId,
