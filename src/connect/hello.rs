@@ -11,7 +11,6 @@
 //!
 //! Path: setup. Threads: plain data. Tests: at the end of the file.
 
-use super::Identity;
 use super::key::Key;
 use crate::peer::PeerName;
 use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
@@ -25,6 +24,17 @@ const CONFIRMED: u8 = 1;
 const ADDRESS: usize = 52;
 /// Where the seal stands: over all bytes before it.
 const SEAL: usize = ADDRESS + PortAddress::SIZE;
+
+/// Who we are, in every hello that leaves a port.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// This process.
+    pub name: PeerName,
+    /// Which of this process's published ports: its index in the modex.
+    pub port: u8,
+    /// What this process published about it.
+    pub address: PortAddress,
+}
 
 /// A queue pair as the handshake speaks of it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

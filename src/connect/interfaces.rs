@@ -2,7 +2,7 @@
 //! At which of this host's IP addresses hellos over TCP are taken: `btl_ibex_tcp_if_include` and `btl_ibex_tcp_if_exclude`.
 //!
 //! Owns the reading of those lists and the choice. What is chosen is published, and nothing else is listened on. Called by
-//! `connector.rs`, and by `tunables.rs` for the check of what the user wrote. Path: setup. Threads: any.
+//! `carriers.rs`, and by `tunables.rs` for the check of what the user wrote. Path: setup. Threads: any.
 //! Tests: at the end of the file.
 
 use std::fmt;

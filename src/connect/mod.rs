@@ -5,7 +5,7 @@
 //! - [`handshake`]: what one side does with it, per peer: a state machine without clock, network or adapter.
 //! - `ud` and [`tcp`]: what carries it; [`host`] and [`interfaces`]: what TCP needs to know of this host.
 //!
-//! This file owns the words they share: who we are, carriers, and the injected faults. The port drives it all: it gives a hello
+//! This file owns the words they share: carriers, and the injected faults. The port drives it all: it gives a hello
 //! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks again when
 //! the handshake is due. Path: setup. Threads: the port's. Times: since any fixed moment, the same for all calls.
 //! Tests: in each file; [`handshake`] has a simulation of both sides over a bad network.
@@ -19,22 +19,12 @@ pub mod key;
 pub mod tcp;
 pub mod ud;
 
+pub use self::hello::Identity;
+
 use self::hello::HelloError;
-use crate::peer::PeerName;
 use crate::select::address::PortAddress;
 use crate::tunables::{ConnectVia, Tunables};
 use std::net::SocketAddr;
-
-/// Who we are, in every hello that leaves a port.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Identity {
-    /// This process.
-    pub name: PeerName,
-    /// Which of this process's published ports: its index in the modex.
-    pub port: u8,
-    /// What this process published about it.
-    pub address: PortAddress,
-}
 
 /// What brought a hello.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -17,9 +17,9 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use self::link::{End, Frame, Link};
+use self::link::{End, Frame, Link, outcome};
 use self::listeners::Listeners;
 use super::hello::Hello;
 use super::key::Key;
@@ -33,16 +33,8 @@ mod tests;
 
 /// How many connections may wait to say who they are.
 const STRANGERS: usize = 64;
-/// How long each may.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 /// How many connections that one peer has made may stand.
 const LINKS: usize = 4;
-/// How long an address may leave the attempt to connect unanswered before the next one is tried.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long the last address may.
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
-/// How long a closed connection waits for the peer to close as well.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How many connections one poll accepts at most.
 const ACCEPTS: usize = 64;
 
@@ -291,17 +283,5 @@ impl TcpCarrier {
                 }
             }
         }
-    }
-}
-
-/// What a failed attempt says about the peer.
-fn outcome(error: &io::Error) -> Reach {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Reach::Refused,
-        _ => Reach::Unreachable,
     }
 }

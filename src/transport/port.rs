@@ -41,14 +41,14 @@ use super::connections::handshakes::Handshakes;
 use super::connections::probe::Probes;
 use super::rx::Rx;
 use super::tx::Tx;
-use super::work_request::EndpointId;
+use super::work_request::{EndpointId, Immediate};
 use crate::counters::{Counters, add, subtract};
 use crate::events::SourceId;
 use crate::peer::PeerName;
 use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::LocalSpan;
+use ibex_ffi::verbs::{LocalSpan, WorkCompletion};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,6 +123,26 @@ const PARTING: Duration = Duration::from_millis(100);
 /// look must not cost a reading of the clock.
 const ASYNC_INTERVAL: u32 = 4096;
 
+/// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
+#[derive(Debug)]
+enum Exceptional {
+    /// A request that did not succeed.
+    Failed(WorkCompletion),
+    /// A message that is not ibex's.
+    Malformed { slot: u32 },
+    /// A message that came while handshakes were under way, the last word of one of which it may stand for.
+    Early { immediate: Immediate, qp_num: u32 },
+}
+
+/// Whether a port's peers are diverted.
+#[derive(Debug, Default)]
+struct Diversion {
+    /// The adapter has said that the port has no link.
+    is_down: bool,
+    /// Some peers are diverted, and new ones are.
+    is_on: bool,
+}
+
 /// A port in use, on an adapter that is libibverbs but in unit tests.
 pub struct Port<A: Adapter = Verbs> {
     // Fields are dropped in this order: queue pairs, then queues, then the memory they name.
@@ -140,7 +160,7 @@ pub struct Port<A: Adapter = Verbs> {
     countdown: u32,
     undelivered: Undelivered,
     /// Completions of the poll that is under way that seldom come.
-    exceptional: Vec<poll::Exceptional>,
+    exceptional: Vec<Exceptional>,
     counters: Arc<Counters>,
 
     // Setup.
@@ -150,7 +170,7 @@ pub struct Port<A: Adapter = Verbs> {
     until_async: u32,
     probes: Probes,
     admission: Admission,
-    diversion: divert::Diversion,
+    diversion: Diversion,
     /// Why connections failed, for who has not been told yet.
     untold: Vec<String>,
     attributes: Attributes,
@@ -222,7 +242,7 @@ impl<A: Adapter> Port<A> {
     /// The endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the peer's handshake
     /// already made. Setup.
     pub fn peer(&mut self, name: PeerName, remote_port: u8) -> EndpointId {
-        self.connections.learn(name, remote_port, self.diversion.is_on())
+        self.connections.learn(name, remote_port, self.diversion.is_on)
     }
 
     /// Gives a peer up: its queue pair is destroyed, what waits for it is dropped. Setup.
@@ -262,7 +282,7 @@ impl<A: Adapter> Port<A> {
         let mut held = Undelivered::default();
         while waits(self) && self.adapter.now() < end {
             let mut batch = Batch::new();
-            if self.poll(&mut batch) > 0 {
+            if self.poll_watched(&mut batch) > 0 {
                 held.hold(&batch, |_| false);
             }
         }

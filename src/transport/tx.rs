@@ -135,7 +135,7 @@ impl<S: SendSlots> Tx<S> {
     }
 
     /// Posts a new request through `post` if there is room, and notes `token`. The hot path of every operation.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,
@@ -150,7 +150,7 @@ impl<S: SendSlots> Tx<S> {
         self.post_now(queue, to, (signal, token), counters, post)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post_now<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,
@@ -371,8 +371,8 @@ impl<S: SendSlots> Tx<S> {
         let work = Work::Send { spans: &spans, immediate };
         let attempt = self.post_now(queue, to, (Signal::Always, token), counters, |queue, wr| queue.post(wr, work));
         match attempt {
-            Attempt::Posted => self.bounce.posted(filled, sequence, &mut queue.bounced),
-            _ => self.bounce.give_back(filled),
+            Attempt::Posted => Bounce::<S>::posted(&filled, sequence, &mut queue.bounced),
+            _ => self.bounce.give_back(&filled),
         }
         attempt
     }

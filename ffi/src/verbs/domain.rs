@@ -317,3 +317,24 @@ pub struct RemoteSpan {
     /// Remote key.
     pub rkey: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_of_an_inline_span_has_its_bytes() {
+        let bytes = [1, 2, 3];
+        let copied = InlineSpan::from(&bytes[..]).copied();
+        // SAFETY: copied from bytes that were all written.
+        assert_eq!(copied.iter().map(|byte| unsafe { byte.assume_init() }).collect::<Vec<u8>>(), bytes);
+        assert!(InlineSpan::EMPTY.is_empty() && InlineSpan::EMPTY.copied().is_empty());
+    }
+
+    #[test]
+    fn bytes_that_nothing_was_written_to_can_be_named_and_copied() {
+        let bytes = [MaybeUninit::<u8>::uninit(); 24];
+        let span = InlineSpan::from(&bytes[..]);
+        assert_eq!((span.copied().len(), span.sge().length, span.sge().addr), (24, 24, bytes.as_ptr() as u64));
+    }
+}

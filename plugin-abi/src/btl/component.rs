@@ -110,7 +110,7 @@ unsafe extern "C" fn register() -> c_int {
             return code;
         }
         // SAFETY: the component is being registered, with a template of this component's.
-        unsafe { settings::register(version, template(component())) }
+        unsafe { settings::register(version, &template(component())) }
     })
 }
 

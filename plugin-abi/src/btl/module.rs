@@ -7,6 +7,7 @@
 //! who has entered the port ([`State`]).
 
 use std::cell::UnsafeCell;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -21,7 +22,7 @@ use super::descriptor::pool::Descriptors;
 use super::endpoint::EndpointRange;
 use super::operation::Operations;
 use super::poll_frame::PollFrames;
-use crate::runtime::exclusive::Entered;
+use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::memory::Memory;
 use crate::runtime::port::OpenPort;
 
@@ -49,6 +50,8 @@ pub(crate) struct Module {
     base: sys::mca_btl_base_module_t,
     /// Let go of before the records: none is the adapter's when the port is closed.
     port: Arc<OpenPort>,
+    /// The port's, so that the way to it is one load.
+    entry: NonNull<Exclusive<Port>>,
     records: UnsafeCell<Records>,
     max_inline: usize,
     max_message: usize,
@@ -135,6 +138,7 @@ impl Module {
         Ok(Box::new(Module {
             base,
             port: Arc::clone(port),
+            entry: NonNull::from(port.exclusive()),
             records: UnsafeCell::new(records),
             max_inline: (attributes.max_inline as usize).min(INLINE_MAX),
             max_message,
@@ -168,13 +172,19 @@ impl Module {
     /// Waits for other threads; `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<State<'_>> {
-        self.port.enter().map(|port| self.state(port))
+        self.entry().enter().map(|port| self.state(port))
     }
 
     /// Does not wait.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<State<'_>> {
-        self.port.try_enter().map(|port| self.state(port))
+        self.entry().try_enter().map(|port| self.state(port))
+    }
+
+    #[inline]
+    fn entry(&self) -> &Exclusive<Port> {
+        // SAFETY: the port's, which lives as long as this module holds it.
+        unsafe { self.entry.as_ref() }
     }
 
     /// What comes with the right to use the port.

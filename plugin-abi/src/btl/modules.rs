@@ -29,6 +29,17 @@ pub(crate) fn add(module: Box<Module>) -> *mut sys::mca_btl_base_module_t {
     module.cast()
 }
 
+/// The module in use, where there never was but one.
+#[inline]
+pub(crate) fn only() -> Option<&'static Module> {
+    // Acquire: as in `all`.
+    if COUNT.load(Ordering::Acquire) != 1 {
+        return None;
+    }
+    // SAFETY: M1: as in `all`.
+    unsafe { MODULES[0].load(Ordering::Acquire).as_ref() }
+}
+
 /// The modules in use.
 #[inline]
 pub(crate) fn all() -> impl Iterator<Item = &'static Module> {

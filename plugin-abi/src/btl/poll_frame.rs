@@ -5,6 +5,8 @@
 //! Made once and used again by `progress`. Grade: hot (a move of a pointer); the first, and one for each level of
 //! nesting, is allocated. Threads: inside the port.
 
+use std::cell::UnsafeCell;
+
 use engine::transport::Batch;
 use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
@@ -15,28 +17,36 @@ pub(crate) struct PollFrame {
     pub(crate) descriptor: ReceiveDescriptor,
 }
 
-/// A received message as its callback is shown it.
+/// A received message as its callback is shown it. Read by Open MPI within the callback, through pointers to its parts.
 pub(crate) struct ReceiveDescriptor {
-    base: sys::mca_btl_base_descriptor_t,
+    base: UnsafeCell<sys::mca_btl_base_descriptor_t>,
     /// The one segment it has.
-    segment: sys::mca_btl_base_segment_t,
+    segment: UnsafeCell<sys::mca_btl_base_segment_t>,
 }
 
 impl ReceiveDescriptor {
     pub(crate) fn new() -> Self {
         // SAFETY: C structures of integers and pointers, for which zero is a value.
         let (base, segment) = unsafe { std::mem::zeroed() };
-        ReceiveDescriptor { base, segment }
+        ReceiveDescriptor { base: UnsafeCell::new(base), segment: UnsafeCell::new(segment) }
     }
 
-    /// Describes a message of `len` bytes at `addr`.
+    /// Names its segment, once, where it will stay.
+    pub(crate) fn settle(&self) {
+        // SAFETY: ours alone outside of a callback.
+        let base = unsafe { &mut *self.base.get() };
+        base.des_segments = self.segment.get();
+        base.des_segment_count = 1;
+    }
+
+    /// Describes a message of `len` bytes at `addr`. To be settled before.
     #[inline]
-    pub(crate) fn of(&mut self, addr: u64, len: u32) -> &mut sys::mca_btl_base_descriptor_t {
-        self.segment.seg_addr.lval = addr;
-        self.segment.seg_len = u64::from(len);
-        self.base.des_segments = &raw mut self.segment;
-        self.base.des_segment_count = 1;
-        &mut self.base
+    pub(crate) fn of(&self, addr: u64, len: u32) -> *mut sys::mca_btl_base_descriptor_t {
+        // SAFETY: ours alone outside of a callback.
+        let segment = unsafe { &mut *self.segment.get() };
+        segment.seg_addr.lval = addr;
+        segment.seg_len = u64::from(len);
+        self.base.get()
     }
 }
 
@@ -59,9 +69,11 @@ impl PollFrames {
 
     #[cold]
     fn take_more(&mut self) -> Box<PollFrame> {
-        self.more
-            .pop()
-            .unwrap_or_else(|| Box::new(PollFrame { batch: Batch::new(), descriptor: ReceiveDescriptor::new() }))
+        self.more.pop().unwrap_or_else(|| {
+            let frame = Box::new(PollFrame { batch: Batch::new(), descriptor: ReceiveDescriptor::new() });
+            frame.descriptor.settle();
+            frame
+        })
     }
 
     /// The batch of the spare frame is released by the next poll; any other one at once, as it may not be used again

@@ -2,9 +2,9 @@
 //! Progress: takes what has happened on each port and tells Open MPI.
 //!
 //! Called by Open MPI's progress engine, all the time. A batch of events is taken inside the port; the callbacks (a
-//! message received; what else has happened: `completion`) run outside of it, as they call ibex again, progress
-//! included; then, inside again, records are given back, and by the next poll the receive slots. Grade: hot. Threads:
-//! any; with several, one takes a port's batch at a time, and ob1's sequence numbers put messages in order.
+//! message received; what else there is: `completion`) run outside of it, as they call ibex again, progress included;
+//! then, inside again, records are given back, and by the next poll the receive slots. Grade: hot. Threads: any; with
+//! several, one takes a port's batch at a time, and ob1's sequence numbers put messages in order.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -44,8 +44,17 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
     })
 }
 
+/// Moves every port on. One alone is the usual case, and need not be counted.
 #[inline]
 fn progress_all<const WATCHED: bool>() -> c_int {
+    match modules::only() {
+        Some(module) => progress_port::<WATCHED>(module),
+        None => progress_several::<WATCHED>(),
+    }
+}
+
+#[inline(never)]
+fn progress_several<const WATCHED: bool>() -> c_int {
     let mut count = 0;
     for module in modules::all() {
         count += progress_port::<WATCHED>(module);
@@ -82,7 +91,8 @@ fn defect() -> c_int {
 
 /// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no
 /// site in here looks whether one does.
-#[inline]
+#[allow(clippy::inline_always, reason = "as for `handle_event`")]
+#[inline(always)]
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
     let Some(mut state) = module.try_enter() else {
@@ -99,7 +109,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     drop(state);
 
     let mut finished = FinishedRecords::NONE;
-    let PollFrame { batch, descriptor } = &mut *frame;
+    let PollFrame { batch, descriptor } = &*frame;
     for item in batch.completions().iter().enumerate() {
         handle_completion::<WATCHED>(module, batch, item, descriptor, &mut finished);
     }
@@ -111,12 +121,12 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
 }
 
 /// Handles one completion, outside of the port.
-#[inline]
+#[inline(always)]
 fn handle_completion<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
     (index, completion): (usize, &Completion),
-    descriptor: &mut ReceiveDescriptor,
+    descriptor: &ReceiveDescriptor,
     finished: &mut FinishedRecords,
 ) {
     if let Completion::Message { immediate, addr, len, .. } = *completion {
@@ -152,11 +162,12 @@ unsafe fn handle(port: u8, batch: &Batch, index: usize) {
         Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         _ => {
-            let (mut descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
+            let (descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
+            descriptor.settle();
             if events::is_idle() {
-                handle_completion::<false>(module, batch, (index, completion), &mut descriptor, &mut finished);
+                handle_completion::<false>(module, batch, (index, completion), &descriptor, &mut finished);
             } else {
-                handle_completion::<true>(module, batch, (index, completion), &mut descriptor, &mut finished);
+                handle_completion::<true>(module, batch, (index, completion), &descriptor, &mut finished);
             }
             if let Some(mut state) = module.enter() {
                 give_back_records(&mut state, &finished);
@@ -198,7 +209,7 @@ fn sender(module: &Module, completion: &Completion) -> Option<PeerName> {
 
 /// A message came in: the upper layer's callback for its tag.
 #[inline]
-fn message_received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_base_descriptor_t) {
+fn message_received(module: &Module, Tag(tag): Tag, arrived: *mut sys::mca_btl_base_descriptor_t) {
     let trigger =
         (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
     // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before
@@ -213,10 +224,6 @@ fn message_received(module: &Module, Tag(tag): Tag, arrived: &mut sys::mca_btl_b
 }
 
 /// Gives descriptors, records and the frame back.
-#[allow(
-    clippy::inline_always,
-    reason = "a call costs as much as what it does, and there are two callers, one of them cold"
-)]
 #[inline(always)]
 fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords) {
     // `None` would be a call from within an engine call, and those do not call back; the frame would then be lost.
@@ -228,7 +235,7 @@ fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords)
 }
 
 /// Gives back what callbacks have left.
-#[inline]
+#[inline(always)]
 fn give_back_records(state: &mut State<'_>, finished: &FinishedRecords) {
     let mut descriptor = finished.descriptors;
     while !descriptor.is_null() {

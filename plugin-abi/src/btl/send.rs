@@ -222,42 +222,66 @@ unsafe fn inline(
     to: EndpointId,
     tag: u8,
     header: InlineSpan<'_>,
-    mut data: Option<&mut Convertor<'_>>,
+    data: Option<&mut Convertor<'_>>,
     size: usize,
 ) -> Result<Sent, c_int> {
-    let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
-    let mut packed_from = None;
-    let contiguous = data.as_ref().map(|data| data.contiguous());
-    let payload = match (contiguous, &mut data) {
-        // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The
-        // program need not have written all of it before.
-        (Some(Some(start)), _) => unsafe { InlineSpan::new(start.as_ptr(), size) },
-        (Some(None), Some(data)) => {
-            if header.len() + size > module.max_inline() {
-                return Ok(Sent::Busy);
-            }
-            // SAFETY: the payload is smaller than the staging, which is ours alone.
-            packed_from = unsafe { pack(data, staging.as_mut_ptr().cast(), size) };
-            if packed_from.is_none() {
-                return Err(sys::OPAL_ERROR);
-            }
-            // SAFETY: within the staging, which outlives the post.
-            unsafe { InlineSpan::new(staging.as_ptr().cast(), size) }
-        }
-        _ => InlineSpan::EMPTY,
+    let payload = match data {
+        None => InlineSpan::EMPTY,
+        Some(data) => match data.contiguous() {
+            // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The
+            // program need not have written all of it before.
+            Some(start) => unsafe { InlineSpan::new(start.as_ptr(), size) },
+            // SAFETY: this function's own rule.
+            None => return unsafe { inline_packed(module, to, tag, header, data, size) },
+        },
     };
+    post_inline(module, to, tag, header, payload)
+}
+
+/// Posts it, or does not: there is no half.
+#[inline(always)]
+fn post_inline(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    header: InlineSpan<'_>,
+    payload: InlineSpan<'_>,
+) -> Result<Sent, c_int> {
     let Some(mut state) = module.enter() else {
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
     };
-    let outcome = state.port.send_inline(to, tag, header, payload);
-    drop(state);
-    if let (Some(start), Some(data)) = (packed_from, data)
-        && outcome != Ok(Sent::Posted)
-    {
+    // Where it was refused, `btl_send` will say why, or another port have it.
+    Ok(state.port.send_inline(to, tag, header, payload).unwrap_or(Sent::Busy))
+}
+
+/// [`inline`] of data with gaps, which is packed first.
+///
+/// # Safety
+/// M1, M3.
+#[inline(never)]
+unsafe fn inline_packed(
+    module: &Module,
+    to: EndpointId,
+    tag: u8,
+    header: InlineSpan<'_>,
+    data: &mut Convertor<'_>,
+    size: usize,
+) -> Result<Sent, c_int> {
+    if header.len() + size > module.max_inline() {
+        return Ok(Sent::Busy);
+    }
+    let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
+    // SAFETY: the payload is smaller than the staging, which is ours alone.
+    let Some(start) = (unsafe { pack(data, staging.as_mut_ptr().cast(), size) }) else {
+        return Err(sys::OPAL_ERROR);
+    };
+    // SAFETY: within the staging, which outlives the post.
+    let payload = unsafe { InlineSpan::new(staging.as_ptr().cast(), size) };
+    let outcome = post_inline(module, to, tag, header, payload);
+    if outcome != Ok(Sent::Posted) {
         data.rewind(start);
     }
-    // Refused: `btl_send` will say why, or another port have it.
-    Ok(outcome.unwrap_or(Sent::Busy))
+    outcome
 }
 
 /// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there

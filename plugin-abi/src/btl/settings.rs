@@ -30,10 +30,10 @@ static TUNABLES: Mutex<Option<Tunables>> = Mutex::new(None);
 ///
 /// # Safety
 /// `version` is of the component that is being registered.
-pub(crate) unsafe fn register(version: *mut sys::mca_base_component_t, template: sys::mca_btl_base_module_t) -> c_int {
+pub(crate) unsafe fn register(version: *mut sys::mca_base_component_t, template: &sys::mca_btl_base_module_t) -> c_int {
     let base = TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>();
     // SAFETY: a static that only this thread uses now (see `Template`).
-    unsafe { base.write(template) };
+    unsafe { base.write(*template) };
     // SAFETY: as above; Open MPI keeps pointers into both until the component is closed.
     unsafe { sys::mca_btl_base_param_register(version, base) }
 }

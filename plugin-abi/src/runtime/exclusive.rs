@@ -19,13 +19,15 @@ const ENTERED: u8 = 1;
 const LOCKED: u8 = 2;
 
 /// A value that one caller at a time may use.
+#[repr(C)]
 pub(crate) struct Exclusive<T> {
+    /// First, so that who has the one's address has the other's.
+    value: UnsafeCell<T>,
     /// Single-threaded: `FREE` or `ENTERED`. Otherwise `LOCKED`, for good.
     gate: Cell<u8>,
     lock: RawMutex,
     /// The thread that has the lock, as [`thread`] names it; 0: none.
     owner: AtomicUsize,
-    value: UnsafeCell<T>,
 }
 
 // SAFETY: with the lock, the value is reached by one thread at a time and may move between them (T: Send), and the gate

@@ -101,8 +101,8 @@ impl Registered {
     /// # Safety
     /// `handle` is null, or a former answer of [`Self::handle`] whose registration was not put back.
     pub(crate) unsafe fn from_handle(handle: *mut RegistrationHandle) -> Option<Self> {
-        let registration = handle.wrapping_byte_sub(offset_of!(Registration, handle)).cast::<Registration>();
-        NonNull::new(registration).filter(|_| !handle.is_null()).map(Registered)
+        let registration = handle.cast::<c_void>().wrapping_byte_sub(offset_of!(Registration, handle));
+        NonNull::new(registration.cast()).filter(|_| !handle.is_null()).map(Registered)
     }
 
     /// The key by which this process' work requests name the memory.

@@ -59,16 +59,15 @@ impl OpenPort {
         Ok(OpenPort { memory, port, attributes, counters, place, source, receive_size, index })
     }
 
+    /// What is entered, for who keeps its address. It lives as long as this.
+    pub(crate) fn exclusive(&self) -> &Exclusive<Port> {
+        &self.port
+    }
+
     /// Waits for other threads; `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Port>> {
         self.port.enter()
-    }
-
-    /// Does not wait.
-    #[inline]
-    pub(crate) fn try_enter(&self) -> Option<Entered<'_, Port>> {
-        self.port.try_enter()
     }
 
     /// Its registrations.

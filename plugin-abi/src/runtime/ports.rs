@@ -184,7 +184,9 @@ fn open_all<M>(
         return Vec::new();
     }
     *published = entries.iter().map(|entry| entry.address).collect();
-    made.iter().for_each(|(port, _)| variables::show_port(port.counters()));
+    for (port, _) in &made {
+        variables::show_port(port.counters());
+    }
     made
 }
 
@@ -200,26 +202,26 @@ fn announce(port: &OpenPort, me: Process) -> Option<PortEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+    use std::sync::atomic::AtomicI32;
 
     /// Stands in for a port; counts those that are open.
-    struct Counted<'a>(&'a Cell<i32>);
+    struct Counted<'a>(&'a AtomicI32);
 
     impl<'a> Counted<'a> {
-        fn open(open: &'a Cell<i32>) -> Arc<Self> {
-            open.set(open.get() + 1);
+        fn open(open: &'a AtomicI32) -> Arc<Self> {
+            open.fetch_add(1, Ordering::Relaxed);
             Arc::new(Counted(open))
         }
     }
 
     impl Drop for Counted<'_> {
         fn drop(&mut self) {
-            self.0.set(self.0.get() - 1);
+            self.0.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// A face that takes every port.
-    fn take_all<'a>(in_use: &mut InUse<Counted<'a>>, open: &'a Cell<i32>, opened: &mut u32) -> Vec<Arc<Counted<'a>>> {
+    fn take_all<'a>(in_use: &mut InUse<Counted<'a>>, open: &'a AtomicI32, opened: &mut u32) -> Vec<Arc<Counted<'a>>> {
         in_use.share(
             |port| Some(Arc::clone(port)),
             |mut take| {
@@ -231,42 +233,42 @@ mod tests {
 
     #[test]
     fn ports_are_opened_once_for_two_faces_and_closed_by_the_last() {
-        let (open, mut opened) = (Cell::new(0), 0);
+        let (open, mut opened) = (AtomicI32::new(0), 0);
         let mut in_use = InUse::new();
         let btl = take_all(&mut in_use, &open, &mut opened);
         let pml = take_all(&mut in_use, &open, &mut opened);
-        assert_eq!((opened, open.get()), (1, 2));
+        assert_eq!((opened, open.load(Ordering::Relaxed)), (1, 2));
         assert!(btl.iter().zip(&pml).all(|(one, other)| Arc::ptr_eq(one, other)) && btl.len() == pml.len());
         drop(btl);
-        assert_eq!((in_use.is_empty(), open.get()), (false, 2), "the other face uses them");
+        assert_eq!((in_use.is_empty(), open.load(Ordering::Relaxed)), (false, 2), "the other face uses them");
         drop(pml);
-        assert_eq!((in_use.is_empty(), open.get()), (true, 0));
+        assert_eq!((in_use.is_empty(), open.load(Ordering::Relaxed)), (true, 0));
     }
 
     #[test]
     fn a_port_is_closed_when_the_last_face_lets_go_of_it_though_others_stay_open() {
-        let (open, mut opened) = (Cell::new(0), 0);
+        let (open, mut opened) = (AtomicI32::new(0), 0);
         let mut in_use = InUse::new();
         let mut btl = take_all(&mut in_use, &open, &mut opened);
         let mut pml = take_all(&mut in_use, &open, &mut opened);
         btl.pop();
-        assert_eq!(open.get(), 2);
+        assert_eq!(open.load(Ordering::Relaxed), 2);
         pml.pop();
-        assert_eq!((in_use.is_empty(), open.get()), (false, 1));
+        assert_eq!((in_use.is_empty(), open.load(Ordering::Relaxed)), (false, 1));
     }
 
     #[test]
     fn after_the_last_face_has_gone_ports_are_opened_anew() {
-        let (open, mut opened) = (Cell::new(0), 0);
+        let (open, mut opened) = (AtomicI32::new(0), 0);
         let mut in_use = InUse::new();
         drop(take_all(&mut in_use, &open, &mut opened));
         let again = take_all(&mut in_use, &open, &mut opened);
-        assert_eq!((opened, open.get(), again.len()), (2, 2, 2));
+        assert_eq!((opened, open.load(Ordering::Relaxed), again.len()), (2, 2, 2));
     }
 
     #[test]
     fn a_port_that_its_first_face_cannot_use_is_closed_again() {
-        let open = Cell::new(0);
+        let open = AtomicI32::new(0);
         let mut in_use: InUse<Counted<'_>> = InUse::new();
         let refused: Vec<()> = in_use.share(
             |_| None,
@@ -275,6 +277,6 @@ mod tests {
                 take(&port).map(|mine| (port, mine)).into_iter().collect()
             },
         );
-        assert_eq!((refused.len(), open.get(), in_use.is_empty()), (0, 0, true));
+        assert_eq!((refused.len(), open.load(Ordering::Relaxed), in_use.is_empty()), (0, 0, true));
     }
 }

@@ -94,20 +94,29 @@ fn end_of_quoted(body: &str, quote: char) -> Option<usize> {
 
 /// Leaves out each module within the file that only a test build has.
 fn without_tests(tokens: &[String]) -> Vec<String> {
-    const MARK: [&str; 8] = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
     let mut kept = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        let is_marked =
-            MARK.iter().enumerate().all(|(offset, mark)| tokens.get(at + offset).is_some_and(|t| t == mark));
-        if is_marked && tokens.get(at + MARK.len() + 1).is_some_and(|token| token == "{") {
-            at = end_of_block(tokens, at + MARK.len() + 1);
+        if let Some(brace) = brace_of_tests(tokens, at) {
+            at = end_of_block(tokens, brace);
         } else {
             kept.push(tokens[at].clone());
             at += 1;
         }
     }
     kept
+}
+
+/// Where the brace of a module for tests is that begins at `start`, if one does.
+fn brace_of_tests(tokens: &[String], start: usize) -> Option<usize> {
+    const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    const VISIBLE: [&str; 4] = ["pub", "(", "crate", ")"];
+    let is_at = |at: usize, expected: &[&str]| tokens.get(at..at + expected.len()).is_some_and(|is| is == expected);
+    let mut at = start + MARK.len();
+    if is_at(at, &VISIBLE) {
+        at += VISIBLE.len();
+    }
+    (is_at(start, &MARK) && is_at(at, &["mod"]) && is_at(at + 2, &["{"])).then_some(at + 2)
 }
 
 /// What follows the block whose brace is at `start`.

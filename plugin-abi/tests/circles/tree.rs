@@ -329,7 +329,7 @@ fn read_leaves(tokens: &[String], prefix: &mut Module, leaves: &mut Vec<Leaf>) {
                     prefix.push(name.to_owned());
                 } else {
                     let mut path = prefix.clone();
-                    if name != "*" && !(name == "self" && !path.is_empty()) {
+                    if name != "*" && (name != "self" || path.is_empty()) {
                         path.push(name.to_owned());
                     }
                     let last = path.last().cloned().unwrap_or_default();

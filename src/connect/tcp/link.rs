@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
-use super::{CLOSE_PATIENCE, CONNECT_PATIENCE, LAST_PATIENCE, STRANGER_PATIENCE, outcome};
 use crate::connect::Reach;
 use crate::connect::hello::{Hello, HelloError};
 use crate::connect::key::Key;
@@ -20,6 +19,14 @@ use crate::connect::key::Key;
 /// A hello as it is sent.
 pub(super) type Frame = [u8; Hello::SIZE];
 
+/// How long a connection may wait to say who made it.
+pub(super) const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long an address may leave the attempt to connect unanswered before the next one is tried.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the last address may.
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a closed connection waits for the peer to close as well.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// How many hellos one look takes from one connection, so that no peer keeps us from the others.
 const READS: usize = 16;
 
@@ -342,4 +349,16 @@ fn prepared(socket: Socket) -> io::Result<TcpStream> {
         TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5)).with_retries(4);
     socket.set_tcp_keepalive(&keepalive)?;
     Ok(socket.into())
+}
+
+/// What a failed attempt says about the peer.
+pub(super) fn outcome(error: &io::Error) -> Reach {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Reach::Refused,
+        _ => Reach::Unreachable,
+    }
 }

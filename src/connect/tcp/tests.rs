@@ -4,6 +4,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
 
 use super::*;
 use crate::connect::hello::HelloError;

@@ -61,7 +61,7 @@ pub(crate) struct State {
     /// What the adapter answers to the next posts, one after the other; `None` takes the request.
     pub(crate) answers: VecDeque<Option<i32>>,
     /// The errno of every transition to a state.
-    pub(crate) refused_state: Option<(QpState, i32)>,
+    pub(crate) refused_transition: Option<(QpState, i32)>,
     /// The errno of the next request for a queue pair.
     pub(crate) refused_qp: Option<i32>,
     /// Slots that the adapter has, in the order in which they will be filled.
@@ -192,7 +192,7 @@ pub(crate) struct ScriptedQp {
 impl ScriptedQp {
     fn enter(&self, to: QpState, from: &[QpState]) -> io::Result<()> {
         let mut state = self.script.state();
-        if let Some((refused, errno)) = state.refused_state
+        if let Some((refused, errno)) = state.refused_transition
             && refused == to
         {
             return Err(io::Error::from_raw_os_error(errno));

@@ -18,22 +18,6 @@ use ibex_ffi::verbs::Status;
 /// Ports of one peer that are looked through.
 const PORTS: u8 = 16;
 
-/// Whether a port's peers are diverted.
-#[derive(Debug, Default)]
-pub(super) struct Diversion {
-    /// The adapter has said that the port has no link.
-    is_down: bool,
-    /// Some peers are diverted, and new ones are.
-    is_on: bool,
-}
-
-impl Diversion {
-    /// Whether peers that come now are diverted.
-    pub(super) fn is_on(&self) -> bool {
-        self.is_on
-    }
-}
-
 impl<A: Adapter> Port<A> {
     /// The adapter says that the port has a link again, or none any more.
     #[cold]

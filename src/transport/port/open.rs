@@ -3,7 +3,7 @@
 //!
 //! Called by the plugin when it is initialised. Setup grade. Tests: the device tests in `hw-tests`.
 
-use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Port, PortError, Setup, divert};
+use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::key::Key;
 use crate::connect::{Identity, host};
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// A port's device, asked for what it can.
 struct Device {
     context: Arc<Context>,
-    device: DeviceAttributes,
+    limits: DeviceAttributes,
     port: PortAttributes,
     domain: Arc<ProtectionDomain>,
 }
@@ -39,23 +39,23 @@ struct Device {
 impl Device {
     fn open(choice: &PortChoice, failed: &dyn Fn(&str, io::Error) -> PortError) -> Result<Self, PortError> {
         let context = Context::open(&choice.device).map_err(|error| failed("opening the device", error))?;
-        let device = context.attributes().map_err(|error| failed("asking for the device's attributes", error))?;
+        let limits = context.attributes().map_err(|error| failed("asking for the device's attributes", error))?;
         let port = context.port(choice.port).map_err(|error| failed("asking for the port's attributes", error))?;
         let domain = ProtectionDomain::new(&context).map_err(|error| failed("making a protection domain", error))?;
-        Ok(Device { context, device, port, domain })
+        Ok(Device { context, limits, port, domain })
     }
 
     /// What a queue pair of this device is asked to hold.
     fn queue_pair_limits(&self, tunables: &Tunables) -> QueuePairLimits {
         QueuePairLimits {
-            sends: (tunables.send_queue_depth as u32).min(self.device.max_qp_wr),
+            sends: (tunables.send_queue_depth as u32).min(self.limits.max_qp_wr),
             inline: tunables.max_inline as u32,
         }
     }
 
     /// Makes the completion queue, with the adapter's stamps where it gives them and somebody may want them.
     fn completion_queue(&self, receives: u32, tunables: &Tunables) -> Result<CompletionQueue, (u32, io::Error)> {
-        let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.device.max_cqe);
+        let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.limits.max_cqe);
         let batch = (tunables.poll_batch as usize).min(Batch::CAPACITY);
         // Not every adapter stamps completions, and not every one that does lets this process ask it to.
         let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
@@ -74,7 +74,7 @@ impl Device {
             max_message: u64::from(self.port.max_message),
             max_inline,
             software: self.context.is_software(),
-            atomics: match self.device.atomic_cap {
+            atomics: match self.limits.atomic_cap {
                 atomic_cap::NONE => Atomics::None,
                 atomic_cap::ADAPTER => Atomics::Adapter,
                 _ => Atomics::Host,
@@ -90,7 +90,7 @@ impl Device {
             0 => (16, 16),
             wanted => (wanted, wanted),
         };
-        (initiator.min(self.device.max_rd_atomic.1), responder.min(self.device.max_rd_atomic.0))
+        (initiator.min(self.limits.max_rd_atomic.1), responder.min(self.limits.max_rd_atomic.0))
     }
 }
 
@@ -106,7 +106,7 @@ impl Port<Verbs> {
             |doing: &str, error| PortError { place: place.clone(), doing: doing.to_owned(), bytes: None, error };
         let device = Device::open(choice, &failed)?;
 
-        let depth = (tunables.receive_queue_depth as u32).min(device.device.max_srq_wr);
+        let depth = (tunables.receive_queue_depth as u32).min(device.limits.max_srq_wr);
         if depth == 0 {
             let error = io::Error::from(io::ErrorKind::Unsupported);
             return Err(failed("making a shared receive queue, which this adapter does not have,", error));
@@ -232,7 +232,7 @@ impl<A: Adapter> Port<A> {
             until_async: ASYNC_INTERVAL,
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             admission: Admission::new(),
-            diversion: divert::Diversion::default(),
+            diversion: Diversion::default(),
             untold: Vec::new(),
             attributes: parts.attributes,
             bounce_size: parts.bounce_size,

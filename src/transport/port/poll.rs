@@ -5,7 +5,7 @@
 //! many polls it also looks after connections (`connect.rs`, setup grade). What seldom comes is set aside and dealt with after
 //! the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
-use super::Port;
+use super::{Exceptional, Port};
 use crate::counters::add;
 use crate::transport::adapter::{Adapter, CompletionQueue as _};
 use crate::transport::completion::{Batch, Completion, Failed, Token};
@@ -14,22 +14,11 @@ use crate::transport::watch;
 use crate::transport::work_request::{EndpointId, Immediate, WrId};
 use ibex_ffi::verbs::{Status, WorkCompletion};
 
-/// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
-#[derive(Debug)]
-pub(super) enum Exceptional {
-    /// A request that did not succeed.
-    Failed(WorkCompletion),
-    /// A message that is not ibex's.
-    Malformed { slot: u32 },
-    /// A message that came while handshakes were under way, the last word of one of which it may stand for.
-    Early { immediate: Immediate, qp_num: u32 },
-}
-
 impl<A: Adapter> Port<A> {
     /// Takes what has happened since the last call, at most a batch of it. Returns how many completions there are. What the
     /// batch held before is released first: that is done while nothing is waited for, instead of between a message and who
     /// waits for it.
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.poll_with::<false>(batch)
     }
@@ -46,7 +35,7 @@ impl<A: Adapter> Port<A> {
         self.source.is_some() && watch::wants_stamps()
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         self.count_down();

@@ -38,7 +38,7 @@ impl<A: Adapter> Port<A> {
     ///
     /// # Errors
     /// [`Refused`] when the connection has failed.
-    #[inline]
+    #[inline(always)]
     pub fn send_inline(
         &mut self,
         to: EndpointId,
@@ -53,7 +53,7 @@ impl<A: Adapter> Port<A> {
         let attempt = self.attempt(to, (Signal::Sometimes, Token(0)), |queue, wr| {
             queue.post(wr, Work::SendInline { header, payload, immediate: queue.immediate(tag) })
         });
-        if attempt == Attempt::Posted {
+        if matches!(attempt, Attempt::Posted) {
             add(&self.counters.inline_sent, 1);
             add(&self.counters.inline_bytes, bytes as u64);
             return Ok(Sent::Posted);
@@ -80,7 +80,7 @@ impl<A: Adapter> Port<A> {
         let attempt = self.attempt(to, (signal, token), |queue, wr| {
             queue.post(wr, Work::Send { spans, immediate: queue.immediate(tag) })
         });
-        if attempt == Attempt::Posted {
+        if matches!(attempt, Attempt::Posted) {
             self.count_send(spans);
             return Ok(Sent::Posted);
         }
@@ -195,7 +195,7 @@ impl<A: Adapter> Port<A> {
         operation: impl FnOnce() -> Operation,
     ) -> Result<(), Refused> {
         let attempt = self.attempt(to, (Signal::Always, token), |queue, wr| queue.post(wr, work));
-        if attempt == Attempt::Posted {
+        if matches!(attempt, Attempt::Posted) {
             return Ok(());
         }
         self.not_posted(to, &attempt)?;
@@ -203,7 +203,7 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Posts through `post` if the connection has room, and notes the token. The hot path of every operation.
-    #[inline]
+    #[inline(always)]
     fn attempt(
         &mut self,
         to: EndpointId,

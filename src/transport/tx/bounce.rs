@@ -51,12 +51,12 @@ impl<S: SendSlots> Bounce<S> {
     }
 
     /// What was filled has been posted, as the request numbered `sequence`.
-    pub(crate) fn posted(&self, filled: Filled, sequence: u32, in_use: &mut InUse) {
+    pub(crate) fn posted(filled: &Filled, sequence: u32, in_use: &mut InUse) {
         in_use.push_back((sequence, filled.slot));
     }
 
     /// What was filled could not be posted.
-    pub(crate) fn give_back(&mut self, filled: Filled) {
+    pub(crate) fn give_back(&mut self, filled: &Filled) {
         self.free.push(filled.slot);
     }
 

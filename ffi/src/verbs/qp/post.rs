@@ -47,7 +47,9 @@ impl QueuePair {
     /// [`PostError`]; nothing was posted.
     #[inline]
     pub fn send(&mut self, wr: Wr, spans: &[LocalSpan], immediate: u32) -> Result<(), PostError> {
-        self.post(&mut message(wr, 0, spans, immediate))
+        let mut request = Request::uninit();
+        fill_message(&mut request, wr, 0, spans, immediate);
+        self.post(&mut request)
     }
 
     /// Posts a message of `header` and `payload`, copied into the work request, with immediate data: both may be reused
@@ -65,7 +67,9 @@ impl QueuePair {
     ) -> Result<(), PostError> {
         let spans = [LocalSpan(header.sge()), LocalSpan(payload.sge())];
         let used = if payload.is_empty() { &spans[..1] } else { &spans[..] };
-        self.post(&mut message(wr, Flags::IBV_SEND_INLINE.0, used, immediate))
+        let mut request = Request::uninit();
+        fill_message(&mut request, wr, Flags::IBV_SEND_INLINE.0, used, immediate);
+        self.post(&mut request)
     }
 
     /// Posts an RDMA write of `local` to `remote`. Hot.
@@ -123,7 +127,8 @@ impl QueuePair {
 
     #[inline]
     fn rdma(&mut self, wr: Wr, opcode: u32, local: &[LocalSpan], to: RemoteSpan, flags: u32) -> Result<(), PostError> {
-        let mut request = without_immediate(wr, opcode, flags, local);
+        let mut request = Request::uninit();
+        fill_without_immediate(&mut request, wr, opcode, flags, local);
         let remote = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: to.addr, rkey: to.rkey };
         // SAFETY: a field of a local.
         unsafe { (&raw mut (*request.as_mut_ptr()).wr.rdma).write(remote) };
@@ -140,7 +145,8 @@ impl QueuePair {
         (compare_add, swap): (u64, u64),
     ) -> Result<(), PostError> {
         let local = [local];
-        let mut request = without_immediate(wr, opcode, 0, &local);
+        let mut request = Request::uninit();
+        fill_without_immediate(&mut request, wr, opcode, 0, &local);
         let remote =
             sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr: to.addr, compare_add, swap, rkey: to.rkey };
         // SAFETY: a field of a local.
@@ -180,8 +186,7 @@ type Request = MaybeUninit<sys::ibv_send_wr>;
 
 /// All but the flags and what the opcode has.
 #[inline]
-fn request(wr: Wr, opcode: u32, spans: &[LocalSpan]) -> Request {
-    let mut request = Request::uninit();
+fn fill(request: &mut Request, wr: Wr, opcode: u32, spans: &[LocalSpan]) {
     let raw = request.as_mut_ptr();
     // SAFETY: fields of a local.
     unsafe {
@@ -191,36 +196,33 @@ fn request(wr: Wr, opcode: u32, spans: &[LocalSpan]) -> Request {
         (&raw mut (*raw).num_sge).write(spans.len() as i32);
         (&raw mut (*raw).opcode).write(opcode);
     }
-    request
 }
 
 #[inline]
-fn message(wr: Wr, flags: u32, spans: &[LocalSpan], immediate: u32) -> Request {
-    let mut request = request(wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, spans);
+fn fill_message(request: &mut Request, wr: Wr, flags: u32, spans: &[LocalSpan], immediate: u32) {
+    fill(request, wr, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, spans);
     let raw = request.as_mut_ptr();
     // SAFETY: fields of a local.
     unsafe {
         (&raw mut (*raw).send_flags).write(wr.flags() | flags);
         (&raw mut (*raw).__bindgen_anon_1.imm_data).write(immediate.to_be());
     }
-    request
 }
 
 /// What a request without immediate data starts with: flags, and 0 for the data.
 #[inline]
-fn without_immediate(wr: Wr, opcode: u32, flags: u32, spans: &[LocalSpan]) -> Request {
+fn fill_without_immediate(request: &mut Request, wr: Wr, opcode: u32, flags: u32, spans: &[LocalSpan]) {
     const {
         let (flags, data) = (offset_of!(sys::ibv_send_wr, send_flags), offset_of!(sys::ibv_send_wr, __bindgen_anon_1));
         assert!(data == flags + 4 && flags.is_multiple_of(align_of::<u64>()), "one store fills both");
     }
-    let mut request = request(wr, opcode, spans);
+    fill(request, wr, opcode, spans);
     let [a, b, c, d] = (wr.flags() | flags).to_ne_bytes();
     // SAFETY: two fields of a local, next to each other and aligned as one of 64 bits.
     unsafe {
         let both = request.as_mut_ptr().byte_add(offset_of!(sys::ibv_send_wr, send_flags)).cast::<u64>();
         both.write(u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]));
     }
-    request
 }
 
 #[cfg(test)]
@@ -240,7 +242,8 @@ mod tests {
     #[test]
     fn what_providers_read_of_a_message_is_set() {
         let spans = [LocalSpan::EMPTY; 2];
-        let request = message(Wr { id: 7, signalled: true }, Flags::IBV_SEND_INLINE.0, &spans, 0x1234);
+        let mut request = Request::uninit();
+        fill_message(&mut request, Wr { id: 7, signalled: true }, Flags::IBV_SEND_INLINE.0, &spans, 0x1234);
         let flags = Flags::IBV_SEND_SIGNALED.0 | Flags::IBV_SEND_INLINE.0;
         assert_eq!(read(&request), (7, 2, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, flags, 0x1234_u32.to_be()));
     }
@@ -248,9 +251,11 @@ mod tests {
     #[test]
     fn what_providers_read_of_a_write_is_set() {
         let opcode = sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-        let request = without_immediate(Wr { id: 9, signalled: false }, opcode, 8, &[LocalSpan::EMPTY]);
+        let mut request = Request::uninit();
+        fill_without_immediate(&mut request, Wr { id: 9, signalled: false }, opcode, 8, &[LocalSpan::EMPTY]);
         assert_eq!(read(&request), (9, 1, opcode, 8, 0));
-        let request = without_immediate(Wr { id: 9, signalled: true }, opcode, 0, &[LocalSpan::EMPTY]);
+        let mut request = Request::uninit();
+        fill_without_immediate(&mut request, Wr { id: 9, signalled: true }, opcode, 0, &[LocalSpan::EMPTY]);
         assert_eq!(read(&request), (9, 1, opcode, Flags::IBV_SEND_SIGNALED.0, 0));
     }
 }

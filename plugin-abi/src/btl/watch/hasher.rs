@@ -5,7 +5,7 @@
 
 use std::hash::Hasher;
 
-/// PointerHasheres pointers and names: each word is multiplied into the state. Not for keys that an enemy may choose;
+/// Mixes pointers and names: each word is multiplied into the state. Not for keys that an enemy may choose;
 /// what is counted here is bounded.
 #[derive(Debug, Default)]
 pub(super) struct PointerHasher(u64);

@@ -2,6 +2,7 @@
 //! Tests of the TCP carrier against those who are not of the job: what they bring, how long they stay, and how many.
 
 use super::*;
+use crate::connect::tcp::link::STRANGER_PATIENCE;
 
 /// What a stranger may write, each on a connection of its own.
 fn garbage(side: &Side, other: &Side) -> Vec<Vec<u8>> {

@@ -30,7 +30,7 @@ enum Command {
         /// Describes the adapters and faults (see docs/softhca.md); without it, one InfiniBand adapter
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Limits and behaviours of adapters that name no profile: mlx5, rxe, irdma, bnxt_re or minimal
+        /// Limits and behaviours of adapters that name no profile: mlx5, rxe, irdma, `bnxt_re` or minimal
         #[arg(long, value_name = "NAME")]
         profile: Option<Name>,
         /// Names the fabric, so that several `softhca run` share it; the last to end removes nothing then
