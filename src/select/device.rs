@@ -4,10 +4,12 @@
 //! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is initialised.
 //! Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
 
+use crate::connect::interfaces;
 use crate::limits;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
 use crate::select::choose::{self, Chosen, DeviceInfo, PortInfo, Selection};
 use crate::select::gid::GidInfo;
+use crate::select::subnet;
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{self, Context, link_layer};
 use std::io;
@@ -28,6 +30,8 @@ pub struct PortChoice {
     pub gid_index: u8,
     /// The chosen GID.
     pub gid: [u8; 16],
+    /// How many bits of it name its IP subnet; 0: not known, and on InfiniBand.
+    pub subnet_length: u8,
     /// Its type, `IBV_GID_TYPE_*`.
     pub gid_type: u8,
     /// The MTU to use at most, as verbs.h's code.
@@ -61,6 +65,7 @@ impl PortChoice {
             mtu: self.mtu,
             lid: self.lid,
             gid: self.gid,
+            subnet_length: self.subnet_length,
             subnet_prefix: self.subnet_prefix(),
             ud_qpn: 0,
             tcp_port: 0,
@@ -99,7 +104,9 @@ pub fn survey(tunables: &Tunables) -> Survey {
         Err(error) => return unlisted(&error),
     };
     let selection = choose::ports(&devices, tunables);
-    let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices)).collect();
+    // Without it ports are paired in order.
+    let interfaces = interfaces::all().unwrap_or_default();
+    let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices, &interfaces)).collect();
     let report = report(&selection);
     Survey { ports, report, complaint: selection.no_port_message() }
 }
@@ -118,7 +125,7 @@ fn unlisted(error: &io::Error) -> Survey {
     Survey { ports: Vec::new(), report: vec![complaint.clone()], complaint }
 }
 
-fn port_choice(chosen: &Chosen, devices: &[DeviceInfo]) -> Option<PortChoice> {
+fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces::Interface]) -> Option<PortChoice> {
     let port = devices.get(chosen.device)?.ports.iter().find(|port| port.number == chosen.port)?;
     Some(PortChoice {
         device: chosen.device_name.clone(),
@@ -127,6 +134,7 @@ fn port_choice(chosen: &Chosen, devices: &[DeviceInfo]) -> Option<PortChoice> {
         lid: port.lid,
         gid_index: u8::try_from(chosen.gid.index).ok()?,
         gid: chosen.gid.gid,
+        subnet_length: if port.link_layer == LINK_ETHERNET { subnet::length(chosen.gid.gid, interfaces) } else { 0 },
         gid_type: chosen.gid.gid_type,
         mtu: chosen.mtu,
     })
