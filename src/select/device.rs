@@ -7,7 +7,7 @@
 use crate::connect::interfaces;
 use crate::limits;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
-use crate::select::choose::{self, Chosen, DeviceInfo, PortInfo, Selection};
+use crate::select::choose::{self, Chosen, DeviceInfo, PartitionKey, PortInfo, Selection};
 use crate::select::gid::GidInfo;
 use crate::select::subnet;
 use crate::tunables::Tunables;
@@ -83,6 +83,8 @@ pub struct Survey {
     pub ports: Vec<PortChoice>,
     /// A line for every device, port and GID that was considered, with the reason it was taken or refused.
     pub report: Vec<String>,
+    /// What may keep a port of these from reaching others, each a sentence without its full stop.
+    pub warnings: Vec<String>,
     complaint: String,
 }
 
@@ -98,7 +100,7 @@ impl Survey {
 #[must_use]
 pub fn survey(tunables: &Tunables) -> Survey {
     let devices: Vec<DeviceInfo> = match verbs::devices() {
-        Ok(names) => describe_all(&names),
+        Ok(names) => describe_all(&names, tunables.pkey_index),
         // No support in the kernel: as good as no device.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT)) => Vec::new(),
         Err(error) => return unlisted(&error),
@@ -108,7 +110,7 @@ pub fn survey(tunables: &Tunables) -> Survey {
     let interfaces = interfaces::all().unwrap_or_default();
     let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices, &interfaces)).collect();
     let report = report(&selection);
-    Survey { ports, report, complaint: selection.no_port_message() }
+    Survey { ports, report, complaint: selection.no_port_message(), warnings: selection.warnings }
 }
 
 fn report(selection: &Selection) -> Vec<String> {
@@ -122,7 +124,7 @@ fn unlisted(error: &io::Error) -> Survey {
             .to_owned()
     });
     let complaint = format!("ibex could not list the RDMA devices of this host: {error}. {advice}.");
-    Survey { ports: Vec::new(), report: vec![complaint.clone()], complaint }
+    Survey { ports: Vec::new(), report: vec![complaint.clone()], warnings: Vec::new(), complaint }
 }
 
 fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces::Interface]) -> Option<PortChoice> {
@@ -132,7 +134,8 @@ fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces
         port: chosen.port,
         link_layer: port.link_layer,
         lid: port.lid,
-        gid_index: u8::try_from(chosen.gid.index).ok()?,
+        // None is chosen beyond `gid::LAST_INDEX`.
+        gid_index: chosen.gid.index as u8,
         gid: chosen.gid.gid,
         subnet_length: if port.link_layer == LINK_ETHERNET { subnet::length(chosen.gid.gid, interfaces) } else { 0 },
         gid_type: chosen.gid.gid_type,
@@ -140,8 +143,8 @@ fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces
     })
 }
 
-fn describe_all(names: &[String]) -> Vec<DeviceInfo> {
-    let mut devices: Vec<DeviceInfo> = names.iter().map(|name| describe(name)).collect();
+fn describe_all(names: &[String], pkey_index: u64) -> Vec<DeviceInfo> {
+    let mut devices: Vec<DeviceInfo> = names.iter().map(|name| describe(name, pkey_index)).collect();
     // Reading the topology takes milliseconds, and there is nothing to compare with a single device.
     if devices.len() > 1 {
         let places: Vec<_> = names.iter().map(|name| Path::new("/sys/class/infiniband").join(name)).collect();
@@ -154,7 +157,7 @@ fn describe_all(names: &[String]) -> Vec<DeviceInfo> {
 }
 
 /// All that the choice needs to know of a device but its distance.
-fn describe(name: &str) -> DeviceInfo {
+fn describe(name: &str, pkey_index: u64) -> DeviceInfo {
     let mut info = DeviceInfo { name: name.to_owned(), distance: None, unusable: None, ports: Vec::new() };
     let opened = Context::open(name).and_then(|context| {
         let attributes = context.attributes()?;
@@ -166,7 +169,7 @@ fn describe(name: &str) -> DeviceInfo {
                 Some("it is not an RDMA adapter (iWARP and usNIC have no InfiniBand queue pairs)".to_owned());
         }
         Ok((context, attributes)) => {
-            info.ports = (1..=attributes.ports).filter_map(|port| describe_port(&context, port)).collect();
+            info.ports = (1..=attributes.ports).filter_map(|port| describe_port(&context, port, pkey_index)).collect();
         }
         Err(error) => info.unusable = Some(refusal(name, &error)),
     }
@@ -203,7 +206,7 @@ fn denied(file: &str) -> Option<io::Error> {
     opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
+fn describe_port(context: &Context, number: u8, pkey_index: u64) -> Option<PortInfo> {
     let port = context.port(number).ok()?;
     let gids = context.gids(number, port.gids).into_iter().map(|entry| GidInfo {
         index: entry.index,
@@ -224,6 +227,7 @@ fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
         active_mtu: port.active_mtu as u8,
         rate_mbps: port.rate_mbps,
         gids: gids.collect(),
+        partition_key: partition_key(context, number, pkey_index),
     })
 }
 
@@ -231,4 +235,19 @@ fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
 fn interface(context: &Context, port: u8, index: u32) -> String {
     let file = format!("{}/ports/{port}/gid_attrs/ndevs/{index}", context.sysfs());
     std::fs::read_to_string(file).map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+/// What the port's partition key table has at `index`.
+fn partition_key(context: &Context, port: u8, index: u64) -> PartitionKey {
+    let table = format!("{}/ports/{port}/pkeys", context.sysfs());
+    let text = std::fs::read_to_string(format!("{table}/{index}"));
+    match text.as_deref().map(|text| u16::from_str_radix(text.trim().trim_start_matches("0x"), 16)) {
+        Ok(Ok(key)) => PartitionKey::Key(key),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Where there is no table at all it is not shown, and the adapter knows better.
+            let entries = std::fs::read_dir(table).map_or(0, Iterator::count);
+            if entries == 0 { PartitionKey::Unknown } else { PartitionKey::Missing(entries) }
+        }
+        _ => PartitionKey::Unknown,
+    }
 }
