@@ -6,7 +6,7 @@
 //! `btl_ibex_verbose 1` shows, or that says why nothing is left.
 //!
 //! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in [`crate::select::address`].
-//! Tests: `select/tests.rs`.
+//! What makes one port unusable is in `choose/port.rs`. Tests: `choose/tests.rs`.
 
 use std::fmt;
 

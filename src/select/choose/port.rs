@@ -41,7 +41,7 @@ impl PartitionKey {
     /// member is heard by full members only (InfiniBand specification, 10.9.3).
     pub(super) fn warning(self, index: u64) -> Option<String> {
         let PartitionKey::Key(key) = self else { return None };
-        let is_limited = key & !Self::PARTITION == 0;
+        let is_limited = (1..=Self::PARTITION).contains(&key);
         is_limited.then(|| {
             format!(
                 "is a limited member of partition {key:#06x} (entry {index} of its partition key table), and two limited members do \

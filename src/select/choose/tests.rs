@@ -233,6 +233,8 @@ fn a_limited_member_of_a_partition_is_used_with_a_warning() {
     assert!(warning.starts_with("port dev0:1 is a limited member of partition 0x7fff (entry 0"), "{warning}");
     assert!(warning.contains("btl_ibex_pkey_index"), "{warning}");
     assert!(warnings(0xffff).is_empty());
+    let shows_none = PortInfo { partition_key: PartitionKey::Key(0), ..roce(1) };
+    assert!(ports(&[device("dev0", vec![shows_none])], &Tunables::default()).warnings.is_empty());
     let refused = PortInfo { partition_key: PartitionKey::Key(1), state: PORT_DOWN, ..infiniband(1) };
     assert!(ports(&[device("dev0", vec![refused])], &Tunables::default()).warnings.is_empty());
 }
