@@ -33,6 +33,7 @@ fn hello(c: &mut Criterion) {
         mtu: 5,
         lid: 0,
         gid: [1; 16],
+        subnet_length: 64,
         subnet_prefix: 0,
         ud_qpn: 17,
         tcp_port: 4711,

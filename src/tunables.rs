@@ -74,19 +74,27 @@ table! {
         "Whether to use all active ports, not only those nearest the process (by NUMA distance).",
         "true: more ports, and so more bandwidth for one process; each transfer through a far port crosses the link between \
          the processor packages.";
+    min_rate: Count { default: 25, min: 0, max: 100 }, "percent", level 4,
+        "The least data rate of a port that is used beside a faster one, as a share of the fastest port's. Ports are used \
+         whatever their rate where if_include is set.",
+        "A larger value keeps slow ports (for management, say) from taking their turns of messages; 0 uses all.";
     gid_index: Text { default: "auto", choices: &["auto", "0..=255"] }, "", level 2,
         "The entry of the port's GID table to use. auto: on Ethernet RoCE v2 with IPv4, then RoCE v2 with IPv6, then RoCE \
          v1; on InfiniBand entry 0.",
         "Chooses the IP network (and VLAN) of RoCE packets. Every process must choose the same type of GID.";
     pkey_index: Count { default: 0, min: 0, max: 65535 }, "", level 4,
         "The entry of the port's partition key table that the queue pairs use.",
-        "Chooses the InfiniBand partition; both ends must be members of it.";
+        "Chooses the InfiniBand partition; both ends must be members of it, and one of them a full member (key 0x8000 or more).";
     service_level: Count { default: 0, min: 0, max: 15 }, "", level 4,
-        "The service level of all packets on InfiniBand; on Ethernet its low 3 bits are the priority (PCP).",
-        "Chooses the virtual lane (or the lossless priority) that the fabric's administrator has set up.";
+        "The service level of all packets, handshakes included, on InfiniBand; on Ethernet its low 3 bits are the priority (PCP) \
+         of packets with a VLAN tag.",
+        "Chooses the virtual lane (or the lossless priority) that the fabric's administrator has set up. Switches that sort RoCE \
+         v2 by DSCP go by traffic_class instead.";
     traffic_class: Count { default: 0, min: 0, max: 255 }, "", level 4,
-        "The traffic class of packets with a global header (on RoCE all packets): six bits of DSCP, two of ECN.",
-        "Chooses the queue in Ethernet switches that sort packets by DSCP.";
+        "The traffic class of packets with a global header (on RoCE all packets, handshakes included; on InfiniBand those to other \
+         subnets): six bits of DSCP, two of ECN, so DSCP 26 is 104.",
+        "Chooses the queue, and with it the lossless priority, in Ethernet switches that sort packets by DSCP. Some drivers let the \
+         administrator's setting of the port go before it.";
     mtu: Text { default: "auto", choices: &["auto", "256", "512", "1024", "2048", "4096"] }, "bytes", level 4,
         "The path MTU of a connection. auto: the smaller of the two ports' active MTUs.",
         "A smaller value gets through a network whose MTU is smaller than that of its ports, and costs bandwidth. ibex \

@@ -18,6 +18,8 @@ pub struct Interface {
     pub name: String,
     /// One of its addresses.
     pub address: IpAddr,
+    /// How many bits of it name its subnet.
+    pub subnet_length: u8,
 }
 
 /// Every address of every interface of this host that is up, loopback included.
@@ -27,7 +29,14 @@ pub struct Interface {
 pub fn all() -> io::Result<Vec<Interface>> {
     // Loopback has no carrier to be up or down.
     let usable = if_addrs::get_if_addrs()?.into_iter().filter(|found| found.is_oper_up() || found.is_loopback());
-    Ok(usable.map(|found| Interface { address: found.ip(), name: found.name }).collect())
+    let interface = |found: if_addrs::Interface| {
+        let subnet_length = match &found.addr {
+            if_addrs::IfAddr::V4(v4) => v4.prefixlen,
+            if_addrs::IfAddr::V6(v6) => v6.prefixlen,
+        };
+        Interface { address: found.ip(), name: found.name, subnet_length }
+    };
+    Ok(usable.map(interface).collect())
 }
 
 /// One item of a list: interfaces by name, or the addresses of a network.
@@ -152,6 +161,7 @@ mod tests {
         let interface = |(name, address): &(&str, &str)| Interface {
             name: (*name).to_owned(),
             address: address.parse().expect("an address"),
+            subnet_length: 0,
         };
         interfaces.iter().map(interface).collect()
     }

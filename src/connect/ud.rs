@@ -124,7 +124,17 @@ mod tests {
     /// Whether the path between the two has a global header.
     fn is_global(here: &PortAddress, there: &PortAddress) -> bool {
         let PortAddress { link_layer, lid, gid, gid_type, mtu, .. } = *here;
-        let choice = PortChoice { device: String::new(), port: 1, link_layer, lid, gid_index: 0, gid, gid_type, mtu };
+        let choice = PortChoice {
+            device: String::new(),
+            port: 1,
+            link_layer,
+            lid,
+            gid_index: 0,
+            gid,
+            subnet_length: 0,
+            gid_type,
+            mtu,
+        };
         path(&choice, &Tunables::default(), there, 1).gid.is_some()
     }
 

@@ -11,6 +11,7 @@
 //!
 //! Path: setup. Threads: plain data. Tests: `address/tests.rs`.
 
+use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::connect::key::Key;
@@ -37,7 +38,7 @@ pub const MAX_PORTS: usize = 64;
 /// The first bytes of the modex: `ibex`.
 const MAGIC: [u8; 4] = *b"ibex";
 /// The version of these bytes. Another one is refused: the peer is then reached by another BTL.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Magic, version, count, size of an entry (2).
 const HEADER_SIZE: usize = 8;
 
@@ -73,6 +74,9 @@ pub struct PortAddress {
     pub lid: u16,
     /// The GID the port was given, in network order.
     pub gid: [u8; 16],
+    /// How many bits of the GID name its IP subnet, at most 128 (of an IPv4 address 96 and those of its netmask); 0: not
+    /// known, and on InfiniBand.
+    pub subnet_length: u8,
     /// The first half of the port's GID as a number (`fe80::` = `0xfe80_0000_0000_0000`); 0 on Ethernet.
     pub subnet_prefix: u64,
     /// The number of the datagram queue pair that takes handshakes; 0: there is none.
@@ -147,7 +151,8 @@ impl PortAddress {
         bytes[4..6].copy_from_slice(&self.lid.to_le_bytes());
         bytes[6..8].copy_from_slice(&self.tcp_port.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.ud_qpn.to_le_bytes());
-        // 12..16 stay zero.
+        bytes[12] = self.subnet_length;
+        // 13..16 stay zero.
         bytes[16..32].copy_from_slice(&self.gid);
         bytes[32..40].copy_from_slice(&self.subnet_prefix.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.instance.to_le_bytes());
@@ -166,8 +171,8 @@ impl PortAddress {
         if bytes[0] != VERSION {
             return Err(AddressError::Version { got: bytes[0] });
         }
-        let reserved = u32::from_le_bytes(take(bytes, 12));
-        check("a reserved field", reserved == 0, reserved.into())?;
+        let [subnet_length, reserved @ ..]: [u8; 4] = take(bytes, 12);
+        check("a reserved field", reserved == [0; 3], reserved[0].into())?;
         let (addresses, _) = bytes[56..120].as_chunks::<16>();
         let mut tcp_addresses = [[0; 16]; TCP_ADDRESSES];
         tcp_addresses.copy_from_slice(addresses);
@@ -179,6 +184,7 @@ impl PortAddress {
             tcp_port: u16::from_le_bytes(take(bytes, 6)),
             ud_qpn: u32::from_le_bytes(take(bytes, 8)),
             gid: take(bytes, 16),
+            subnet_length,
             subnet_prefix: u64::from_le_bytes(take(bytes, 32)),
             instance: u64::from_le_bytes(take(bytes, 40)),
             host: u64::from_le_bytes(take(bytes, 48)),
@@ -200,6 +206,8 @@ impl PortAddress {
         let lid_fits = if infiniband { (1..=0xbfff).contains(&self.lid) } else { self.lid == 0 };
         check("LID", lid_fits, self.lid.into())?;
         check("GID", infiniband || self.gid != [0; 16], 0)?;
+        let longest = if infiniband { 0 } else { 128 };
+        check("length of the subnet's prefix", self.subnet_length <= longest, self.subnet_length.into())?;
         check("subnet prefix", infiniband || self.subnet_prefix == 0, self.subnet_prefix)?;
         check("datagram queue pair number", self.ud_qpn <= MAX_24_BIT, self.ud_qpn.into())?;
         check("instance", self.instance != 0, 0)?;
@@ -213,13 +221,37 @@ impl PortAddress {
         self.tcp_addresses.iter().take_while(|address| **address != [0; 16]).map(|address| Ipv6Addr::from(*address))
     }
 
-    /// Which ports can reach each other: equal means yes, as far as addresses can tell.
+    /// Which ports may reach each other: equal means yes, as far as addresses can tell and IP routers are where they are needed.
     fn network(&self) -> (u8, u64) {
         if self.link_layer == LINK_INFINIBAND {
             return (LINK_INFINIBAND, self.subnet_prefix);
         }
-        let ipv4 = Ipv6Addr::from(self.gid).to_ipv4_mapped().is_some();
-        (LINK_ETHERNET, u64::from(self.gid_type) << 1 | u64::from(ipv4))
+        let gid = Ipv6Addr::from(self.gid);
+        let ipv4 = gid.to_ipv4_mapped();
+        // No router takes packets from such an address.
+        let is_link_local = ipv4.map_or(gid.is_unicast_link_local(), |ipv4| ipv4.is_link_local());
+        (LINK_ETHERNET, u64::from(self.gid_type) << 2 | u64::from(ipv4.is_some()) << 1 | u64::from(is_link_local))
+    }
+
+    /// The IP subnet of the GID, address and length; `None` where it is not known, and on InfiniBand.
+    fn subnet(&self) -> Option<(u128, u8)> {
+        let mask = u128::MAX.checked_shl(128_u32.checked_sub(self.subnet_length.into())?)?;
+        Some((u128::from_be_bytes(self.gid) & mask, self.subnet_length))
+    }
+
+    /// Whether no IP router stands between the two.
+    fn is_in_subnet_of(&self, other: &PortAddress) -> bool {
+        self.subnet().is_some_and(|subnet| other.subnet() == Some(subnet))
+    }
+}
+
+/// Where the port is on the fabric: `LID 7`, `GID fe80::1`.
+impl fmt::Display for PortAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lid {
+            0 => write!(f, "GID {}", Ipv6Addr::from(self.gid)),
+            lid => write!(f, "LID {lid}"),
+        }
     }
 }
 
@@ -297,20 +329,23 @@ pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortEntry>, AddressError> {
     entries.iter().map(PortEntry::decode).collect()
 }
 
-/// Which remote port each local port connects to: ports of one network (InfiniBand: the subnet; Ethernet: the type of GID) are
-/// paired in order, one to one; what is left over has none.
+/// Which remote port each local port connects to, one to one: first ports of one IP subnet in order, then, in order as well, what
+/// is left of one network (InfiniBand: the subnet; Ethernet: the type and family of GID). What is left over then has none.
 ///
 /// Both sides compute the same pairs, so nobody need be asked: `pair(a, b)` is the inverse of `pair(b, a)`.
 #[must_use]
 pub fn pair(local: &[PortAddress], remote: &[PortAddress]) -> Vec<Option<usize>> {
+    let mut pairs = vec![None; local.len()];
     let mut taken = vec![false; remote.len()];
-    local
-        .iter()
-        .map(|port| {
-            let partner =
-                (0..remote.len()).find(|&index| !taken[index] && remote[index].network() == port.network())?;
-            taken[partner] = true;
-            Some(partner)
-        })
-        .collect()
+    for by_router in [false, true] {
+        for (port, partner) in local.iter().zip(&mut pairs).filter(|(_, partner)| partner.is_none()) {
+            let reaches =
+                |other: &PortAddress| port.network() == other.network() && (by_router || port.is_in_subnet_of(other));
+            *partner = (0..remote.len()).find(|&index| !taken[index] && reaches(&remote[index]));
+            if let Some(index) = *partner {
+                taken[index] = true;
+            }
+        }
+    }
+    pairs
 }

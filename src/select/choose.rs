@@ -6,7 +6,7 @@
 //! `btl_ibex_verbose 1` shows, or that says why nothing is left.
 //!
 //! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in [`crate::select::address`].
-//! Tests: `select/tests.rs`.
+//! What makes one port unusable is in `choose/port.rs`. Tests: `choose/tests.rs`.
 
 use std::fmt;
 
@@ -14,21 +14,11 @@ use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, MAX_PORTS, mtu_byte
 use crate::select::gid::{self, GidInfo, GidVerdict};
 use crate::tunables::Tunables;
 
+mod port;
 #[cfg(test)]
 mod tests;
 
-/// `IBV_PORT_NOP`: the port says nothing.
-pub const PORT_NOP: u32 = 0;
-/// `IBV_PORT_DOWN`: no link.
-pub const PORT_DOWN: u32 = 1;
-/// `IBV_PORT_INIT`: a link, but the subnet manager has not configured it.
-pub const PORT_INIT: u32 = 2;
-/// `IBV_PORT_ARMED`: configured, not yet activated.
-pub const PORT_ARMED: u32 = 3;
-/// `IBV_PORT_ACTIVE`: in use.
-pub const PORT_ACTIVE: u32 = 4;
-/// `IBV_PORT_ACTIVE_DEFER`: was in use and has a link error it may recover from.
-pub const PORT_ACTIVE_DEFER: u32 = 5;
+pub use port::{PORT_ACTIVE, PORT_ACTIVE_DEFER, PORT_ARMED, PORT_DOWN, PORT_INIT, PORT_NOP, PartitionKey};
 
 /// One device as verbs describes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -60,6 +50,8 @@ pub struct PortInfo {
     pub rate_mbps: u32,
     /// Its GID table; empty entries may be left out.
     pub gids: Vec<GidInfo>,
+    /// Its partition key table, at the index asked for.
+    pub partition_key: PartitionKey,
 }
 
 /// A port to use, and how.
@@ -99,9 +91,12 @@ pub struct Selection {
     pub considered: Vec<Considered>,
     /// What else the user should know (patterns that fit nothing).
     pub notes: Vec<String>,
+    /// What may keep a chosen port from reaching others, each a sentence without its full stop.
+    pub warnings: Vec<String>,
 }
 
-/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, and of these the nearest to the process.
+/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, and of these the nearest to the process and
+/// not the slow ones.
 #[must_use]
 pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     let mut considered = Vec::new();
@@ -118,7 +113,16 @@ pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     if !tunables.ignore_locality {
         refuse_far(&mut considered, devices);
     }
+    // Who names ports wants them all.
+    if split(&tunables.if_include).next().is_none() {
+        refuse_slow(&mut considered, devices, tunables.min_rate);
+    }
     refuse_surplus(&mut considered);
+    let warnings = considered.iter().filter_map(|considered| {
+        let key = info(considered.chosen.as_ref()?, devices)?.partition_key;
+        Some(format!("port {} {}", considered.name, key.warning(tunables.pkey_index)?))
+    });
+    let warnings = warnings.collect();
     let mut notes = Vec::new();
     for (name, patterns) in [("if_include", &tunables.if_include), ("if_exclude", &tunables.if_exclude)] {
         notes.extend(
@@ -127,7 +131,7 @@ pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
             }),
         );
     }
-    Selection { considered, notes }
+    Selection { considered, notes, warnings }
 }
 
 fn refused(name: String, description: String, reason: String) -> Considered {
@@ -138,9 +142,7 @@ fn refused(name: String, description: String, reason: String) -> Considered {
 fn consider(place: usize, device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Considered {
     let name = format!("{}:{}", device.name, port.number);
     let description = describe(device, port);
-    if let Err(reason) =
-        permitted(device, port, tunables).and_then(|()| works(port)).and_then(|()| carries(port, tunables))
-    {
+    if let Err(reason) = permitted(device, port, tunables).and_then(|()| port::usable(port, tunables)) {
         return refused(name, description, reason);
     }
     let choice = gid::choose(&port.gids, port.link_layer, tunables.forced_gid_index());
@@ -181,70 +183,6 @@ fn permitted(device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Resul
     }
 }
 
-/// Whether the port is in a state and has the addresses to be used.
-fn works(port: &PortInfo) -> Result<(), String> {
-    let infiniband = port.link_layer == LINK_INFINIBAND;
-    if !infiniband && port.link_layer != LINK_ETHERNET {
-        return Err(format!(
-            "its link layer is {}, and ibex knows InfiniBand (1) and Ethernet (2) only",
-            port.link_layer
-        ));
-    }
-    let subnet_manager = "start a subnet manager (opensm) or enable it in a switch";
-    match port.state {
-        PORT_ACTIVE => {}
-        PORT_DOWN if infiniband => return Err("its link is down; look at its cable and at the other end".to_owned()),
-        PORT_DOWN => {
-            return Err("its link is down; bring its network interface up (ip link set ... up) and look at its cable"
-                .to_owned());
-        }
-        PORT_INIT | PORT_ARMED => {
-            return Err(format!(
-                "it is {}, not active: no subnet manager has finished with it; {subnet_manager}",
-                state(port.state)
-            ));
-        }
-        other => return Err(format!("it is {}, not active; wait until its link has recovered", state(other))),
-    }
-    if infiniband && port.lid == 0 {
-        return Err(format!("it is active but has no LID: no subnet manager has given it one; {subnet_manager}"));
-    }
-    if infiniband && port.lid > 0xbfff {
-        return Err(format!(
-            "its LID {:#x} is not a unicast LID (1 to 0xbfff); look at the subnet manager's configuration",
-            port.lid
-        ));
-    }
-    Ok(())
-}
-
-fn state(number: u32) -> String {
-    let name = match number {
-        PORT_NOP => "in no state",
-        PORT_DOWN => "down",
-        PORT_INIT => "initialised",
-        PORT_ARMED => "armed",
-        PORT_ACTIVE => "active",
-        PORT_ACTIVE_DEFER => "active but deferred by a link error",
-        _ => return format!("in state {number}, which ibex does not know"),
-    };
-    name.to_owned()
-}
-
-/// Whether the port carries packets of the size asked for.
-fn carries(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
-    let Some(active) = mtu_bytes(port.active_mtu) else {
-        return Err(format!("its active MTU has the code {}, which verbs does not define (1 to 5)", port.active_mtu));
-    };
-    match tunables.forced_mtu() {
-        Some(asked) if asked > active => Err(format!(
-            "btl_ibex_mtu asks for {asked} bytes, but its active MTU is {active}; ask for at most {active} or raise the MTU of \
-             the network"
-        )),
-        _ => Ok(()),
-    }
-}
-
 /// Refuses what is farther than the nearest port that could be used. Where a distance is not known, the port counts as near.
 fn refuse_far(considered: &mut [Considered], devices: &[DeviceInfo]) {
     let distance = |port: &Considered| port.chosen.as_ref().map(|chosen| devices[chosen.device].distance);
@@ -259,6 +197,26 @@ fn refuse_far(considered: &mut [Considered], devices: &[DeviceInfo]) {
             );
         }
     }
+}
+
+/// Refuses what has less than `percent` of the fastest port's rate: ob1 gives each port a turn.
+fn refuse_slow(considered: &mut [Considered], devices: &[DeviceInfo], percent: u64) {
+    let rate = |port: &Considered| Some(u64::from(info(port.chosen.as_ref()?, devices)?.rate_mbps));
+    let Some(fastest) = considered.iter().filter_map(rate).max() else { return };
+    for port in considered {
+        if let Some(rate) = rate(port).filter(|rate| rate * 100 < fastest * percent) {
+            port.chosen = None;
+            port.reason = format!(
+                "it is slow: {rate} Mb/s, and the fastest port has {fastest} (btl_ibex_min_rate is {percent} percent); name it \
+                 in btl_ibex_if_include to use it"
+            );
+        }
+    }
+}
+
+/// What verbs says of a chosen port.
+fn info<'a>(chosen: &Chosen, devices: &'a [DeviceInfo]) -> Option<&'a PortInfo> {
+    devices[chosen.device].ports.iter().find(|port| port.number == chosen.port)
 }
 
 /// Refuses what the modex has no room for.

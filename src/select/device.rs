@@ -4,10 +4,12 @@
 //! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is initialised.
 //! Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
 
+use crate::connect::interfaces;
 use crate::limits;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
-use crate::select::choose::{self, Chosen, DeviceInfo, PortInfo, Selection};
+use crate::select::choose::{self, Chosen, DeviceInfo, PartitionKey, PortInfo, Selection};
 use crate::select::gid::GidInfo;
+use crate::select::subnet;
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{self, Context, GidEntry, link_layer};
 use std::io;
@@ -29,6 +31,8 @@ pub struct PortChoice {
     pub gid_index: u8,
     /// The chosen GID.
     pub gid: [u8; 16],
+    /// How many bits of it name its IP subnet; 0: not known, and on InfiniBand.
+    pub subnet_length: u8,
     /// Its type, `IBV_GID_TYPE_*`.
     pub gid_type: u8,
     /// The MTU to use at most, as verbs.h's code.
@@ -88,6 +92,7 @@ impl PortChoice {
             mtu: self.mtu,
             lid: self.lid,
             gid: self.gid,
+            subnet_length: self.subnet_length,
             subnet_prefix: self.subnet_prefix(),
             ud_qpn: 0,
             tcp_port: 0,
@@ -105,6 +110,8 @@ pub struct Survey {
     pub ports: Vec<PortChoice>,
     /// A line for every device, port and GID that was considered, with the reason it was taken or refused.
     pub report: Vec<String>,
+    /// What may keep a port of these from reaching others, each a sentence without its full stop.
+    pub warnings: Vec<String>,
     complaint: String,
 }
 
@@ -120,15 +127,17 @@ impl Survey {
 #[must_use]
 pub fn survey(tunables: &Tunables) -> Survey {
     let devices: Vec<DeviceInfo> = match verbs::devices() {
-        Ok(names) => describe_all(&names),
+        Ok(names) => describe_all(&names, tunables.pkey_index),
         // No support in the kernel: as good as no device.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT)) => Vec::new(),
         Err(error) => return unlisted(&error),
     };
     let selection = choose::ports(&devices, tunables);
-    let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices)).collect();
+    // Without it ports are paired in order.
+    let interfaces = interfaces::all().unwrap_or_default();
+    let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices, &interfaces)).collect();
     let report = report(&selection);
-    Survey { ports, report, complaint: selection.no_port_message() }
+    Survey { ports, report, complaint: selection.no_port_message(), warnings: selection.warnings }
 }
 
 fn report(selection: &Selection) -> Vec<String> {
@@ -142,25 +151,27 @@ fn unlisted(error: &io::Error) -> Survey {
             .to_owned()
     });
     let complaint = format!("ibex could not list the RDMA devices of this host: {error}. {advice}.");
-    Survey { ports: Vec::new(), report: vec![complaint.clone()], complaint }
+    Survey { ports: Vec::new(), report: vec![complaint.clone()], warnings: Vec::new(), complaint }
 }
 
-fn port_choice(chosen: &Chosen, devices: &[DeviceInfo]) -> Option<PortChoice> {
+fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces::Interface]) -> Option<PortChoice> {
     let port = devices.get(chosen.device)?.ports.iter().find(|port| port.number == chosen.port)?;
     Some(PortChoice {
         device: chosen.device_name.clone(),
         port: chosen.port,
         link_layer: port.link_layer,
         lid: port.lid,
-        gid_index: u8::try_from(chosen.gid.index).ok()?,
+        // None is chosen beyond `gid::LAST_INDEX`.
+        gid_index: chosen.gid.index as u8,
         gid: chosen.gid.gid,
+        subnet_length: if port.link_layer == LINK_ETHERNET { subnet::length(chosen.gid.gid, interfaces) } else { 0 },
         gid_type: chosen.gid.gid_type,
         mtu: chosen.mtu,
     })
 }
 
-fn describe_all(names: &[String]) -> Vec<DeviceInfo> {
-    let mut devices: Vec<DeviceInfo> = names.iter().map(|name| describe(name)).collect();
+fn describe_all(names: &[String], pkey_index: u64) -> Vec<DeviceInfo> {
+    let mut devices: Vec<DeviceInfo> = names.iter().map(|name| describe(name, pkey_index)).collect();
     // Reading the topology takes milliseconds, and there is nothing to compare with a single device.
     if devices.len() > 1 {
         let places: Vec<_> = names.iter().map(|name| Path::new("/sys/class/infiniband").join(name)).collect();
@@ -173,7 +184,7 @@ fn describe_all(names: &[String]) -> Vec<DeviceInfo> {
 }
 
 /// All that the choice needs to know of a device but its distance.
-fn describe(name: &str) -> DeviceInfo {
+fn describe(name: &str, pkey_index: u64) -> DeviceInfo {
     let mut info = DeviceInfo { name: name.to_owned(), distance: None, unusable: None, ports: Vec::new() };
     let opened = Context::open(name).and_then(|context| {
         let attributes = context.attributes()?;
@@ -185,7 +196,7 @@ fn describe(name: &str) -> DeviceInfo {
                 Some("it is not an RDMA adapter (iWARP and usNIC have no InfiniBand queue pairs)".to_owned());
         }
         Ok((context, attributes)) => {
-            info.ports = (1..=attributes.ports).filter_map(|port| describe_port(&context, port)).collect();
+            info.ports = (1..=attributes.ports).filter_map(|port| describe_port(&context, port, pkey_index)).collect();
         }
         Err(error) => info.unusable = Some(refusal(name, &error)),
     }
@@ -222,7 +233,7 @@ fn denied(file: &str) -> Option<io::Error> {
     opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
+fn describe_port(context: &Context, number: u8, pkey_index: u64) -> Option<PortInfo> {
     let port = context.port(number).ok()?;
     let gids = context.gids(number, port.gids).into_iter().map(|entry| GidInfo {
         index: entry.index,
@@ -243,6 +254,7 @@ fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
         active_mtu: port.active_mtu as u8,
         rate_mbps: port.rate_mbps,
         gids: gids.collect(),
+        partition_key: partition_key(context, number, pkey_index),
     })
 }
 
@@ -250,6 +262,21 @@ fn describe_port(context: &Context, number: u8) -> Option<PortInfo> {
 fn interface(context: &Context, port: u8, index: u32) -> String {
     let file = format!("{}/ports/{port}/gid_attrs/ndevs/{index}", context.sysfs());
     std::fs::read_to_string(file).map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+/// What the port's partition key table has at `index`.
+fn partition_key(context: &Context, port: u8, index: u64) -> PartitionKey {
+    let table = format!("{}/ports/{port}/pkeys", context.sysfs());
+    let text = std::fs::read_to_string(format!("{table}/{index}"));
+    match text.as_deref().map(|text| u16::from_str_radix(text.trim().trim_start_matches("0x"), 16)) {
+        Ok(Ok(key)) => PartitionKey::Key(key),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Where there is no table at all it is not shown, and the adapter knows better.
+            let entries = std::fs::read_dir(table).map_or(0, Iterator::count);
+            if entries == 0 { PartitionKey::Unknown } else { PartitionKey::Missing(entries) }
+        }
+        _ => PartitionKey::Unknown,
+    }
 }
 
 #[cfg(test)]
@@ -269,6 +296,7 @@ mod tests {
             gid_index: 3,
             gid: OURS,
             gid_type: GID_ROCE_V2,
+            subnet_length: 0,
             mtu: 3,
         }
     }

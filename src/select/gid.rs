@@ -12,6 +12,9 @@ use std::net::Ipv6Addr;
 
 use crate::select::address::{GID_IB, GID_ROCE_V1, GID_ROCE_V2, LINK_ETHERNET};
 
+/// The last entry that queue pairs and address handles can name: its index has 8 bits (`ibv_global_route`, `sgid_index`).
+pub const LAST_INDEX: u32 = 255;
+
 /// One entry of a port's GID table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GidInfo {
@@ -113,17 +116,27 @@ impl fmt::Display for Class {
     }
 }
 
+/// Whether a port of this link layer can use the entry; else why not.
+fn usable(entry: &GidInfo, link_layer: u8) -> Result<(), String> {
+    Class::of(entry).usable(link_layer)?;
+    if entry.index > LAST_INDEX {
+        return Err(format!("it lies beyond entry {LAST_INDEX}, the last that a queue pair can name"));
+    }
+    Ok(())
+}
+
 /// Chooses an entry of `table` for a port of `link_layer`: the one asked for by index, or, on Ethernet, the first of the best
-/// kind (RoCE v2 with IPv4, with a global IPv6 address, link-local, RoCE v1), and on InfiniBand entry 0.
+/// kind (RoCE v2 with IPv4, with a global IPv6 address, link-local, RoCE v1), and on InfiniBand entry 0. Never one beyond
+/// [`LAST_INDEX`].
 #[must_use]
 pub fn choose(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> GidChoice {
-    let usable = |entry: &&GidInfo| Class::of(entry).usable(link_layer).is_ok();
+    let is_usable = |entry: &&GidInfo| usable(entry, link_layer).is_ok();
     let best = match forced {
-        Some(index) => table.iter().find(|entry| entry.index == index).filter(usable),
+        Some(index) => table.iter().find(|entry| entry.index == index).filter(is_usable),
         None if link_layer == LINK_ETHERNET => {
-            table.iter().filter(usable).min_by_key(|entry| (Class::of(entry), entry.index))
+            table.iter().filter(is_usable).min_by_key(|entry| (Class::of(entry), entry.index))
         }
-        None => table.iter().find(|entry| entry.index == 0).filter(usable),
+        None => table.iter().find(|entry| entry.index == 0).filter(is_usable),
     };
     let verdicts = table.iter().map(|entry| verdict(entry, link_layer, forced, best)).collect();
     let taken = best.cloned().ok_or_else(|| none_reason(table, link_layer, forced));
@@ -133,7 +146,7 @@ pub fn choose(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> GidChoi
 fn verdict(entry: &GidInfo, link_layer: u8, forced: Option<u32>, best: Option<&GidInfo>) -> GidVerdict {
     let taken = best == Some(entry);
     let class = Class::of(entry);
-    let reason = match (class.usable(link_layer), forced, best) {
+    let reason = match (usable(entry, link_layer), forced, best) {
         (Err(why), ..) => why,
         (Ok(()), Some(index), _) => format!("btl_ibex_gid_index asks for entry {index}"),
         (Ok(()), None, _) if taken && link_layer != LINK_ETHERNET => "entry 0 is the port's own GID".to_owned(),
@@ -154,7 +167,7 @@ fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String
     if let Some(index) = forced {
         let why = match table.iter().find(|entry| entry.index == index) {
             None => "is not in the port's GID table or is empty".to_owned(),
-            Some(entry) => match Class::of(entry).usable(link_layer) {
+            Some(entry) => match usable(entry, link_layer) {
                 Err(why) => format!("cannot be used: {why}"),
                 Ok(()) => "cannot be used".to_owned(),
             },
@@ -165,6 +178,13 @@ fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String
         );
     }
     if link_layer == LINK_ETHERNET {
+        if let Some(entry) = table.iter().find(|entry| Class::of(entry).usable(link_layer).is_ok()) {
+            return format!(
+                "its first RoCE GID is entry {} of its GID table, beyond entry {LAST_INDEX}, the last that a queue pair can name; \
+                 take away addresses and VLANs of its network interface that nobody needs",
+                entry.index
+            );
+        }
         return "its GID table has no RoCE entry; bring its network interface up and give it an IP address (ip addr add)".to_owned();
     }
     "entry 0 of its GID table is empty; look whether the subnet manager runs".to_owned()
@@ -172,7 +192,7 @@ fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String
 
 /// The indices that could be asked for, in words.
 fn listed(table: &[GidInfo], link_layer: u8) -> String {
-    let usable = table.iter().filter(|entry| Class::of(entry).usable(link_layer).is_ok());
+    let usable = table.iter().filter(|entry| usable(entry, link_layer).is_ok());
     let indices: Vec<String> = usable.map(|entry| entry.index.to_string()).collect();
     if indices.is_empty() { "an entry that is not empty (there is none now)".to_owned() } else { indices.join(", ") }
 }
@@ -281,6 +301,27 @@ pub(crate) mod tests {
     fn link_local_ipv4_is_no_better_than_link_local_ipv6() {
         let table = [entry(0, "::ffff:169.254.0.1", GID_ROCE_V2), entry(1, "2001:db8::1", GID_ROCE_V2)];
         assert_eq!(index(&choose(&table, LINK_ETHERNET, None)), Some(1));
+    }
+
+    #[test]
+    fn an_entry_beyond_the_last_that_can_be_named_is_left_out_with_that_reason() {
+        let table = [entry(255, "2001:db8::1", GID_ROCE_V2), entry(256, "::ffff:10.0.0.1", GID_ROCE_V2)];
+        let choice = choose(&table, LINK_ETHERNET, None);
+        assert_eq!(index(&choice), Some(255));
+        assert_eq!(choice.verdicts[1].reason, "it lies beyond entry 255, the last that a queue pair can name");
+        let none = choose(&table[1..], LINK_ETHERNET, None).taken.expect_err("no other");
+        assert!(none.starts_with("its first RoCE GID is entry 256 of its GID table, beyond entry 255"), "{none}");
+        let forced = choose(&table, LINK_ETHERNET, Some(256)).taken.expect_err("beyond");
+        assert!(forced.ends_with("set it to auto or to 255"), "{forced}");
+    }
+
+    #[test]
+    fn an_entry_that_has_vanished_and_reads_as_zeros_is_no_candidate() {
+        for gid_type in [GID_IB, GID_ROCE_V1, GID_ROCE_V2] {
+            let choice = choose(&[entry(0, "::", gid_type), entry(1, "fe80::1", GID_ROCE_V2)], LINK_ETHERNET, None);
+            assert_eq!((index(&choice), choice.verdicts[0].reason.as_str()), (Some(1), "it is empty"));
+            assert_eq!(index(&choose(&[entry(0, "::", gid_type)], LINK_INFINIBAND, None)), None);
+        }
     }
 
     #[test]

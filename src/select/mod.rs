@@ -3,6 +3,7 @@
 //!
 //! - [`device`]: what verbs says there is; [`survey`] is where it begins.
 //! - [`choose`]: which ports are used, as a pure function of that and of the parameters; [`gid`]: which GID of a port.
+//! - [`subnet`]: the IP subnet of a GID.
 //! - [`address`]: what a port publishes in the modex, as bytes.
 //!
 //! Comes before the transport and knows nothing of it. Setup grade.
@@ -11,5 +12,6 @@ pub mod address;
 pub mod choose;
 pub mod device;
 pub mod gid;
+pub mod subnet;
 
 pub use device::{PortChoice, Survey, survey};

@@ -7,7 +7,7 @@
 //! device that is missing is a failure.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`faults`], [`forks`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
 //! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -25,6 +25,7 @@ mod reasons;
 mod refusals;
 mod site;
 mod spawn;
+mod subnets;
 mod tools;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         refusals::tests,
         nodes::tests,
         rails::tests,
+        subnets::tests,
         faults::tests,
         forks::tests,
         spawn::tests,

@@ -29,9 +29,6 @@ const PIPELINE_PIECE: usize = 1 << 20;
 /// large for one registration go that way; the others are copied.
 const PIPELINE_LIMIT: usize = 1 << 30;
 
-/// By which ob1 prefers one BTL to another of the same exclusivity, microseconds.
-const LATENCY: u32 = 4;
-
 /// A module's fields before anything is known of a port: functions, flags and limits that the user may then change.
 pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mca_btl_base_module_t {
     // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
@@ -45,9 +42,8 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_min_rdma_pipeline_size = PIPELINE_LIMIT;
     // Below shared memory (65536), which keeps the peers of a host where it is in use; above TCP (100).
     base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
-    base.btl_latency = LATENCY;
     // The port's own, where the user sets none.
-    base.btl_bandwidth = 0;
+    (base.btl_latency, base.btl_bandwidth) = (0, 0);
     base.btl_flags =
         sys::MCA_BTL_FLAGS_SEND | sys::MCA_BTL_FLAGS_PUT | sys::MCA_BTL_FLAGS_GET | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
     base.btl_atomic_flags = sys::MCA_BTL_ATOMIC_SUPPORTS_ADD | sys::MCA_BTL_ATOMIC_SUPPORTS_CSWAP;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limits that Open MPI gives every BTL, and which values of them are refused.
+//! The limits that Open MPI gives every BTL, and which values of them are refused; the latency that a port is given.
 //!
-//! Open MPI registers them as variables and checks none. Called by `component` when it is opened. Pure functions over
+//! Open MPI registers them as variables and checks none. Called by `component` when it is opened, and by `module`. Pure functions over
 //! plain values. Grade: setup. Threads: one. Tests: below.
 
 use std::fmt;
@@ -55,12 +55,29 @@ pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
     within("rdma_pipeline_frag_size", limits.rdma_pipeline_frag_size, 4096, 1 << 31, "one put of the pipeline protocol")
 }
 
+/// The latency that ob1 is told of a port of `mbps`, microseconds: of the adapter, and of an eager message on the link.
+///
+/// ob1 sends small messages by turns over the ports of the least latency. So ports of one class share them (all of 100 Gb/s and
+/// more are one), and a slower one has none while a faster one is there.
+pub(crate) fn latency(mbps: u32) -> u32 {
+    const ADAPTER: u32 = 4;
+    const EAGER_BITS: u32 = 12 << 13;
+    ADAPTER + EAGER_BITS / mbps.max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const LIMITS: Limits =
         Limits { max_send_size: 32768, eager_limit: 12288, rndv_eager_limit: 12288, rdma_pipeline_frag_size: 1 << 20 };
+
+    #[test]
+    fn ports_of_a_class_have_one_latency_and_slower_ports_a_greater_one() {
+        assert_eq!([400_000, 200_000, 100_000].map(latency), [4, 4, 4]);
+        assert_eq!([56_000, 40_000, 25_000, 10_000, 1_000].map(latency), [5, 6, 7, 13, 102]);
+        assert_eq!(latency(0), 4 + 98304);
+    }
 
     #[test]
     fn limits_out_of_bounds_name_parameter_value_and_range() {

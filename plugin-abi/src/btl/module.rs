@@ -20,6 +20,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::descriptor::pool::Descriptors;
 use super::endpoint::EndpointRange;
+use super::limits;
 use super::operation::Operations;
 use super::poll_frame::PollFrames;
 use crate::runtime::exclusive::{Entered, Exclusive};
@@ -114,6 +115,9 @@ impl Module {
         base.btl_put_local_registration_threshold = attributes.max_inline as usize;
         if base.btl_bandwidth == 0 {
             base.btl_bandwidth = attributes.mbps.max(1);
+        }
+        if base.btl_latency == 0 {
+            base.btl_latency = limits::latency(attributes.mbps);
         }
         match attributes.atomics {
             Atomics::None => {

@@ -77,6 +77,11 @@ pub(crate) fn not_fork_safe(why: &dyn Display) {
     ));
 }
 
+/// A port that was chosen may not reach others.
+pub(crate) fn of_survey(host: &str, warning: &str) {
+    of_host(&format!("ibex on host {host}: {warning}."));
+}
+
 /// Open MPI's registration cache is missing.
 pub(crate) fn no_cache() {
     of_host(

@@ -150,6 +150,7 @@ fn open_all<M>(
             messages::verbose(&unprotected.to_string());
         }
     }
+    survey.warnings.iter().for_each(|warning| messages::of_survey(&me.host(), warning));
     let mut made: Vec<(Arc<OpenPort>, M)> = Vec::new();
     let mut entries: Vec<PortEntry> = Vec::new();
     for choice in survey.ports.iter().take(MAX_PORTS) {

@@ -72,7 +72,7 @@ impl fmt::Display for FailureText<'_> {
         }
         write!(f, " (sent: ")?;
         if paths.ud || ud_sent > 0 {
-            write!(f, "{ud_sent} datagrams to queue pair {:#x} at {}, ", self.remote.ud_qpn, Place(self.remote))?;
+            write!(f, "{ud_sent} datagrams to queue pair {:#x} at {}, ", self.remote.ud_qpn, self.remote)?;
         }
         if paths.tcp || tcp_sent > 0 {
             write!(f, "{tcp_sent} packets over TCP to ")?;
@@ -84,7 +84,11 @@ impl fmt::Display for FailureText<'_> {
         write!(f, "). ")?;
         match reach {
             Reach::Refused => write!(f, "Its process has probably ended: look for its last words.")?,
-            _ => write!(f, "Look whether its process and host live and whether the network lets packets through.")?,
+            _ => write!(
+                f,
+                "Look whether its process and host live and whether the network lets packets through. If the two ports are on \
+                 different networks, name those of one with btl_ibex_if_include."
+            )?,
         }
         write!(f, " If it computes for long without calling MPI, set btl_ibex_connect_timeout above that time.")
     }
@@ -98,18 +102,6 @@ impl FailureText<'_> {
             write!(f, "{separator}{}", std::net::SocketAddr::new(address.to_canonical(), port))?;
         }
         Ok(())
-    }
-}
-
-/// Where a port is on the fabric.
-struct Place<'a>(&'a PortAddress);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.lid != 0 {
-            return write!(f, "LID {}", self.0.lid);
-        }
-        write!(f, "GID {}", std::net::Ipv6Addr::from(self.0.gid))
     }
 }
 

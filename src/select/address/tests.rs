@@ -14,6 +14,7 @@ pub(crate) fn ethernet() -> PortAddress {
         mtu: 3,
         lid: 0,
         gid: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 0, 1],
+        subnet_length: 120,
         subnet_prefix: 0,
         ud_qpn: 0x0012_3456,
         tcp_port: 0x789a,
@@ -27,16 +28,17 @@ pub(crate) fn infiniband(subnet_prefix: u64) -> PortAddress {
     let mut gid = [0; 16];
     gid[..8].copy_from_slice(&subnet_prefix.to_be_bytes());
     gid[15] = 7;
-    PortAddress { link_layer: LINK_INFINIBAND, gid_type: GID_IB, mtu: 5, lid: 0x0102, gid, subnet_prefix, ..ethernet() }
+    let (link_layer, gid_type, subnet_length) = (LINK_INFINIBAND, GID_IB, 0);
+    PortAddress { link_layer, gid_type, mtu: 5, lid: 0x0102, gid, subnet_length, subnet_prefix, ..ethernet() }
 }
 
 #[test]
 fn the_layout_of_a_port_address_is_these_bytes() {
-    let mut wanted = vec![2, 2, 2, 3]; // version, link layer, GID type, MTU
+    let mut wanted = vec![3, 2, 2, 3]; // version, link layer, GID type, MTU
     wanted.extend([0, 0]); // LID
     wanted.extend([0x9a, 0x78]); // TCP port
     wanted.extend([0x56, 0x34, 0x12, 0]); // datagram queue pair
-    wanted.extend([0, 0, 0, 0]); // reserved
+    wanted.extend([120, 0, 0, 0]); // length of the subnet's prefix, reserved
     wanted.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 0, 1]); // GID
     wanted.extend([0; 8]); // subnet prefix
     wanted.extend([0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]); // instance
@@ -51,6 +53,7 @@ fn the_layout_of_a_port_address_is_these_bytes() {
 fn lid_and_subnet_prefix_are_little_endian() {
     let bytes = infiniband(0xfe80_0000_0000_0001).encode();
     assert_eq!(bytes[1..6], [1, 0, 5, 0x02, 0x01]);
+    assert_eq!(bytes[12..16], [0; 4]);
     assert_eq!(bytes[32..40], [1, 0, 0, 0, 0, 0, 0x80, 0xfe]);
     assert_eq!(PortAddress::decode(&bytes), Ok(infiniband(0xfe80_0000_0000_0001)));
 }
@@ -64,7 +67,7 @@ fn entry(address: PortAddress) -> PortEntry {
 fn the_layout_of_the_modex_is_header_and_entries_of_address_and_key() {
     let ports = [entry(ethernet()), entry(infiniband(9))];
     let bytes = encode_ports(&ports);
-    assert_eq!(bytes[..8], [b'i', b'b', b'e', b'x', 2, 2, 136, 0]);
+    assert_eq!(bytes[..8], [b'i', b'b', b'e', b'x', 3, 2, 136, 0]);
     assert_eq!(bytes[8..128], ports[0].address.encode());
     assert_eq!(bytes[128..144], [LINK_ETHERNET; 16]);
     assert_eq!(bytes[144..264], ports[1].address.encode());
@@ -98,7 +101,7 @@ fn another_version_and_another_component_are_told_apart() {
 #[test]
 fn every_field_is_checked_before_use() {
     type Spoil = fn(&mut PortAddress);
-    let spoilt: [(&str, Spoil); 12] = [
+    let spoilt: [(&str, Spoil); 13] = [
         ("link layer", |a| a.link_layer = 0),
         ("link layer", |a| a.link_layer = 3),
         ("GID type", |a| a.gid_type = GID_IB),
@@ -107,6 +110,7 @@ fn every_field_is_checked_before_use() {
         ("MTU", |a| a.mtu = 6),
         ("LID", |a| a.lid = 1),
         ("GID", |a| a.gid = [0; 16]),
+        ("length of the subnet's prefix", |a| a.subnet_length = 129),
         ("subnet prefix", |a| a.subnet_prefix = 1),
         ("datagram queue pair number", |a| a.ud_qpn = 0x0100_0000),
         ("instance", |a| a.instance = 0),
@@ -175,12 +179,66 @@ fn ports_of_different_layers_or_gid_types_are_not_paired() {
     }
 }
 
+/// A RoCE port whose GID is this address, in a subnet of so many bits.
+fn ipv4(address: [u8; 4], bits: u8) -> PortAddress {
+    let mut gid = ethernet().gid;
+    gid[12..].copy_from_slice(&address);
+    PortAddress { gid, subnet_length: 96 + bits, ..ethernet() }
+}
+
+/// The same of IPv6.
+fn ipv6(address: &str) -> PortAddress {
+    let gid = address.parse::<Ipv6Addr>().expect("an address").octets();
+    PortAddress { gid, subnet_length: 64, ..ethernet() }
+}
+
+#[test]
+fn roce_ports_of_one_ip_subnet_are_paired_whatever_their_order() {
+    let (a, b, c) = (ipv4([10, 0, 1, 1], 24), ipv4([10, 0, 2, 1], 24), ipv4([10, 0, 3, 1], 24));
+    let (other_a, other_b) = (ipv4([10, 0, 1, 2], 24), ipv4([10, 0, 2, 2], 24));
+    assert_eq!(pair(&[a, b], &[other_b, other_a]), [Some(1), Some(0)]);
+    assert_eq!(pair(&[c, a], &[other_a, other_b]), [Some(1), Some(0)], "what is left is paired as before");
+    assert_eq!(pair(&[a, a, b], &[other_a, other_b, other_a]), [Some(0), Some(2), Some(1)]);
+    let wide = ipv4([10, 0, 2, 9], 16);
+    assert_eq!(pair(&[a, b], &[wide, other_b]), [Some(0), Some(1)], "another netmask is another subnet");
+    let (here, there) = (["2001:db8:1::1", "2001:db8:2::1"].map(ipv6), ["2001:db8:2::2", "2001:db8:1::2"].map(ipv6));
+    assert_eq!(pair(&here, &there), [Some(1), Some(0)]);
+}
+
+#[test]
+fn roce_ports_whose_subnets_are_not_known_are_paired_in_order() {
+    let unknown = |last: u8| PortAddress { subnet_length: 0, ..ipv4([10, 0, last, 1], 24) };
+    assert_eq!(pair(&[unknown(1), unknown(2)], &[unknown(2), unknown(1)]), [Some(0), Some(1)]);
+    assert_eq!(
+        pair(&[unknown(1), ipv4([10, 0, 2, 1], 24)], &[ipv4([10, 0, 2, 2], 24), unknown(9)]),
+        [Some(1), Some(0)]
+    );
+}
+
+#[test]
+fn a_link_local_port_is_paired_with_none_that_is_not() {
+    let (global, local) = (ipv6("2001:db8::1"), ipv6("fe80::7"));
+    assert_eq!(pair(&[local, global], &[global, local]), [Some(1), Some(0)]);
+    assert_eq!(pair(&[local], &[global]), [None]);
+    assert_eq!(pair(&[ipv4([169, 254, 0, 1], 16)], &[ipv4([10, 0, 0, 1], 8)]), [None]);
+}
+
 #[test]
 fn both_sides_compute_the_same_pairs() {
     let mut random = Random::new(3);
-    let kinds = [ethernet(), PortAddress { gid: [0x20; 16], ..ethernet() }, infiniband(1), infiniband(2)];
+    let v6 = PortAddress { gid: [0x20; 16], subnet_length: 64, ..ethernet() };
+    let kinds = [
+        ethernet(),
+        PortAddress { subnet_length: 0, ..ethernet() },
+        ipv4([192, 168, 1, 9], 24),
+        ipv4([192, 168, 0, 9], 16),
+        v6,
+        PortAddress { gid: [0x21; 16], ..v6 },
+        infiniband(1),
+        infiniband(2),
+    ];
     for _ in 0..5000 {
-        let mut ports = |count: u64| -> Vec<_> { (0..count).map(|_| kinds[random.below(4) as usize]).collect() };
+        let mut ports = |count: u64| -> Vec<_> { (0..count).map(|_| kinds[random.below(8) as usize]).collect() };
         let (a, b) = (ports(5), ports(4));
         let (there, back) = (pair(&a, &b), pair(&b, &a));
         for (index, partner) in there.iter().enumerate() {

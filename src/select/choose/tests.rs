@@ -14,6 +14,7 @@ fn roce(number: u8) -> PortInfo {
         active_mtu: 3,
         rate_mbps: 25_000,
         gids: vec![entry(0, "fe80::1", GID_ROCE_V2), entry(1, "::ffff:10.0.0.1", GID_ROCE_V2)],
+        partition_key: PartitionKey::Key(0xffff),
     }
 }
 
@@ -176,6 +177,66 @@ fn a_near_port_that_cannot_be_used_does_not_keep_a_far_one_out() {
     let mut down = near("near0", 10);
     down.ports[0].state = PORT_DOWN;
     assert_eq!(chosen(&[down, near("far0", 21)], &Tunables::default()), ["far0:1"]);
+}
+
+fn of_rate(name: &str, rate_mbps: u32) -> DeviceInfo {
+    device(name, vec![PortInfo { rate_mbps, ..roce(1) }])
+}
+
+#[test]
+fn a_port_far_slower_than_the_fastest_is_refused_unless_it_is_asked_for() {
+    let devices = [of_rate("slow", 24_999), of_rate("fast", 100_000), of_rate("quarter", 25_000)];
+    let selection = ports(&devices, &Tunables::default());
+    assert_eq!(chosen(&devices, &Tunables::default()), ["fast:1", "quarter:1"]);
+    assert_eq!(
+        selection.considered[0].reason,
+        "it is slow: 24999 Mb/s, and the fastest port has 100000 (btl_ibex_min_rate is 25 percent); name it in \
+         btl_ibex_if_include to use it"
+    );
+    assert_eq!(chosen(&devices, &with(|tunables| tunables.if_include = "*".to_owned())).len(), 3);
+    assert_eq!(chosen(&devices, &with(|tunables| tunables.min_rate = 0)).len(), 3);
+    assert_eq!(chosen(&devices, &with(|tunables| tunables.min_rate = 100)), ["fast:1"]);
+}
+
+#[test]
+fn a_fast_port_that_cannot_be_used_does_not_keep_a_slow_one_out() {
+    let mut down = of_rate("fast", 100_000);
+    down.ports[0].state = PORT_DOWN;
+    assert_eq!(chosen(&[down, of_rate("slow", 1_000)], &Tunables::default()), ["slow:1"]);
+}
+
+#[test]
+fn a_partition_key_index_without_a_key_is_refused() {
+    let asked = with(|tunables| tunables.pkey_index = 5);
+    let of = |partition_key| PortInfo { partition_key, ..infiniband(1) };
+    let reason = refusal(of(PartitionKey::Missing(2)), &asked);
+    assert_eq!(
+        reason,
+        "btl_ibex_pkey_index asks for entry 5 of its partition key table, which has 2; set it below that"
+    );
+    for empty in [0, 0x8000] {
+        let reason = refusal(of(PartitionKey::Key(empty)), &asked);
+        assert!(reason.contains("asks for entry 5") && reason.contains("is empty"), "{reason}");
+    }
+    assert!(!ports(&[device("dev0", vec![of(PartitionKey::Unknown)])], &asked).is_empty());
+}
+
+#[test]
+fn a_limited_member_of_a_partition_is_used_with_a_warning() {
+    let warnings = |key| {
+        let port = PortInfo { partition_key: PartitionKey::Key(key), ..infiniband(1) };
+        let selection = ports(&[device("dev0", vec![port])], &Tunables::default());
+        assert_eq!(selection.chosen().count(), 1);
+        selection.warnings
+    };
+    let warning = warnings(0x7fff).join("");
+    assert!(warning.starts_with("port dev0:1 is a limited member of partition 0x7fff (entry 0"), "{warning}");
+    assert!(warning.contains("btl_ibex_pkey_index"), "{warning}");
+    assert!(warnings(0xffff).is_empty());
+    let shows_none = PortInfo { partition_key: PartitionKey::Key(0), ..roce(1) };
+    assert!(ports(&[device("dev0", vec![shows_none])], &Tunables::default()).warnings.is_empty());
+    let refused = PortInfo { partition_key: PartitionKey::Key(1), state: PORT_DOWN, ..infiniband(1) };
+    assert!(ports(&[device("dev0", vec![refused])], &Tunables::default()).warnings.is_empty());
 }
 
 #[test]

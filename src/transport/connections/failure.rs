@@ -40,6 +40,8 @@ pub struct Failure {
     pub host: String,
     /// This side's device and port, as `rxe0:1`.
     pub port: String,
+    /// The peer's port, as `port 0 (LID 7)`; only its number where it published no address.
+    pub remote_port: String,
     /// This side's queue pair.
     pub qp_num: u32,
     /// What went wrong.
@@ -50,10 +52,10 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { peer, host, port, qp_num, cause, retransmission } = self;
+        let Failure { peer, host, port, remote_port, qp_num, cause, retransmission } = self;
         write!(
             f,
-            "the connection to rank {} ({peer}) on host {host} through {port}, queue pair 0x{qp_num:06x}, ",
+            "the connection to rank {} ({peer}) on host {host} through {port} to its {remote_port}, queue pair 0x{qp_num:06x}, ",
             peer.rank
         )?;
         match cause {
@@ -63,7 +65,8 @@ impl fmt::Display for Failure {
                     write!(
                         f,
                         " (the adapter waited {retransmission} for an acknowledgement, or up to four times as long; \
-                         btl_ibex_ack_timeout, btl_ibex_link_outage and btl_ibex_retry_count set that)"
+                         btl_ibex_ack_timeout, btl_ibex_link_outage and btl_ibex_retry_count set that); if the two ports are on \
+                         different networks, name those of one with btl_ibex_if_include"
                     )?;
                 }
                 Ok(())
@@ -97,12 +100,24 @@ mod tests {
             peer: PeerName { job: 1, rank: 3 },
             host: "n2".into(),
             port: "mlx5_0:1".into(),
+            remote_port: "port 2 (LID 9)".into(),
             qp_num: 0x1a2b,
             cause: Cause::Completion { status: Status::RETRY_EXCEEDED, vendor: 0x81 },
             retransmission: Retransmission { exponent: 16, retries: 7 },
         };
         let text = failure.to_string();
-        for part in ["rank 3", "n2", "mlx5_0:1", "0x001a2b", "RETRY_EXC_ERR (12)", "0x81", "8 times 268.435ms"] {
+        let parts = [
+            "rank 3",
+            "n2",
+            "mlx5_0:1",
+            "its port 2 (LID 9)",
+            "btl_ibex_if_include",
+            "0x001a2b",
+            "RETRY_EXC_ERR (12)",
+            "0x81",
+            "8 times 268.435ms",
+        ];
+        for part in parts {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
     }

@@ -42,7 +42,12 @@ impl<A: Adapter> Port<A> {
         self.connections.take_successor(to);
         self.handshakes.settle(to);
         let (host, port) = (self.directory.host(peer), self.attributes.place());
-        let failure = Failure { peer, host, port, qp_num, cause, retransmission };
+        let number = self.connections.remote(to).map_or(0, |(_, number)| number);
+        let remote_port = match self.directory.entry(peer, number) {
+            Some(entry) => format!("port {number} ({})", entry.address),
+            None => format!("port {number}"),
+        };
+        let failure = Failure { peer, host, port, remote_port, qp_num, cause, retransmission };
         if !self.is_closing {
             watch::failed(peer.rank, self.index(), &failure);
         }

@@ -132,6 +132,7 @@ fn choice(address: &PortAddress) -> PortChoice {
         lid: address.lid,
         gid_index: 0,
         gid: address.gid,
+        subnet_length: address.subnet_length,
         gid_type: address.gid_type,
         mtu: address.mtu,
     }

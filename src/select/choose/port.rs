@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a port can be used by itself: its state, its addresses, its MTU, its partition.
+//!
+//! Called by `choose.rs` for each port that the user permits; a refusal is the end of a sentence that begins "refused: ".
+//! Path: setup. Threads: plain data. Tests: `tests.rs`.
+
+use super::PortInfo;
+use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
+use crate::tunables::Tunables;
+
+/// `IBV_PORT_NOP`: the port says nothing.
+pub const PORT_NOP: u32 = 0;
+/// `IBV_PORT_DOWN`: no link.
+pub const PORT_DOWN: u32 = 1;
+/// `IBV_PORT_INIT`: a link, but the subnet manager has not configured it.
+pub const PORT_INIT: u32 = 2;
+/// `IBV_PORT_ARMED`: configured, not yet activated.
+pub const PORT_ARMED: u32 = 3;
+/// `IBV_PORT_ACTIVE`: in use.
+pub const PORT_ACTIVE: u32 = 4;
+/// `IBV_PORT_ACTIVE_DEFER`: was in use and has a link error it may recover from.
+pub const PORT_ACTIVE_DEFER: u32 = 5;
+
+/// What a port's partition key table has at the index asked for.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub enum PartitionKey {
+    /// The table could not be read.
+    #[default]
+    Unknown,
+    /// The table has only so many entries.
+    Missing(usize),
+    /// The key: bit 15 for a full member, the others for the partition, 0 in an empty entry.
+    Key(u16),
+}
+
+impl PartitionKey {
+    /// The number of the partition, without the bit for a full member.
+    const PARTITION: u16 = 0x7fff;
+
+    /// Why a port with the key at `index` may not be heard, as the end of a sentence that begins with its name. A limited
+    /// member is heard by full members only (InfiniBand specification, 10.9.3).
+    pub(super) fn warning(self, index: u64) -> Option<String> {
+        let PartitionKey::Key(key) = self else { return None };
+        let is_limited = (1..=Self::PARTITION).contains(&key);
+        is_limited.then(|| {
+            format!(
+                "is a limited member of partition {key:#06x} (entry {index} of its partition key table), and two limited members do \
+                 not reach each other: set btl_ibex_pkey_index to an entry of a full member (0x8000 and more, see \
+                 /sys/class/infiniband/*/ports/*/pkeys), or have the subnet manager make this host one"
+            )
+        })
+    }
+}
+
+/// Whether the port can be used; else why not, and what to do.
+pub(super) fn usable(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
+    works(port)?;
+    carries(port, tunables)?;
+    is_member(port, tunables.pkey_index)
+}
+
+/// Whether the port is in a partition by the key asked for.
+fn is_member(port: &PortInfo, index: u64) -> Result<(), String> {
+    match port.partition_key {
+        PartitionKey::Missing(entries) => Err(format!(
+            "btl_ibex_pkey_index asks for entry {index} of its partition key table, which has {entries}; set it below that"
+        )),
+        // Adapters show what they like for Ethernet, which has no partitions.
+        PartitionKey::Key(key) if key & PartitionKey::PARTITION == 0 && port.link_layer == LINK_INFINIBAND => {
+            Err(format!(
+                "btl_ibex_pkey_index asks for entry {index} of its partition key table, which is empty; look which entries the subnet \
+             manager has filled (/sys/class/infiniband/*/ports/*/pkeys)"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the port is in a state and has the addresses to be used.
+fn works(port: &PortInfo) -> Result<(), String> {
+    let infiniband = port.link_layer == LINK_INFINIBAND;
+    if !infiniband && port.link_layer != LINK_ETHERNET {
+        return Err(format!(
+            "its link layer is {}, and ibex knows InfiniBand (1) and Ethernet (2) only",
+            port.link_layer
+        ));
+    }
+    let subnet_manager = "start a subnet manager (opensm) or enable it in a switch";
+    match port.state {
+        PORT_ACTIVE => {}
+        PORT_DOWN if infiniband => return Err("its link is down; look at its cable and at the other end".to_owned()),
+        PORT_DOWN => {
+            return Err("its link is down; bring its network interface up (ip link set ... up) and look at its cable"
+                .to_owned());
+        }
+        PORT_INIT | PORT_ARMED => {
+            return Err(format!(
+                "it is {}, not active: no subnet manager has finished with it; {subnet_manager}",
+                state(port.state)
+            ));
+        }
+        other => return Err(format!("it is {}, not active; wait until its link has recovered", state(other))),
+    }
+    if infiniband && port.lid == 0 {
+        return Err(format!("it is active but has no LID: no subnet manager has given it one; {subnet_manager}"));
+    }
+    if infiniband && port.lid > 0xbfff {
+        return Err(format!(
+            "its LID {:#x} is not a unicast LID (1 to 0xbfff); look at the subnet manager's configuration",
+            port.lid
+        ));
+    }
+    Ok(())
+}
+
+fn state(number: u32) -> String {
+    let name = match number {
+        PORT_NOP => "in no state",
+        PORT_DOWN => "down",
+        PORT_INIT => "initialised",
+        PORT_ARMED => "armed",
+        PORT_ACTIVE => "active",
+        PORT_ACTIVE_DEFER => "active but deferred by a link error",
+        _ => return format!("in state {number}, which ibex does not know"),
+    };
+    name.to_owned()
+}
+
+/// Whether the port carries packets of the size asked for.
+fn carries(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
+    let Some(active) = mtu_bytes(port.active_mtu) else {
+        return Err(format!("its active MTU has the code {}, which verbs does not define (1 to 5)", port.active_mtu));
+    };
+    match tunables.forced_mtu() {
+        Some(asked) if asked > active => Err(format!(
+            "btl_ibex_mtu asks for {asked} bytes, but its active MTU is {active}; ask for at most {active} or raise the MTU of \
+             the network"
+        )),
+        _ => Ok(()),
+    }
+}
