@@ -4,7 +4,7 @@
 //! [`Script`] is the test's end of it: what to refuse, when; what was posted; and the completions to come. Everything that the
 //! transport made of it can be looked at after it was destroyed. Requests stay on the send queue until the test completes them.
 //! A queue pair that is destroyed takes with it the completions of it that were not polled, and the receives among them, as
-//! mlx5 and bnxt_re do.
+//! mlx5 and `bnxt_re` do.
 
 use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
 use crate::connect::carriers::{Arrivals, Carriers, Look};
@@ -126,7 +126,9 @@ impl Script {
         let is_failed = |qp: &Qp| qp.state == QpState::Error;
         let failed: Vec<usize> =
             self.state().qps.iter().enumerate().filter(|(_, qp)| is_failed(qp)).map(|(i, _)| i).collect();
-        failed.into_iter().for_each(|index| self.complete_all(index, Status::FLUSHED));
+        for index in failed {
+            self.complete_all(index, Status::FLUSHED);
+        }
     }
 
     /// The youngest queue pair that can send; `None` where there is none.
