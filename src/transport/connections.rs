@@ -6,6 +6,7 @@
 //! All else is setup grade. Threads: the port's. Tests: at the end of the file.
 
 pub(super) mod admission;
+pub(super) mod closing;
 pub(super) mod connection;
 pub(super) mod failure;
 pub(super) mod handshakes;

@@ -6,7 +6,7 @@
 //! By what it does:
 //!
 //! - `send.rs` posts sends, puts, gets and atomics (hot); `waiting.rs` posts what could not go at once.
-//! - `poll.rs` takes completions and reports them (hot); `fail.rs` gives connections up.
+//! - `poll.rs` takes completions and reports them (hot); `fail.rs` gives connections up, `closing.rs` ends their queue pairs.
 //! - `connect.rs` looks after handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs` says whose
 //!   hellos are taken.
 //! - `divert.rs` sends messages by another port while this one has no link.
@@ -14,6 +14,7 @@
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
 
 mod admission;
+mod closing;
 mod connect;
 mod divert;
 mod error;
@@ -36,13 +37,14 @@ use super::adapter::{Adapter, CompletionQueue as _, SendSlots as _};
 use super::completion::{Batch, Undelivered};
 use super::connections::Connections;
 use super::connections::admission::Admission;
+use super::connections::closing::Closing;
 use super::connections::failure::Failure;
 use super::connections::handshakes::Handshakes;
 use super::connections::probe::Probes;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::work_request::{EndpointId, Immediate};
-use crate::counters::{Counters, add, subtract};
+use crate::counters::{Counters, add};
 use crate::events::SourceId;
 use crate::peer::PeerName;
 use crate::select::PortChoice;
@@ -147,6 +149,7 @@ struct Diversion {
 pub struct Port<A: Adapter = Verbs> {
     // Fields are dropped in this order: queue pairs, then queues, then the memory they name.
     connections: Connections<A::QueuePair>,
+    closing: Closing<A::QueuePair>,
     handshakes: Handshakes<A::Carriers>,
     cq: A::CompletionQueue,
     rx: Rx<A::ReceiveQueue>,
@@ -245,7 +248,8 @@ impl<A: Adapter> Port<A> {
         self.connections.learn(name, remote_port, self.diversion.is_on)
     }
 
-    /// Gives a peer up: its queue pair is destroyed, what waits for it is dropped. Setup.
+    /// Gives a peer up: what waits for it is dropped, its queue pair is destroyed when the adapter has let go of all that was
+    /// posted to it. Polls look after that. Setup.
     pub fn forget(&mut self, peer: EndpointId) {
         if self.connections.give_up(peer) {
             self.drain(peer, self.adapter.now() + PARTING);
@@ -258,17 +262,6 @@ impl<A: Adapter> Port<A> {
     #[must_use]
     pub fn is_forgotten(&self, to: EndpointId) -> bool {
         self.connections.is_forgotten(to)
-    }
-
-    /// Destroys a peer's queue pair. Its requests complete as failed, those the adapter had and those that waited.
-    fn drop_connection(&mut self, peer: EndpointId) {
-        self.fail_waiting(peer);
-        self.connections.take_successor(peer);
-        let Some(connection) = self.connections.take(peer) else { return };
-        if connection.is_made() {
-            subtract(&self.counters.connections, 1);
-        }
-        self.tx.close(connection.into_queue(), peer, &mut self.undelivered);
     }
 
     /// Polls until nothing waits to be posted to a connected peer any more, at most until `end`. What was posted is the
@@ -332,6 +325,8 @@ impl<A: Adapter> Port<A> {
             self.drain(peer, end);
             self.drop_connection(peer);
         }
+        // No slot will be posted any more, so that there is nothing to wait for.
+        self.destroy_closing();
     }
 
     /// How many completions a poll takes at most.

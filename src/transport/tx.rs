@@ -29,6 +29,9 @@ use std::collections::VecDeque;
 /// With fewer send slots than this, those of copied sends that nobody asked a completion for would soon be missed.
 const FEW_SLOTS: u64 = 256;
 
+/// A write of no bytes needs no key at either end, and completes like any other request.
+const NOTHING: Work<'static> = Work::WriteInline { bytes: InlineSpan::EMPTY, remote: RemoteSpan { addr: 0, rkey: 0 } };
+
 /// What became of an attempt to post.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
@@ -225,12 +228,31 @@ impl<S: SendSlots> Tx<S> {
         Some(failed)
     }
 
-    /// Destroys a send queue with its queue pair. What is posted to it comes back as failed; nothing waits for it any more.
-    pub(super) fn close<Q: QueuePair>(&mut self, queue: SendQueue<Q>, to: EndpointId, undelivered: &mut Undelivered) {
-        let (last, in_flight) = (queue.next().wrapping_sub(1), queue.in_flight());
+    /// Posts the last request of a queue pair in error, which is flushed after all others. False where there is no room for it:
+    /// only the adapter knows how many of the others it still has.
+    pub(super) fn post_end_marker<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>) -> bool {
+        if self.credits == 0 {
+            return false;
+        }
+        let id = WrId::end_marker(queue.qp().number());
+        let is_posted = queue.post(Wr { id: id.0, signalled: true }, NOTHING).is_ok();
+        self.credits -= u32::from(is_posted);
+        is_posted
+    }
+
+    /// Destroys a send queue with its queue pair. What is posted to it comes back as failed, but for its end marker where it
+    /// `is_marked`; nothing waits for it any more.
+    pub(super) fn close<Q: QueuePair>(
+        &mut self,
+        queue: SendQueue<Q>,
+        to: EndpointId,
+        is_marked: bool,
+        undelivered: &mut Undelivered,
+    ) {
+        let (last, posted) = (queue.next().wrapping_sub(1), queue.in_flight() + u32::from(is_marked));
         let (mut tokens, mut bounced) = queue.destroy();
-        self.credits += in_flight;
-        self.is_freed |= in_flight > 0;
+        self.credits += posted;
+        self.is_freed |= posted > 0;
         self.bounce.take_back(&mut bounced, last);
         while let Some((_, token)) = self.posted.pop_through(&mut tokens, last) {
             let outcome = Err(Failed { status: Status::FLUSHED, posted: true });
@@ -348,10 +370,7 @@ impl<S: SendSlots> Tx<S> {
             Operation::CompareSwap { local, remote, compare, swap } => {
                 Work::CompareSwap { local: *local, remote: *remote, compare: *compare, swap: *swap }
             }
-            // A write of no bytes needs no key at either end, and completes like any other request.
-            Operation::Nothing => {
-                Work::WriteInline { bytes: InlineSpan::EMPTY, remote: RemoteSpan { addr: 0, rkey: 0 } }
-            }
+            Operation::Nothing => NOTHING,
         };
         self.post_now(queue, to, asked, counters, |queue, wr| queue.post(wr, work))
     }

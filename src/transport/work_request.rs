@@ -22,12 +22,15 @@ impl EndpointId {
 }
 
 /// The identifier of a work request: who it belongs to, and which of theirs it is. A receive has its slot, a send the
-/// endpoint and the low 32 bits of its sequence number.
+/// endpoint and the low 32 bits of its sequence number. The last request of a queue pair that closes, its end marker, belongs to
+/// no endpoint and has the number of the queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrId(pub u64);
 
 impl WrId {
     const SEND: u64 = 1 << 63;
+    /// Beyond any table of endpoints: their numbers have 31 bits here.
+    const NO_ENDPOINT: EndpointId = EndpointId((1 << 31) - 1);
 
     /// Of the receive that fills `slot`.
     #[must_use]
@@ -43,6 +46,18 @@ impl WrId {
         WrId(Self::SEND | (endpoint.0 as u64) << 32 | sequence as u64)
     }
 
+    /// Of the end marker of this queue pair.
+    #[must_use]
+    pub const fn end_marker(qp_num: u32) -> Self {
+        WrId::send(Self::NO_ENDPOINT, qp_num)
+    }
+
+    /// Whether it is an end marker's.
+    #[must_use]
+    pub const fn is_end_marker(self) -> bool {
+        self.is_send() && self.endpoint().0 == Self::NO_ENDPOINT.0
+    }
+
     /// Whether it is a send's.
     #[must_use]
     #[inline]
@@ -50,7 +65,7 @@ impl WrId {
         self.0 & Self::SEND != 0
     }
 
-    /// The slot of a receive, or the sequence number of a send.
+    /// The slot of a receive, the sequence number of a send, or the queue pair of an end marker.
     #[must_use]
     #[inline]
     pub const fn low(self) -> u32 {
@@ -108,11 +123,13 @@ mod tests {
 
     #[test]
     fn a_send_and_a_receive_are_told_apart_and_read_back() {
-        let send = WrId::send(EndpointId::from_index(0x7fff_ffff), 0xffff_fffe);
-        assert!(send.is_send());
-        assert_eq!((send.endpoint(), send.low()), (EndpointId::from_index(0x7fff_ffff), 0xffff_fffe));
+        let send = WrId::send(EndpointId::from_index(0x7fff_fffe), 0xffff_fffe);
+        assert!(send.is_send() && !send.is_end_marker());
+        assert_eq!((send.endpoint(), send.low()), (EndpointId::from_index(0x7fff_fffe), 0xffff_fffe));
+        let marker = WrId::end_marker(0x00ff_fffe);
+        assert_eq!((marker.is_send(), marker.is_end_marker(), marker.low()), (true, true, 0x00ff_fffe));
         let receive = WrId::receive(1023);
-        assert!(!receive.is_send());
+        assert!(!receive.is_send() && !receive.is_end_marker());
         assert_eq!(receive.low(), 1023);
     }
 

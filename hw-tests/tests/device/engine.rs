@@ -6,17 +6,26 @@
 use crate::Test;
 use crate::site::Site;
 use anyhow::{Context, Result, bail};
-use hw_tests::Job;
+use hw_tests::{Fabric, Job};
 use std::env;
 use std::process::Command;
 
 /// Names the program.
 const VARIABLE: &str = "IBEX_ENGINE_TESTS";
 
+/// An adapter on which a queue pair that is destroyed takes all that it can with it.
+const LOSES_RECEIVES: &str = "[[device]]\nname = \"softhca0\"\n[device.behaviour]\n\
+                              purge_cq_on_destroy = \"compact\"\nsrq_wr_lost_on_destroy = \"purged\"\n";
+
 /// The tests of this file. Without the program there is one, which says so.
 pub(crate) fn tests() -> Vec<Test> {
     match listed() {
-        Ok((program, names)) => names.into_iter().map(|name| test(program.clone(), name)).collect(),
+        Ok((program, names)) => {
+            let on_lossy =
+                names.iter().filter(|name| name.starts_with("reconnects::")).map(|name| lossy(&program, name));
+            let on_lossy: Vec<Test> = on_lossy.collect();
+            names.into_iter().map(|name| test(program.clone(), name)).chain(on_lossy).collect()
+        }
         Err(error) => vec![Test::new("the tests of the engine can be listed", move |_| anyhow::bail!("{error:#}"))],
     }
 }
@@ -25,8 +34,19 @@ fn test(program: String, name: String) -> Test {
     Test::new(format!("engine {name}"), move |site| run(site, &program, &name))
 }
 
+/// The same on an adapter that loses what is not polled of a queue pair when that is destroyed.
+fn lossy(program: &str, name: &str) -> Test {
+    let (program, name) = (program.to_owned(), name.to_owned());
+    Test::on_emulated(format!("engine {name} on an adapter that loses receives"), move |site| {
+        run_on(site.fabric_on(LOSES_RECEIVES)?, &program, &name)
+    })
+}
+
 fn run(site: &mut Site, program: &str, name: &str) -> Result<()> {
-    let fabric = site.fabric(1)?;
+    run_on(site.fabric(1)?, program, name)
+}
+
+fn run_on(fabric: &Fabric, program: &str, name: &str) -> Result<()> {
     let job = Job::new([program, "--ignored", "--exact", name, "--nocapture"]).env("IBEX_DEVICE", fabric.device_name());
     let outcome = fabric.run(&job)?.checked()?;
     if !outcome.stdout.contains("1 passed") {

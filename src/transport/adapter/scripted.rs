@@ -3,6 +3,8 @@
 //!
 //! [`Script`] is the test's end of it: what to refuse, when; what was posted; and the completions to come. Everything that the
 //! transport made of it can be looked at after it was destroyed. Requests stay on the send queue until the test completes them.
+//! A queue pair that is destroyed takes with it the completions of it that were not polled, and the receives among them, as
+//! mlx5 and `bnxt_re` do.
 
 use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
 use crate::connect::carriers::{Arrivals, Carriers, Look};
@@ -124,9 +126,34 @@ impl Script {
         while self.complete(index, status) {}
     }
 
+    /// The adapter flushes what is posted to queue pairs in error.
+    pub(crate) fn flush(&self) {
+        let is_failed = |qp: &Qp| qp.state == QpState::Error;
+        let failed: Vec<usize> =
+            self.state().qps.iter().enumerate().filter(|(_, qp)| is_failed(qp)).map(|(i, _)| i).collect();
+        for index in failed {
+            self.complete_all(index, Status::FLUSHED);
+        }
+    }
+
+    /// The youngest queue pair that can send; `None` where there is none.
+    pub(crate) fn connected(&self) -> Option<usize> {
+        self.state().qps.iter().rposition(|qp| qp.state == QpState::ReadyToSend)
+    }
+
+    /// How many queue pairs are not destroyed.
+    pub(crate) fn living(&self) -> usize {
+        self.state().qps.iter().filter(|qp| qp.state != QpState::Destroyed).count()
+    }
+
     /// A message of `len` bytes comes by the `index`th queue pair. Returns the slot that it fills; `None` where there is none.
     pub(crate) fn deliver(&self, index: usize, len: u32, immediate: Option<u32>) -> Option<u32> {
         let mut state = self.state();
+        assert!(
+            matches!(state.qps[index].state, QpState::ReadyToReceive | QpState::ReadyToSend),
+            "queue pair {index} cannot receive: {:?}",
+            state.qps[index].state
+        );
         let slot = state.receives.pop_front()?;
         let number = state.qps[index].number;
         let id = WrId::receive(slot).0;
@@ -269,6 +296,8 @@ impl Drop for ScriptedQp {
         let mut state = self.script.state();
         state.qps[self.index].state = QpState::Destroyed;
         state.qps[self.index].posted.clear();
+        // Receives whose completions go are lost.
+        state.completions.retain(|completion| completion.qp_num() != self.number);
     }
 }
 

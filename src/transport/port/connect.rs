@@ -39,6 +39,9 @@ impl<A: Adapter> Port<A> {
         if self.handshakes.is_any_active() {
             self.on_timers();
         }
+        if !self.closing.is_empty() {
+            self.look_after_closing();
+        }
         if self.tx.peers_waiting() > 0 {
             self.tx.expect_room();
         }
@@ -49,7 +52,7 @@ impl<A: Adapter> Port<A> {
             self.remind_of_diverted();
             self.probe(self.adapter.now());
         }
-        let is_idle = !self.handshakes.is_any_active();
+        let is_idle = !self.handshakes.is_any_active() && self.closing.is_empty();
         self.look_interval = if is_idle { self.tunables.connect_poll_interval as u32 } else { 1 };
         self.look_interval
     }

@@ -52,7 +52,7 @@ impl<A: Adapter> Port<A> {
 
     /// A queue pair could not be set: the connection fails, unless it was to take the place of one in use.
     fn not_set(&mut self, to: EndpointId, why: String) {
-        if self.connections.take_successor(to).is_none() {
+        if !self.drop_successor(to) {
             return self.fail(to, Cause::Connect(why));
         }
         self.handshakes.settle(to);
@@ -69,7 +69,7 @@ impl<A: Adapter> Port<A> {
         if let Some(error) = self.handshakes.carrier_error() {
             let _ = write!(why, " The last datagram could not be sent: {error}.");
         }
-        if self.connections.take_successor(to).is_some() {
+        if self.drop_successor(to) {
             self.handshakes.settle(to);
         } else {
             let now = self.adapter.now();

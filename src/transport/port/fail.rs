@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Giving a connection up: it is reported once, with the reason, and then everything that belongs to it fails.
 //!
-//! Called by the other files of the port; calls none of them but `waiting.rs`. Setup grade. One thread at a time (`&mut Port`).
+//! Called by the other files of the port; calls none of them but `waiting.rs` and `closing.rs`. Setup grade. One thread at a time (`&mut Port`).
 //! Tests: `tests.rs`.
 
 use super::Port;
@@ -39,7 +39,7 @@ impl<A: Adapter> Port<A> {
             // Where even this fails the queue pair is in error already, or the device is gone.
             let _ = connection.queue_mut().qp_mut().fail();
         }
-        self.connections.take_successor(to);
+        self.drop_successor(to);
         self.handshakes.settle(to);
         let (host, port) = (self.directory.host(peer), self.attributes.place());
         let number = self.connections.remote(to).map_or(0, |(_, number)| number);
@@ -69,6 +69,7 @@ impl<A: Adapter> Port<A> {
                 self.fail(peer, Cause::Port(why.clone()));
             }
         }
+        self.destroy_closing();
     }
 
     /// Why connections failed, in words, each once. To be said before anything that failed for it is handed on: a call that

@@ -15,6 +15,7 @@ use crate::transport::adapter::verbs::{SharedReceives, Verbs};
 use crate::transport::completion::{Batch, Undelivered};
 use crate::transport::connections::Connections;
 use crate::transport::connections::admission::Admission;
+use crate::transport::connections::closing::Closing;
 use crate::transport::connections::handshakes::{Handshakes, Ourselves};
 use crate::transport::connections::probe::Probes;
 use crate::transport::rx::Rx;
@@ -218,6 +219,7 @@ impl<A: Adapter> Port<A> {
         add(&parts.counters.send_memory, tx.bounce_bytes());
         Port {
             connections: Connections::new(),
+            closing: Closing::new(),
             handshakes,
             cq,
             rx,

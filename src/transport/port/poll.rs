@@ -208,6 +208,9 @@ impl<A: Adapter> Port<A> {
     fn failed_send(&mut self, completion: &WorkCompletion) {
         let (status, vendor) = completion.status();
         let id = WrId(completion.id());
+        if id.is_end_marker() {
+            return self.flushed(id.low());
+        }
         let to = id.endpoint();
         let Some(connection) = self.connections.get_mut(to) else { return };
         let Some(token) = self.tx.retire_failed(connection.queue_mut(), id, &mut self.undelivered) else { return };

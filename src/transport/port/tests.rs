@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A port over a scripted adapter: what becomes of requests, slots and credits when an adapter refuses, fails or falls silent.
 
+mod closings;
 mod histories;
 mod pair;
 
@@ -8,6 +9,7 @@ use super::*;
 use crate::transport::adapter::scripted::{QpState, send_id};
 use crate::transport::completion::{Completion, Failed, Token};
 use crate::transport::connections::failure::Cause;
+use crate::transport::work_request::WrId;
 use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion, async_event};
 use pair::{CAPACITY, DEPTH, Pair, SLOTS, Side};
 
@@ -209,7 +211,8 @@ fn tear_down_with_requests_and_receives_in_flight_gives_every_token_back_once_an
     pair.b.script.deliver(0, 8, Some(0)).expect("a slot");
     for side in [&mut pair.a, &mut pair.b] {
         side.port.forget(side.peer);
-        side.poll();
+        side.script.flush();
+        (0..4).for_each(|_| side.poll());
         assert_eq!(state(side), QpState::Destroyed);
     }
     let mut tokens: Vec<u64> = pair.a.ended().into_iter().map(|(token, _)| token).collect();

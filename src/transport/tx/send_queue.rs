@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct SendQueue<Q> {
     qp: Q,
-    /// Requests posted since it was made; wraps.
+    /// The number of the next request: of those posted since it was made, or since the first that it replaced was; wraps.
     posted: u32,
     /// Those known to be done.
     retired: u32,
@@ -208,8 +208,11 @@ impl<Q: QueuePair> SendQueue<Q> {
         taken
     }
 
-    /// Takes over what waits for `old`, which it replaces, and its place in the backlog.
+    /// Takes over what waits for `old`, which it replaces, and its place in the backlog. To be called before anything is posted.
     pub(crate) fn succeed(&mut self, old: &mut SendQueue<Q>) {
+        // Completions of the old queue pair may still come, with the same endpoint: no number of theirs may be in flight here.
+        self.posted = old.posted.wrapping_add(1);
+        (self.retired, self.signalled) = (self.posted, self.posted);
         self.waiting = std::mem::take(&mut old.waiting);
         self.in_backlog = old.in_backlog;
         self.set_limit();

@@ -156,7 +156,7 @@ fn what_is_posted_fails_when_its_queue_pair_is_destroyed_and_credits_and_buffers
     let mut world = World::new(8, 8);
     (1..=2).for_each(|token| assert_eq!(world.post(token, Signal::Sometimes), Attempt::Posted));
     let World { script, mut tx, queue, mut undelivered, mut batch, .. } = world;
-    tx.close(queue, PEER, &mut undelivered);
+    tx.close(queue, PEER, false, &mut undelivered);
     undelivered.drain(&mut batch);
     assert!(
         batch.completions().iter().all(|completion| matches!(

@@ -153,6 +153,14 @@ impl Pair {
         self.to_b = self.a.peer(PeerName { job: 1, rank: 1 }, 0);
     }
 
+    /// Both give their ends of the connection up, and know each other again.
+    pub(crate) fn part(&mut self) {
+        let b = self.b.as_mut().expect("b has not ended");
+        b.forget(self.to_a);
+        self.to_a = b.peer(PeerName { job: 1, rank: 0 }, 0);
+        self.renew_a();
+    }
+
     /// Polls `b` alone, as if the process of `a` were gone, until it has said what contains `words`; gives what it reported.
     pub(crate) fn until_b_says(&mut self, words: &str) -> Vec<Got> {
         let end = Instant::now() + PATIENCE;
@@ -263,6 +271,17 @@ impl Pair {
         while Instant::now() < end {
             poll(&mut self.a, &mut self.got_a);
         }
+    }
+
+    /// Polls `a` alone until what it reported since the last call satisfies `enough`; gives it.
+    pub(crate) fn until_a_alone(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+        let end = Instant::now() + PATIENCE;
+        while !enough(&self.got_a) {
+            assert!(Instant::now() < end, "a reported only {:?}", self.got_a);
+            poll(&mut self.a, &mut self.got_a);
+            std::thread::yield_now();
+        }
+        std::mem::take(&mut self.got_a)
     }
 
     /// One count of `a`.

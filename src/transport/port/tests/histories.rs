@@ -18,8 +18,16 @@ enum Step {
     Poll,
     /// The peer's queue pair fails, with all that is posted.
     Break,
-    /// The peer is given up, and met again.
+    /// A gives B up, and meets it again.
     Part,
+    /// B gives A up, and meets it again.
+    PartB,
+    /// Hellos come and go.
+    Carry,
+    /// The adapters flush what is posted to queue pairs in error.
+    Flush,
+    /// Time passes.
+    Wait,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -31,6 +39,10 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Poll),
         1 => Just(Step::Break),
         1 => Just(Step::Part),
+        1 => Just(Step::PartB),
+        3 => Just(Step::Carry),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Wait),
     ]
 }
 
@@ -48,19 +60,27 @@ fn run(steps: &[Step]) {
                 next += 1;
             }
             Step::Transfer => pair.transfer(),
-            Step::Complete => drop(pair.a.script.complete(0, Status::SUCCESS)),
+            Step::Complete => {
+                if let Some(index) = pair.a.script.connected() {
+                    pair.a.script.complete(index, Status::SUCCESS);
+                }
+            }
             Step::Full => pair.a.script.state().answers.push_back(Some(libc::ENOMEM)),
             Step::Poll => {
                 pair.a.poll();
                 pair.b.poll();
             }
             Step::Break => {
-                pair.a.script.complete(0, Status::RETRY_EXCEEDED);
-                pair.a.script.complete_all(0, Status::FLUSHED);
+                if let Some(index) = pair.a.script.connected() {
+                    pair.a.script.complete(index, Status::RETRY_EXCEEDED);
+                    pair.a.script.complete_all(index, Status::FLUSHED);
+                }
             }
-            Step::Part => {
-                pair.a.port.forget(pair.a.peer);
-            }
+            Step::Part => pair.a.part(),
+            Step::PartB => pair.b.part(),
+            Step::Carry => pair.carry(),
+            Step::Flush => [&pair.a, &pair.b].into_iter().for_each(|side| side.script.flush()),
+            Step::Wait => pair.a.script.state().now += Duration::from_secs(2),
         }
         look(&mut pair, &mut outstanding);
     }
@@ -71,7 +91,7 @@ fn look(pair: &mut Pair, outstanding: &mut HashMap<u64, ()>) {
     for (token, _) in pair.a.ended() {
         assert!(outstanding.remove(&token).is_some(), "token {token} came back twice, or was never given");
     }
-    let posted = pair.a.script.state().qps[0].posted.len() as u32;
+    let posted = pair.a.script.state().qps.iter().map(|qp| qp.posted.len() as u32).sum::<u32>();
     let credits = pair.a.port.tx.credits();
     assert!(credits + posted <= CAPACITY - SLOTS, "{credits} credits with {posted} requests posted");
     let with_adapter = pair.b.script.state().receives.len();
@@ -85,14 +105,17 @@ fn end(mut pair: Pair, mut outstanding: HashMap<u64, ()>) {
         side.port.forget(side.peer);
     }
     for _ in 0..64 {
+        pair.a.script.flush();
+        pair.b.script.flush();
         pair.a.poll();
         pair.b.poll();
         look(&mut pair, &mut outstanding);
     }
+    assert_eq!([pair.a.script.living(), pair.b.script.living()], [0; 2], "queue pairs");
     assert!(outstanding.is_empty(), "never came back: {outstanding:?}");
     assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
     let (posted, released) = pair.b.port.rx.slots();
-    assert_eq!(posted as usize + released, SLOTS as usize);
+    assert_eq!((posted as usize, posted as usize + released), (pair.b.script.state().receives.len(), SLOTS as usize));
 }
 
 proptest! {

@@ -83,6 +83,13 @@ impl Side {
         self.seen.extend_from_slice(self.batch.completions());
     }
 
+    /// Gives the other side up, and meets it again.
+    pub(super) fn part(&mut self) {
+        let name = self.port.peer_name(self.peer).expect("the other side");
+        self.port.forget(self.peer);
+        self.peer = self.port.peer(name, 0);
+    }
+
     /// Sends a message of one byte that fits a work request; it waits where it cannot go.
     pub(super) fn send(&mut self, token: u64) -> Result<(), Refused> {
         let bytes: Arc<[u8]> = [token as u8].into();
@@ -182,13 +189,14 @@ impl Pair {
     /// The adapters carry what `a` has posted to `b`, as far as `b` has slots; `a`'s requests succeed.
     pub(super) fn transfer(&mut self) {
         let Pair { a, b } = self;
+        let (Some(from), Some(to)) = (a.script.connected(), b.script.connected()) else { return };
         loop {
-            let next = a.script.state().qps[0].posted.front().cloned();
+            let next = a.script.state().qps[from].posted.front().cloned();
             let Some(request) = next else { return };
-            if request.immediate.is_some() && b.script.deliver(0, 1, request.immediate).is_none() {
+            if request.immediate.is_some() && b.script.deliver(to, 1, request.immediate).is_none() {
                 return;
             }
-            a.script.complete(0, Status::SUCCESS);
+            a.script.complete(from, Status::SUCCESS);
         }
     }
 }

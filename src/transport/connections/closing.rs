@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Queue pairs that close: given up, in error, and not yet destroyed, because the adapter still flushes what it had of them.
+//!
+//! A queue pair that is destroyed takes with it, on some adapters, its completions that were not polled and the receives among
+//! them: their slots would never be posted again. So it is drained first. Its last request, the end marker, is flushed after all
+//! before it; then the completion queue is taken once to its end, because receives may be flushed later than sends. Not every
+//! adapter flushes in time, or at all: each queue pair has a deadline.
+//! Owned by the port, worked by `port/closing.rs`. Setup grade. Threads: the port's. Tests: `port/tests/closings.rs`.
+
+use crate::transport::adapter::QueuePair;
+use crate::transport::tx::send_queue::SendQueue;
+use crate::transport::work_request::EndpointId;
+use std::time::Duration;
+
+/// How far the completion queue was taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken {
+    /// How often it was found empty.
+    pub(crate) empty_polls: u64,
+    /// Completions that came out of it.
+    pub(crate) completions: u64,
+}
+
+impl Taken {
+    /// Whether everything that a queue of `capacity` entries held at `earlier` has come out since.
+    fn is_past(&self, earlier: &Taken, capacity: u32) -> bool {
+        self.empty_polls != earlier.empty_polls || self.completions >= earlier.completions + u64::from(capacity)
+    }
+}
+
+/// A queue pair that closes.
+#[derive(Debug)]
+pub(crate) struct ClosingQueue<Q> {
+    /// Whose it was.
+    pub(crate) of: EndpointId,
+    pub(crate) queue: SendQueue<Q>,
+    /// Whether its end marker is posted.
+    pub(crate) is_marked: bool,
+    /// When it is no longer waited for.
+    end: Duration,
+    /// How far the completion queue was taken when the marker came, or the time was over.
+    over: Option<Taken>,
+}
+
+/// Those of a port.
+#[derive(Debug)]
+pub(crate) struct Closing<Q> {
+    queues: Vec<ClosingQueue<Q>>,
+}
+
+impl<Q: QueuePair> Closing<Q> {
+    /// None.
+    pub(crate) fn new() -> Self {
+        Closing { queues: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Takes a queue pair in error that was `of` this endpoint, to be waited for until `end`.
+    pub(crate) fn put(&mut self, of: EndpointId, queue: SendQueue<Q>, end: Duration) {
+        self.queues.push(ClosingQueue { of, queue, is_marked: false, end, over: None });
+    }
+
+    /// Those that have no end marker yet.
+    pub(crate) fn unmarked(&mut self) -> impl Iterator<Item = &mut ClosingQueue<Q>> {
+        self.queues.iter_mut().filter(|closing| !closing.is_marked)
+    }
+
+    /// The end marker of the queue pair of this number came.
+    pub(crate) fn flushed(&mut self, qp_num: u32, taken: Taken) {
+        let closing = self.queues.iter_mut().find(|closing| closing.queue.qp().number() == qp_num);
+        if let Some(closing) = closing {
+            closing.over.get_or_insert(taken);
+        }
+    }
+
+    /// Takes out those that can be destroyed: everything that is to come of them has come, or the time is over. Where it passed
+    /// without a look into the completion queue, there is still one.
+    pub(crate) fn take_over(&mut self, now: Duration, taken: Taken, capacity: u32) -> Vec<ClosingQueue<Q>> {
+        for closing in self.queues.iter_mut().filter(|closing| closing.end <= now) {
+            closing.over.get_or_insert(taken);
+        }
+        let is_over = |closing: &mut ClosingQueue<Q>| closing.over.is_some_and(|over| taken.is_past(&over, capacity));
+        self.queues.extract_if(.., is_over).collect()
+    }
+
+    /// Takes out all.
+    pub(crate) fn take_all(&mut self) -> Vec<ClosingQueue<Q>> {
+        std::mem::take(&mut self.queues)
+    }
+}

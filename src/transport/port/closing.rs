@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of a connection: its queue pair goes into error, is drained, and only then destroyed.
+//!
+//! Until then its requests keep their tokens, credits and bounce buffers: the adapter may still read or write their memory.
+//! Called by the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` looks after the queue
+//! pairs that close, `poll.rs` tells of their end markers. Setup grade. One thread at a time (`&mut Port`).
+//! Tests: `tests/closings.rs`, and the engine's device tests in `hw-tests`.
+
+use super::Port;
+use crate::counters::subtract;
+use crate::transport::adapter::{Adapter, CompletionQueue as _, QueuePair as _};
+use crate::transport::connections::closing::{ClosingQueue, Taken};
+use crate::transport::connections::connection::Connection;
+use crate::transport::work_request::EndpointId;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a queue pair that closes is waited for: far above what an adapter needs to flush it.
+const DRAINING: Duration = Duration::from_secs(1);
+
+impl<A: Adapter> Port<A> {
+    /// Gives up a peer's queue pair. Its requests complete as failed: those that waited at once, those that the adapter has when
+    /// it has let go of them.
+    pub(super) fn drop_connection(&mut self, peer: EndpointId) {
+        self.fail_waiting(peer);
+        self.drop_successor(peer);
+        let Some(connection) = self.connections.take(peer) else { return };
+        if connection.is_made() {
+            subtract(&self.counters.connections, 1);
+        }
+        self.close_queue_pair(peer, *connection);
+    }
+
+    /// Gives up what was to take the place of the peer's connection. It may have received already. False where there is none.
+    pub(super) fn drop_successor(&mut self, peer: EndpointId) -> bool {
+        let Some(successor) = self.connections.take_successor(peer) else { return false };
+        self.close_queue_pair(peer, *successor);
+        true
+    }
+
+    fn close_queue_pair(&mut self, of: EndpointId, connection: Connection<A::QueuePair>) {
+        let mut queue = connection.into_queue();
+        // Where even this fails the queue pair is in error already, or the device is gone.
+        let _ = queue.qp_mut().fail();
+        self.closing.put(of, queue, self.adapter.now() + DRAINING);
+        self.mark_ends();
+        self.countdown = 1;
+    }
+
+    /// Posts end markers to the queue pairs that have none yet. Where there is no room, later looks try again.
+    fn mark_ends(&mut self) {
+        for closing in self.closing.unmarked() {
+            closing.is_marked = self.tx.post_end_marker(&mut closing.queue);
+        }
+    }
+
+    /// The end marker of this queue pair came: all that was posted to it before is flushed.
+    #[cold]
+    pub(super) fn flushed(&mut self, qp_num: u32) {
+        self.closing.flushed(qp_num, self.taken());
+    }
+
+    /// Destroys the queue pairs of which nothing is to come any more.
+    #[cold]
+    pub(super) fn look_after_closing(&mut self) {
+        self.mark_ends();
+        let (now, taken) = (self.adapter.now(), self.taken());
+        for closing in self.closing.take_over(now, taken, self.cq.capacity()) {
+            self.destroy(closing);
+        }
+    }
+
+    /// Destroys all of them now: the port ends, or its device is lost.
+    pub(super) fn destroy_closing(&mut self) {
+        for closing in self.closing.take_all() {
+            self.destroy(closing);
+        }
+    }
+
+    fn destroy(&mut self, closing: ClosingQueue<A::QueuePair>) {
+        let ClosingQueue { of, queue, is_marked, .. } = closing;
+        self.tx.close(queue, of, is_marked, &mut self.undelivered);
+    }
+
+    fn taken(&self) -> Taken {
+        Taken {
+            empty_polls: self.counters.empty_polls.load(Ordering::Relaxed),
+            completions: self.counters.completions.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of a connection over an adapter that loses what is not polled of a queue pair that is destroyed.
+
+use super::*;
+
+/// Slots that the port counts as posted, slots that wait to be posted, and slots that the adapter really has.
+fn slots(side: &Side) -> (usize, usize, usize) {
+    let (posted, released) = side.port.rx.slots();
+    (posted as usize, released, side.script.state().receives.len())
+}
+
+#[test]
+fn the_slots_of_messages_that_nobody_polled_are_posted_again_however_often_a_peer_is_given_up() {
+    let mut pair = Pair::connected();
+    for _ in 0..3 * SLOTS {
+        let index = pair.b.script.connected().expect("they are connected");
+        (0..3).for_each(|_| {
+            pair.b.script.deliver(index, 8, Some(0)).expect("the receiver is ready");
+        });
+        pair.b.part();
+        pair.b.script.flush();
+        (0..4).for_each(|_| pair.b.poll());
+        pair.a.part();
+        pair.a.script.flush();
+        (0..4).for_each(|_| pair.a.poll());
+        pair.a.send(2).expect("it may wait");
+        pair.carry();
+        pair.transfer();
+        pair.a.poll();
+    }
+    (0..4).for_each(|_| pair.b.poll());
+    let (posted, released, with_adapter) = slots(&pair.b);
+    assert_eq!((posted, posted + released), (with_adapter, SLOTS as usize));
+    assert_eq!([pair.a.script.living(), pair.b.script.living()], [1; 2]);
+}
+
+#[test]
+fn a_request_comes_back_when_the_adapter_has_let_go_of_it_and_not_before() {
+    let mut pair = Pair::connected();
+    (2..5).for_each(|token| pair.a.send(token).expect("it goes"));
+    pair.a.port.forget(pair.a.peer);
+    (0..8).for_each(|_| pair.a.poll());
+    assert_eq!((state(&pair.a), pair.a.ended()), (QpState::Error, vec![]));
+    pair.a.script.flush();
+    (0..4).for_each(|_| pair.a.poll());
+    assert_eq!(state(&pair.a), QpState::Destroyed);
+    assert_eq!(pair.a.ended(), [(2, FLUSHED), (3, FLUSHED), (4, FLUSHED)]);
+    assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
+}
+
+#[test]
+fn receives_that_are_flushed_after_the_end_marker_are_taken_before_the_queue_pair_is_destroyed() {
+    let mut pair = Pair::connected();
+    let number = pair.b.script.state().qps[0].number;
+    pair.b.port.forget(pair.b.peer);
+    pair.b.script.flush();
+    pair.b.poll();
+    let slot = pair.b.script.state().receives.pop_front().expect("a slot");
+    let late = WorkCompletion::scripted(WrId::receive(slot).0, Status::FLUSHED, 0, None, number);
+    pair.b.script.state().completions.push_back(late);
+    (0..4).for_each(|_| pair.b.poll());
+    assert_eq!(state(&pair.b), QpState::Destroyed);
+    let (posted, released, with_adapter) = slots(&pair.b);
+    assert_eq!((posted, posted + released), (with_adapter, SLOTS as usize));
+}
+
+#[test]
+fn an_adapter_that_never_flushes_holds_a_queue_pair_up_for_a_bounded_time() {
+    let mut pair = Pair::connected();
+    pair.a.send(2).expect("it goes");
+    pair.a.port.forget(pair.a.peer);
+    let mut polls = 0;
+    while state(&pair.a) != QpState::Destroyed {
+        pair.a.poll();
+        polls += 1;
+        assert!(polls < 10_000, "it waits without an end");
+    }
+    pair.a.poll();
+    assert_eq!((pair.a.ended(), pair.a.port.tx.credits()), (vec![(2, FLUSHED)], CAPACITY - SLOTS));
+}
+
+#[test]
+fn a_queue_pair_whose_time_passed_while_nobody_polled_is_still_drained() {
+    let mut pair = Pair::connected();
+    (0..SLOTS).for_each(|_| {
+        pair.b.script.deliver(0, 8, Some(0)).expect("a slot");
+    });
+    pair.b.port.forget(pair.b.peer);
+    pair.b.script.flush();
+    pair.b.script.state().now += std::time::Duration::from_hours(1);
+    (0..6).for_each(|_| pair.b.poll());
+    assert_eq!((state(&pair.b), slots(&pair.b).2), (QpState::Destroyed, SLOTS as usize));
+}
+
+#[test]
+fn an_end_marker_for_which_there_is_no_room_is_posted_when_there_is() {
+    let mut pair = Pair::connected();
+    pair.a.script.state().answers = [Some(libc::ENOMEM), Some(libc::ENOMEM)].into();
+    pair.a.port.forget(pair.a.peer);
+    assert_eq!(pair.a.script.state().qps[0].posted.len(), 0);
+    (0..4).for_each(|_| pair.a.poll());
+    assert_eq!(pair.a.script.state().qps[0].posted.len(), 1);
+    pair.a.script.flush();
+    (0..4).for_each(|_| pair.a.poll());
+    assert_eq!((state(&pair.a), pair.a.port.tx.credits()), (QpState::Destroyed, CAPACITY - SLOTS));
+}
+
+#[test]
+fn a_late_completion_of_a_replaced_queue_pair_is_not_taken_for_one_of_its_successor() {
+    let mut pair = Pair::connected();
+    (2..5).for_each(|token| pair.b.send(token).expect("it goes"));
+    pair.a.part();
+    pair.a.send(9).expect("it may wait");
+    pair.carry();
+    let successor = pair.b.script.connected().expect("it took the place of the old one");
+    assert_eq!((successor, state(&pair.b)), (1, QpState::Error));
+    (5..8).for_each(|token| pair.b.send(token).expect("it goes"));
+    assert!(pair.b.script.complete(0, Status::SUCCESS));
+    pair.b.script.complete_all(0, Status::FLUSHED);
+    (0..4).for_each(|_| pair.b.poll());
+    assert_eq!((pair.b.ended(), pair.b.failures()), (vec![(2, FLUSHED), (3, FLUSHED), (4, FLUSHED)], 0));
+    pair.b.script.complete_all(successor, Status::SUCCESS);
+    pair.b.poll();
+    assert_eq!(pair.b.ended(), [(5, Ok(())), (6, Ok(())), (7, Ok(()))]);
+    assert_eq!((state(&pair.b), pair.b.port.tx.credits()), (QpState::Destroyed, CAPACITY - SLOTS));
+}
+
+#[test]
+fn the_end_of_the_port_waits_for_no_flush() {
+    let mut pair = Pair::connected();
+    pair.a.send(2).expect("it goes");
+    pair.a.part();
+    pair.a.port.close();
+    assert_eq!(pair.a.script.living(), 0);
+    pair.a.poll();
+    assert_eq!(pair.a.ended(), [(2, FLUSHED)]);
+}
