@@ -7,11 +7,12 @@
 //! device that is missing is a failure.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`faults`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`faults`], [`adapters`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
 //! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
+mod adapters;
 mod endings;
 mod engine;
 mod faults;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         nodes::tests,
         rails::tests,
         faults::tests,
+        adapters::tests,
         spawn::tests,
         reasons::tests,
         tools::tests,
