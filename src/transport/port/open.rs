@@ -165,7 +165,7 @@ impl Port<Verbs> {
         let probe = adapter
             .queue_pair(&cq, rx.queue())
             .map_err(|error| failed(&format!("making a queue pair of {} sends", limits.sends), error))?;
-        let max_inline = probe.max_inline().min(tunables.max_inline as u32);
+        let max_inline = probe.max_inline().min(limits.inline);
         drop(probe);
         let source = watch::open_source(&device.context, &cq, &place);
         let handshakes = handshakes(&device, choice, tunables, &setup)
