@@ -71,6 +71,12 @@ impl Device {
         matches!(self, Self::SoftHca | Self::SoftHcaAs(_))
     }
 
+    /// Whether its adapters have atomics, as far as their profile says.
+    #[must_use]
+    pub fn has_atomics(&self) -> bool {
+        !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "minimal"].contains(&profile))
+    }
+
     /// The profile of emulated adapters, where one is asked for.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {

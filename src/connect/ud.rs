@@ -57,7 +57,10 @@ impl UdCarrier {
         tunables: &Tunables,
     ) -> io::Result<Self> {
         let place = (choice.port, tunables.pkey_index as u16);
-        let qp = UdQueuePair::new(context, domain, place, (Hello::SIZE, DEPTH), QUEUE_KEY)?;
+        let limits = context.attributes()?;
+        // Its completion queue is for as many sends and receives.
+        let depth = DEPTH.min(limits.max_qp_wr).min(limits.max_cqe / 2);
+        let qp = UdQueuePair::new(context, domain, place, (Hello::SIZE, depth), QUEUE_KEY)?;
         Ok(Self { ways: HashMap::new(), qp, domain: Arc::clone(domain) })
     }
 

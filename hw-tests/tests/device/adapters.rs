@@ -13,7 +13,10 @@ use anyhow::Result;
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("an adapter without atomics connects, however it answers to their right", without_atomics),
-        Test::on_emulated("a completion queue that is too short for the receives leaves half of it to sends", short_queue),
+        Test::on_emulated(
+            "a completion queue that is too short for the receives leaves half of it to sends",
+            short_queue,
+        ),
         Test::on_emulated("a completion queue that holds too little refuses the port with its number", tiny_queue),
         Test::on_emulated("an adapter that takes one piece a message is used by copying", one_piece),
         Test::on_emulated("an adapter that refuses a queue pair without an error is asked for less inline", no_errno),

@@ -32,6 +32,11 @@ fn run(site: &mut Site, program: &str, name: &str) -> Result<()> {
     if !outcome.stdout.contains("1 passed") {
         bail!("the test did not run: {outcome}");
     }
+    for line in outcome.stdout.lines() {
+        if let Some(reason) = line.strip_prefix("skip ") {
+            site.skip(name, reason);
+        }
+    }
     Ok(())
 }
 

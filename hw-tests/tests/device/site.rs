@@ -135,6 +135,11 @@ impl Site {
         self.device.is_emulated()
     }
 
+    /// Whether the adapters have atomics.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.device.has_atomics()
+    }
+
     /// The tests that took longest, the longest first.
     pub(crate) fn slowest(&self, count: usize) -> Vec<(Duration, String)> {
         let mut took = self.took.clone();
