@@ -77,6 +77,12 @@ impl Device {
         !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "minimal"].contains(&profile))
     }
 
+    /// Whether its adapters carry data in work requests, as far as their profile says.
+    #[must_use]
+    pub fn has_inline(&self) -> bool {
+        self.profile() != Some("minimal")
+    }
+
     /// The profile of emulated adapters, where one is asked for.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {

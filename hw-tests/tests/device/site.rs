@@ -140,6 +140,11 @@ impl Site {
         self.device.has_atomics()
     }
 
+    /// Whether the adapters carry data in work requests.
+    pub(crate) fn has_inline(&self) -> bool {
+        self.device.has_inline()
+    }
+
     /// The tests that took longest, the longest first.
     pub(crate) fn slowest(&self, count: usize) -> Vec<(Duration, String)> {
         let mut took = self.took.clone();
