@@ -83,6 +83,18 @@ impl Device {
         self.profile() != Some("minimal")
     }
 
+    /// Whether its adapters stamp completions, as far as their profile says.
+    #[must_use]
+    pub fn has_stamps(&self) -> bool {
+        self.profile().is_none_or(|profile| profile == "mlx5")
+    }
+
+    /// Whether its adapters tell of ports that go down and up, as far as their profile says.
+    #[must_use]
+    pub fn has_port_events(&self) -> bool {
+        self.profile() != Some("minimal")
+    }
+
     /// The profile of emulated adapters, where one is asked for.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {

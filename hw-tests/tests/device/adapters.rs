@@ -45,7 +45,7 @@ fn without_atomics(site: &mut Site) -> Result<()> {
 
 fn short_queue(site: &mut Site) -> Result<()> {
     for entries in [64, 255, 1100] {
-        let tables = format!("[device.limits]\nmax_cqe = {entries}");
+        let tables = format!("[device.limits]\nmax_cqe = {entries}\nmax_srq_wr = 4096");
         let launch = Launch::new("pt2pt_flood", 2).environment("IBEX_TEST_SCALE", "0.2").with("btl_ibex_verbose", "1");
         let outcome = launch.on_adapters(adapter(&tables)).succeeds(site)?;
         let (receives, asked) = (entries / 2, 1024);

@@ -27,6 +27,7 @@ mod site;
 mod spawn;
 mod tools;
 
+use hw_tests::Device;
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
 use std::process::ExitCode;
@@ -54,6 +55,21 @@ impl Test {
                 return run(site);
             }
             site.skip(&name, "needs emulated adapters (`--device softhca`)");
+            Ok(())
+        })
+    }
+
+    /// The same, of adapters whose profile has what the test needs; skipped where it has not.
+    fn on_emulated_with(
+        (has, lack): (fn(&Device) -> bool, &'static str),
+        name: &'static str,
+        run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static,
+    ) -> Self {
+        Self::on_emulated(name, move |site| {
+            if has(site.device()) {
+                return run(site);
+            }
+            site.skip(name, lack);
             Ok(())
         })
     }

@@ -145,6 +145,11 @@ impl Site {
         self.device.has_inline()
     }
 
+    /// The device that was asked for.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The tests that took longest, the longest first.
     pub(crate) fn slowest(&self, count: usize) -> Vec<(Duration, String)> {
         let mut took = self.took.clone();
