@@ -261,7 +261,7 @@ impl QueuePair {
     }
 }
 
-/// Why a queue pair was not made. Some providers (bnxt_re) set no errno for what is beyond a limit of the adapter.
+/// Why a queue pair was not made. Some providers (`bnxt_re`) set no errno for what is beyond a limit of the adapter.
 fn refusal(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(0) { io::Error::from_raw_os_error(libc::EINVAL) } else { error }
 }
