@@ -296,8 +296,8 @@ pub(crate) fn tests() -> Vec<Test> {
 /// atomics are made of messages.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
-    !(begins(["put=", "atomic="]) && !site.has_atomics()
-        || begins(["inline_sent=", "inline_bytes="]) && !site.has_inline())
+    (site.has_atomics() || !begins(["put=", "atomic="]))
+        && (site.has_inline() || !begins(["inline_sent=", "inline_bytes="]))
 }
 
 fn run(site: &mut Site, case: &Case, ranks: usize) -> Result<()> {
