@@ -133,9 +133,12 @@ fn a_send_that_cannot_be_posted_says_so_and_nothing_of_it_is_kept() {
     assert!(pair.a.has_room(pair.to_b));
     // Nobody polls, so nothing is retired: the queue fills.
     let is_inline = pair.a.attributes().max_inline >= 6;
-    let post = |_: &u32| match is_inline {
-        true => pair.a.send_inline(pair.to_b, 2, b"posted"[..].into(), InlineSpan::EMPTY) == Ok(Sent::Posted),
-        false => pair.a.send(pair.to_b, 2, &[span], Token(0), false) == Ok(Sent::Posted),
+    let post = |_: &u32| {
+        if is_inline {
+            pair.a.send_inline(pair.to_b, 2, b"posted"[..].into(), InlineSpan::EMPTY) == Ok(Sent::Posted)
+        } else {
+            pair.a.send(pair.to_b, 2, &[span], Token(0), false) == Ok(Sent::Posted)
+        }
     };
     let posted = (0..100).take_while(post).count();
     assert!((1..100).contains(&posted), "{posted} posted");
