@@ -71,6 +71,30 @@ impl Device {
         matches!(self, Self::SoftHca | Self::SoftHcaAs(_))
     }
 
+    /// Whether its adapters have atomics, as far as their profile says.
+    #[must_use]
+    pub fn has_atomics(&self) -> bool {
+        !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "minimal"].contains(&profile))
+    }
+
+    /// Whether its adapters carry data in work requests, as far as their profile says.
+    #[must_use]
+    pub fn has_inline(&self) -> bool {
+        self.profile() != Some("minimal")
+    }
+
+    /// Whether its adapters stamp completions, as far as their profile says.
+    #[must_use]
+    pub fn has_stamps(&self) -> bool {
+        self.profile().is_none_or(|profile| profile == "mlx5")
+    }
+
+    /// Whether its adapters tell of ports that go down and up, as far as their profile says.
+    #[must_use]
+    pub fn has_port_events(&self) -> bool {
+        self.profile() != Some("minimal")
+    }
+
     /// The profile of emulated adapters, where one is asked for.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {

@@ -49,7 +49,10 @@ pub(crate) fn path(choice: &PortChoice, tunables: &Tunables, remote: &PortAddres
 }
 
 fn new_queue_pair(context: &Arc<Context>, domain: &Arc<ProtectionDomain>, place: (u8, u16)) -> io::Result<UdQueuePair> {
-    UdQueuePair::new(context, domain, place, (Hello::SIZE, DEPTH), QUEUE_KEY)
+    let limits = context.attributes()?;
+    // Its completion queue is for as many sends and receives.
+    let depth = DEPTH.min(limits.max_qp_wr).min(limits.max_cqe / 2);
+    UdQueuePair::new(context, domain, place, (Hello::SIZE, depth), QUEUE_KEY)
 }
 
 impl UdCarrier {

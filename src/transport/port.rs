@@ -50,7 +50,7 @@ use crate::peer::PeerName;
 use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
 use crate::tunables::Tunables;
-use ibex_ffi::verbs::{LocalSpan, WorkCompletion};
+use ibex_ffi::verbs::{Access, LocalSpan, WorkCompletion};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +102,8 @@ pub struct Attributes {
     pub max_message: u64,
     /// The largest message it carries inside a work request, bytes.
     pub max_inline: u32,
+    /// Whether it gathers a message from two spans. The least that an adapter may do is one.
+    pub gathers: bool,
     /// Its atomics.
     pub atomics: Atomics,
     /// Whether the kernel does its work on the host's processors (soft-RoCE).
@@ -115,6 +117,15 @@ impl Attributes {
     #[must_use]
     pub fn place(&self) -> String {
         format!("{}:{}", self.device, self.port)
+    }
+
+    /// What peers may do through a queue pair. An adapter without atomics need not take the right to them: mlx5 refuses it, to
+    /// every queue pair that also answers reads.
+    pub(super) fn access(&self) -> Access {
+        match self.atomics {
+            Atomics::None => Access::all().difference(Access::REMOTE_ATOMIC),
+            Atomics::Adapter | Atomics::Host => Access::all(),
+        }
     }
 }
 

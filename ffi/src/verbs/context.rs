@@ -51,6 +51,8 @@ pub struct DeviceAttributes {
     pub max_cqe: u32,
     /// Largest number of entries of a shared receive queue; 0 without support.
     pub max_srq_wr: u32,
+    /// Largest number of spans of a work request.
+    pub max_sge: u32,
     /// RDMA reads and atomics that may be outstanding on a queue pair, as responder and as initiator.
     pub max_rd_atomic: (u8, u8),
     /// One of [`super::atomic_cap`].
@@ -196,6 +198,7 @@ impl Context {
             max_qp_wr: raw.max_qp_wr.max(0) as u32,
             max_cqe: raw.max_cqe.max(0) as u32,
             max_srq_wr: if raw.max_srq > 0 { raw.max_srq_wr.max(0) as u32 } else { 0 },
+            max_sge: raw.max_sge.max(0) as u32,
             max_rd_atomic: (small(raw.max_qp_rd_atom), small(raw.max_qp_init_rd_atom)),
             atomic_cap: raw.atomic_cap,
         })

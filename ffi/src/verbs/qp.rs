@@ -23,6 +23,8 @@ type PostSend = unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *m
 pub struct QueuePairLimits {
     /// Send work requests outstanding.
     pub sends: u32,
+    /// Spans of a send work request.
+    pub spans: u32,
     /// Bytes a work request may carry inline. Where the adapter cannot, it is halved until it can.
     pub inline: u32,
 }
@@ -98,7 +100,7 @@ impl QueuePair {
     /// Makes a queue pair in the reset state.
     ///
     /// # Errors
-    /// The errno of `ibv_create_qp(3)`: `ENOMEM` where the adapter has no more, or locked memory is short.
+    /// The errno of `ibv_create_qp(3)`, `EINVAL` where it set none: `ENOMEM` where the adapter has no more, or locked memory is short.
     pub fn new(
         domain: &Arc<ProtectionDomain>,
         cq: &CompletionQueue,
@@ -128,16 +130,18 @@ impl QueuePair {
             cap: sys::ibv_qp_cap {
                 max_send_wr: limits.sends,
                 max_recv_wr: 0,
-                max_send_sge: 2,
+                max_send_sge: limits.spans,
                 max_recv_sge: 0,
                 max_inline_data: limits.inline,
             },
             qp_type: sys::ibv_qp_type::IBV_QPT_RC,
             sq_sig_all: 0,
         };
+        // SAFETY: the thread's own errno.
+        unsafe { *libc::__errno_location() = 0 };
         // SAFETY: domain and queues are live (R4) and kept so by `_keep`; `init` is valid for the call.
         let raw = NonNull::new(unsafe { sys::ibv_create_qp(domain.raw(), &raw mut init) });
-        let raw = raw.ok_or_else(io::Error::last_os_error)?;
+        let raw = raw.ok_or_else(|| refusal(io::Error::last_os_error()))?;
         let keep = Keep { _domain: Arc::clone(domain), _cq: Arc::clone(cq.handle()), _srq: Arc::clone(srq.handle()) };
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let post = unsafe { (*domain.context().raw()).ops.post_send };
@@ -255,6 +259,11 @@ impl QueuePair {
     pub fn fail(&mut self) -> io::Result<()> {
         self.enter(sys::ibv_qp_state::IBV_QPS_ERR)
     }
+}
+
+/// Why a queue pair was not made. Some providers (`bnxt_re`) set no errno for what is beyond a limit of the adapter.
+fn refusal(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(0) { io::Error::from_raw_os_error(libc::EINVAL) } else { error }
 }
 
 impl Drop for QueuePair {

@@ -38,21 +38,32 @@ fn test(program: String, name: String) -> Test {
 fn lossy(program: &str, name: &str) -> Test {
     let (program, name) = (program.to_owned(), name.to_owned());
     Test::on_emulated(format!("engine {name} on an adapter that loses receives"), move |site| {
-        run_on(site.fabric_on(LOSES_RECEIVES)?, &program, &name)
+        let said = run_on(site.fabric_on(LOSES_RECEIVES)?, &program, &name)?;
+        note_skips(site, &name, &said);
+        Ok(())
     })
 }
 
 fn run(site: &mut Site, program: &str, name: &str) -> Result<()> {
-    run_on(site.fabric(1)?, program, name)
+    let said = run_on(site.fabric(1)?, program, name)?;
+    note_skips(site, name, &said);
+    Ok(())
 }
 
-fn run_on(fabric: &Fabric, program: &str, name: &str) -> Result<()> {
+/// Runs a test; returns what it printed.
+fn run_on(fabric: &Fabric, program: &str, name: &str) -> Result<String> {
     let job = Job::new([program, "--ignored", "--exact", name, "--nocapture"]).env("IBEX_DEVICE", fabric.device_name());
     let outcome = fabric.run(&job)?.checked()?;
     if !outcome.stdout.contains("1 passed") {
         bail!("the test did not run: {outcome}");
     }
-    Ok(())
+    Ok(outcome.stdout)
+}
+
+fn note_skips(site: &mut Site, name: &str, said: &str) {
+    for reason in said.lines().filter_map(|line| line.strip_prefix("skip ")) {
+        site.skip(name, reason);
+    }
 }
 
 /// The program and the names of its tests; it can be asked anywhere, as nothing of it runs.

@@ -123,14 +123,15 @@ impl Launch {
 
     /// Runs it to its end, whatever that is.
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
-        let program = site.program(self.program)?;
+        let (program, has_atomics) = (site.program(self.program)?, site.has_atomics());
         let components = site.components().display().to_string();
         let fabric = match &self.adapters {
             None => site.fabric(self.nodes)?,
             Some(configuration) => site.fabric_on(configuration)?,
         };
         let hosts: Vec<String> = (0..fabric.nodes()).map(|node| fabric.host_name(node)).collect();
-        let mut job = Job::new(self.command(&program, &hosts, &fabric.device_names().join(","))).limit(self.limit);
+        let devices = fabric.device_names().join(",");
+        let mut job = Job::new(self.command(&program, &hosts, &devices, has_atomics)).limit(self.limit);
         job.env.clone_from(&self.environment);
         for (name, value) in [
             ("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT").as_str()),
@@ -199,7 +200,7 @@ impl Launch {
         Ok(outcome)
     }
 
-    fn command(&self, program: &str, hosts: &[String], devices: &str) -> Vec<String> {
+    fn command(&self, program: &str, hosts: &[String], devices: &str, has_atomics: bool) -> Vec<String> {
         let mut words = vec!["mpirun".to_owned(), "--oversubscribe".to_owned()];
         if hosts.len() > 1 {
             // Slots enough for any of the tests; ranks alternate between the nodes.
@@ -208,6 +209,12 @@ impl Launch {
         }
         words.extend(self.options.iter().map(|option| (*option).to_owned()));
         let mut shared = self.parameters.clone();
+        // Open MPI's osc/rdma makes no window over adapters without atomics; messages do its work then.
+        for (name, value) in shared.iter_mut().filter(|_| !has_atomics) {
+            if name == "osc" && value == "rdma" {
+                "rdma,pt2pt".clone_into(value);
+            }
+        }
         shared.push(("btl_ibex_if_include".to_owned(), devices.to_owned()));
         // A parameter that was set to leave the choice of ports out is kept as it is.
         if self.parameters.iter().any(|(name, _)| name.starts_with("btl_ibex_if_")) {

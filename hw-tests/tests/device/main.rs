@@ -7,11 +7,12 @@
 //! device that is missing is a failure.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`], [`adapters`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
 //! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
+mod adapters;
 mod endings;
 mod engine;
 mod faults;
@@ -28,6 +29,7 @@ mod spawn;
 mod subnets;
 mod tools;
 
+use hw_tests::Device;
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
 use std::process::ExitCode;
@@ -59,6 +61,21 @@ impl Test {
         })
     }
 
+    /// The same, of adapters whose profile has what the test needs; skipped where it has not.
+    fn on_emulated_with(
+        (has, lack): (fn(&Device) -> bool, &'static str),
+        name: &'static str,
+        run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static,
+    ) -> Self {
+        Self::on_emulated(name, move |site| {
+            if has(site.device()) {
+                return run(site);
+            }
+            site.skip(name, lack);
+            Ok(())
+        })
+    }
+
     /// A test that needs two nodes; skipped where there is one.
     fn on_two_nodes(name: impl Into<String>, run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
         let name = name.into();
@@ -85,6 +102,7 @@ fn main() -> ExitCode {
         subnets::tests,
         faults::tests,
         forks::tests,
+        adapters::tests,
         spawn::tests,
         reasons::tests,
         tools::tests,

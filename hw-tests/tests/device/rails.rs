@@ -10,6 +10,11 @@ use crate::launch::{Launch, says};
 use crate::programs::{COPIED, STARVED, WRITTEN};
 use crate::site::Site;
 use anyhow::{Context, Result, bail, ensure};
+use hw_tests::Device;
+
+/// What tests need of adapters, and why they are skipped without.
+const STAMPS: (fn(&Device) -> bool, &str) = (Device::has_stamps, "the adapters do not stamp completions");
+const PORT_EVENTS: (fn(&Device) -> bool, &str) = (Device::has_port_events, "the adapters do not tell of links that go");
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
@@ -28,8 +33,13 @@ pub(crate) fn tests() -> Vec<Test> {
             }
             Ok(())
         }),
-        Test::on_emulated("what events show is what the adapters executed, with their timestamps", executed),
-        Test::on_emulated(
+        Test::on_emulated_with(
+            STAMPS,
+            "what events show is what the adapters executed, with their timestamps",
+            executed,
+        ),
+        Test::on_emulated_with(
+            STAMPS,
             "what events show is what the adapters executed, with narrow clocks that drift and go round many times",
             executed_by_narrow_clocks,
         ),
@@ -51,13 +61,17 @@ pub(crate) fn tests() -> Vec<Test> {
             says(&launch.succeeds(site)?, &["softhca1:1", "down"])
         }),
         Test::on_emulated("a rail that goes down for good ends the job and is named", rail_lost),
-        Test::on_emulated("a rail that is down at the first message to a peer is left to the other one", |site| {
-            goes_by_the_other(site, &["softhca0", "softhca1"], &[], "").map(drop)
-        }),
-        Test::on_emulated("a rail that goes down while nothing is under way is left to the other one", |site| {
-            goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop)
-        }),
-        Test::on_emulated("a rail that was down is used again", |site| {
+        Test::on_emulated_with(
+            PORT_EVENTS,
+            "a rail that is down at the first message to a peer is left to the other one",
+            |site| goes_by_the_other(site, &["softhca0", "softhca1"], &[], "").map(drop),
+        ),
+        Test::on_emulated_with(
+            PORT_EVENTS,
+            "a rail that goes down while nothing is under way is left to the other one",
+            |site| goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop),
+        ),
+        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", |site| {
             // The other one goes down before the messages, which then have this one alone.
             let then = "for_ns = 500_000_000\n\
                         [[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = LATER\n";

@@ -141,6 +141,21 @@ impl Site {
         self.device.is_emulated()
     }
 
+    /// Whether the adapters have atomics.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.device.has_atomics()
+    }
+
+    /// Whether the adapters carry data in work requests.
+    pub(crate) fn has_inline(&self) -> bool {
+        self.device.has_inline()
+    }
+
+    /// The device that was asked for.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The tests that took longest, the longest first.
     pub(crate) fn slowest(&self, count: usize) -> Vec<(Duration, String)> {
         let mut took = self.took.clone();

@@ -121,7 +121,8 @@ fn forged_hellos_by_datagram_and_tcp_disturb_no_connection_and_are_told_once() {
     }
     assert_eq!((pair.count_b("connections"), pair.count_b("connected"), pair.count_b("failed")), (1, 1, 0));
     assert_eq!((pair.count_b("handshakes_dropped"), pair.count_b("tcp_refused")), (sent, sent / 2));
-    let lines = pair.lines();
+    // Of what the adapter is short of there may be lines, too.
+    let lines: Vec<String> = pair.lines().into_iter().filter(|line| !line.contains("receives are posted")).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
         lines[0].contains("refused what came") && lines[0].contains("not sealed with this port's key"),

@@ -146,7 +146,8 @@ impl Module {
             records: UnsafeCell::new(records),
             max_inline: (attributes.max_inline as usize).min(INLINE_MAX),
             max_message,
-            zero_copy_min: tunables.zero_copy_min as usize,
+            // What is sent in place is of two spans, the header and the data.
+            zero_copy_min: if attributes.gathers { tunables.zero_copy_min as usize } else { usize::MAX },
             max_send_size: base.btl_max_send_size,
             verbose: tunables.verbose,
             index: port.index(),

@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) answers: VecDeque<Option<i32>>,
     /// The errno of every transition to a state.
     pub(crate) refused_transition: Option<(QpState, i32)>,
+    /// The adapter has no atomics, and says so when a queue pair that allows them is to receive.
+    pub(crate) is_without_atomics: bool,
     /// The errno of the next request for a queue pair.
     pub(crate) refused_qp: Option<i32>,
     /// Slots that the adapter has, in the order in which they will be filled.
@@ -275,6 +277,11 @@ impl QueuePair for ScriptedQp {
     }
 
     fn ready_to_receive(&mut self, _path: &Path, _to: &Reception) -> io::Result<()> {
+        let state = self.script.state();
+        if state.is_without_atomics && state.qps[self.index].access.contains(Access::REMOTE_ATOMIC) {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        drop(state);
         self.enter(QpState::ReadyToReceive, &[QpState::Init])
     }
 

@@ -22,7 +22,7 @@ use crate::transport::connections::failure::Cause;
 use crate::transport::tx::send_queue::SendQueue;
 use crate::transport::watch;
 use crate::transport::work_request::EndpointId;
-use ibex_ffi::verbs::{Access, async_event, event_name};
+use ibex_ffi::verbs::{async_event, event_name};
 use std::io;
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl<A: Adapter> Port<A> {
     ) -> Result<Box<Connection<A::QueuePair>>, String> {
         watch::connection_begun(self.connections.rank(to), self.index(), asked);
         let made = self.adapter.queue_pair(&self.cq, self.rx.queue()).and_then(|mut qp| {
-            qp.initialise(self.choice.port, self.tunables.pkey_index as u16, Access::all())?;
+            qp.initialise(self.choice.port, self.tunables.pkey_index as u16, self.attributes.access())?;
             Ok(qp)
         });
         let qp = made.map_err(|error| {

@@ -17,7 +17,7 @@ use crate::transport::connections::failure::Cause;
 use crate::transport::connections::retransmission::Retransmission;
 use crate::transport::watch;
 use crate::transport::work_request::EndpointId;
-use ibex_ffi::verbs::{Access, Reception, Transition};
+use ibex_ffi::verbs::{Reception, Transition};
 use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -88,7 +88,7 @@ impl<A: Adapter> Port<A> {
         path.psn = program.psn;
         path.mtu = u32::from(program.mtu);
         let (port, pkey) = (self.choice.port, self.tunables.pkey_index as u16);
-        let rnr_timer = self.tunables.rnr_timer as u8;
+        let (rnr_timer, access) = (self.tunables.rnr_timer as u8, self.attributes.access());
         let Some(connection) = self.connections.making(to) else { return Ok(()) };
         connection.set_initiator_depth(program.max_rd_atomic);
         let queue = connection.queue_mut();
@@ -96,7 +96,7 @@ impl<A: Adapter> Port<A> {
         let qp = queue.qp_mut();
         if program.reset {
             qp.reset()?;
-            qp.initialise(port, pkey, Access::all())?;
+            qp.initialise(port, pkey, access)?;
         }
         qp.ready_to_receive(&path, &Reception { rnr_timer, max_dest_rd_atomic: program.max_dest_rd_atomic })
     }

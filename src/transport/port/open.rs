@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening a port of a device: its protection domain, its queues and their memory, what the handshake goes by.
 //!
-//! Called by the plugin when it is initialised. Setup grade. Tests: the device tests in `hw-tests`.
+//! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in `hw-tests`.
 
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
@@ -29,6 +29,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The fewest receives, and the fewest sends, that a port can do its work with.
+const FEWEST: u32 = 16;
+
 /// A port's device, asked for what it can.
 struct Device {
     context: Arc<Context>,
@@ -50,8 +53,32 @@ impl Device {
     fn queue_pair_limits(&self, tunables: &Tunables) -> QueuePairLimits {
         QueuePairLimits {
             sends: (tunables.send_queue_depth as u32).min(self.limits.max_qp_wr),
-            inline: tunables.max_inline as u32,
+            spans: self.limits.max_sge.min(2),
+            // An inline message is of two spans.
+            inline: if self.gathers() { tunables.max_inline as u32 } else { 0 },
         }
+    }
+
+    /// Whether a request may be of two spans.
+    fn gathers(&self) -> bool {
+        self.limits.max_sge >= 2
+    }
+
+    /// How many receives are posted.
+    ///
+    /// # Errors
+    /// What the adapter lacks.
+    fn receives(&self, tunables: &Tunables) -> Result<u32, String> {
+        let DeviceAttributes { max_srq_wr, max_cqe, .. } = self.limits;
+        if max_srq_wr == 0 {
+            return Err("making a shared receive queue, which this adapter does not have,".to_owned());
+        }
+        receives(tunables.receive_queue_depth as u32, max_srq_wr, max_cqe).ok_or_else(|| {
+            format!(
+                "making queues for {FEWEST} receives and {FEWEST} sends on an adapter whose completion queues hold {max_cqe} \
+                 entries, and its shared receive queues {max_srq_wr},"
+            )
+        })
     }
 
     /// Makes the completion queue, with the adapter's stamps where it gives them and somebody may want them.
@@ -74,6 +101,7 @@ impl Device {
             mbps: self.port.rate_mbps,
             max_message: u64::from(self.port.max_message),
             max_inline,
+            gathers: self.gathers(),
             software: self.context.is_software(),
             atomics: match self.limits.atomic_cap {
                 atomic_cap::NONE => Atomics::None,
@@ -107,10 +135,14 @@ impl Port<Verbs> {
             |doing: &str, error| PortError { place: place.clone(), doing: doing.to_owned(), bytes: None, error };
         let device = Device::open(choice, &failed)?;
 
-        let depth = (tunables.receive_queue_depth as u32).min(device.limits.max_srq_wr);
-        if depth == 0 {
-            let error = io::Error::from(io::ErrorKind::Unsupported);
-            return Err(failed("making a shared receive queue, which this adapter does not have,", error));
+        let depth = device.receives(tunables);
+        let depth = depth.map_err(|lack| failed(&lack, io::Error::from(io::ErrorKind::Unsupported)))?;
+        if u64::from(depth) < tunables.receive_queue_depth && tunables.verbose > 0 {
+            setup.directory.tell(&format!(
+                "{place}: {depth} receives are posted instead of {} (btl_ibex_receive_queue_depth), because the adapter's \
+                 completion queues hold {} entries, half of them for sends, and its shared receive queues {}",
+                tunables.receive_queue_depth, device.limits.max_cqe, device.limits.max_srq_wr
+            ));
         }
         let cq = device
             .completion_queue(depth, tunables)
@@ -134,17 +166,18 @@ impl Port<Verbs> {
         let probe = adapter
             .queue_pair(&cq, rx.queue())
             .map_err(|error| failed(&format!("making a queue pair of {} sends", limits.sends), error))?;
-        let max_inline = probe.max_inline().min(tunables.max_inline as u32);
+        let max_inline = probe.max_inline().min(limits.inline);
         drop(probe);
         let source = watch::open_source(&device.context, &cq, &place);
         let handshakes = handshakes(&device, choice, tunables, &setup)
             .map_err(|error| failed("making the handshake's queue pair and listener", error))?;
 
-        let credits = cq.capacity().saturating_sub(depth).max(1);
+        let credits = cq.capacity().saturating_sub(depth);
         let tx = Tx::new(
             &tx::Limits {
                 credits,
-                signal_interval: tunables.signal_interval as u32,
+                // A queue that is full has asked for a completion, also where the adapter's is shorter than the parameter.
+                signal_interval: (tunables.signal_interval as u32).min(limits.sends / 2).max(1),
                 send_slots: tunables.send_slots_max,
                 max_inline,
             },
@@ -178,6 +211,13 @@ impl Port<Verbs> {
     pub fn warning(&self) -> Option<&str> {
         self.handshakes.carriers().warning()
     }
+}
+
+/// How many receives are posted where so many are asked for: at most what the shared receive queue holds, and half of the
+/// completion queue, whose other half is for sends. `None`: they are too few.
+fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
+    let receives = asked.min(max_srq_wr).min(max_cqe / 2);
+    (receives >= FEWEST).then_some(receives)
 }
 
 /// What the port listens on, and what it says of itself.
@@ -245,5 +285,26 @@ impl<A: Adapter> Port<A> {
             is_closing: false,
             source: parts.source,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_a_completion_queue_is_for_sends() {
+        assert_eq!(receives(1024, 32_768, 4_194_303), Some(1024));
+        assert_eq!(receives(1024, 32_768, 2047), Some(1023));
+        assert_eq!(receives(1024, 128, 255), Some(127));
+        assert_eq!(receives(1024, 100, 255), Some(100));
+        assert_eq!(receives(32_767, 1_048_576, 32_767), Some(16_383));
+    }
+
+    #[test]
+    fn queues_with_fewer_than_sixteen_receives_or_sends_are_too_short() {
+        assert_eq!(receives(1024, 32_768, 32), Some(16));
+        assert_eq!(receives(1024, 32_768, 31), None);
+        assert_eq!(receives(1024, 15, 4096), None);
     }
 }

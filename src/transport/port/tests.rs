@@ -90,6 +90,25 @@ fn an_event_of_another_port_or_kind_leaves_the_address_alone() {
 }
 
 #[test]
+fn adapters_without_atomics_connect_and_those_that_have_them_allow_them() {
+    use ibex_ffi::verbs::Access;
+
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    for (atomics, access) in [
+        (Atomics::None, rights),
+        (Atomics::Adapter, rights | Access::REMOTE_ATOMIC),
+        (Atomics::Host, rights | Access::REMOTE_ATOMIC),
+    ] {
+        let mut pair = Pair::with(atomics);
+        pair.a.send(1).expect("it may wait");
+        pair.carry();
+        for side in [&pair.a, &pair.b] {
+            assert_eq!((state(side), side.script.state().qps[0].access), (QpState::ReadyToSend, access), "{atomics:?}");
+        }
+    }
+}
+
+#[test]
 fn a_full_send_queue_makes_requests_wait_and_a_completion_lets_them_go_in_order() {
     let mut pair = Pair::connected();
     (10..10 + u64::from(DEPTH) + 3).for_each(|token| pair.a.send(token).expect("it may wait"));

@@ -47,8 +47,9 @@ pub(super) struct Side {
 }
 
 impl Side {
-    fn new(rank: u32, published: &Published, tunables: &Tunables) -> Self {
+    fn new(rank: u32, published: &Published, tunables: &Tunables, atomics: Atomics) -> Self {
         let script = Script::default();
+        script.state().is_without_atomics = atomics == Atomics::None;
         let (adapter, cq) = (script.adapter(), script.completion_queue(CAPACITY, 16));
         let rx = Rx::new(script.receive_queue(SLOTS), BATCH, 0).expect("slots are posted");
         let limits = tx::Limits { credits: CAPACITY - SLOTS, signal_interval: 4, send_slots: 0, max_inline: 64 };
@@ -64,7 +65,7 @@ impl Side {
             rx,
             tx,
             adapter,
-            attributes: attributes(),
+            attributes: attributes(atomics),
             counters: Counters::default(),
             bounce_size: 1024,
             depth: DEPTH,
@@ -118,14 +119,15 @@ impl Side {
     }
 }
 
-fn attributes() -> Attributes {
+fn attributes(atomics: Atomics) -> Attributes {
     Attributes {
         device: "scripted0".to_owned(),
         port: 1,
         mbps: 100_000,
         max_message: 1 << 30,
         max_inline: 64,
-        atomics: Atomics::Adapter,
+        gathers: true,
+        atomics,
         software: false,
         link_layer: 2,
     }
@@ -154,10 +156,15 @@ pub(super) struct Pair {
 impl Pair {
     /// That know each other and are not connected.
     pub(super) fn apart() -> Self {
+        Pair::with(Atomics::Adapter)
+    }
+
+    /// The same, of adapters with these atomics.
+    pub(super) fn with(atomics: Atomics) -> Self {
         let (published, tunables) =
             (Published::default(), Tunables { connect_poll_interval: 1, ..Tunables::default() });
-        let a = Side::new(0, &published, &tunables);
-        let b = Side::new(1, &published, &tunables);
+        let a = Side::new(0, &published, &tunables, atomics);
+        let b = Side::new(1, &published, &tunables, atomics);
         Pair { a, b }
     }
 

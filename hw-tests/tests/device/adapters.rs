@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Adapters that differ within what verbs allow: ibex uses what one has, and says what one lacks.
+//!
+//! Each case has a fabric of its own on emulated adapters that differ in a few keys, or have the profile of a real one
+//! (docs/softhca.md). On other devices each is skipped, with the reason. Setup grade; one at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says};
+use crate::site::Site;
+use anyhow::Result;
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::on_emulated("an adapter without atomics connects, however it answers to their right", without_atomics),
+        Test::on_emulated(
+            "a completion queue that is too short for the receives leaves half of it to sends",
+            short_queue,
+        ),
+        Test::on_emulated("a completion queue that holds too little refuses the port with its number", tiny_queue),
+        Test::on_emulated("an adapter that takes one piece a message is used by copying", one_piece),
+        Test::on_emulated("an adapter that refuses a queue pair without an error is asked for less inline", no_errno),
+        Test::on_emulated("an adapter without shared receive queues is refused with that reason", no_shared_receives),
+    ]
+}
+
+/// One adapter with these tables.
+fn adapter(tables: &str) -> String {
+    format!("[[device]]\nname = \"softhca0\"\n{tables}\n")
+}
+
+/// What `ibv_modify_qp` may say to `IBV_ACCESS_REMOTE_ATOMIC`: nothing, an error, or an error later.
+fn without_atomics(site: &mut Site) -> Result<()> {
+    for answer in ["eopnotsupp", "einval", "accepted"] {
+        let tables = format!(
+            "[device.limits]\natomics = \"none\"\n[device.behaviour]\natomic_access_without_cap = \"{answer}\""
+        );
+        Launch::of_a_short_exchange().on_adapters(adapter(&tables)).succeeds(site)?;
+        // Open MPI's windows then use messages alone.
+        let windows = Launch::new("rma_atomics", 2).with("osc", "rdma,pt2pt").environment("IBEX_TEST_SCALE", "0.2");
+        windows.on_adapters(adapter(&tables)).passes(site)?;
+    }
+    Ok(())
+}
+
+fn short_queue(site: &mut Site) -> Result<()> {
+    for entries in [64, 255, 1100] {
+        let tables = format!("[device.limits]\nmax_cqe = {entries}\nmax_srq_wr = 4096");
+        let launch = Launch::new("pt2pt_flood", 2).environment("IBEX_TEST_SCALE", "0.2").with("btl_ibex_verbose", "1");
+        let outcome = launch.on_adapters(adapter(&tables)).succeeds(site)?;
+        let (receives, asked) = (entries / 2, 1024);
+        says(&outcome, &[&format!("{receives} receives"), &format!("instead of {asked}"), "softhca0:1"])?;
+    }
+    Ok(())
+}
+
+fn tiny_queue(site: &mut Site) -> Result<()> {
+    let launch = Launch::of_a_short_exchange().on_adapters(adapter("[device.limits]\nmax_cqe = 31"));
+    launch.is_refused_with(site, &["ibex cannot use a port", "softhca0:1", "31 entries"]).map(drop)
+}
+
+fn one_piece(site: &mut Site) -> Result<()> {
+    let tables = "[device.limits]\nmax_sge = 1\nmax_sge_rd = 1\nmax_srq_sge = 1";
+    for program in ["pt2pt_modes", "pt2pt_datatypes"] {
+        let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", "0.2");
+        launch.on_adapters(adapter(tables)).passes(site)?;
+    }
+    Ok(())
+}
+
+fn no_errno(site: &mut Site) -> Result<()> {
+    let tables = "[device.limits]\nmax_inline = 96\n[device.behaviour]\ncreate_qp_errno_on_limit = \"unset\"";
+    Launch::of_a_short_exchange().on_adapters(adapter(tables)).succeeds(site).map(drop)
+}
+
+fn no_shared_receives(site: &mut Site) -> Result<()> {
+    let launch = Launch::of_a_short_exchange().on_adapters(adapter("profile = \"irdma\""));
+    launch.is_refused_with(site, &["ibex cannot use a port", "shared receive queue", "does not have"]).map(drop)
+}
