@@ -18,7 +18,7 @@ mod port;
 #[cfg(test)]
 mod tests;
 
-pub use port::{PORT_ACTIVE, PORT_ACTIVE_DEFER, PORT_ARMED, PORT_DOWN, PORT_INIT, PORT_NOP, PartitionKey};
+pub use port::{PORT_ACTIVE, PORT_ACTIVE_DEFER, PORT_ARMED, PORT_DOWN, PORT_INIT, PORT_NOP, PartitionKey, PortInfo};
 
 /// One device as verbs describes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -31,27 +31,6 @@ pub struct DeviceInfo {
     pub unusable: Option<String>,
     /// Its ports.
     pub ports: Vec<PortInfo>,
-}
-
-/// One port as verbs describes it.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct PortInfo {
-    /// Its number, from 1.
-    pub number: u8,
-    /// `PORT_ACTIVE` and the others.
-    pub state: u32,
-    /// [`LINK_INFINIBAND`] or [`LINK_ETHERNET`].
-    pub link_layer: u8,
-    /// Its local identifier; 0: none.
-    pub lid: u16,
-    /// The MTU in use, as verbs.h's code.
-    pub active_mtu: u8,
-    /// Its data rate, in Mb/s.
-    pub rate_mbps: u32,
-    /// Its GID table; empty entries may be left out.
-    pub gids: Vec<GidInfo>,
-    /// Its partition key table, at the index asked for.
-    pub partition_key: PartitionKey,
 }
 
 /// A port to use, and how.

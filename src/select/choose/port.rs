@@ -4,8 +4,8 @@
 //! Called by `choose.rs` for each port that the user permits; a refusal is the end of a sentence that begins "refused: ".
 //! Path: setup. Threads: plain data. Tests: `tests.rs`.
 
-use super::PortInfo;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
+use crate::select::gid::GidInfo;
 use crate::tunables::Tunables;
 
 /// `IBV_PORT_NOP`: the port says nothing.
@@ -20,6 +20,27 @@ pub const PORT_ARMED: u32 = 3;
 pub const PORT_ACTIVE: u32 = 4;
 /// `IBV_PORT_ACTIVE_DEFER`: was in use and has a link error it may recover from.
 pub const PORT_ACTIVE_DEFER: u32 = 5;
+
+/// One port as verbs describes it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PortInfo {
+    /// Its number, from 1.
+    pub number: u8,
+    /// `PORT_ACTIVE` and the others.
+    pub state: u32,
+    /// [`LINK_INFINIBAND`] or [`LINK_ETHERNET`].
+    pub link_layer: u8,
+    /// Its local identifier; 0: none.
+    pub lid: u16,
+    /// The MTU in use, as verbs.h's code.
+    pub active_mtu: u8,
+    /// Its data rate, in Mb/s.
+    pub rate_mbps: u32,
+    /// Its GID table; empty entries may be left out.
+    pub gids: Vec<GidInfo>,
+    /// Its partition key table, at the index asked for.
+    pub partition_key: PartitionKey,
+}
 
 /// What a port's partition key table has at the index asked for.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
