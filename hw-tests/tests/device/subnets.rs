@@ -43,14 +43,14 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated(
             "a port of a gid table beyond 256 entries uses one of the first and reports the others",
             |site| {
-                let table = "link_layer = \"ethernet\"\n[[device.port]]\ngids = [\"2001:db8::1\", { gid = \"10.0.0.1\", index = 300 }]";
+                let table = "link_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [\"2001:db8::1\", { gid = \"10.0.0.1\", index = 300 }]";
                 let launch =
                     Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(adapters(&[table.into()]));
                 says(&launch.succeeds(site)?, &["gid 0: 2001:db8::1", "beyond entry 255"])
             },
         ),
         Test::on_emulated("a port whose gids all lie beyond 256 entries is refused with that reason", |site| {
-            let table = "link_layer = \"ethernet\"\n[[device.port]]\ngids = [{ gid = \"10.0.0.1\", index = 300 }]";
+            let table = "link_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [{ gid = \"10.0.0.1\", index = 300 }]";
             let launch = Launch::of_a_short_exchange().on_adapters(adapters(&[table.into()]));
             launch.is_refused_with(site, &["entry 300", "beyond entry 255"]).map(drop)
         }),
