@@ -25,7 +25,11 @@ use super::tracked_clocks;
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
 
-/// How long [`catch_up`] takes at most: longer than events are held.
+/// How long a port's events are held at most, and some more: [`super::reorder_buffer`] lets them go after 200 windows (10 ms), even if
+/// earlier ones are known to come.
+const LONGEST_HELD_NS: u64 = 50_000_000;
+
+/// How long [`catch_up`] takes at most: longer than events are held where no earlier one is known to come.
 const CATCH_UP_NS: u64 = 200_000;
 
 /// See [`is_sampling_call`].
@@ -135,10 +139,19 @@ pub fn end_batch(source: SourceId, batch: PolledBatch) {
 
 /// Delivers what waits in this thread and what the ports' sources hold, waiting until it is due: for who is about to stop
 /// listening, so that what has happened is shown. Takes a fifth of a millisecond at most, while more keeps coming. From within a callback it does nothing.
-#[cold]
 pub fn catch_up(safety: Safety) {
+    catch_up_within(safety, CATCH_UP_NS);
+}
+
+/// As [`catch_up`], of what has happened before, however long that is held.
+pub(super) fn catch_up_wholly(safety: Safety) {
+    catch_up_within(safety, LONGEST_HELD_NS);
+}
+
+#[cold]
+fn catch_up_within(safety: Safety, nanoseconds: u64) {
     let clock = HostClock::get();
-    let limit = clock.now() + clock.ticks(CATCH_UP_NS);
+    let limit = clock.now() + clock.ticks(nanoseconds);
     loop {
         // Looked at before: a thread that had to wait for a processor delivers what has become due.
         let is_last = clock.now() >= limit;

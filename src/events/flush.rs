@@ -27,15 +27,15 @@ pub fn deliver_pending(safety: Safety) {
     }
 }
 
-/// As [`deliver_pending`], of all that has happened before: waits until the turn of what ports hold has come ([`deliver::catch_up`] says how
-/// long at most) and for a thread that empties buffers, so the caller holds nothing that a callback may want. False, and nothing
+/// As [`deliver_pending`], of all that has happened before: waits until the turn of what ports hold has come (a
+/// matter of milliseconds) and for a thread that empties buffers, so the caller holds nothing that a callback may want. False, and nothing
 /// is done, from within a callback.
 #[must_use]
 pub fn flush(safety: Safety) -> bool {
     if is_delivering() {
         return false;
     }
-    deliver::catch_up(safety);
+    deliver::catch_up_wholly(safety);
     while !deliver_now(safety) {
         std::thread::yield_now();
     }
