@@ -2,7 +2,8 @@
 //! Loom's models of the concurrent parts: every interleaving of a few steps of the buffer and of the grace period.
 
 use crate::events::event_type::TypeId;
-use crate::events::instance::{EventInstance, WORDS};
+use crate::events::event_type::WORDS;
+use crate::events::instance::EventInstance;
 use crate::events::quiescence::{DeliveringThreads, DeliveryCounter};
 use crate::events::ring::Ring;
 use crate::events::source_info::SourceId;
