@@ -33,7 +33,7 @@ pub use send::{Refused, Sent};
 pub use waiting::WhenDiverted;
 
 use super::adapter::verbs::Verbs;
-use super::adapter::{Adapter, CompletionQueue as _, SendSlots as _};
+use super::adapter::{Adapter, SendSlots as _};
 use super::completion::{Batch, Undelivered};
 use super::connections::Connections;
 use super::connections::admission::Admission;
@@ -338,12 +338,6 @@ impl<A: Adapter> Port<A> {
         }
         // No slot will be posted any more, so that there is nothing to wait for.
         self.destroy_closing();
-    }
-
-    /// How many completions a poll takes at most.
-    #[inline]
-    fn poll_size(&self) -> usize {
-        self.cq.batch()
     }
 }
 

@@ -293,11 +293,6 @@ impl<S: SendSlots> Tx<S> {
         self.backlog.pop_front()
     }
 
-    /// That a peer left the list.
-    pub(super) fn left_backlog<Q: QueuePair>(queue: &mut SendQueue<Q>) {
-        queue.note_backlog(false);
-    }
-
     /// The backlog is to be worked at the next opportunity: there may be room.
     pub(super) fn expect_room(&mut self) {
         self.is_freed = true;
@@ -338,7 +333,7 @@ impl<S: SendSlots> Tx<S> {
         if !matches!(outcome, First::Posted(..)) {
             queue.put_back(request);
         }
-        queue.looked_through();
+        queue.set_limit();
         outcome
     }
 

@@ -80,6 +80,13 @@ impl WrId {
     }
 }
 
+/// Whether the request numbered `sequence` is done when the one numbered `through` is. Numbers wrap; of two in flight the
+/// distance is far below half their range. Hot.
+#[inline]
+pub(super) const fn is_done(sequence: u32, through: u32) -> bool {
+    through.wrapping_sub(sequence) <= u32::MAX / 2
+}
+
 /// The immediate data of a message: the tag, and the receiver's own name for the sender's endpoint, exchanged in the
 /// handshake, so that a receive finds its peer without a search. Version 1; 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

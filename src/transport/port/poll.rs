@@ -200,7 +200,7 @@ impl<A: Adapter> Port<A> {
     #[cold]
     fn deliver_held(&mut self, batch: &mut Batch) -> bool {
         self.undelivered.drain(batch);
-        batch.room() >= self.poll_size()
+        batch.room() >= self.cq.batch()
     }
 
     /// A request did not succeed: everything before it did, it did not, and its connection is lost.

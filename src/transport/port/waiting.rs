@@ -12,8 +12,8 @@ use crate::transport::adapter::Adapter;
 use crate::transport::completion::{Completion, Failed, Token};
 use crate::transport::connections::connection::Connection;
 use crate::transport::connections::failure::Cause;
+use crate::transport::tx::First;
 use crate::transport::tx::request::{Operation, Request};
-use crate::transport::tx::{First, Tx};
 use crate::transport::watch;
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::{LocalSpan, Status};
@@ -161,7 +161,7 @@ impl<A: Adapter> Port<A> {
         for _ in 0..self.tx.peers_waiting() {
             let Some(to) = self.tx.next_waiting() else { return };
             if let Some(connection) = self.connections.get_mut(to) {
-                Tx::<A::SendSlots>::left_backlog(connection.queue_mut());
+                connection.queue_mut().note_backlog(false);
             }
             if self.post_waiting(to) {
                 self.enlist(to);

@@ -6,6 +6,7 @@
 //! They are few: while all are in use the next message goes on waiting. Pending grade. Tests: at the end of the file.
 
 use crate::transport::adapter::SendSlots;
+use crate::transport::work_request::is_done;
 use ibex_ffi::verbs::LocalSpan;
 use std::collections::VecDeque;
 
@@ -68,9 +69,8 @@ impl<S: SendSlots> Bounce<S> {
 }
 
 fn take_back(in_use: &mut InUse, through: u32, mut free: impl FnMut(u32)) {
-    // Sequence numbers wrap; of two numbers in flight the distance is far below half their range.
     while let Some(&(sequence, slot)) = in_use.front()
-        && through.wrapping_sub(sequence) <= u32::MAX / 2
+        && is_done(sequence, through)
     {
         in_use.pop_front();
         free(slot);

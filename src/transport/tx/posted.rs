@@ -6,6 +6,7 @@
 //! more requests are in flight than ever before. An inline send without a token takes no entry. Tests: at the end of the file.
 
 use crate::transport::completion::Token;
+use crate::transport::work_request::is_done;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -82,8 +83,7 @@ impl Posted {
     #[inline]
     pub fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
         let entry = *self.entries.get(list.head as usize)?;
-        // Sequence numbers wrap; of two numbers in flight the distance is far below half their range.
-        if through.wrapping_sub(entry.sequence) > u32::MAX / 2 {
+        if !is_done(entry.sequence, through) {
             return None;
         }
         self.entries[list.head as usize].next = self.free;

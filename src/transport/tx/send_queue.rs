@@ -97,7 +97,7 @@ impl<Q: QueuePair> SendQueue<Q> {
     /// Works out anew how far requests may be posted. To be called after every change of what it is made of, so that a post
     /// has one comparison to make.
     #[inline]
-    fn set_limit(&mut self) {
+    pub(super) fn set_limit(&mut self) {
         let open = self.is_open && self.waiting.is_empty();
         self.limit = if open { self.retired.wrapping_add(self.depth) } else { self.posted };
     }
@@ -195,11 +195,6 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.waiting.push_front(request);
     }
 
-    /// What waits has changed.
-    pub(super) fn looked_through(&mut self) {
-        self.set_limit();
-    }
-
     /// Takes all that wait for which `leaves` holds, in order.
     pub(crate) fn take_waiting(&mut self, leaves: impl Fn(&Request) -> bool) -> Vec<Request> {
         let (taken, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(leaves);
@@ -226,7 +221,7 @@ impl<Q: QueuePair> SendQueue<Q> {
     }
 
     /// Notes whether the backlog has this connection. Returns what was noted before.
-    pub(super) fn note_backlog(&mut self, in_backlog: bool) -> bool {
+    pub(crate) fn note_backlog(&mut self, in_backlog: bool) -> bool {
         std::mem::replace(&mut self.in_backlog, in_backlog)
     }
 }
