@@ -4,7 +4,7 @@
 //! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name), `IBEX_COMPONENTS`
 //! (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs) and `IBEX_ENGINE_TESTS`. Without
 //! `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do not pass by absence. With it, a
-//! device that is missing is a failure.
+//! device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are left out that no device changes, and counted.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
 //! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`], [`adapters`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
@@ -32,6 +32,7 @@ mod tools;
 use hw_tests::Device;
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
+use std::env;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -40,13 +41,20 @@ use std::time::Instant;
 struct Test {
     name: String,
     run: Run,
+    /// Whether what it tests is the same on every device: a parameter's bounds, what a tool is shown.
+    device_independent: bool,
 }
 
 type Run = Box<dyn Fn(&mut Site) -> anyhow::Result<()> + Send>;
 
 impl Test {
     fn new(name: impl Into<String>, run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
-        Self { name: name.into().replace(' ', "_"), run: Box::new(run) }
+        Self { name: name.into().replace(' ', "_"), run: Box::new(run), device_independent: false }
+    }
+
+    /// The same, of which a run on one device is enough.
+    fn device_independent(self) -> Self {
+        Self { device_independent: true, ..self }
     }
 
     /// A test that describes adapters of its own; skipped where they are not emulated.
@@ -107,7 +115,12 @@ fn main() -> ExitCode {
         reasons::tests,
         tools::tests,
     ];
-    let tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
+    let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
+    let all = tests.len();
+    if env::var_os("IBEX_ONLY_DEVICE_DEPENDENT").is_some() {
+        tests.retain(|test| !test.device_independent);
+    }
+    let left_out = all - tests.len();
     let site = match Site::from_environment() {
         Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),
         Err(error) => {
@@ -120,6 +133,9 @@ fn main() -> ExitCode {
             "{} device tests are not run, because no device was asked for: run `cargo xtask test --device soft-roce`",
             tests.len()
         );
+    }
+    if left_out > 0 {
+        println!("skip {left_out} tests of what is the same on every device: they are run on another");
     }
     let trials = tests.into_iter().map(|test| trial(test, site.clone())).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -49,7 +49,11 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid),
         Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
-        Test::on_emulated("a port whose address changes is found at the new one by later connections", readdressed),
+        Test::on_emulated_with(
+            PORT_EVENTS,
+            "a port whose address changes is found at the new one by later connections",
+            readdressed,
+        ),
         Test::on_emulated("both ports of one adapter are used", |site| {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1");
             let outcome = launch.on_adapters("[[device]]\n[[device.port]]\n[[device.port]]\n").succeeds(site)?;
@@ -318,13 +322,15 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
         .try_for_each(|program| flaps_under(site, program, &flapping))
 }
 
-/// Runs a program at growing length until it was long enough for a rail to go down and come back.
+/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not tell of
+/// that, nothing shows it: the longest is run.
 fn flaps_under(site: &mut Site, program: &'static str, flapping: &str) -> Result<()> {
-    for scale in ["0.2", "1", "4", "16"] {
+    let scales: &[&str] = if site.device().has_port_events() { &["0.2", "1", "4", "16"] } else { &["4"] };
+    for scale in scales {
         let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", scale).on_adapters(flapping);
         let outcome = launch.succeeds(site)?;
         says(&outcome, &["passed, 0 failed"])?;
-        if says(&outcome, &["has lost its link", "has a link again"]).is_ok() {
+        if !site.device().has_port_events() || says(&outcome, &["has lost its link", "has a link again"]).is_ok() {
             return Ok(());
         }
         println!("{program} was through before a rail went down and came back; longer");

@@ -58,7 +58,7 @@ pub(crate) fn tests() -> Vec<Test> {
             Launch::new(program, ranks).passes(site)
         }));
     }
-    tests
+    tests.into_iter().map(Test::device_independent).collect()
 }
 
 /// 90 messages of 8 bytes and 10 of 1 MiB each way, in fragments that add up.
