@@ -17,9 +17,9 @@ mod openmpi {
     use std::process::Command;
 
     /// What a component uses of Open MPI, as bindgen's regular expressions.
-    const TYPES: &str = "mca_base_(component|pvar|var)_.*|mca_btl_.*|mca_rcache_base_.*|opal_(bitmap|class|convertor|object|proc|process_name|free_list_item)_t|ibex_.*";
-    const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(find|get|get_value)|mca_btl_base_param_register|mca_rcache_base_module_(create|destroy)|opal_(bitmap_set_bit|convertor_pack|get_proc_hostname|output|proc_local_get|class_initialize)|ibex_.*";
-    const VARIABLES: &str = "MCA_.*|OPAL_(SUCCESS|ERR.*|VERSION|INFO_LVL.*|(MAJOR|MINOR|RELEASE)_VERSION)|BTL_VERSION|mca_btl_base_active_message_trigger|opal_(version_string|process_info|proc_for_name|convertor_t_class|proc_t_class|free_list_item_t_class|list_item_t_class)|mca_(btl_base_descriptor|rcache_base_registration|base_pvar|base_var)_t_class|ibex_.*";
+    const TYPES: &str = "mca_base_(component|pvar|var)_.*|mca_btl_.*|mca_rcache_base_.*|mca_pml_base_(component|module)_t|ompi_(communicator|datatype|group|message|proc|request|status_public)_t|opal_(bitmap|class|convertor|datatype|object|proc|process_name|free_list_item)_t|ibex_.*";
+    const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(find|get|get_value)|mca_btl_base_param_register|mca_rcache_base_module_(create|destroy)|mca_pml_base_(pml_check_selected|bsend_request_alloc_buf|bsend_request_free)|opal_(bitmap_set_bit|convertor_pack|convertor_unpack|get_proc_hostname|output|proc_local_get|class_initialize|progress)|ibex_.*";
+    const VARIABLES: &str = "MCA_.*|MPI_(ANY_.*|ERR_.*|SUCCESS|UNDEFINED)|OMPI_(ANY_.*|COMM_INTER|ERR.*|REQUEST_.*|SUCCESS|(MAJOR|MINOR|RELEASE)_VERSION)|OPAL_(DATATYPE_FLAG_.*|SUCCESS|ERR.*|VERSION|INFO_LVL.*|(MAJOR|MINOR|RELEASE)_VERSION)|BTL_VERSION|mca_btl_base_active_message_trigger|mca_pml|mca_pml_base_pml|ompi_mpi_thread_multiple|ompi_request_functions|ompi_(communicator|request|message|datatype|group)_t_class|opal_progress_yield_when_idle|opal_(version_string|process_info|proc_for_name|convertor_t_class|proc_t_class|free_list_item_t_class|list_item_t_class)|mca_(btl_base_descriptor|rcache_base_registration|base_pvar|base_var)_t_class|ibex_.*";
 
     /// The installed Open MPI, as its compiler wrapper describes it.
     struct OpenMpi {
@@ -28,7 +28,7 @@ mod openmpi {
     }
 
     pub(crate) fn bind() {
-        for file in ["wrapper.h", "shim.h", "shim.c", "ob1.c", "layout.c"] {
+        for file in ["wrapper.h", "shim.h", "shim.c", "pml.c", "ob1.c", "layout.c"] {
             println!("cargo::rerun-if-changed=openmpi/{file}");
         }
         println!("cargo::rerun-if-env-changed=MPICC");
@@ -88,7 +88,7 @@ mod openmpi {
 
         fn compile_shim(&self) {
             cc::Build::new()
-                .files(["openmpi/shim.c", "openmpi/ob1.c", "openmpi/layout.c"])
+                .files(["openmpi/shim.c", "openmpi/pml.c", "openmpi/ob1.c", "openmpi/layout.c"])
                 .include("openmpi")
                 .includes(&self.includes)
                 // Open MPI's inline list functions use the 16-byte compare-and-swap; without the flag gcc calls a

@@ -46,6 +46,50 @@ struct ibex_announced {
 /* The message of ob1's fragment, by which its receiver tells of reads; false where it is none of these. */
 bool ibex_ob1_announced(const void *fragment, struct ibex_announced *announced);
 
+/* --- What a PML needs (pml.c). --- */
+
+/* OBJ_CONSTRUCT of a request in storage of the caller's, as one of a PML. */
+void ibex_request_construct(ompi_request_t *request, ompi_request_start_fn_t start, ompi_request_free_fn_t free,
+                            ompi_request_cancel_fn_t cancel);
+
+/* OMPI_REQUEST_INIT and OMPI_REQUEST_FINI. */
+void ibex_request_init(ompi_request_t *request, bool is_persistent);
+void ibex_request_fini(ompi_request_t *request);
+
+/* ompi_request_complete: runs the request's callback and wakes who waits. The request may be gone afterwards. */
+void ibex_request_complete(ompi_request_t *request);
+
+/* ompi_request_empty: a send that was done at once. */
+ompi_request_t *ibex_request_empty(void);
+
+/* The process with this rank in the communicator (the remote group of an intercommunicator); NULL: it is not known. */
+opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);
+
+/* The processes in the group of a communicator's peers, and this process' rank in it; -1: in the other group. */
+int ibex_comm_peers(const ompi_communicator_t *comm);
+
+/* References of a request to what it uses. */
+void ibex_comm_retain(ompi_communicator_t *comm);
+void ibex_comm_release(ompi_communicator_t *comm);
+void ibex_datatype_retain(ompi_datatype_t *datatype);
+void ibex_datatype_release(ompi_datatype_t *datatype);
+
+/* A convertor over `count` of a datatype at `buffer`, in storage of the caller's. Returns an OPAL code. */
+int ibex_convertor_send(opal_convertor_t *convertor, const ompi_datatype_t *datatype, size_t count, const void *buffer);
+int ibex_convertor_receive(opal_convertor_t *convertor, const ompi_datatype_t *datatype, size_t count, void *buffer);
+void ibex_convertor_destruct(opal_convertor_t *convertor);
+
+/* A message of MPI_Mprobe, taken from Open MPI's list and given back to it. */
+ompi_message_t *ibex_message_alloc(void);
+void ibex_message_return(ompi_message_t *message);
+ompi_message_t *ibex_message_null(void);
+
+/* MPI_COMM_WORLD's job is ended. */
+void ibex_abort(int code);
+
+/* Appends names to the list of PMLs that may be chosen; each is copied. */
+void ibex_pml_consider(const char *name);
+
 /* One row per field of the mirrored types, as the C compiler lays them out (for the layout test). */
 struct ibex_layout_row {
     const char *type;

@@ -86,6 +86,25 @@ fn bindgen_rows() -> Rows {
         opal_proc_t { proc_name, proc_arch, proc_flags, proc_hostname }
         opal_process_name_t { jobid, vpid }
         mca_base_pvar_t { ctx }
+        mca_pml_base_component_t { pmlm_version, pmlm_data, pmlm_init, pmlm_finalize }
+        mca_pml_base_module_t {
+            pml_add_procs, pml_del_procs, pml_enable, pml_progress, pml_add_comm, pml_del_comm, pml_irecv_init,
+            pml_irecv, pml_recv, pml_isend_init, pml_isend, pml_send, pml_iprobe, pml_probe, pml_start, pml_improbe,
+            pml_mprobe, pml_imrecv, pml_mrecv, pml_dump, pml_ft_event, pml_max_contextid, pml_max_tag, pml_flags
+        }
+        ompi_request_t {
+            req_type, req_status, req_complete, req_state, req_persistent, req_f_to_c_index, req_start, req_free,
+            req_cancel, req_complete_cb, req_complete_cb_data, req_mpi_object
+        }
+        ompi_status_public_t { MPI_SOURCE, MPI_TAG, MPI_ERROR, _cancelled, _ucount }
+        ompi_communicator_t {
+            c_contextid, c_my_rank, c_flags, c_assertions, c_local_group, c_remote_group, c_pml_comm
+        }
+        ompi_group_t { grp_proc_count, grp_my_rank, grp_proc_pointers }
+        ompi_proc_t { super_, proc_endpoints }
+        opal_datatype_t { flags, size, true_lb, true_ub, lb, ub }
+        ompi_datatype_t { super_, id, pml_data }
+        ompi_message_t { m_f_to_c_index, comm, req_ptr, peer, count }
         opal_convertor_t {}
         opal_class_t { cls_sizeof }
     }
