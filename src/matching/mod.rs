@@ -95,8 +95,7 @@ impl<R: Copy, U> Matching<R, U> {
     /// The first part of [`Matching::post`]: takes out the first message that the pattern takes.
     #[inline]
     pub fn search_unexpected(&mut self, pattern: Pattern) -> Searched<Message<U>> {
-        let (at, attempts) = self.unexpected.find(pattern);
-        let taken = if at == NONE { None } else { self.unexpected.take_at(at) };
+        let (taken, attempts) = self.unexpected.take(pattern);
         Searched { found: taken.map(|(envelope, message)| Message { envelope, message }), attempts }
     }
 

@@ -34,12 +34,14 @@ pub struct MessageHandle(pub(super) Handle);
 impl ReceiveHandle {
     /// As a number to keep in a request. 0 is no handle's.
     #[must_use]
+    #[inline]
     pub const fn bits(self) -> u64 {
         self.0.bits()
     }
 
     /// The handle with these bits. Those that are no handle's are refused wherever they are used.
     #[must_use]
+    #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         ReceiveHandle(Handle::from_bits(bits))
     }
@@ -48,12 +50,14 @@ impl ReceiveHandle {
 impl MessageHandle {
     /// As a number to keep in a request. 0 is no handle's.
     #[must_use]
+    #[inline]
     pub const fn bits(self) -> u64 {
         self.0.bits()
     }
 
     /// The handle with these bits. Those that are no handle's are refused wherever they are used.
     #[must_use]
+    #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         MessageHandle(Handle::from_bits(bits))
     }

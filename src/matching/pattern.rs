@@ -20,6 +20,7 @@ pub(super) const EXACT: u64 = !0;
 /// The bit that is set in the key of a negative tag.
 const SIGN: u64 = 0x8000_0000;
 
+#[inline]
 const fn key(source: i32, tag: i32) -> u64 {
     (source as u32 as u64) << 32 | tag as u32 as u64
 }
@@ -121,6 +122,7 @@ pub(super) mod class {
 }
 
 /// The kind of the pattern with this mask.
+#[inline]
 pub(super) const fn class_of(mask: u64) -> usize {
     (mask & SOURCE == 0) as usize | ((mask & TAG != TAG) as usize) << 1
 }

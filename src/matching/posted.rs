@@ -68,18 +68,36 @@ impl<R: Copy> Posted<R> {
         let receive = Receive { mask: pattern.mask(), number: self.number, request };
         self.number += 1;
         self.len += 1;
-        self.wildcards += u32::from(receive.mask != EXACT);
+        if receive.mask != EXACT {
+            self.wildcards += 1;
+        }
         let handle = self.slab.push(&mut self.order[side(pattern.key())], pattern.key(), receive);
         if self.indexed {
-            let at = self.slab.resolve(handle).expect("just put there");
-            self.index(at);
+            self.index(handle.at());
         }
         handle
     }
 
-    /// Takes out the receive that the message goes to, if there is one, and says how many were looked at.
+    /// Takes out the receive that the message goes to, if there is one, and says how many were looked at. The oldest of all is looked
+    /// at here, and all others elsewhere.
     #[inline]
     pub(super) fn take(&mut self, envelope: Envelope) -> (Option<R>, u32) {
+        let list = &mut self.order[side(envelope.key())];
+        let at = list.head;
+        let Some(entry) = self.slab.get(at) else { return (None, 0) };
+        if self.indexed || (entry.key ^ envelope.key()) & entry.payload.mask != 0 {
+            return self.take_further(envelope);
+        }
+        let receive = self.slab.remove_head(list, at).payload;
+        self.len -= 1;
+        if receive.mask != EXACT {
+            self.wildcards -= 1;
+        }
+        (Some(receive.request), 1)
+    }
+
+    #[inline(never)]
+    fn take_further(&mut self, envelope: Envelope) -> (Option<R>, u32) {
         let (at, attempts) = if self.indexed { self.find_indexed(envelope, 0) } else { self.find(envelope) };
         if at == NONE { (None, attempts) } else { (Some(self.remove(at)), attempts) }
     }
@@ -95,7 +113,7 @@ impl<R: Copy> Posted<R> {
         self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.payload.request)
     }
 
-    #[inline]
+    /// Goes through the list, not for ever.
     fn find(&mut self, envelope: Envelope) -> (u32, u32) {
         let key = envelope.key();
         let mut at = self.order[side(key)].head;
@@ -127,7 +145,6 @@ impl<R: Copy> Posted<R> {
         self.find_indexed(envelope, LONG)
     }
 
-    #[inline(never)]
     fn find_indexed(&self, envelope: Envelope, mut attempts: u32) -> (u32, u32) {
         let key = envelope.key();
         // A negative tag is taken by those alone that name it.
@@ -144,12 +161,12 @@ impl<R: Copy> Posted<R> {
         (first.0, attempts)
     }
 
+    #[inline(never)]
     fn index(&mut self, at: u32) {
         let class = class_of(self.slab.at(at).payload.mask);
         self.indexes[class].push(&mut self.slab, at);
     }
 
-    #[inline]
     fn remove(&mut self, at: u32) -> R {
         if self.indexed {
             self.unindex(at);

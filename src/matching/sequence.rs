@@ -96,8 +96,7 @@ impl<U> Sequence<U> {
     pub(super) fn hold(&mut self, envelope: Envelope, number: u32, message: U) {
         let key = key(envelope.source() as u32, number);
         let handle = self.slab.push(&mut self.all, key, Some((envelope.tag(), message)));
-        let at = self.slab.resolve(handle).expect("just put there");
-        self.index.push(&mut self.slab, at);
+        self.index.push(&mut self.slab, handle.at());
         self.len += 1;
     }
 

@@ -42,10 +42,18 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    /// The place of the entry while it is in use.
+    #[inline]
+    pub(super) const fn at(self) -> u32 {
+        self.at
+    }
+
+    #[inline]
     pub(super) const fn bits(self) -> u64 {
         (self.generation as u64) << 32 | self.at as u64
     }
 
+    #[inline]
     pub(super) const fn from_bits(bits: u64) -> Self {
         Handle { at: bits as u32, generation: (bits >> 32) as u32 }
     }
@@ -124,9 +132,24 @@ impl<P, const N: usize> Slab<P, N> {
     }
 
     /// Takes the entry out of its list and gives its place back. Returns it for what the caller still needs of it.
-    #[inline]
     pub(super) fn remove(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
         self.unlink(list, at);
+        let free = std::mem::replace(&mut self.free, at);
+        let entry = self.at(at);
+        entry.next = free;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry
+    }
+
+    /// The same of the first entry of the list, which is at `at`. Hot.
+    #[inline]
+    pub(super) fn remove_head(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
+        let next = self.at(at).next;
+        list.head = next;
+        match self.get_mut(next) {
+            Some(younger) => younger.prev = NONE,
+            None => list.tail = NONE,
+        }
         let free = std::mem::replace(&mut self.free, at);
         let entry = self.at(at);
         entry.next = free;
@@ -146,7 +169,6 @@ impl<P, const N: usize> Slab<P, N> {
         }
     }
 
-    #[inline]
     fn unlink(&mut self, list: &mut List, at: u32) {
         let &mut Entry { next, prev, .. } = self.at(at);
         match self.get_mut(prev) {

@@ -29,6 +29,7 @@ enum Held<U> {
 }
 
 impl<U> Held<U> {
+    #[inline]
     fn into_message(self) -> Option<U> {
         match self {
             Held::Taken => None,
@@ -79,14 +80,34 @@ impl<U> Unexpected<U> {
         self.len += 1;
         let handle = self.slab.push(&mut self.order[side(key)], key, Held::Queued(message));
         if self.indexed != 0 {
-            let at = self.slab.resolve(handle).expect("just put there");
-            self.index_anew(at);
+            self.index_anew(handle.at());
         }
         handle
     }
 
-    /// Where the oldest message is that the pattern takes, or [`NONE`], and how many were looked at.
+    /// Takes out the oldest message that the pattern takes, if there is one, and says how many were looked at. The oldest of all is
+    /// looked at here, and all others elsewhere.
     #[inline]
+    pub(super) fn take(&mut self, pattern: Pattern) -> (Option<(Envelope, U)>, u32) {
+        let list = &mut self.order[side(pattern.key())];
+        let at = list.head;
+        let Some(entry) = self.slab.get(at) else { return (None, 0) };
+        let envelope = Envelope::from_key(entry.key);
+        if self.indexed != 0 || !pattern.takes(envelope) {
+            return self.take_further(pattern);
+        }
+        self.len -= 1;
+        let held = std::mem::replace(&mut self.slab.remove_head(list, at).payload, Held::Taken);
+        (held.into_message().map(|message| (envelope, message)), 1)
+    }
+
+    #[inline(never)]
+    fn take_further(&mut self, pattern: Pattern) -> (Option<(Envelope, U)>, u32) {
+        let (at, attempts) = self.find(pattern);
+        if at == NONE { (None, attempts) } else { (self.take_at(at), attempts) }
+    }
+
+    /// Where the oldest message is that the pattern takes, or [`NONE`], and how many were looked at.
     pub(super) fn find(&mut self, pattern: Pattern) -> (u32, u32) {
         if self.indexed != 0 {
             return self.find_long(pattern);
@@ -96,7 +117,6 @@ impl<U> Unexpected<U> {
     }
 
     /// Takes out the message at this place.
-    #[inline]
     pub(super) fn take_at(&mut self, at: u32) -> Option<(Envelope, U)> {
         let entry = self.slab.at(at);
         let key = entry.key;
@@ -163,7 +183,6 @@ impl<U> Unexpected<U> {
     }
 
     /// Goes through the list. More attempts than [`LONG`] say that it was given up.
-    #[inline]
     fn walk(&self, pattern: Pattern) -> (u32, u32) {
         let mut at = self.order[side(pattern.key())].head;
         let mut attempts = 0;
@@ -178,7 +197,6 @@ impl<U> Unexpected<U> {
     }
 
     /// A search where there are indexes, though perhaps not the one that it needs.
-    #[inline(never)]
     fn find_long(&mut self, pattern: Pattern) -> (u32, u32) {
         let way = class_of(pattern.mask());
         if way == class::ANY {
