@@ -13,6 +13,7 @@ pub mod counters;
 pub mod events;
 pub mod fork;
 pub mod limits;
+pub mod matching;
 pub mod peer;
 pub mod select;
 pub mod transport;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What matching costs, in short queues and in long ones; `cargo bench -p ibex --bench matching`.
+//!
+//! Time: one among 100,000 is to be found in at most 2 times the time of one among 10. Each round takes another one, and puts
+//! it back, so that the places in memory change as they would; `hot` takes the same one each time.
+//!
+//! Instructions, which do not depend on the machine's other work: the operations are functions of their own here, so that
+//! `valgrind --tool=callgrind target/release/deps/matching-* --bench --test short` counts them (`callgrind_annotate`, by calls).
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use ibex::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Matching, MessageHandle, Pattern, Posting, Searched};
+
+/// A message: a header of 16 bytes, and where its data is.
+type Unexpected = [u64; 4];
+type Queues = Matching<u64, Unexpected>;
+
+/// Rounds of the short queue: enough that what is allocated at first does not show.
+const ROUNDS: u64 = 10_000;
+
+#[inline(never)]
+fn post(queues: &mut Queues, source: i32, tag: i32, request: u64) -> Option<u64> {
+    match queues.post(Pattern::new(source, tag), request) {
+        Posting::Matched { message, .. } => Some(message.message[0]),
+        Posting::Inserted { .. } => None,
+    }
+}
+
+#[inline(never)]
+fn arrive(queues: &mut Queues, source: i32, tag: i32, message: u64) -> Option<u64> {
+    match queues.arrive(Envelope::new(source, tag), || [message; 4]) {
+        Arrival::Matched { request, .. } => Some(request),
+        Arrival::Inserted { .. } => None,
+    }
+}
+
+#[inline(never)]
+fn post_to_empty(queues: &mut Queues, source: i32, tag: i32, request: u64) -> Option<u64> {
+    let pattern = Pattern::new(source, tag);
+    match queues.post(pattern, request) {
+        Posting::Matched { message, .. } => Some(message.message[0]),
+        Posting::Inserted { .. } => None,
+    }
+}
+
+#[inline(never)]
+fn arrive_at_one(queues: &mut Queues, source: i32, tag: i32) -> Option<u64> {
+    queues.search_posted(Envelope::new(source, tag)).found
+}
+
+#[inline(never)]
+fn arrive_at_empty(queues: &mut Queues, source: i32, tag: i32) -> MessageHandle {
+    let envelope = Envelope::new(source, tag);
+    let Searched { found: None, .. } = queues.search_posted(envelope) else { panic!("nothing is posted") };
+    queues.insert_unexpected(envelope, [7; 4])
+}
+
+#[inline(never)]
+fn post_for_one(queues: &mut Queues, source: i32, tag: i32) -> u64 {
+    queues.search_unexpected(Pattern::new(source, tag)).found.map_or(0, |message| message.message[0])
+}
+
+/// A message of a round: posted first, then unexpected, the queues otherwise empty.
+fn short(criterion: &mut Criterion) {
+    let mut queues = Queues::new(4);
+    let mut group = criterion.benchmark_group("short");
+    group.bench_function("posted", |b| {
+        b.iter(|| {
+            for round in 0..ROUNDS {
+                assert_eq!(post_to_empty(&mut queues, black_box(1), black_box(5), round), None);
+                assert_eq!(arrive_at_one(&mut queues, black_box(1), black_box(5)), Some(round));
+            }
+        });
+    });
+    group.bench_function("unexpected", |b| {
+        b.iter(|| {
+            for _ in 0..ROUNDS {
+                black_box(arrive_at_empty(&mut queues, black_box(1), black_box(5)));
+                assert_eq!(post_for_one(&mut queues, black_box(1), black_box(5)), 7);
+            }
+        });
+    });
+}
+
+/// The pattern of a class for rank and tag `number`.
+const CLASSES: [&str; 3] = ["exact", "any_source", "any_tag"];
+
+fn pattern(class: usize, number: i32) -> (i32, i32) {
+    [(number, number), (ANY_SOURCE, number), (number, ANY_TAG)][class]
+}
+
+/// The next number after this one, all over the queue.
+fn next(number: i32, length: i32) -> i32 {
+    (number + length / 3 + 1) % length
+}
+
+/// One of many receives is taken by a message, and posted again.
+fn posted(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("posted");
+    for (class, name) in CLASSES.iter().enumerate() {
+        for length in [10, 1000, 100_000] {
+            let mut queues = Queues::new(0);
+            for number in 0..length {
+                let (source, tag) = pattern(class, number);
+                post(&mut queues, source, tag, 0);
+            }
+            for (name, is_hot) in [(format!("{name}"), false), (format!("{name}_hot"), true)] {
+                let mut number = length - 1;
+                group.bench_function(BenchmarkId::new(name, length), |b| {
+                    b.iter(|| {
+                        arrive(&mut queues, number, number, 0).expect("posted");
+                        let (source, tag) = pattern(class, number);
+                        post(&mut queues, source, tag, 0);
+                        number = if is_hot { number } else { next(number, length) };
+                    });
+                });
+            }
+        }
+    }
+}
+
+/// One of many messages is received, and arrives again.
+fn unexpected(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("unexpected");
+    for (class, name) in CLASSES.iter().enumerate() {
+        for length in [10, 1000, 100_000] {
+            let mut queues = Queues::new(0);
+            for number in 0..length {
+                arrive(&mut queues, number, number, 0);
+            }
+            for (name, is_hot) in [(format!("{name}"), false), (format!("{name}_hot"), true)] {
+                let mut number = length - 1;
+                group.bench_function(BenchmarkId::new(name, length), |b| {
+                    b.iter(|| {
+                        let (source, tag) = pattern(class, number);
+                        post(&mut queues, source, tag, 0).expect("arrived");
+                        arrive(&mut queues, number, number, 0);
+                        number = if is_hot { number } else { next(number, length) };
+                    });
+                });
+            }
+        }
+    }
+}
+
+criterion_group!(benches, short, posted, unexpected);
+criterion_main!(benches);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of communicators by their context, the number that messages carry.
+//!
+//! Contexts are small numbers, the lowest that is free on all members, and used again after a communicator has gone: the table is an
+//! array, and a lookup one load. A message may arrive for a context that this process has not added yet; it is kept, and
+//! handed over when the context is added, in order of arrival. A context that messages name never makes the array longer, so that
+//! a damaged one costs what is kept.
+//!
+//! A message that nobody received before its communicator went is for nobody; one that arrives even later is kept for the next communicator
+//! of that context. MPI forbids a program to send it.
+//!
+//! Threads: with a lock around the table, a receiving thread looks up with the lock taken to read. If there is nothing it takes it to write, looks
+//! up again, as the context may have been added between, and keeps the message. Whoever adds has what was kept arrive while it still
+//! holds the lock to write, or else a later message could be before it.
+//!
+//! Used beside [`super::Matching`]. Path: hot for a lookup, setup for the rest. Tests: `tests/contexts.rs`.
+
+/// Why a communicator was not added. It is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused<C> {
+    /// The context is one of another communicator.
+    InUse(C),
+    /// The context is beyond [`Contexts::LIMIT`].
+    BeyondLimit(C),
+}
+
+/// Communicators (`C`) by context, and messages (`M`) for those that are yet to come.
+#[derive(Debug)]
+pub struct Contexts<C, M> {
+    communicators: Vec<Option<C>>,
+    /// With their contexts, in order of arrival.
+    kept: Vec<(u32, M)>,
+}
+
+impl<C, M> Default for Contexts<C, M> {
+    fn default() -> Self {
+        Contexts::new()
+    }
+}
+
+impl<C, M> Contexts<C, M> {
+    /// Contexts are below it.
+    pub const LIMIT: u32 = 1 << 20;
+
+    /// A table without communicators.
+    #[must_use]
+    pub const fn new() -> Self {
+        Contexts { communicators: Vec::new(), kept: Vec::new() }
+    }
+
+    /// The communicator with this context.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, context: u32) -> Option<&C> {
+        self.communicators.get(context as usize)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    #[must_use]
+    #[inline]
+    pub fn get_mut(&mut self, context: u32) -> Option<&mut C> {
+        self.communicators.get_mut(context as usize)?.as_mut()
+    }
+
+    /// Adds a communicator. Returns what has arrived for it, in order, which the caller has arrive there before anything else.
+    ///
+    /// # Errors
+    /// The context is in use or too large.
+    pub fn add(&mut self, context: u32, communicator: C) -> Result<Vec<M>, Refused<C>> {
+        if context >= Self::LIMIT {
+            return Err(Refused::BeyondLimit(communicator));
+        }
+        let at = context as usize;
+        if at >= self.communicators.len() {
+            self.communicators.resize_with(at + 1, || None);
+        }
+        match &mut self.communicators[at] {
+            Some(_) => return Err(Refused::InUse(communicator)),
+            free => *free = Some(communicator),
+        }
+        Ok(self.kept.extract_if(.., |(of, _)| *of == context).map(|(_, message)| message).collect())
+    }
+
+    /// Takes a communicator out; its context can be added again.
+    pub fn remove(&mut self, context: u32) -> Option<C> {
+        self.communicators.get_mut(context as usize)?.take()
+    }
+
+    /// Keeps a message whose context has no communicator.
+    pub fn keep(&mut self, context: u32, message: M) {
+        debug_assert!(self.get(context).is_none(), "context {context} has a communicator");
+        self.kept.push((context, message));
+    }
+
+    /// How many messages are kept: the caller bounds them.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The communicators that were not removed, with their contexts.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &C)> {
+        self.communicators.iter().enumerate().filter_map(|(context, one)| Some((context as u32, one.as_ref()?)))
+    }
+}

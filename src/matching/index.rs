@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An index of the entries of a queue by what their keys have under a mask: the oldest entry of a key is found at once, however many
+//! there are of it or of others.
+//!
+//! A table of buckets, of keys and not of entries: a bucket has a chain of the oldest entries of its keys, and behind each of
+//! them come the younger ones of the same key. So the length of a chain depends on the hash alone, and a thousand messages with one
+//! envelope do not stand in the way of another. All links are in the entries (`slab.rs`): place `slot` of their links is this
+//! index's. The table doubles when there are more keys than buckets, and is kept; nothing else allocates.
+//!
+//! Used by queues that have become long (`posted.rs`, `unexpected.rs`), and by `sequence.rs`. Path: hot, where a queue is long. Threads: one
+//! at a time. Tests: at the end of the file, and the histories of `tests/histories.rs`.
+
+use super::slab::{Links, NONE, Slab};
+
+/// In place of a chain: the entry is not the oldest of its key.
+const YOUNGER: u32 = NONE - 1;
+
+/// How many buckets a table begins with.
+const FIRST_BUCKETS: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Index {
+    /// What of an entry's key is this index's.
+    mask: u64,
+    /// Which of the links of an entry are.
+    slot: usize,
+    /// The first entry of each chain; a power of two of them, or none yet.
+    buckets: Vec<u32>,
+    /// Different keys among the entries.
+    keys: usize,
+}
+
+/// Mixes a key so that any 32 bits of it, ranks and tags in sequence for example, spread over the high half.
+#[inline]
+const fn hash(key: u64) -> u64 {
+    let mixed = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29 ^ key >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
+}
+
+impl Index {
+    pub(super) const fn new(mask: u64, slot: usize) -> Self {
+        Index { mask, slot, buckets: Vec::new(), keys: 0 }
+    }
+
+    #[inline]
+    fn bucket(&self, key: u64) -> usize {
+        hash(key) as usize & (self.buckets.len().wrapping_sub(1))
+    }
+
+    /// The oldest entry with this key under the mask, or [`NONE`]; adds the entries looked at to `attempts`.
+    #[inline]
+    pub(super) fn first<P, const N: usize>(&self, slab: &Slab<P, N>, key: u64, attempts: &mut u32) -> u32 {
+        let key = key & self.mask;
+        if self.keys == 0 {
+            return NONE;
+        }
+        let mut at = self.buckets[self.bucket(key)];
+        while let Some(entry) = slab.get(at) {
+            *attempts += 1;
+            if entry.key & self.mask == key {
+                break;
+            }
+            at = entry.links[self.slot].chain;
+        }
+        at
+    }
+
+    /// Takes the entry up as the youngest of its key.
+    pub(super) fn push<P, const N: usize>(&mut self, slab: &mut Slab<P, N>, at: u32) {
+        let slot = self.slot;
+        let key = slab.at(at).key & self.mask;
+        let oldest = self.first(slab, key, &mut 0);
+        if let Some(entry) = slab.get_mut(oldest) {
+            let prev = std::mem::replace(&mut entry.links[slot].prev, at);
+            slab.at(prev).links[slot].next = at;
+            slab.at(at).links[slot] = Links { next: NONE, prev, chain: YOUNGER };
+            return;
+        }
+        if self.keys == self.buckets.len() {
+            self.grow(slab);
+        }
+        self.keys += 1;
+        let bucket = self.bucket(key);
+        let chain = std::mem::replace(&mut self.buckets[bucket], at);
+        slab.at(at).links[slot] = Links { next: NONE, prev: at, chain };
+    }
+
+    /// Gives the entry up; its key must be as it was.
+    pub(super) fn remove<P, const N: usize>(&mut self, slab: &mut Slab<P, N>, at: u32) {
+        let slot = self.slot;
+        let key = slab.at(at).key & self.mask;
+        let Links { next, prev, chain } = slab.at(at).links[slot];
+        if chain == YOUNGER {
+            slab.at(prev).links[slot].next = next;
+            // Where it was the youngest, the oldest has that noted.
+            let follower = if next == NONE { self.first(slab, key, &mut 0) } else { next };
+            slab.at(follower).links[slot].prev = prev;
+            return;
+        }
+        let successor = match slab.get_mut(next) {
+            Some(entry) => {
+                // `prev` is the youngest, which may be this one itself.
+                entry.links[slot].prev = prev;
+                entry.links[slot].chain = chain;
+                next
+            }
+            None => {
+                self.keys -= 1;
+                chain
+            }
+        };
+        let bucket = self.bucket(key);
+        let mut before = self.buckets[bucket];
+        if before == at {
+            self.buckets[bucket] = successor;
+            return;
+        }
+        while slab.at(before).links[slot].chain != at {
+            before = slab.at(before).links[slot].chain;
+        }
+        slab.at(before).links[slot].chain = successor;
+    }
+
+    /// Gives up all entries: these are the keys of every one that it has. The cost is theirs, not the table's.
+    pub(super) fn clear(&mut self, keys: impl Iterator<Item = u64>) {
+        if self.keys == 0 {
+            return;
+        }
+        for key in keys {
+            let bucket = self.bucket(key & self.mask);
+            self.buckets[bucket] = NONE;
+        }
+        self.keys = 0;
+    }
+
+    #[cold]
+    fn grow<P, const N: usize>(&mut self, slab: &mut Slab<P, N>) {
+        let room = (self.buckets.len() * 2).max(FIRST_BUCKETS);
+        let old = std::mem::replace(&mut self.buckets, vec![NONE; room]);
+        for mut at in old {
+            while at != NONE {
+                let bucket = self.bucket(slab.at(at).key & self.mask);
+                let first = std::mem::replace(&mut self.buckets[bucket], at);
+                at = std::mem::replace(&mut slab.at(at).links[self.slot].chain, first);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slab::List;
+    use super::*;
+
+    struct Keys {
+        slab: Slab<(), 1>,
+        list: List,
+        index: Index,
+    }
+
+    impl Keys {
+        fn new(keys: impl IntoIterator<Item = u64>) -> Self {
+            let mut all = Keys { slab: Slab::new(), list: List::EMPTY, index: Index::new(!0, 0) };
+            for (place, key) in keys.into_iter().enumerate() {
+                all.slab.push(&mut all.list, key, ());
+                all.index.push(&mut all.slab, place as u32);
+            }
+            all
+        }
+
+        fn first(&self, key: u64) -> (u32, u32) {
+            let mut attempts = 0;
+            (self.index.first(&self.slab, key, &mut attempts), attempts)
+        }
+
+        fn remove(&mut self, at: u32) {
+            self.index.remove(&mut self.slab, at);
+            self.slab.remove(&mut self.list, at);
+        }
+    }
+
+    #[test]
+    fn the_oldest_of_a_key_is_found_whichever_has_left_before() {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut keys = Keys::new([5, 5, 5]);
+            let mut left = vec![0, 1, 2];
+            for at in order {
+                keys.remove(at);
+                left.retain(|other| *other != at);
+                assert_eq!(keys.first(5).0, left.first().copied().unwrap_or(NONE), "{order:?}");
+            }
+            assert_eq!(keys.index.keys, 0);
+        }
+    }
+
+    #[test]
+    fn a_table_that_grows_keeps_what_it_has() {
+        let mut keys = Keys::new((0..1000).chain(0..1000));
+        assert_eq!((keys.index.keys, keys.index.buckets.len()), (1000, 1024));
+        assert!((0..1000).all(|key| keys.first(key).0 == key as u32));
+        (0..1000).for_each(|at| keys.remove(at));
+        assert!((0..1000).all(|key| keys.first(key).0 == 1000 + key as u32));
+        let left: Vec<u64> = keys.slab.iter(&keys.list).map(|(_, entry)| entry.key).collect();
+        keys.index.clear(left.into_iter());
+        assert!((0..1000).all(|key| keys.first(key).0 == NONE));
+        assert!(keys.index.buckets.iter().all(|bucket| *bucket == NONE));
+    }
+
+    #[test]
+    fn ranks_tags_and_grids_of_both_spread_over_the_table() {
+        let count = if cfg!(miri) { 300_u64 } else { 30_000 };
+        let side = count.isqrt();
+        let sets: [(&str, Vec<u64>); 6] = [
+            ("tags", (0..count).collect()),
+            ("negative tags", (0..count).map(|tag| 0xffff_ffff - tag).collect()),
+            ("ranks", (0..count).map(|rank| rank << 32).collect()),
+            ("every 4096th tag", (0..count).map(|tag| tag << 12 & 0xffff_ffff | tag >> 20).collect()),
+            ("tags of a rank each", (0..count).map(|rank| rank << 32 | rank).collect()),
+            ("a grid", (0..side * side).map(|number| (number / side) << 32 | number % side).collect()),
+        ];
+        for (name, set) in sets {
+            let keys = Keys::new(set.iter().copied());
+            let attempts: Vec<u32> = set.iter().map(|key| keys.first(*key).1).collect();
+            let mean = f64::from(attempts.iter().sum::<u32>()) / set.len() as f64;
+            assert!(mean < 1.7, "{name}: {mean} attempts in the mean");
+            assert!(attempts.iter().all(|attempts| *attempts <= 12), "{name}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a message is known by ([`Envelope`]), and which messages a receive takes ([`Pattern`]).
+//!
+//! Both are a 64-bit key, source in the high half and tag in the low one. A pattern has a mask beside it, so one comparison decides
+//! whichever wildcards there are: the bits under the mask are equal. The mask of `ANY_TAG` keeps the tag's sign, and thereby
+//! leaves out the negative tags. Made by the caller of [`super::Matching`]. Hot: plain values. Tests: at the end of the file.
+
+/// The source of a receive that takes messages of any: MPI's `MPI_ANY_SOURCE`.
+pub const ANY_SOURCE: i32 = -1;
+
+/// The tag of a receive that takes messages of any tag of at least 0: MPI's `MPI_ANY_TAG`. No message has it.
+pub const ANY_TAG: i32 = -1;
+
+/// The bits of a key that are the tag's.
+pub(super) const TAG: u64 = 0xffff_ffff;
+/// The bits of a key that are the source's.
+pub(super) const SOURCE: u64 = !TAG;
+/// The mask of a pattern without a wildcard.
+pub(super) const EXACT: u64 = !0;
+/// The bit that is set in the key of a negative tag.
+const SIGN: u64 = 0x8000_0000;
+
+#[inline]
+const fn key(source: i32, tag: i32) -> u64 {
+    (source as u32 as u64) << 32 | tag as u32 as u64
+}
+
+/// Who sent a message, and its tag. Negative tags are a library's own; a receive takes them only if it names them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    key: u64,
+}
+
+impl Envelope {
+    /// Of a message of the rank `source`, at least 0, with this tag.
+    #[must_use]
+    #[inline]
+    pub const fn new(source: i32, tag: i32) -> Self {
+        Envelope { key: key(source, tag) }
+    }
+
+    /// The rank of the sender.
+    #[must_use]
+    #[inline]
+    pub const fn source(self) -> i32 {
+        (self.key >> 32) as i32
+    }
+
+    /// The tag.
+    #[must_use]
+    #[inline]
+    pub const fn tag(self) -> i32 {
+        self.key as i32
+    }
+
+    #[inline]
+    pub(super) const fn from_key(key: u64) -> Self {
+        Envelope { key }
+    }
+
+    #[inline]
+    pub(super) const fn key(self) -> u64 {
+        self.key
+    }
+}
+
+impl std::fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Envelope").field("source", &self.source()).field("tag", &self.tag()).finish()
+    }
+}
+
+/// Which side of a queue a key is on. No pattern takes messages of both, so each side is searched alone.
+#[inline]
+pub(super) const fn side(key: u64) -> usize {
+    ((key & SIGN) >> 31) as usize
+}
+
+/// Which messages a receive or a probe takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pattern {
+    key: u64,
+    mask: u64,
+}
+
+impl Pattern {
+    /// Messages of `source`, or [`ANY_SOURCE`], with `tag`, or [`ANY_TAG`].
+    #[must_use]
+    #[inline]
+    pub const fn new(source: i32, tag: i32) -> Self {
+        let source_mask = if source == ANY_SOURCE { 0 } else { SOURCE };
+        let tag_mask = if tag == ANY_TAG { SIGN } else { TAG };
+        // Under the mask alone: `ANY_TAG` has the sign of the tags that it takes.
+        let tag = if tag == ANY_TAG { 0 } else { tag };
+        Pattern { key: key(source, tag) & (source_mask | TAG), mask: source_mask | tag_mask }
+    }
+
+    /// Whether it takes the message.
+    #[must_use]
+    #[inline]
+    pub const fn takes(self, envelope: Envelope) -> bool {
+        (self.key ^ envelope.key) & self.mask == 0
+    }
+
+    #[inline]
+    pub(super) const fn key(self) -> u64 {
+        self.key
+    }
+
+    #[inline]
+    pub(super) const fn mask(self) -> u64 {
+        self.mask
+    }
+}
+
+/// The four kinds of pattern, by what they leave open: the places of an array of one for each.
+pub(super) mod class {
+    pub(in super::super) const EXACT: usize = 0;
+    pub(in super::super) const ANY_SOURCE: usize = 1;
+    pub(in super::super) const ANY_TAG: usize = 2;
+    pub(in super::super) const ANY: usize = 3;
+}
+
+/// The kind of the pattern with this mask.
+#[inline]
+pub(super) const fn class_of(mask: u64) -> usize {
+    (mask & SOURCE == 0) as usize | ((mask & TAG != TAG) as usize) << 1
+}
+
+/// What a pattern of each class specifies, as a mask of its key.
+pub(super) const SPECIFIED: [u64; 4] = [EXACT, TAG, SOURCE, 0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_takes_what_it_names_and_any_tag_leaves_out_the_negative_ones() {
+        for source in [0, 1, i32::MAX] {
+            for tag in [0, 7, i32::MAX, -2, -1_073_741_822, i32::MIN] {
+                let envelope = Envelope::new(source, tag);
+                assert_eq!((envelope.source(), envelope.tag()), (source, tag));
+                assert!(Pattern::new(source, tag).takes(envelope));
+                assert!(Pattern::new(ANY_SOURCE, tag).takes(envelope));
+                assert_eq!(Pattern::new(source, ANY_TAG).takes(envelope), tag >= 0);
+                assert_eq!(Pattern::new(ANY_SOURCE, ANY_TAG).takes(envelope), tag >= 0);
+                assert!(!Pattern::new(source ^ 1, tag).takes(envelope));
+                assert!(!Pattern::new(source ^ 1, ANY_TAG).takes(envelope));
+                assert!(!Pattern::new(source, tag ^ 1).takes(envelope));
+                assert!(!Pattern::new(ANY_SOURCE, tag ^ 1).takes(envelope));
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_is_what_is_left_open() {
+        let class = |source, tag| class_of(Pattern::new(source, tag).mask());
+        assert_eq!([class(0, 0), class(0, -2)], [class::EXACT; 2]);
+        assert_eq!([class(ANY_SOURCE, 0), class(ANY_SOURCE, -2)], [class::ANY_SOURCE; 2]);
+        assert_eq!([class(0, ANY_TAG), class(ANY_SOURCE, ANY_TAG)], [class::ANY_TAG, class::ANY]);
+    }
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The posted receives of a communicator.
+//!
+//! All are in a list in posting order. When that becomes long, each receive is in one of four indexes beside, by what it specifies:
+//! source and tag, tag, source, nothing. A message can be taken by the oldest of its key in each; the one that was posted first has the
+//! smallest number. Receives for negative tags have a list of their own: no message can be taken by one of either list.
+//!
+//! Used by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
+
+use super::index::Index;
+use super::pattern::{EXACT, Envelope, Pattern, SPECIFIED, class, class_of, side};
+use super::slab::{Handle, List, NONE, Slab};
+use super::threshold::{LONG, SHORT};
+
+#[derive(Debug, Clone, Copy)]
+struct Receive<R> {
+    mask: u64,
+    /// How many were posted before it.
+    number: u64,
+    request: R,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Posted<R> {
+    slab: Slab<Receive<R>, 1>,
+    /// In posting order: tags of at least 0, negative ones.
+    order: [List; 2],
+    /// Whether the indexes have the receives.
+    indexed: bool,
+    indexes: [Index; 4],
+    len: u32,
+    wildcards: u32,
+    /// How many were posted ever.
+    number: u64,
+}
+
+impl<R: Copy> Posted<R> {
+    pub(super) const fn new() -> Self {
+        Posted {
+            slab: Slab::new(),
+            order: [List::EMPTY; 2],
+            indexed: false,
+            indexes: [
+                Index::new(SPECIFIED[class::EXACT], 0),
+                Index::new(SPECIFIED[class::ANY_SOURCE], 0),
+                Index::new(SPECIFIED[class::ANY_TAG], 0),
+                Index::new(SPECIFIED[class::ANY], 0),
+            ],
+            len: 0,
+            wildcards: 0,
+            number: 0,
+        }
+    }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// How many of them have a wildcard.
+    pub(super) const fn wildcards(&self) -> u32 {
+        self.wildcards
+    }
+
+    /// Puts a receive at the end.
+    #[inline]
+    pub(super) fn insert(&mut self, pattern: Pattern, request: R) -> Handle {
+        let receive = Receive { mask: pattern.mask(), number: self.number, request };
+        self.number += 1;
+        self.len += 1;
+        if receive.mask != EXACT {
+            self.wildcards += 1;
+        }
+        let handle = self.slab.push(&mut self.order[side(pattern.key())], pattern.key(), receive);
+        if self.indexed {
+            self.index(handle.at());
+        }
+        handle
+    }
+
+    /// Takes out the receive that the message goes to, if there is one, and says how many were looked at. The oldest of all is looked
+    /// at here, and all others elsewhere.
+    #[inline]
+    pub(super) fn take(&mut self, envelope: Envelope) -> (Option<R>, u32) {
+        let list = &mut self.order[side(envelope.key())];
+        let at = list.head;
+        let Some(entry) = self.slab.get(at) else { return (None, 0) };
+        if self.indexed || (entry.key ^ envelope.key()) & entry.payload.mask != 0 {
+            return self.take_further(envelope);
+        }
+        let receive = self.slab.remove_head(list, at).payload;
+        self.len -= 1;
+        if receive.mask != EXACT {
+            self.wildcards -= 1;
+        }
+        (Some(receive.request), 1)
+    }
+
+    #[inline(never)]
+    fn take_further(&mut self, envelope: Envelope) -> (Option<R>, u32) {
+        let (at, attempts) = if self.indexed { self.find_indexed(envelope, 0) } else { self.find(envelope) };
+        if at == NONE { (None, attempts) } else { (Some(self.remove(at)), attempts) }
+    }
+
+    /// Takes out the receive with this handle, if it is there.
+    pub(super) fn cancel(&mut self, handle: Handle) -> Option<R> {
+        let at = self.slab.resolve(handle)?;
+        Some(self.remove(at))
+    }
+
+    /// The receives, in posting order within each side.
+    pub(super) fn requests(&self) -> impl Iterator<Item = R> {
+        self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.payload.request)
+    }
+
+    /// Goes through the list, not for ever.
+    fn find(&mut self, envelope: Envelope) -> (u32, u32) {
+        let key = envelope.key();
+        let mut at = self.order[side(key)].head;
+        let mut attempts = 0;
+        while let Some(entry) = self.slab.get(at) {
+            attempts += 1;
+            if (entry.key ^ key) & entry.payload.mask == 0 {
+                break;
+            }
+            if attempts == LONG {
+                return self.build_and_find(envelope);
+            }
+            at = entry.next;
+        }
+        (at, attempts)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn build_and_find(&mut self, envelope: Envelope) -> (u32, u32) {
+        for side in 0..2 {
+            let mut at = self.order[side].head;
+            while at != NONE {
+                self.index(at);
+                at = self.slab.at(at).next;
+            }
+        }
+        self.indexed = true;
+        self.find_indexed(envelope, LONG)
+    }
+
+    fn find_indexed(&self, envelope: Envelope, mut attempts: u32) -> (u32, u32) {
+        let key = envelope.key();
+        // A negative tag is taken by those alone that name it.
+        let classes = if envelope.tag() < 0 { class::ANY_TAG } else { self.indexes.len() };
+        let mut first = (NONE, u64::MAX);
+        for index in &self.indexes[..classes] {
+            let at = index.first(&self.slab, key, &mut attempts);
+            if let Some(entry) = self.slab.get(at)
+                && entry.payload.number < first.1
+            {
+                first = (at, entry.payload.number);
+            }
+        }
+        (first.0, attempts)
+    }
+
+    #[inline(never)]
+    fn index(&mut self, at: u32) {
+        let class = class_of(self.slab.at(at).payload.mask);
+        self.indexes[class].push(&mut self.slab, at);
+    }
+
+    fn remove(&mut self, at: u32) -> R {
+        if self.indexed {
+            self.unindex(at);
+        }
+        self.len -= 1;
+        let side = side(self.slab.at(at).key);
+        let receive = self.slab.remove(&mut self.order[side], at).payload;
+        self.wildcards -= u32::from(receive.mask != EXACT);
+        receive.request
+    }
+
+    /// Takes the receive out of its index; out of all indexes all receives, when there will be few.
+    #[inline(never)]
+    fn unindex(&mut self, at: u32) {
+        let class = class_of(self.slab.at(at).payload.mask);
+        self.indexes[class].remove(&mut self.slab, at);
+        if self.len <= SHORT + 1 {
+            for index in &mut self.indexes {
+                index.clear(self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.key));
+            }
+            self.indexed = false;
+        }
+    }
+}

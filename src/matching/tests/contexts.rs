@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of communicators.
+
+use crate::matching::{Contexts, Refused};
+
+#[test]
+fn a_context_is_found_from_when_it_is_added_until_it_is_removed_and_can_be_used_again() {
+    let mut contexts = Contexts::<&str, ()>::new();
+    assert_eq!(contexts.get(3), None);
+    contexts.add(3, "first").unwrap();
+    assert_eq!(contexts.get(3), Some(&"first"));
+    assert_eq!(contexts.add(3, "second"), Err(Refused::InUse("second")));
+    assert_eq!(contexts.remove(3), Some("first"));
+    assert_eq!(contexts.get(3), None);
+    assert_eq!((contexts.remove(3), contexts.remove(999)), (None, None));
+    contexts.add(3, "second").unwrap();
+    *contexts.get_mut(3).unwrap() = "changed";
+    assert_eq!(contexts.iter().collect::<Vec<_>>(), [(3, &"changed")]);
+}
+
+#[test]
+fn contexts_go_beyond_16_bits_and_end_at_the_limit() {
+    let mut contexts = Contexts::<u32, ()>::new();
+    for context in [0, 1 << 16, Contexts::<u32, ()>::LIMIT - 1] {
+        contexts.add(context, context).unwrap();
+        assert_eq!(contexts.get(context), Some(&context));
+    }
+    for context in [Contexts::<u32, ()>::LIMIT, u32::MAX] {
+        assert_eq!(contexts.add(context, 7), Err(Refused::BeyondLimit(7)));
+        assert_eq!(contexts.get(context), None);
+        assert_eq!(contexts.remove(context), None);
+    }
+}
+
+#[test]
+fn what_arrives_for_an_unknown_context_is_handed_over_in_order_when_it_is_added() {
+    let mut contexts = Contexts::<(), u32>::new();
+    for (context, message) in [(5, 1), (6, 2), (5, 3), (u32::MAX, 4)] {
+        contexts.keep(context, message);
+    }
+    assert_eq!(contexts.add(5, ()).unwrap(), [1, 3]);
+    assert_eq!(contexts.kept(), 2);
+    contexts.remove(5);
+    assert_eq!(contexts.add(5, ()).unwrap(), [0; 0]);
+    assert_eq!(contexts.add(6, ()).unwrap(), [2]);
+    assert_eq!(contexts.kept(), 1);
+}

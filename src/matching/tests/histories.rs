@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random histories of a communicator, each step of which ends as in the model. `PROPTEST_CASES` is how many (256).
+//!
+//! A history has phases. Each leans towards posting or towards arrivals, so that queues become long, get indexes, and empty again; and
+//! towards few or many different envelopes.
+
+use super::Numbered;
+use super::model::{Entry, Model};
+use crate::matching::{
+    ANY_SOURCE, ANY_TAG, Arrival, Envelope, Message, MessageHandle, Pattern, Posting, ReceiveHandle, Remains,
+};
+use proptest::prelude::*;
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Post(i32, i32),
+    Arrive(i32, i32),
+    Probe(i32, i32),
+    MatchedProbe(i32, i32),
+    /// Of the handles there ever were, the one at this part of them.
+    Cancel(u16),
+    Take(u16),
+}
+
+/// Tags: few, some of them a library's.
+fn tag() -> impl Strategy<Value = i32> {
+    prop_oneof![6 => 0..4_i32, 1 => Just(i32::MAX), 2 => -3..=-2_i32, 1 => Just(i32::MIN)]
+}
+
+fn pattern(ranks: i32) -> impl Strategy<Value = (i32, i32)> {
+    let source = prop_oneof![4 => 0..ranks, 1 => Just(ANY_SOURCE)];
+    (source, prop_oneof![4 => tag(), 1 => Just(ANY_TAG)])
+}
+
+/// A step of a phase that posts and receives with these weights.
+fn step(ranks: i32, posts: u32, arrivals: u32) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        posts * 4 => pattern(ranks).prop_map(|(source, tag)| Step::Post(source, tag)),
+        arrivals * 4 => (0..ranks, tag()).prop_map(|(source, tag)| Step::Arrive(source, tag)),
+        2 => pattern(ranks).prop_map(|(source, tag)| Step::Probe(source, tag)),
+        1 => pattern(ranks).prop_map(|(source, tag)| Step::MatchedProbe(source, tag)),
+        1 => any::<u16>().prop_map(Step::Cancel),
+        1 => any::<u16>().prop_map(Step::Take),
+    ]
+}
+
+fn phase() -> impl Strategy<Value = Vec<Step>> {
+    let weights = prop_oneof![Just((1, 1)), Just((6, 1)), Just((1, 6)), Just((1, 0)), Just((0, 1))];
+    (prop_oneof![Just(2), Just(40)], weights)
+        .prop_flat_map(|(ranks, (posts, arrivals))| prop::collection::vec(step(ranks, posts, arrivals), 1..60))
+}
+
+#[derive(Default)]
+struct Handles {
+    receives: Vec<(ReceiveHandle, u32)>,
+    messages: Vec<(MessageHandle, u32)>,
+}
+
+fn pick<T: Copy>(of: &[T], part: u16) -> Option<T> {
+    of.get(of.len() * usize::from(part) >> 16).copied()
+}
+
+fn entry_of(Message { envelope, message }: Message<u32>) -> Entry {
+    Entry { source: envelope.source(), tag: envelope.tag(), number: message }
+}
+
+struct History {
+    matching: Numbered,
+    model: Model,
+    /// What matched probes have taken.
+    aside: Vec<Entry>,
+    handles: Handles,
+    next: u32,
+}
+
+impl History {
+    fn entry(&mut self, source: i32, tag: i32) -> Entry {
+        self.next += 1;
+        Entry { source, tag, number: self.next }
+    }
+
+    fn post(&mut self, source: i32, tag: i32) {
+        let entry = self.entry(source, tag);
+        let found = match self.matching.post(Pattern::new(source, tag), entry.number) {
+            Posting::Matched { message, .. } => Some(entry_of(message)),
+            Posting::Inserted { handle, .. } => {
+                self.handles.receives.push((handle, entry.number));
+                None
+            }
+        };
+        assert_eq!(found, self.model.post(entry));
+    }
+
+    fn arrive(&mut self, source: i32, tag: i32) {
+        let entry = self.entry(source, tag);
+        let found = match self.matching.arrive(Envelope::new(source, tag), || entry.number) {
+            Arrival::Matched { request, .. } => Some(request),
+            Arrival::Inserted { handle, .. } => {
+                self.handles.messages.push((handle, entry.number));
+                None
+            }
+        };
+        assert_eq!(found, self.model.arrive(entry).map(|receive| receive.number));
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Post(source, tag) => self.post(source, tag),
+            Step::Arrive(source, tag) => self.arrive(source, tag),
+            Step::Probe(source, tag) => {
+                let found = self.matching.probe(Pattern::new(source, tag)).found;
+                let found =
+                    found.map(|Message { envelope, message }| entry_of(Message { envelope, message: *message }));
+                assert_eq!(found, self.model.probe(Entry { source, tag, number: 0 }));
+            }
+            Step::MatchedProbe(source, tag) => {
+                let found = self.matching.matched_probe(Pattern::new(source, tag)).found;
+                let expected = self.model.take(Entry { source, tag, number: 0 });
+                let at = |entry: Entry| Envelope::new(entry.source, entry.tag);
+                assert_eq!(found.map(|message| message.envelope), expected.map(at));
+                if let (Some(message), Some(entry)) = (found, expected) {
+                    assert_eq!(self.matching.message_mut(message.message).copied(), Some(entry.number));
+                    self.aside.push(entry);
+                }
+            }
+            Step::Cancel(part) => {
+                let Some((handle, number)) = pick(&self.handles.receives, part) else { return };
+                let expected = Model::withdraw(&mut self.model.receives, number);
+                assert_eq!(self.matching.cancel(handle), expected.map(|entry| entry.number));
+            }
+            Step::Take(part) => {
+                let Some((handle, number)) = pick(&self.handles.messages, part) else { return };
+                let expected = Model::withdraw(&mut self.model.messages, number)
+                    .or_else(|| Model::withdraw(&mut self.aside, number));
+                assert_eq!(self.matching.take(handle).map(entry_of), expected);
+            }
+        }
+        assert_eq!(self.matching.posted() as usize, self.model.receives.len());
+        assert_eq!(self.matching.unexpected() as usize, self.model.messages.len());
+        let wildcards = self.model.receives.iter().filter(|one| one.source == ANY_SOURCE || one.tag == ANY_TAG);
+        assert_eq!(self.matching.posted_wildcards() as usize, wildcards.count());
+    }
+
+    /// What is left is what the model has left; the order is that of each side.
+    fn end(self) {
+        let Remains { mut receives, messages } = self.matching.into_remains();
+        receives.sort_unstable();
+        assert_eq!(receives, self.model.receives.iter().map(|entry| entry.number).collect::<Vec<_>>());
+        let mut messages: Vec<Entry> = messages.into_iter().map(entry_of).collect();
+        messages.sort_unstable_by_key(|entry| entry.number);
+        let mut expected = [self.model.messages, self.aside].concat();
+        expected.sort_unstable_by_key(|entry| entry.number);
+        assert_eq!(messages, expected);
+    }
+}
+
+fn run(phases: &[Vec<Step>]) {
+    let mut history = History {
+        matching: Numbered::new(40),
+        model: Model::default(),
+        aside: Vec::new(),
+        handles: Handles::default(),
+        next: 0,
+    };
+    for step in phases.iter().flatten() {
+        history.step(*step);
+    }
+    history.end();
+}
+
+proptest! {
+    #[test]
+    fn every_step_of_a_history_ends_as_in_the_lists_of_the_model(phases in prop::collection::vec(phase(), 1..8)) {
+        run(&phases);
+    }
+}

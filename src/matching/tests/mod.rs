@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the matching: each rule alone (`rules.rs`), order of numbered messages (`order.rs`), the table (`contexts.rs`), how the work grows
+//! (`steps.rs`), and random histories (`histories.rs`) against lists that are obviously right (`model.rs`).
+
+mod contexts;
+mod histories;
+mod model;
+mod order;
+mod rules;
+mod steps;
+
+use super::{Arrival, Envelope, Matching, Message, MessageHandle, Pattern, Posting, ReceiveHandle};
+
+/// Receives and messages are known by a number.
+type Numbered = Matching<u32, u32>;
+
+/// Posts; returns the message matched.
+fn post(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Option<u32> {
+    match matching.post(Pattern::new(source, tag), request) {
+        Posting::Matched { message: Message { message, .. }, .. } => Some(message),
+        Posting::Inserted { .. } => None,
+    }
+}
+
+/// Posts what no message is there for.
+fn insert(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> ReceiveHandle {
+    match matching.post(Pattern::new(source, tag), request) {
+        Posting::Inserted { handle, .. } => handle,
+        Posting::Matched { message, .. } => panic!("{message:?} was there"),
+    }
+}
+
+/// A message arrives; returns the receive matched.
+fn arrive(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> Option<u32> {
+    match matching.arrive(Envelope::new(source, tag), || message) {
+        Arrival::Matched { request, .. } => Some(request),
+        Arrival::Inserted { .. } => None,
+    }
+}
+
+/// What no receive is there for arrives.
+fn unexpected(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> MessageHandle {
+    match matching.arrive(Envelope::new(source, tag), || message) {
+        Arrival::Inserted { handle, .. } => handle,
+        Arrival::Matched { request, .. } => panic!("receive {request} was there"),
+    }
+}

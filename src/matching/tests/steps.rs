@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the work of a search grows with the length of the queue: counted in entries looked at, not in time.
+//!
+//! The first search of its kind goes through the head of the list and builds an index; the others are looked at.
+
+use super::Numbered;
+use crate::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Pattern, Posting};
+
+const LENGTH: i32 = if cfg!(miri) { 200 } else { 100_000 };
+
+/// Searches that are looked at.
+const SEARCHES: i32 = 100;
+
+/// What a search in the longest queue may look at: four classes, in each of them a chain of its bucket.
+const MOST: u32 = 16;
+
+/// A pattern of each class for the rank and tag `number`, of which no other takes that message.
+fn patterns(number: i32) -> [Pattern; 3] {
+    [Pattern::new(number, number), Pattern::new(ANY_SOURCE, number), Pattern::new(number, ANY_TAG)]
+}
+
+/// Places all over the queue, its end first.
+fn places() -> impl Iterator<Item = i32> {
+    (0..SEARCHES).map(|search| LENGTH - 1 - search * (LENGTH / SEARCHES))
+}
+
+fn assert_few(attempts: &[u32], of: &str) {
+    let first = attempts[0];
+    assert!(first <= 17 + MOST, "{of}: the first search looks at {first}");
+    let rest = &attempts[1..];
+    assert!(rest.iter().all(|attempts| *attempts <= MOST), "{of}: {rest:?}");
+    let mean = f64::from(rest.iter().sum::<u32>()) / rest.len() as f64;
+    assert!(mean <= 4.0, "{of}: {mean} in the mean");
+}
+
+#[test]
+fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards() {
+    for class in 0..3 {
+        let mut matching = Numbered::new(0);
+        for number in 0..LENGTH {
+            // The classes are mixed, but for tag and rank no two of them meet.
+            let pattern = patterns(number)[(class + number as usize) % 3];
+            matching.insert_posted(pattern, number as u32);
+        }
+        let arrive = |number: i32| match matching.arrive(Envelope::new(number, number), || 0) {
+            Arrival::Matched { request, attempts } if request == number as u32 => attempts,
+            other => panic!("{number}: {other:?}"),
+        };
+        let attempts: Vec<u32> = places().map(arrive).collect();
+        assert_few(&attempts, "posted");
+    }
+}
+
+#[test]
+fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked() {
+    for class in 0..3 {
+        let mut matching = Numbered::new(0);
+        for number in 0..LENGTH {
+            matching.insert_unexpected(Envelope::new(number, number), number as u32);
+        }
+        let post = |number: i32| match matching.post(patterns(number)[class], 0) {
+            Posting::Matched { message, attempts } if message.message == number as u32 => attempts,
+            other => panic!("{number}: {other:?}"),
+        };
+        let attempts: Vec<u32> = places().map(post).collect();
+        assert_few(&attempts, "unexpected");
+        // The oldest of all.
+        let Posting::Matched { attempts, .. } = matching.post(Pattern::new(ANY_SOURCE, ANY_TAG), 0) else {
+            panic!("there are some")
+        };
+        assert_eq!(attempts, 1);
+    }
+}
+
+#[test]
+fn many_with_one_envelope_do_not_stand_in_the_way_of_another() {
+    let mut matching = Numbered::new(0);
+    for number in 0..LENGTH {
+        matching.insert_posted(Pattern::new(1, 5), number as u32);
+        matching.insert_unexpected(Envelope::new(1, 6), number as u32);
+    }
+    for round in 0..3 {
+        matching.insert_posted(Pattern::new(2, 5), 7);
+        let searched = matching.search_posted(Envelope::new(2, 5));
+        assert_eq!(searched.found, Some(7));
+        matching.insert_unexpected(Envelope::new(2, 6), 8);
+        let found = matching.search_unexpected(Pattern::new(ANY_SOURCE, 6));
+        assert_eq!((found.found.map(|message| message.message), found.attempts), (Some(round), 1));
+        let by_source = matching.search_unexpected(Pattern::new(2, ANY_TAG));
+        assert_eq!(by_source.found.map(|message| message.message), Some(8));
+        if round > 0 {
+            assert!(searched.attempts <= MOST && by_source.attempts <= MOST, "{searched:?}, {by_source:?}");
+        }
+    }
+}
+
+#[test]
+fn a_search_in_vain_among_many_looks_at_few() {
+    let mut matching = Numbered::new(0);
+    for number in 0..LENGTH {
+        matching.insert_posted(Pattern::new(number, 5), 0);
+        matching.insert_unexpected(Envelope::new(number, 6), 0);
+    }
+    for round in 0..3 {
+        let (posted, unexpected) =
+            (matching.search_posted(Envelope::new(1, 7)), matching.probe(Pattern::new(ANY_SOURCE, 7)));
+        assert_eq!((posted.found, unexpected.found), (None, None));
+        if round > 0 {
+            assert!(posted.attempts <= MOST && unexpected.attempts <= MOST);
+        }
+    }
+}
+
+#[test]
+fn negative_tags_do_not_stand_in_the_way_of_others() {
+    let mut matching = Numbered::new(0);
+    for number in 0..LENGTH {
+        matching.insert_unexpected(Envelope::new(number, -2), 0);
+        matching.insert_posted(Pattern::new(number, -3), 0);
+    }
+    matching.insert_unexpected(Envelope::new(1, 5), 1);
+    assert_eq!(matching.search_unexpected(Pattern::new(ANY_SOURCE, ANY_TAG)).attempts, 1);
+    matching.insert_posted(Pattern::new(1, 5), 1);
+    assert_eq!(matching.search_posted(Envelope::new(1, 5)).attempts, 1);
+}
+
+#[test]
+fn a_queue_that_is_taken_from_its_head_is_looked_at_once_however_long_it_is() {
+    let mut matching = Numbered::new(0);
+    for number in 0..LENGTH {
+        matching.insert_posted(Pattern::new(1, number), number as u32);
+        matching.insert_unexpected(Envelope::new(2, number), number as u32);
+    }
+    for number in 0..LENGTH {
+        let posted = matching.search_posted(Envelope::new(1, number));
+        let unexpected = matching.search_unexpected(Pattern::new(2, number));
+        assert_eq!((posted.attempts, unexpected.attempts), (1, 1));
+    }
+}
+
+#[test]
+fn a_queue_that_has_become_short_is_a_list_again() {
+    let mut matching = Numbered::new(0);
+    for round in 0..3 {
+        for number in 0..40 {
+            matching.insert_posted(Pattern::new(number, 5), number as u32);
+            matching.insert_unexpected(Envelope::new(number, 6), number as u32);
+        }
+        for number in (0..40).rev() {
+            let posted = matching.search_posted(Envelope::new(number, 5));
+            let unexpected = matching.search_unexpected(Pattern::new(number, 6));
+            assert_eq!(posted.found, Some(number as u32), "{round}");
+            assert_eq!(unexpected.found.map(|message| message.message), Some(number as u32), "{round}");
+            if number < 4 {
+                // From the front, to the last.
+                let attempts = number as u32 + 1;
+                assert_eq!((posted.attempts, unexpected.attempts), (attempts, attempts), "{round}");
+            }
+        }
+    }
+}
