@@ -5,7 +5,8 @@
 //! types. The plugin (`plugin-abi`) calls it; it calls nobody back.
 //!
 //! Read in this order: [`select`] (which ports are used), [`transport`] (what is done with them), then [`connect`] (how two
-//! processes agree on a connection); [`events`] (what tools are shown) stands beside.
+//! processes agree on a connection); [`events`] (what tools are shown) stands beside. [`matching`] and [`protocol`] make MPI's messages of the
+//! transport's: which receive takes which, and how their bytes travel.
 #![forbid(unsafe_code)]
 
 pub mod connect;
@@ -15,6 +16,7 @@ pub mod fork;
 pub mod limits;
 pub mod matching;
 pub mod peer;
+pub mod protocol;
 pub mod select;
 pub mod transport;
 pub mod tunables;

@@ -36,6 +36,11 @@ ompi_request_t *ibex_request_empty(void)
     return &ompi_request_empty;
 }
 
+ompi_request_t *ibex_request_null(void)
+{
+    return MPI_REQUEST_NULL;
+}
+
 opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank)
 {
     ompi_proc_t *proc = ompi_comm_peer_lookup(comm, rank);

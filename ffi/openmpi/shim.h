@@ -59,8 +59,9 @@ void ibex_request_fini(ompi_request_t *request);
 /* ompi_request_complete: runs the request's callback and wakes who waits. The request may be gone afterwards. */
 void ibex_request_complete(ompi_request_t *request);
 
-/* ompi_request_empty: a send that was done at once. */
+/* ompi_request_empty: a send that was done at once; MPI_REQUEST_NULL. */
 ompi_request_t *ibex_request_empty(void);
+ompi_request_t *ibex_request_null(void);
 
 /* The process with this rank in the communicator (the remote group of an intercommunicator); NULL: it is not known. */
 opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);

@@ -160,6 +160,13 @@ pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> 
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
+/// Whether there is a variable of this name.
+#[must_use]
+pub fn exists(framework: &CStr, component: Option<&CStr>, name: Option<&str>) -> bool {
+    let name = name.and_then(|name| CString::new(name).ok());
+    find(framework, component, name.as_deref()).is_some()
+}
+
 /// Whether the user set the variable (command line, environment, file or `MPI_T`), rather than leaving its default.
 #[must_use]
 pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> bool {

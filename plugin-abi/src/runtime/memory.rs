@@ -111,6 +111,12 @@ impl Registered {
         unsafe { (*self.0.as_ptr()).handle.lkey }
     }
 
+    /// The key by which peers name the memory.
+    pub(crate) fn rkey(self) -> u32 {
+        // SAFETY: as above.
+        unsafe { (*self.0.as_ptr()).handle.rkey }
+    }
+
     /// What Open MPI shows to peers.
     pub(crate) fn handle(self) -> NonNull<RegistrationHandle> {
         // SAFETY: the place of a field of a live registration.

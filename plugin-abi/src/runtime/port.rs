@@ -29,6 +29,8 @@ pub(crate) struct OpenPort {
     source: Option<SourceId>,
     /// Bytes of the largest message that fits in a receive slot, here and at the peers.
     receive_size: u32,
+    /// Bytes of the largest message that may wait in memory of no registration.
+    bounce_size: u32,
     /// Place among the ports this process publishes.
     index: u8,
 }
@@ -49,14 +51,14 @@ impl OpenPort {
         setup: Setup,
         threads: bool,
     ) -> Result<Self, NotOpened> {
-        let (index, receive_size) = (setup.index, setup.receive_size);
+        let Setup { index, receive_size, bounce_size, .. } = setup;
         let port = Port::open(choice, tunables, setup).map_err(NotOpened::Port)?;
         let memory = Memory::new(&port, index).ok_or(NotOpened::NoCache)?;
         let (attributes, counters, source) = (port.attributes().clone(), port.counters(), port.source());
         let place = attributes.place();
         // SAFETY: without threads Open MPI has promised that one at a time calls (the init functions' `enable_mpi_threads`).
         let port = if threads { Exclusive::locked(port) } else { unsafe { Exclusive::unlocked(port) } };
-        Ok(OpenPort { memory, port, attributes, counters, place, source, receive_size, index })
+        Ok(OpenPort { memory, port, attributes, counters, place, source, receive_size, bounce_size, index })
     }
 
     /// What is entered, for who keeps its address. It lives as long as this.
@@ -99,6 +101,11 @@ impl OpenPort {
     /// Bytes of the largest message: a receive slot's.
     pub(crate) fn receive_size(&self) -> usize {
         self.receive_size as usize
+    }
+
+    /// Bytes of the largest message that may wait in memory of no registration.
+    pub(crate) fn bounce_size(&self) -> usize {
+        self.bounce_size as usize
     }
 
     /// Place among the ports this process publishes.

@@ -66,6 +66,12 @@ pub(crate) fn record<T>(token: Token) -> Option<NonNull<T>> {
     NonNull::new(std::ptr::with_exposed_provenance_mut((token.0 & ADDRESS) as usize))
 }
 
+/// The number that the face has chosen.
+#[inline]
+pub(crate) fn number(token: Token) -> u16 {
+    (token.0 >> NUMBER_SHIFT) as u16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +86,7 @@ mod tests {
                     let token = kind.token(place, number);
                     assert_eq!((RecordKind::of(token), RecordKind::of(token).face()), (kind, face));
                     assert_eq!(record(token), NonNull::new(place));
+                    assert_eq!(super::number(token), number);
                 }
             }
         }

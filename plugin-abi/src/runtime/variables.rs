@@ -71,6 +71,27 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
     Ok(())
 }
 
+/// Registers the rows under the BTL's name where the BTL has not: the user may have left it out.
+///
+/// # Safety
+/// A component of ibex is being registered.
+pub(crate) unsafe fn register_without_btl() -> Result<(), i32> {
+    if variable::exists(c"btl", Some(c"ibex"), TABLE.first().map(|row| row.name)) {
+        return Ok(());
+    }
+    // SAFETY: a C structure of integers, texts and (nullable) pointers, for which zero is a value.
+    let mut named: sys::mca_base_component_t = unsafe { std::mem::zeroed() };
+    name(&mut named.mca_project_name, "opal");
+    name(&mut named.mca_type_name, "btl");
+    name(&mut named.mca_component_name, "ibex");
+    // SAFETY: only the names are read, for the call.
+    unsafe { register(&raw const named) }
+}
+
+fn name(place: &mut [c_char], text: &str) {
+    place.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte as c_char);
+}
+
 /// # Safety
 /// As [`register`].
 unsafe fn register_parameter(component: *const sys::mca_base_component_t, index: usize, row: &Row) -> Result<(), i32> {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A receive and its message have met: what becomes of the message's bytes.
+//!
+//! Called where a receive is posted that finds its message, and where a message comes that finds its receive. The status is
+//! noted here: bytes for which there is no room are left, and the receive ends with `MPI_ERR_TRUNCATE` and the
+//! message's length. Grade: hot for whole messages. Threads: who has entered the PML.
+
+use std::ptr::NonNull;
+
+use engine::matching::Envelope;
+use engine::protocol::header::Place;
+use engine::protocol::kind::Kind;
+use engine::protocol::transfers::TransferId;
+use ibex_ffi::openmpi::sys;
+
+use super::arrived::{Arrived, Body};
+use super::finish::{Outcome, finish, note};
+use super::instance::{Pml, State};
+use super::link::Link;
+use super::request::Request;
+use super::{datatype, pieces, reading, transmit};
+
+/// A whole message goes to a receive.
+///
+/// # Safety
+/// A receive of the PML's that is matched by it; the bytes may be read.
+#[inline(always)]
+pub(crate) unsafe fn whole(
+    state: &mut State,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    from: *const u8,
+    length: usize,
+) {
+    // SAFETY: this function's rule.
+    unsafe { note_match(request, envelope, length) };
+    // SAFETY: as above.
+    let r = unsafe { request.as_ref() };
+    let wanted = length.min(r.extent.length);
+    // SAFETY: the user's buffer, which has room for them (M3); this function's rule.
+    unsafe { datatype::put(&r.data, r.extent, from, wanted) };
+    // SAFETY: all its bytes are there.
+    unsafe { finish(state, request) };
+}
+
+/// An announced message goes to a receive.
+///
+/// # Safety
+/// A receive of the PML's that is matched by it.
+pub(crate) unsafe fn announced(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    (from, sender): (Link, TransferId),
+    (length, place): (u64, Option<Place>),
+) {
+    // SAFETY: this function's rule.
+    unsafe { note_match(request, envelope, length as usize) };
+    // SAFETY: as above.
+    let extent = unsafe { request.as_ref() }.extent;
+    let wanted = length.min(extent.length as u64);
+    if wanted == 0 {
+        transmit::control(pml, state, from, Kind::FINISHED, &sender.encode());
+        // SAFETY: nothing is to come.
+        return unsafe { finish(state, request) };
+    }
+    if let Some(place) = place.filter(|_| !extent.start.is_null()) {
+        // SAFETY: memory of one piece; this function's rule.
+        if unsafe { reading::begin(pml, state, request, (from, sender, place), wanted) } {
+            return;
+        }
+    }
+    // SAFETY: this function's rule.
+    unsafe { pieces::ask(pml, state, request, (from, sender), wanted) };
+}
+
+/// A message that was unexpected goes to a receive.
+///
+/// # Safety
+/// A receive of the PML's that is matched by it.
+pub(crate) unsafe fn unexpected(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    message: Arrived,
+) {
+    let Arrived { from, body } = message;
+    match body {
+        Body::Whole { bytes } => {
+            // SAFETY: this function's rule; a copy of the bytes.
+            unsafe { whole(state, request, envelope, bytes.as_ptr(), bytes.len()) };
+        }
+        Body::Synchronous { bytes, sender } => {
+            transmit::control(pml, state, from, Kind::FINISHED, &sender.encode());
+            // SAFETY: as above.
+            unsafe { whole(state, request, envelope, bytes.as_ptr(), bytes.len()) };
+        }
+        Body::Announced { sender, length, place } => {
+            // SAFETY: this function's rule.
+            unsafe { announced(pml, state, request, envelope, (from, sender), (length, place)) };
+        }
+    }
+}
+
+/// # Safety
+/// A receive of the PML's that is matched by the message.
+#[inline(always)]
+unsafe fn note_match(request: NonNull<Request>, envelope: Envelope, length: usize) {
+    // SAFETY: this function's rule.
+    let room = unsafe { request.as_ref() }.extent.length;
+    let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
+    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
+    // SAFETY: this function's rule.
+    unsafe { note(request, &outcome) };
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the PML keeps of a communicator: how each rank is reached, and what waits in it.
+//!
+//! Hangs at Open MPI's communicator (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade: hot. Threads:
+//! links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::matching::Matching;
+use ibex_ffi::openmpi::sys;
+
+use super::arrived::Arrived;
+use super::link::Link;
+use super::request::Request;
+
+/// The queues of a communicator.
+pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
+
+/// A communicator.
+pub(crate) struct Communicator {
+    /// Of each rank of the remote group.
+    links: Box<[AtomicU64]>,
+    queues: UnsafeCell<Queues>,
+    /// This process' rank, as the others see it in what it sends.
+    pub(crate) rank: u32,
+    pub(crate) context: u32,
+}
+
+impl Communicator {
+    /// Of so many peers, none of which has been looked for.
+    pub(crate) fn new(peers: usize, rank: u32, context: u32) -> Box<Self> {
+        let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
+        let queues = UnsafeCell::new(Matching::new(peers as u32));
+        Box::new(Communicator { links, queues, rank, context })
+    }
+
+    /// The one that hangs at Open MPI's.
+    ///
+    /// # Safety
+    /// `pml_add_comm` was called for it, and `pml_del_comm` was not.
+    #[inline]
+    pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
+        // SAFETY: this function's rule: put there by `context.rs`, a box that was leaked, and only changed inside cells.
+        unsafe { &*(*comm).c_pml_comm.cast::<Communicator>() }
+    }
+
+    /// How a rank is reached, as far as it is known. Ranks that there are not are unknown for ever.
+    #[inline]
+    pub(crate) fn link(&self, rank: i32) -> Link {
+        // Acquire: the endpoint that it names was made before.
+        self.links.get(rank as usize).map_or(Link::UNKNOWN, |link| Link::from_bits(link.load(Ordering::Acquire)))
+    }
+
+    /// Notes how a rank is reached.
+    pub(crate) fn set_link(&self, rank: i32, link: Link) {
+        if let Some(place) = self.links.get(rank as usize) {
+            place.store(link.bits(), Ordering::Release);
+        }
+    }
+
+    /// Its queues.
+    ///
+    /// # Safety
+    /// The caller has entered the PML, and has no other reference to them.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
+    pub(crate) unsafe fn queues(&self) -> &mut Queues {
+        // SAFETY: this function's rule.
+        unsafe { &mut *self.queues.get() }
+    }
+
+    /// What it was.
+    pub(crate) fn into_queues(self) -> Queues {
+        self.queues.into_inner()
+    }
+}

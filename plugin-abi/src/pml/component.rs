@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The component: what Open MPI finds in `mca_pml_ibex.so`, once per process.
+//!
+//! Its life: *register* (parameters; also in `ompi_info`), *open* (says which PMLs may be chosen), *init* (ports are opened,
+//! or those of the BTL shared), *finalize*, *close*. It declines where no port can be used. Grade: setup. Threads: one.
+//!
+//! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of which the
+//! first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where ibex declines.
+//! Where the user gave none, it has names that ibex is not among: see [`IS_CONSIDERED_BY_DEFAULT`].
+
+use std::cell::UnsafeCell;
+use std::ffi::{CString, c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use ibex_ffi::openmpi::variable::{self, Storage};
+use ibex_ffi::openmpi::sys;
+
+use super::instance::{self, Pml, Rail, Settings};
+use super::module::module;
+use super::persistent::FUNCTIONS;
+use super::progress;
+use crate::runtime::guard::fence;
+use crate::runtime::ports::{self, Request};
+use crate::runtime::{messages, refusal, variables};
+
+/// Whether ibex may be chosen by who asks for no PML. Not as long as it is incomplete: then `--mca pml ibex` asks for it.
+const IS_CONSIDERED_BY_DEFAULT: bool = false;
+
+/// The priority: above that of ucx with a device it knows (51).
+const PRIORITY: u64 = 60;
+
+/// The longest message that is sent at once, bytes: a measurement is still to be made.
+const EAGER_LIMIT: usize = 12 << 10;
+
+/// The longest message on the wire, bytes, where no other face has opened the ports.
+const RECEIVE_SIZE: u32 = 32 << 10;
+
+/// The component's structure, which Open MPI keeps pointers into.
+#[repr(transparent)]
+struct Component(UnsafeCell<sys::mca_pml_base_component_t>);
+
+// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it. Its pointers are to
+// functions.
+unsafe impl Sync for Component {}
+
+/// A parameter, which Open MPI writes while it registers.
+struct Parameter(UnsafeCell<u64>);
+
+// SAFETY: written and read in the one thread that initialises MPI.
+unsafe impl Sync for Parameter {}
+
+static PRIORITY_PARAMETER: Parameter = Parameter(UnsafeCell::new(PRIORITY));
+static EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(EAGER_LIMIT as u64));
+
+/// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
+// SAFETY: the name is Open MPI's for this component and no other library's.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name is given by Open MPI")]
+static mca_pml_ibex_component: Component = Component(UnsafeCell::new(sys::mca_pml_base_component_t {
+    pmlm_version: sys::mca_base_component_t {
+        mca_major_version: sys::MCA_BASE_VERSION_MAJOR as c_int,
+        mca_minor_version: sys::MCA_BASE_VERSION_MINOR as c_int,
+        mca_release_version: sys::MCA_BASE_VERSION_RELEASE as c_int,
+        mca_project_name: text(b"ompi"),
+        mca_project_major_version: sys::OPAL_MAJOR_VERSION as c_int,
+        mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
+        mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
+        mca_type_name: text(b"pml"),
+        mca_type_major_version: 2,
+        mca_type_minor_version: 0,
+        mca_type_release_version: 0,
+        mca_component_name: text(b"ibex"),
+        mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
+        mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
+        mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
+        mca_open_component: Some(open),
+        mca_close_component: Some(close),
+        mca_query_component: None,
+        mca_register_component_params: Some(register),
+        mca_component_flags: 0,
+        reserved: [0; 28],
+    },
+    // It cannot be checkpointed: queue pairs do not survive.
+    pmlm_data: sys::mca_base_component_data_t { param_field: 0, reserved: [0; 32] },
+    pmlm_init: Some(pml_init),
+    pmlm_finalize: Some(pml_finalize),
+}));
+
+/// Open MPI's pointer to the component.
+fn component() -> *mut sys::mca_pml_base_component_t {
+    mca_pml_ibex_component.0.get()
+}
+
+/// `mca_register_component_params`. As for the BTL, a refusal is no error here but in [`open`].
+unsafe extern "C" fn register() -> c_int {
+    fence("registering the component", sys::OPAL_ERROR, || {
+        if refusal::another_ibex().is_err() || refusal::other_openmpi().is_err() {
+            return sys::OPAL_SUCCESS;
+        }
+        // SAFETY: the component's first field, which never moves.
+        let version = unsafe { &raw const (*component()).pmlm_version };
+        let parameters = [
+            (&PRIORITY_PARAMETER, "priority", PRIORITY, "Above it other PMLs are preferred, below it ibex is."),
+            (
+                &EAGER_LIMIT_PARAMETER,
+                "eager_limit",
+                EAGER_LIMIT as u64,
+                "The longest message, with its header, that is sent at once, bytes: a longer one is announced first.",
+            ),
+        ];
+        for (place, name, default, help) in parameters {
+            // SAFETY: a static place, used in this thread alone (see `Parameter`).
+            unsafe { place.0.get().write(default) };
+            // SAFETY: this component is being registered; the place is static.
+            if let Err(code) = unsafe { variable::control(version, name, help, 5, Storage::Count(place.0.get())) } {
+                return code;
+            }
+        }
+        // SAFETY: a component is being registered.
+        unsafe { variables::register_without_btl() }.map_or_else(|code| code, |()| sys::OPAL_SUCCESS)
+    })
+}
+
+/// `mca_open_component`: says which PMLs may be chosen.
+unsafe extern "C" fn open() -> c_int {
+    fence("opening the component", sys::OPAL_ERROR, || {
+        if let Err(refusal) = refusal::another_ibex() {
+            messages::another_ibex(&refusal);
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
+        if refusal::other_openmpi().is_err() {
+            return sys::OPAL_ERR_NOT_AVAILABLE;
+        }
+        ports::start_anew();
+        let list = asked_for();
+        for name in considered(&list) {
+            let name = CString::new(name).unwrap_or_default();
+            // SAFETY: copied by the call; the list is made anew when the framework is opened.
+            unsafe { sys::ibex_pml_consider(name.as_ptr()) };
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `mca_close_component`.
+unsafe extern "C" fn close() -> c_int {
+    fence("closing the component", sys::OPAL_ERROR, || {
+        ports::forget();
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `pmlm_init`: opens the ports, or shares those of the BTL. Null: ibex takes no part.
+unsafe extern "C" fn pml_init(
+    priority: *mut c_int,
+    _enable_progress_threads: bool,
+    threads: bool,
+) -> *mut sys::mca_pml_base_module_t {
+    fence("initialising the component", null_mut(), || {
+        let Some(pml) = make(threads) else { return null_mut() };
+        instance::begin(pml);
+        progress::fill_in();
+        // SAFETY: a static place, used in this thread alone (see `Parameter`).
+        let value = unsafe { PRIORITY_PARAMETER.0.get().read() };
+        // SAFETY: the out parameter.
+        unsafe { priority.write(c_int::try_from(value).unwrap_or(c_int::MAX)) };
+        module()
+    })
+}
+
+fn make(threads: bool) -> Option<Pml> {
+    let tunables = match variables::tunables() {
+        Ok(tunables) => tunables,
+        Err(error) => {
+            messages::parameter(&error);
+            return None;
+        }
+    };
+    // SAFETY: a static place, used in this thread alone (see `Parameter`).
+    let eager_limit = unsafe { EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
+    let settings = Settings { eager_limit: eager_limit.max(SMALLEST), threads, functions: FUNCTIONS };
+    let request = Request {
+        tunables: &tunables,
+        receive_size: RECEIVE_SIZE,
+        bounce_size: settings.eager_limit.min(RECEIVE_SIZE as usize) as u32,
+        threads,
+        is_asked_for: || names_ibex(&asked_for()),
+    };
+    let rails = ports::open(&request, |port| Ok(Rail::new(&Arc::clone(port), settings.eager_limit)));
+    (!rails.is_empty()).then(|| Pml::new(rails, &settings))
+}
+
+/// The least eager limit, bytes: the longest message that is a header alone.
+const SMALLEST: usize = 64;
+
+/// `pmlm_finalize`: ends the PML, and its ports unless another face uses them.
+unsafe extern "C" fn pml_finalize() -> c_int {
+    fence("finalising the component", sys::OPAL_ERROR, || {
+        // SAFETY: Open MPI's last call.
+        unsafe { instance::end() };
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// What the user asked for, as he wrote it; empty where he did not.
+fn asked_for() -> String {
+    variable::text(c"pml", None, None).unwrap_or_default()
+}
+
+/// Whether a list includes ibex.
+fn names_ibex(list: &str) -> bool {
+    !list.trim_start().starts_with('^') && list.split(',').any(|name| name.trim() == "ibex")
+}
+
+/// The names to be added to those that Open MPI considers.
+fn considered(list: &str) -> Vec<&str> {
+    if names_ibex(list) {
+        list.split(',').map(str::trim).collect()
+    } else if IS_CONSIDERED_BY_DEFAULT {
+        vec!["ibex"]
+    } else {
+        Vec::new()
+    }
+}
+
+/// A text as a C array, NUL-terminated.
+const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
+    assert!(bytes.len() < N, "room for the terminating NUL");
+    let mut array = [0; N];
+    let mut index = 0;
+    while index < bytes.len() {
+        array[index] = bytes[index] as c_char;
+        index += 1;
+    }
+    array
+}
+
+/// The value of decimal digits.
+const fn number(digits: &str) -> c_int {
+    let digits = digits.as_bytes();
+    let mut value = 0;
+    let mut index = 0;
+    while index < digits.len() {
+        value = value * 10 + (digits[index] - b'0') as c_int;
+        index += 1;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_component_says_what_open_mpi_checks_before_it_loads_it() {
+        // SAFETY: a static that no other test writes.
+        let version = unsafe { component().read() }.pmlm_version;
+        assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
+        assert_eq!(version.mca_type_name[..4], text::<4>(b"pml"));
+        assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
+    }
+
+    #[test]
+    fn each_name_of_a_list_with_ibex_is_considered_and_none_of_another() {
+        assert_eq!(considered("ibex"), ["ibex"]);
+        assert_eq!(considered("ibex, ob1"), ["ibex", "ob1"]);
+        for list in ["", "ob1", "^ucx", "^ibex", "ibexx"] {
+            assert!(considered(list).is_empty(), "{list:?}");
+        }
+    }
+}

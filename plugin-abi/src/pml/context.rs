@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pml_add_comm` and `pml_del_comm`: communicators come and go.
+//!
+//! The second is called when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops what waits,
+//! and what is left `pmlm_finalize` drops. Contexts are used again. Grade: setup. Threads: any.
+
+use std::ffi::c_int;
+use std::ptr::{NonNull, null_mut};
+
+use engine::protocol::header::MatchHeader;
+use ibex_ffi::openmpi::sys;
+
+use super::communicator::Communicator;
+use super::incoming::deliver;
+use super::instance::pml;
+use super::progress::leave;
+use crate::runtime::guard::fence;
+
+/// `pml_add_comm`: before any traffic.
+pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
+    fence("pml_add_comm", sys::OPAL_ERROR, || {
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        // SAFETY: a communicator that Open MPI has filled in.
+        let (peers, rank, context) =
+            unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank as u32, (*comm).c_contextid) };
+        let communicator = NonNull::from(Box::leak(Communicator::new(peers as usize, rank, context)));
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        let Ok(kept) = state.contexts.add(context, communicator) else {
+            // SAFETY: just leaked, and nobody has it.
+            drop(unsafe { Box::from_raw(communicator.as_ptr()) });
+            return sys::OPAL_ERROR;
+        };
+        // SAFETY: as above.
+        unsafe { (*comm).c_pml_comm = communicator.as_ptr().cast() };
+        for (envelope, message) in kept {
+            let header = MatchHeader { context, source: envelope.source() as u32, tag: envelope.tag() };
+            deliver(pml, &mut state, header, message);
+        }
+        leave(pml, state);
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `pml_del_comm`.
+pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
+    fence("pml_del_comm", sys::OPAL_ERROR, || {
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: a communicator of Open MPI's.
+        let communicator = unsafe { std::mem::replace(&mut (*comm).c_pml_comm, null_mut()) };
+        if let Some(communicator) = NonNull::new(communicator.cast::<Communicator>()) {
+            // SAFETY: leaked by `pml_add_comm`, and taken out of the table here, once.
+            let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
+            state.contexts.remove(communicator.context);
+            // Receives that nothing came for stay as they are: whoever holds them can still free them.
+            drop(communicator.into_queues().into_remains());
+        }
+        leave(pml, state);
+        sys::OPAL_SUCCESS
+    })
+}

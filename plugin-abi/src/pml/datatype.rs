@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The data of a message in user memory: in one piece, or with gaps.
+//!
+//! In one piece it is its first byte and a length. With gaps Open MPI's convertor packs and unpacks it, in order: a convertor
+//! that unpacks out of order goes wrong (a basic element that is cut), so that none is asked to. A convertor is made for
+//! one message, and one way. Grade: hot for data in one piece, else pending. Threads: any. Tests: `pt2pt_datatypes.c` in
+//! `hw-tests/mpi`.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use ibex_ffi::openmpi::sys;
+
+/// The user's data as MPI describes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Data {
+    pub(crate) buffer: *mut c_void,
+    pub(crate) count: usize,
+    pub(crate) datatype: *mut sys::ompi_datatype_t,
+}
+
+/// Where the bytes of the data are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// The first byte; null for data with gaps.
+    pub(crate) start: *mut u8,
+    /// Bytes of a message of it.
+    pub(crate) length: usize,
+}
+
+impl Data {
+    /// Where it is. An empty message has no gaps, and its buffer is not looked at.
+    ///
+    /// # Safety
+    /// The datatype is a live one of Open MPI's.
+    #[inline(always)]
+    pub(crate) unsafe fn extent(&self) -> Extent {
+        // SAFETY: this function's rule; fields that nobody writes once the datatype is committed.
+        let (flags, size, first) = unsafe {
+            let datatype = &raw const (*self.datatype).super_;
+            (u32::from((*datatype).flags), (*datatype).size, (*datatype).true_lb)
+        };
+        let length = size * self.count;
+        let in_one_piece = flags & sys::OPAL_DATATYPE_FLAG_NO_GAPS != 0
+            || (flags & sys::OPAL_DATATYPE_FLAG_CONTIGUOUS != 0 && self.count <= 1);
+        if in_one_piece {
+            Extent { start: self.buffer.wrapping_byte_offset(first).cast(), length }
+        } else {
+            self.with_gaps(length)
+        }
+    }
+
+    #[cold]
+    fn with_gaps(&self, length: usize) -> Extent {
+        let start = if length == 0 { self.buffer.cast() } else { std::ptr::null_mut() };
+        Extent { start, length }
+    }
+}
+
+/// A convertor of Open MPI's over the data of one message.
+pub(crate) struct Convertor(Box<sys::opal_convertor_t>);
+
+impl Convertor {
+    /// One that packs. `None`: Open MPI has no memory for it.
+    ///
+    /// # Safety
+    /// The data may be read as long as this lives.
+    pub(crate) unsafe fn packing(data: &Data) -> Option<Self> {
+        let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
+        // SAFETY: storage of its size, which is constructed by the call; a live datatype (this function's rule).
+        let code = unsafe { sys::ibex_convertor_send(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
+        // SAFETY: constructed, whatever the code.
+        let convertor = Convertor(unsafe { convertor.assume_init() });
+        (code == sys::OPAL_SUCCESS).then_some(convertor)
+    }
+
+    /// One that unpacks. `None`: as above.
+    ///
+    /// # Safety
+    /// The data may be written as long as this lives.
+    pub(crate) unsafe fn unpacking(data: &Data) -> Option<Self> {
+        let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
+        // SAFETY: as above.
+        let code =
+            unsafe { sys::ibex_convertor_receive(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
+        // SAFETY: as above.
+        let convertor = Convertor(unsafe { convertor.assume_init() });
+        (code == sys::OPAL_SUCCESS).then_some(convertor)
+    }
+
+    /// Packs up to `room` bytes to `to`. Returns how many: fewer where an element would be cut.
+    ///
+    /// # Safety
+    /// `to` may be written for `room` bytes.
+    pub(crate) unsafe fn pack(&mut self, to: *mut u8, room: usize) -> usize {
+        let mut piece = sys::iovec { iov_base: to.cast(), iov_len: room };
+        let (mut pieces, mut bytes) = (1, room);
+        // SAFETY: a convertor that was made to pack; one piece, writable for its length; counts that live.
+        let code = unsafe { sys::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
+        if code < 0 { 0 } else { bytes }
+    }
+
+    /// Unpacks the next `length` bytes of the message from `from`.
+    ///
+    /// # Safety
+    /// `from` may be read for `length` bytes.
+    pub(crate) unsafe fn unpack(&mut self, from: *const u8, length: usize) {
+        let mut piece = sys::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
+        let (mut pieces, mut bytes) = (1, length);
+        // SAFETY: a convertor that was made to unpack; one piece, which is only read; counts that live.
+        unsafe { sys::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
+    }
+}
+
+impl Drop for Convertor {
+    fn drop(&mut self) {
+        // SAFETY: constructed where it is, and not used after.
+        unsafe { sys::ibex_convertor_destruct(&raw mut *self.0) };
+    }
+}
+
+/// Copies `length` bytes of a message, from its first on, to where its receiver wants them.
+///
+/// # Safety
+/// `from` may be read for `length` bytes; `extent` is that of `data`, which may be written for as many.
+#[inline(always)]
+pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: usize) {
+    if extent.start.is_null() {
+        // SAFETY: this function's rule.
+        unsafe { put_with_gaps(data, from, length) };
+    } else {
+        // SAFETY: this function's rule; a receive slot or a copy, which is no user memory.
+        unsafe { extent.start.copy_from_nonoverlapping(from, length) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) {
+    // SAFETY: the caller's rule.
+    if let Some(mut convertor) = unsafe { Convertor::unpacking(data) } {
+        // SAFETY: the caller's rule.
+        unsafe { convertor.unpack(from, length) };
+    }
+}
+
+/// Copies the first `length` bytes of a message, all there are, to a buffer. False where they cannot be packed.
+///
+/// # Safety
+/// `to` may be written for `length` bytes; `extent` is that of `data`, which may be read.
+#[inline]
+pub(crate) unsafe fn take(data: &Data, extent: Extent, to: *mut u8) -> bool {
+    match NonNull::new(extent.start) {
+        Some(start) => {
+            // SAFETY: this function's rule.
+            unsafe { to.copy_from_nonoverlapping(start.as_ptr(), extent.length) };
+            true
+        }
+        // SAFETY: this function's rule.
+        None if extent.length > 0 => unsafe { take_with_gaps(data, extent.length, to) },
+        None => true,
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn take_with_gaps(data: &Data, length: usize, to: *mut u8) -> bool {
+    // SAFETY: the caller's rule.
+    let convertor = unsafe { Convertor::packing(data) };
+    // SAFETY: the caller's rule.
+    convertor.is_some_and(|mut convertor| unsafe { convertor.pack(to, length) } == length)
+}

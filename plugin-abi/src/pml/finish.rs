@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of a request: it is finished inside the PML, and told of outside.
+//!
+//! [`finish`] completes a request, or chains it where that would call something of Open MPI's; [`tell`] is for those on the
+//! chain, with nothing entered: a callback may free its request, begin it anew, post others and wait for them. Grade: hot.
+//! Threads: as marked.
+
+use std::ptr::{NonNull, null_mut};
+
+use ibex_ffi::openmpi::sys;
+
+use super::instance::{Chain, Pml, State};
+use super::request::{Owner, Request, Role, Transfer};
+
+/// How a receive ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) source: i32,
+    pub(crate) tag: i32,
+    /// Bytes of the message, also of those for which there was no room.
+    pub(crate) length: usize,
+    pub(crate) error: i32,
+}
+
+/// Notes how a receive will have ended, once its bytes are there.
+///
+/// # Safety
+/// The request is a receive of the PML's that is not finished.
+#[inline]
+pub(crate) unsafe fn note(request: NonNull<Request>, outcome: &Outcome) {
+    // SAFETY: this function's rule; only the PML writes a status before the request is finished.
+    let status = unsafe { &mut (*request.as_ptr()).base().req_status };
+    status.MPI_SOURCE = outcome.source;
+    status.MPI_TAG = outcome.tag;
+    status.MPI_ERROR = outcome.error;
+    status._cancelled = 0;
+    status._ucount = outcome.length;
+}
+
+/// A request is finished: who waits for it is told, here where that calls nothing of Open MPI's, else by [`tell`].
+///
+/// # Safety
+/// The request is one of the PML's, and nothing of it is under way. The PML is entered; this is the request's last use in it
+/// but by a blocking call that owns it.
+#[inline]
+pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    if r.owner == Owner::Call {
+        r.set_finished(true);
+    } else {
+        // SAFETY: this function's rule.
+        unsafe { finish_of_mpi(state, request) };
+    }
+}
+
+/// # Safety
+/// As for [`finish`].
+#[inline(never)]
+unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    debug_assert!(matches!(r.transfer, Transfer::None), "nothing is under way");
+    if let Role::Send(_) = r.role {
+        let status = &mut r.base().req_status;
+        status.MPI_ERROR = sys::OPAL_SUCCESS;
+        status._cancelled = 0;
+    }
+    if !r.attached.is_null() {
+        // SAFETY: memory that Open MPI gave for this message, which has gone.
+        unsafe { sys::mca_pml_base_bsend_request_free(r.attached.cast()) };
+        r.attached = null_mut();
+    }
+    r.convertor = None;
+    if r.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
+        // SAFETY: finished, its status filled in; without a callback of its own that wakes who waits, and calls nothing.
+        return unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
+    }
+    r.next = null_mut();
+    let Chain { first, last } = &mut state.finished;
+    if first.is_null() {
+        *first = request.as_ptr();
+    } else {
+        // SAFETY: the last of the chain, which nobody else uses.
+        unsafe { (**last).next = request.as_ptr() };
+    }
+    *last = request.as_ptr();
+}
+
+/// Tells of those that are finished. `chain` was taken from the state; nothing is entered.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell(pml: &Pml, chain: &Chain) {
+    let mut next = chain.first;
+    while let Some(request) = NonNull::new(next) {
+        // SAFETY: a request of the chain, which nobody gives back before it is told of.
+        next = unsafe { (*request.as_ptr()).next };
+        // Entered, as MPI may be freeing it.
+        let inside = pml.enter();
+        // SAFETY: as above.
+        let owner = unsafe { (*request.as_ptr()).owner };
+        drop(inside);
+        if owner == Owner::Nobody {
+            release(pml, request);
+        } else {
+            // SAFETY: finished, its status filled in. It may be gone when this returns.
+            unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
+        }
+    }
+}
+
+/// MPI and the PML are through with a request: it goes back.
+pub(crate) fn release(pml: &Pml, request: NonNull<Request>) {
+    // SAFETY: nobody else uses it (the callers' business).
+    let r = unsafe { &mut *request.as_ptr() };
+    drop_references(r);
+    r.convertor = None;
+    if let Some(mut state) = pml.enter() {
+        // SAFETY: of this PML, and finished.
+        unsafe { state.requests.give_back(request) };
+    }
+}
+
+/// Lets go of communicator and datatype. The former's end may call the PML.
+fn drop_references(request: &mut Request) {
+    if request.has_references {
+        request.has_references = false;
+        // SAFETY: MPI has freed it.
+        unsafe { sys::ibex_request_fini(request.base()) };
+        // SAFETY: retained when the request was made.
+        unsafe {
+            sys::ibex_datatype_release(request.data.datatype);
+            sys::ibex_comm_release(request.comm());
+        }
+    }
+}

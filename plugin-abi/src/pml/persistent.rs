@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What Open MPI calls with a request it holds: start, cancel, free; and the functions that make persistent requests.
+//!
+//! A persistent request is one that is begun again: it is never under way for MPI and not for the PML, as what is buffered
+//! goes by a request of its own. Grade: hot for free, else pending. Threads: any.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use ibex_ffi::openmpi::sys;
+
+use super::datatype::Data;
+use super::finish::{self, finish};
+use super::instance::pml;
+use super::progress::leave;
+use super::receive::{self, Wanted, post};
+use super::request::{Mode, Owner, Request, RequestFunctions, Role};
+use super::send::{self, Outgoing, hold};
+use crate::runtime::guard::fence;
+
+/// What Open MPI calls with a request.
+pub(crate) const FUNCTIONS: RequestFunctions =
+    RequestFunctions { start: Some(pml_start), free: Some(request_free), cancel: Some(request_cancel) };
+
+/// What `req_complete` is when a request is done.
+const COMPLETED: usize = 1;
+
+/// `pml_isend_init`.
+pub(crate) unsafe extern "C" fn pml_isend_init(
+    buffer: *const c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    to: c_int,
+    tag: c_int,
+    mode: sys::mca_pml_base_send_mode_t,
+    comm: *mut sys::ompi_communicator_t,
+    place: *mut *mut sys::ompi_request_t,
+) -> c_int {
+    fence("pml_isend_init", sys::OPAL_ERROR, || {
+        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter.
+        unsafe {
+            send::fill(request, &outgoing, Mode::of(mode), Owner::Mpi);
+            make_persistent(request);
+            place.write(Request::as_raw(request));
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `pml_irecv_init`.
+pub(crate) unsafe extern "C" fn pml_irecv_init(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    place: *mut *mut sys::ompi_request_t,
+) -> c_int {
+    fence("pml_irecv_init", sys::OPAL_ERROR, || {
+        let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+        let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter.
+        unsafe {
+            receive::fill(request, &wanted, Owner::Mpi);
+            hold(request);
+            make_persistent(request);
+            place.write(Request::as_raw(request));
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+fn take() -> Option<NonNull<Request>> {
+    Some(pml()?.enter()?.requests.take())
+}
+
+/// # Safety
+/// A request that is filled in, the caller's alone.
+unsafe fn make_persistent(request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    unsafe { sys::ibex_request_init((*request.as_ptr()).base(), true) };
+}
+
+/// `pml_start`, and `req_start` of each request.
+pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys::ompi_request_t) -> c_int {
+    fence("pml_start", sys::OPAL_ERROR, || {
+        for index in 0..count {
+            // SAFETY: `count` requests of MPI's.
+            let Some(request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
+            // SAFETY: a persistent request that is inactive, as MPI requires.
+            let code = unsafe { start(request) };
+            if code != sys::OPAL_SUCCESS {
+                return code;
+            }
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// # Safety
+/// A persistent request that is not active.
+unsafe fn start(request: NonNull<Request>) -> c_int {
+    let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.set_finished(false);
+    r.base().req_complete = null_mut();
+    r.base().req_state = sys::OMPI_REQUEST_ACTIVE;
+    r.base().req_status._cancelled = 0;
+    match r.role {
+        Role::Receive => {
+            let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+            // SAFETY: filled in, and nothing of it is under way.
+            unsafe { post(pml, &mut state, request) };
+            leave(pml, state);
+        }
+        Role::Send(Mode::Buffered) => {
+            let outgoing = Outgoing { data: r.data, to: r.peer, tag: r.tag, comm: r.comm() };
+            // SAFETY: MPI's arguments of when it was made.
+            let code = unsafe { send::send_copy(pml, &outgoing) };
+            if code != sys::OPAL_SUCCESS {
+                return code;
+            }
+            let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+            // SAFETY: nothing of it is under way.
+            unsafe { finish(&mut state, request) };
+            leave(pml, state);
+        }
+        // SAFETY: filled in, and nothing of it is under way.
+        Role::Send(_) => unsafe { send::begin(pml, request) },
+    }
+    sys::OPAL_SUCCESS
+}
+
+/// `req_free`: MPI is through with a request, whatever its state.
+unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int {
+    fence("freeing a request", sys::OPAL_ERROR, || {
+        // SAFETY: a request of MPI's.
+        let request = unsafe { Request::from_raw(place.read()) };
+        // SAFETY: the out parameter.
+        unsafe { place.write(sys::ibex_request_null()) };
+        let (Some(request), Some(pml)) = (request, pml()) else { return sys::OPAL_ERROR };
+        let Some(state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: the PML's; entered, so that nobody completes it meanwhile.
+        let r = unsafe { &mut *request.as_ptr() };
+        if r.base().req_complete.addr() == COMPLETED {
+            drop(state);
+            finish::release(pml, request);
+        } else {
+            r.owner = Owner::Nobody;
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `req_cancel`. A receive that nothing has come for is cancelled; anything else goes on.
+unsafe extern "C" fn request_cancel(request: *mut sys::ompi_request_t, _flag: c_int) -> c_int {
+    fence("cancelling a request", sys::OPAL_ERROR, || {
+        // SAFETY: a request of MPI's.
+        let (Some(request), Some(pml)) = (unsafe { Request::from_raw(request) }, pml()) else {
+            return sys::OPAL_SUCCESS;
+        };
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: the PML's.
+        if unsafe { (*request.as_ptr()).role } == Role::Receive {
+            // SAFETY: a receive, posted or not any more.
+            unsafe { receive::cancel(&mut state, request) };
+        }
+        leave(pml, state);
+        sys::OPAL_SUCCESS
+    })
+}

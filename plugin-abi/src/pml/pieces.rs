@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A long message as copies: the sender packs piece after piece, the receiver unpacks them in order.
+//!
+//! For data with gaps on either side, and for memory that cannot be registered. The state machine is
+//! `engine::protocol::pieces`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the
+//! PML.
+
+use std::ptr::NonNull;
+
+use engine::protocol::header::WantedHeader;
+use engine::protocol::kind::Kind;
+use engine::protocol::pieces::{Gathering, Sending};
+use engine::protocol::transfers::TransferId;
+
+use super::buffer::Content;
+use super::datatype::Convertor;
+use super::finish::finish;
+use super::instance::{Pml, State};
+use super::link::Link;
+use super::request::{Request, Transfer};
+use super::transmit::{self, Transmitted};
+
+/// Pieces of a message that are with the adapter at a time.
+const MOST: u32 = 4;
+
+/// A receive that was matched asks for the first `wanted` bytes, at least 1, of an announced message.
+///
+/// # Safety
+/// A receive of the PML's, matched, with nothing under way.
+pub(crate) unsafe fn ask(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    (from, sender): (Link, TransferId),
+    wanted: u64,
+) {
+    let receiver = state.transfers.begin(request);
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
+    let header = WantedHeader { sender, receiver, bytes: wanted };
+    transmit::control(pml, state, from, Kind::WANTED, &header.encode());
+}
+
+/// A piece has come for a receive.
+///
+/// # Safety
+/// The number was given by this process; the bytes may be read.
+pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *const u8, length: usize) {
+    let Some(request) = state.transfers.get(receiver) else { return };
+    // SAFETY: a transfer's request is alive.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
+    let (offset, length) = gathering.take(length as u64);
+    let (id, is_complete) = (*id, gathering.is_complete());
+    if r.extent.start.is_null() {
+        if r.convertor.is_none() {
+            // SAFETY: the user's buffer, from the receive on (M3).
+            r.convertor = unsafe { Convertor::unpacking(&r.data) };
+        }
+        if let Some(convertor) = &mut r.convertor {
+            // SAFETY: this function's rule.
+            unsafe { convertor.unpack(from, length as usize) };
+        }
+    } else {
+        // SAFETY: within the user's buffer, as no more is wanted than it has room for; this function's rule.
+        unsafe { r.extent.start.add(offset as usize).copy_from_nonoverlapping(from, length as usize) };
+    }
+    if is_complete {
+        state.transfers.end(id);
+        r.transfer = Transfer::None;
+        r.convertor = None;
+        // SAFETY: a receive that has all it wants.
+        unsafe { finish(state, request) };
+    }
+}
+
+/// The receiver of an announced message wants copies.
+pub(crate) fn wanted(pml: &Pml, state: &mut State, header: WantedHeader) {
+    let Some(request) = state.transfers.end(header.sender) else { return };
+    // SAFETY: a transfer's request is alive.
+    let r = unsafe { &mut *request.as_ptr() };
+    if let Transfer::Announced { registered: Some(registered) } = r.transfer
+        && let Some(rail) = pml.rails().get(r.link.rail())
+    {
+        // SAFETY: the receiver will not read.
+        unsafe { rail.port().memory().put_back(registered) };
+    }
+    r.transfer = Transfer::Sending { state: Sending::new(header.bytes, MOST), receiver: header.receiver };
+    // SAFETY: a send under way.
+    unsafe { send(pml, state, request) };
+}
+
+/// Sends as many pieces as may be under way now.
+///
+/// # Safety
+/// A send of the PML's whose pieces are wanted.
+pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Some(rail) = pml.rails().get(r.link.rail()) else { return };
+    while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
+        let Some(offset) = sending.next() else { return };
+        let Some(mut port) = rail.enter() else { return };
+        let Some(buffer) = state.buffers[r.link.rail()].take_large(&mut port) else {
+            state.starved.push_back(request);
+            return;
+        };
+        // SAFETY: just taken: ours alone, as long as a receive slot (R2).
+        let start = unsafe { (*buffer.as_ptr()).start() };
+        let header = receiver.encode();
+        // SAFETY: as above.
+        unsafe { start.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
+        let room = rail.receive_size - header.len();
+        // SAFETY: as above, behind the header; the user's buffer until the send is finished (M3).
+        let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room)) };
+        sending.sent(length as u64);
+        let how = (r.link, Kind::PIECE);
+        // SAFETY: filled, ours alone.
+        let sent = unsafe { transmit::send(&mut port, how, buffer, header.len() + length, Content::Piece(request)) };
+        if sent == Transmitted::Failed || length == 0 {
+            transmit::failed(state);
+            return;
+        }
+    }
+}
+
+/// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how many.
+///
+/// # Safety
+/// The data may be read, the room written.
+unsafe fn pack(
+    convertor: &mut Option<Convertor>,
+    start: *mut u8,
+    (data, total): (&super::datatype::Data, usize),
+    offset: u64,
+    (to, room): (*mut u8, usize),
+) -> usize {
+    if start.is_null() {
+        if convertor.is_none() {
+            // SAFETY: this function's rule.
+            *convertor = unsafe { Convertor::packing(data) };
+        }
+        // SAFETY: this function's rule.
+        return convertor.as_mut().map_or(0, |convertor| unsafe { convertor.pack(to, room) });
+    }
+    let length = (total - offset as usize).min(room);
+    // SAFETY: this function's rule; within the message.
+    unsafe { to.copy_from_nonoverlapping(start.add(offset as usize), length) };
+    length
+}
+
+/// The adapter is through with a piece: others can go.
+///
+/// # Safety
+/// The piece was of this request.
+pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Sending { state: sending, .. } = &mut r.transfer else { return };
+    if sending.done() {
+        r.transfer = Transfer::None;
+        r.convertor = None;
+        // SAFETY: all is sent, and nothing waits for a buffer.
+        unsafe { finish(state, request) };
+    } else {
+        // SAFETY: pieces are wanted.
+        unsafe { send(pml, state, request) };
+    }
+    // One that found no buffer can have one now.
+    if let Some(starved) = state.starved.pop_front() {
+        // SAFETY: its pieces are wanted: it waits for a buffer.
+        unsafe { send(pml, state, starved) };
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pml_iprobe`, `pml_probe`, `pml_improbe`, `pml_mprobe`: whether a message has come, and which.
+//!
+//! Whoever finds nothing has Open MPI's progress engine go on, as nobody else would. Grade: pending. Threads: any. Tests:
+//! `pt2pt_matching.c` in `hw-tests/mpi`.
+
+use std::ffi::c_int;
+
+use engine::matching::{Envelope, Pattern};
+use ibex_ffi::openmpi::sys;
+
+use super::communicator::Communicator;
+use super::instance::{Pml, pml};
+use super::progress::{Idle, leave, poll};
+use super::receive::say;
+use crate::runtime::guard::fence;
+
+/// What is probed for.
+#[derive(Clone, Copy)]
+struct Probe {
+    from: i32,
+    tag: i32,
+    comm: *mut sys::ompi_communicator_t,
+}
+
+/// What was found: a message, its length, and where it is to be taken out its handle.
+struct Found {
+    envelope: Envelope,
+    length: usize,
+    handle: Option<u64>,
+}
+
+impl Probe {
+    /// Looks once. `takes`: a message that is found is taken out.
+    ///
+    /// # Safety
+    /// A live communicator.
+    unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
+        let mut state = pml.enter()?;
+        poll(pml, &mut state);
+        // SAFETY: this function's rule; the PML is entered.
+        let queues = unsafe { Communicator::of(self.comm).queues() };
+        let pattern = Pattern::new(self.from, self.tag);
+        let found = if takes {
+            queues.matched_probe(pattern).found.map(|message| {
+                let length = queues.message_mut(message.message).map_or(0, |arrived| arrived.length());
+                Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
+            })
+        } else {
+            let found = queues.probe(pattern).found;
+            found.map(|message| Found { envelope: message.envelope, length: message.message.length(), handle: None })
+        };
+        leave(pml, state);
+        found
+    }
+
+    /// Looks until there is one.
+    ///
+    /// # Safety
+    /// As for [`Self::look`].
+    unsafe fn wait(&self, pml: &Pml, takes: bool) -> Found {
+        let mut idle = Idle::new();
+        loop {
+            // SAFETY: this function's rule.
+            if let Some(found) = unsafe { self.look(pml, takes) } {
+                return found;
+            }
+            idle.nothing_happened();
+        }
+    }
+}
+
+impl Found {
+    /// # Safety
+    /// `status` is null or MPI's.
+    unsafe fn say(&self, status: *mut sys::ompi_status_public_t) {
+        let found = sys::ompi_status_public_t {
+            MPI_SOURCE: self.envelope.source(),
+            MPI_TAG: self.envelope.tag(),
+            MPI_ERROR: sys::OPAL_SUCCESS,
+            _cancelled: 0,
+            _ucount: self.length,
+        };
+        // SAFETY: this function's rule.
+        unsafe { say(status, &found) };
+    }
+
+    /// The message as MPI holds it; null: there is no memory for it.
+    fn message(&self, comm: *mut sys::ompi_communicator_t) -> *mut sys::ompi_message_t {
+        // SAFETY: from Open MPI's list.
+        let message = unsafe { sys::ibex_message_alloc() };
+        // SAFETY: null, or just taken.
+        if let Some(message) = unsafe { message.as_mut() } {
+            message.comm = comm;
+            message.req_ptr = std::ptr::without_provenance_mut(self.handle.unwrap_or_default() as usize);
+            message.peer = self.envelope.source();
+            message.count = self.length;
+        }
+        message
+    }
+}
+
+/// `pml_iprobe`.
+pub(crate) unsafe extern "C" fn pml_iprobe(
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    matched: *mut c_int,
+    status: *mut sys::ompi_status_public_t,
+) -> c_int {
+    fence("pml_iprobe", sys::OPAL_ERROR, || {
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        // SAFETY: MPI's arguments.
+        let found = unsafe { Probe { from, tag, comm }.look(pml, false) };
+        // SAFETY: the out parameter.
+        unsafe { matched.write(c_int::from(found.is_some())) };
+        match found {
+            // SAFETY: MPI's status.
+            Some(found) => unsafe { found.say(status) },
+            // SAFETY: nothing is entered.
+            None => unsafe { sys::opal_progress() },
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `pml_probe`.
+pub(crate) unsafe extern "C" fn pml_probe(
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    status: *mut sys::ompi_status_public_t,
+) -> c_int {
+    fence("pml_probe", sys::OPAL_ERROR, || {
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        // SAFETY: MPI's arguments.
+        unsafe { Probe { from, tag, comm }.wait(pml, false).say(status) };
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `pml_improbe`.
+pub(crate) unsafe extern "C" fn pml_improbe(
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    matched: *mut c_int,
+    message: *mut *mut sys::ompi_message_t,
+    status: *mut sys::ompi_status_public_t,
+) -> c_int {
+    fence("pml_improbe", sys::OPAL_ERROR, || {
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        // SAFETY: MPI's arguments.
+        let found = unsafe { Probe { from, tag, comm }.look(pml, true) };
+        // SAFETY: the out parameters.
+        unsafe {
+            matched.write(c_int::from(found.is_some()));
+            message.write(found.as_ref().map_or_else(|| sys::ibex_message_null(), |found| found.message(comm)));
+        }
+        match found {
+            // SAFETY: MPI's status.
+            Some(found) => unsafe { found.say(status) },
+            // SAFETY: nothing is entered.
+            None => unsafe { sys::opal_progress() },
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `pml_mprobe`.
+pub(crate) unsafe extern "C" fn pml_mprobe(
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    message: *mut *mut sys::ompi_message_t,
+    status: *mut sys::ompi_status_public_t,
+) -> c_int {
+    fence("pml_mprobe", sys::OPAL_ERROR, || {
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        // SAFETY: MPI's arguments.
+        let found = unsafe { Probe { from, tag, comm }.wait(pml, true) };
+        // SAFETY: the out parameters.
+        unsafe {
+            message.write(found.message(comm));
+            found.say(status);
+        }
+        sys::OPAL_SUCCESS
+    })
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pml_add_procs` and `pml_del_procs`: processes come and go.
+//!
+//! A peer is looked up when the first message goes to it (`peer`), so that adding one only asks whether it has chosen this PML,
+//! too. Grade: setup. Threads: any.
+
+use std::ffi::c_int;
+
+use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::sys;
+
+use super::instance::pml;
+use crate::runtime::guard::fence;
+use crate::runtime::modex;
+
+/// `pml_add_procs`: at start, and for processes that were spawned or connected to. A process that is known already may come again.
+pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
+    fence("pml_add_procs", sys::OPAL_ERROR, || {
+        // SAFETY: `count` processes; says who has chosen otherwise. The name is not kept.
+        unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), procs, count) }
+    })
+}
+
+/// `pml_del_procs`: no message goes to these, or comes from them, any more.
+pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
+    fence("pml_del_procs", sys::OPAL_ERROR, || {
+        let Some(pml) = pml() else { return sys::OPAL_SUCCESS };
+        for index in 0..count {
+            // SAFETY: `count` processes, which live until MPI_Finalize.
+            let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
+            let peer = modex::from_openmpi(process.name());
+            let Some(mut state) = pml.enter() else { continue };
+            let known = state.peers.extract_if(.., |(name, _)| *name == peer).next();
+            drop(state);
+            if let Some((_, link)) = known
+                && let Some(mut port) = pml.rails().get(link.rail()).and_then(|rail| rail.enter())
+            {
+                port.forget(link.to());
+            }
+        }
+        sys::OPAL_SUCCESS
+    })
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A long message that its receiver reads from the sender's memory to the user's, without a copy.
+//!
+//! Both sides register through Open MPI's cache; a side that cannot has copies sent (`pieces`). The state machine is
+//! `engine::protocol::reading`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the PML.
+
+use std::ptr::NonNull;
+
+use engine::protocol::header::Place;
+use engine::protocol::kind::Kind;
+use engine::protocol::reading::Reading;
+use engine::protocol::transfers::TransferId;
+use engine::transport::Failed;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+
+use super::finish::finish;
+use super::instance::{Pml, Rail, State};
+use super::link::Link;
+use super::request::{Request, Transfer};
+use super::{token, transmit};
+
+/// Reads of a message that are posted at a time.
+const MOST: u32 = 4;
+
+/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: its memory cannot be
+/// registered.
+///
+/// # Safety
+/// A receive of the PML's into memory of one piece, matched, with nothing under way.
+pub(crate) unsafe fn begin(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    (link, sender, place): (Link, TransferId, Place),
+    wanted: u64,
+) -> bool {
+    let Some(rail) = pml.rails().get(link.rail()) else { return false };
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
+    // SAFETY: the user's buffer, which is his until the receive is finished (M3).
+    let registered = unsafe { rail.port().memory().register(r.extent.start.cast(), wanted as usize, access) };
+    let Some(registered) = registered else { return false };
+    r.link = link;
+    let reading = Reading::new(wanted, rail.read_limit, MOST);
+    r.transfer = Transfer::Reading { state: reading, sender, from: place, registered };
+    // SAFETY: being read.
+    unsafe { post(rail, state, request) };
+    true
+}
+
+/// Posts as many reads as may be under way.
+///
+/// # Safety
+/// A receive of the PML's that is being read.
+unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Reading { state: reading, from, registered, .. } = &mut r.transfer else { return };
+    let Some(mut port) = rail.enter() else { return };
+    while let Some(part) = reading.next() {
+        let addr = r.extent.start.wrapping_add(part.offset as usize).expose_provenance() as u64;
+        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
+        let local = unsafe { LocalSpan::new(addr, part.length, registered.lkey()) };
+        let remote = RemoteSpan { addr: from.addr.wrapping_add(part.offset), rkey: from.rkey };
+        if port.get(r.link.to(), local, remote, token::read(request)).is_err() {
+            transmit::failed(state);
+            return;
+        }
+    }
+}
+
+/// A read is done.
+///
+/// # Safety
+/// It was one of this request's.
+pub(crate) unsafe fn read_done(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    outcome: Result<(), Failed>,
+) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };
+    let Some(rail) = pml.rails().get(r.link.rail()) else { return };
+    let is_last = reading.done();
+    if outcome.is_err() {
+        transmit::failed(state);
+    } else if is_last {
+        let (sender, registered) = (*sender, *registered);
+        r.transfer = Transfer::None;
+        // SAFETY: no read of it is under way.
+        unsafe { rail.port().memory().put_back(registered) };
+        transmit::control(pml, state, r.link, Kind::FINISHED, &sender.encode());
+        // SAFETY: a receive that has all it wants.
+        unsafe { finish(state, request) };
+    } else {
+        // SAFETY: being read.
+        unsafe { post(rail, state, request) };
+    }
+}
+
+/// The receiver has what it wants of a message that this process announced, or has matched it.
+pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
+    let Some(request) = state.transfers.end(sender) else { return };
+    // SAFETY: a transfer's request is alive.
+    let r = unsafe { &mut *request.as_ptr() };
+    if let Transfer::Announced { registered: Some(registered) } = r.transfer
+        && let Some(rail) = pml.rails().get(r.link.rail())
+    {
+        // SAFETY: the receiver has read.
+        unsafe { rail.port().memory().put_back(registered) };
+    }
+    r.transfer = Transfer::None;
+    // SAFETY: a send that is through.
+    unsafe { finish(state, request) };
+}

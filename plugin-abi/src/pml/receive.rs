@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pml_recv`, `pml_irecv`, `pml_mrecv`, `pml_imrecv`: a receive meets its message, or is posted.
+//!
+//! A blocking receive stays inside the PML while it polls, and leaves it between rounds. Grade: hot. Threads: any. Tests:
+//! `pt2pt_matching.c` and others in `hw-tests/mpi`.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use engine::matching::{MessageHandle, Pattern, Posting};
+use ibex_ffi::openmpi::sys;
+
+use super::accept;
+use super::communicator::Communicator;
+use super::datatype::Data;
+use super::finish::{self, finish};
+use super::instance::{Pml, State, pml};
+use super::progress::{Idle, leave, poll};
+use super::request::{Owner, Request, Role};
+use super::send::hold;
+use crate::runtime::exclusive::Entered;
+use crate::runtime::guard::fence;
+
+/// A message that is wanted, as MPI describes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) data: Data,
+    pub(crate) from: i32,
+    pub(crate) tag: i32,
+    pub(crate) comm: *mut sys::ompi_communicator_t,
+}
+
+/// `pml_recv`.
+pub(crate) unsafe extern "C" fn pml_recv(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    status: *mut sys::ompi_status_public_t,
+) -> c_int {
+    fence("pml_recv", sys::OPAL_ERROR, || {
+        let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        let request = state.requests.take();
+        // SAFETY: MPI's arguments, which libmpi has checked; just taken.
+        unsafe { fill(request, &wanted, Owner::Call) };
+        // SAFETY: just filled in.
+        unsafe { post(pml, &mut state, request) };
+        // SAFETY: a blocking call's own.
+        unsafe { wait(pml, state, request, status) }
+    })
+}
+
+/// `pml_irecv`.
+pub(crate) unsafe extern "C" fn pml_irecv(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    place: *mut *mut sys::ompi_request_t,
+) -> c_int {
+    fence("pml_irecv", sys::OPAL_ERROR, || {
+        let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        let request = state.requests.take();
+        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter.
+        unsafe {
+            fill(request, &wanted, Owner::Mpi);
+            hold(request);
+            place.write(Request::as_raw(request));
+            post(pml, &mut state, request);
+        }
+        leave(pml, state);
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `pml_mrecv`.
+pub(crate) unsafe extern "C" fn pml_mrecv(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    message: *mut *mut sys::ompi_message_t,
+    status: *mut sys::ompi_status_public_t,
+) -> c_int {
+    fence("pml_mrecv", sys::OPAL_ERROR, || {
+        let data = Data { buffer, count, datatype };
+        // SAFETY: MPI's arguments, which libmpi has checked.
+        let (wanted, handle) = unsafe { of_message(data, message) };
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        let request = state.requests.take();
+        // SAFETY: as above; just taken.
+        unsafe { fill(request, &wanted, Owner::Call) };
+        // SAFETY: just filled in.
+        unsafe { take(pml, &mut state, request, handle) };
+        // SAFETY: a blocking call's own.
+        unsafe { wait(pml, state, request, status) }
+    })
+}
+
+/// `pml_imrecv`.
+pub(crate) unsafe extern "C" fn pml_imrecv(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    message: *mut *mut sys::ompi_message_t,
+    place: *mut *mut sys::ompi_request_t,
+) -> c_int {
+    fence("pml_imrecv", sys::OPAL_ERROR, || {
+        let data = Data { buffer, count, datatype };
+        // SAFETY: MPI's arguments, which libmpi has checked.
+        let (wanted, handle) = unsafe { of_message(data, message) };
+        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        let request = state.requests.take();
+        // SAFETY: as above; just taken; the out parameter.
+        unsafe {
+            fill(request, &wanted, Owner::Mpi);
+            hold(request);
+            place.write(Request::as_raw(request));
+            take(pml, &mut state, request, handle);
+        }
+        leave(pml, state);
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// What a message of a matched probe is received as; the message itself is given back, and its handle made null.
+///
+/// # Safety
+/// `message` is a handle of a message that `probe` made.
+unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wanted, MessageHandle) {
+    // SAFETY: this function's rule.
+    unsafe {
+        let given = message.read();
+        let (comm, bits) = ((*given).comm, (*given).req_ptr.addr() as u64);
+        message.write(sys::ibex_message_null());
+        sys::ibex_message_return(given);
+        (Wanted { data, from: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, comm }, MessageHandle::from_bits(bits))
+    }
+}
+
+/// Fills a request in, not posted.
+///
+/// # Safety
+/// MPI's arguments; the request is the caller's alone.
+#[inline(always)]
+pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Owner) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.role = Role::Receive;
+    r.owner = owner;
+    r.peer = wanted.from;
+    r.tag = wanted.tag;
+    r.data = wanted.data;
+    // SAFETY: this function's rule.
+    r.extent = unsafe { wanted.data.extent() };
+    r.base().req_mpi_object.comm = wanted.comm;
+    r.set_finished(false);
+}
+
+/// Posts a receive: it has its message at once, or waits. It may be finished when this returns.
+///
+/// # Safety
+/// A receive of the PML's that is filled in, and the caller's alone until now.
+#[inline(always)]
+pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    // SAFETY: a live communicator; the PML is entered.
+    let queues = unsafe { Communicator::of(r.comm()).queues() };
+    match queues.post(Pattern::new(r.peer, r.tag), request) {
+        Posting::Inserted { handle, .. } => r.posted = handle.bits(),
+        // SAFETY: matched.
+        Posting::Matched { message, .. } => unsafe {
+            accept::unexpected(pml, state, request, message.envelope, message.message);
+        },
+    }
+}
+
+/// Gives a receive the message of a matched probe.
+///
+/// # Safety
+/// As for [`post`].
+unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: MessageHandle) {
+    // SAFETY: this function's rule.
+    let comm = unsafe { (*request.as_ptr()).comm() };
+    // SAFETY: a live communicator; the PML is entered.
+    let queues = unsafe { Communicator::of(comm).queues() };
+    match queues.take(handle) {
+        // SAFETY: matched.
+        Some(message) => unsafe { accept::unexpected(pml, state, request, message.envelope, message.message) },
+        // Received before, which MPI forbids.
+        // SAFETY: nothing of it is under way.
+        None => unsafe { finish(state, request) },
+    }
+}
+
+/// Waits for a blocking receive, and says how it ended.
+///
+/// # Safety
+/// The receive is the caller's own; `status` is MPI's.
+#[inline(always)]
+unsafe fn wait<'pml>(
+    pml: &'pml Pml,
+    mut state: Entered<'pml, State>,
+    request: NonNull<Request>,
+    status: *mut sys::ompi_status_public_t,
+) -> c_int {
+    let mut idle = Idle::new();
+    // SAFETY: this function's rule.
+    while !unsafe { request.as_ref() }.is_finished() {
+        let count = poll(pml, &mut state);
+        // SAFETY: this function's rule.
+        if unsafe { request.as_ref() }.is_finished() {
+            break;
+        }
+        leave(pml, state);
+        if count == 0 {
+            idle.nothing_happened();
+        }
+        // It was entered by this call before.
+        state = pml.enter().expect("nothing calls back from inside");
+    }
+    // SAFETY: this function's rule.
+    let ended = unsafe { (*request.as_ptr()).base().req_status };
+    // SAFETY: finished, and the caller's own.
+    unsafe { state.requests.give_back(request) };
+    leave(pml, state);
+    // SAFETY: this function's rule.
+    unsafe { say(status, &ended) };
+    ended.MPI_ERROR
+}
+
+/// Fills a status in, but for the error, which a call of one message leaves as it was.
+///
+/// # Safety
+/// `status` is null or MPI's.
+pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::ompi_status_public_t) {
+    // SAFETY: this function's rule.
+    if let Some(status) = unsafe { status.as_mut() } {
+        status.MPI_SOURCE = ended.MPI_SOURCE;
+        status.MPI_TAG = ended.MPI_TAG;
+        status._cancelled = ended._cancelled;
+        status._ucount = ended._ucount;
+    }
+}
+
+/// Takes a receive back that nothing has come for: it ends as cancelled.
+///
+/// # Safety
+/// A receive of the PML's that was posted.
+pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    // SAFETY: the communicator is alive, as the request has a reference.
+    if unsafe { (*r.comm()).c_pml_comm.is_null() } {
+        return;
+    }
+    // SAFETY: as above; the PML is entered.
+    let queues = unsafe { Communicator::of(r.comm()).queues() };
+    if queues.cancel(engine::matching::ReceiveHandle::from_bits(r.posted)).is_some() {
+        let outcome = finish::Outcome {
+            source: sys::MPI_ANY_SOURCE,
+            tag: sys::MPI_ANY_TAG,
+            length: 0,
+            error: sys::OPAL_SUCCESS,
+        };
+        // SAFETY: it is in no queue any more.
+        unsafe {
+            finish::note(request, &outcome);
+            r.base().req_status._cancelled = 1;
+            finish(state, request);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pml_send` and `pml_isend`: by which protocol a message goes, and the beginning of each.
+//!
+//! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and without
+//! the PML being entered. Any other has a request, which a blocking call keeps to itself. A blocking send returns when the
+//! message is with the adapter: its caller may not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and
+//! others in `hw-tests/mpi`.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use engine::protocol::header::{AnnouncedHeader, MatchHeader, Place, SynchronousHeader};
+use engine::protocol::kind::Kind;
+use ibex_ffi::openmpi::sys;
+
+use super::communicator::Communicator;
+use super::datatype::{self, Data, Extent};
+use super::finish;
+use super::instance::{Pml, Rail, State, pml};
+use super::link::Link;
+use super::peer;
+use super::progress::{leave, until};
+use super::request::{Mode, Owner, Request, Role, Transfer};
+use super::transmit::{self, Transmitted};
+use crate::runtime::guard::fence;
+
+/// A message to be sent, as MPI describes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing {
+    pub(crate) data: Data,
+    pub(crate) to: i32,
+    pub(crate) tag: i32,
+    pub(crate) comm: *mut sys::ompi_communicator_t,
+}
+
+impl Mode {
+    /// As Open MPI names it.
+    #[inline]
+    pub(crate) fn of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
+        match mode {
+            sys::MCA_PML_BASE_SEND_SYNCHRONOUS => Mode::Synchronous,
+            sys::MCA_PML_BASE_SEND_BUFFERED => Mode::Buffered,
+            _ => Mode::Standard,
+        }
+    }
+}
+
+/// `pml_send`.
+pub(crate) unsafe extern "C" fn pml_send(
+    buffer: *const c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    to: c_int,
+    tag: c_int,
+    mode: sys::mca_pml_base_send_mode_t,
+    comm: *mut sys::ompi_communicator_t,
+) -> c_int {
+    fence("pml_send", sys::OPAL_ERROR, || {
+        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        // SAFETY: MPI's arguments, which libmpi has checked.
+        unsafe {
+            let extent = outgoing.data.extent();
+            if mode >= sys::MCA_PML_BASE_SEND_READY && at_once(&outgoing, extent) {
+                return sys::OPAL_SUCCESS;
+            }
+            send_blocking(&outgoing, Mode::of(mode))
+        }
+    })
+}
+
+/// `pml_isend`.
+pub(crate) unsafe extern "C" fn pml_isend(
+    buffer: *const c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    to: c_int,
+    tag: c_int,
+    mode: sys::mca_pml_base_send_mode_t,
+    comm: *mut sys::ompi_communicator_t,
+    request: *mut *mut sys::ompi_request_t,
+) -> c_int {
+    fence("pml_isend", sys::OPAL_ERROR, || {
+        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        // SAFETY: MPI's arguments, which libmpi has checked.
+        unsafe {
+            let extent = outgoing.data.extent();
+            if mode >= sys::MCA_PML_BASE_SEND_READY && at_once(&outgoing, extent) {
+                request.write(sys::ibex_request_empty());
+                return sys::OPAL_SUCCESS;
+            }
+            send_nonblocking(&outgoing, Mode::of(mode), request)
+        }
+    })
+}
+
+/// Sends a short message of one piece inside the work request, if that can be done now.
+///
+/// # Safety
+/// MPI's arguments; `extent` is the data's.
+#[inline(always)]
+unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
+    if extent.start.is_null() && extent.length > 0 {
+        return false;
+    }
+    // SAFETY: this function's rule.
+    let communicator = unsafe { Communicator::of(outgoing.comm) };
+    let link = communicator.link(outgoing.to);
+    let Some(rail) = pml().and_then(|pml| pml.rails().get(link.rail())) else { return false };
+    let Some(mut port) = rail.enter() else { return false };
+    let header = match_header(communicator, outgoing.tag).encode();
+    // SAFETY: this function's rule.
+    unsafe { transmit::inline(&mut port, link, Kind::EAGER, &header, extent) }
+}
+
+#[inline(always)]
+fn match_header(communicator: &Communicator, tag: i32) -> MatchHeader {
+    MatchHeader { context: communicator.context, source: communicator.rank, tag }
+}
+
+/// # Safety
+/// MPI's arguments.
+#[inline(never)]
+unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
+    let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+    if mode == Mode::Buffered {
+        // SAFETY: this function's rule.
+        return unsafe { send_copy(pml, outgoing) };
+    }
+    // SAFETY: this function's rule.
+    let request = match unsafe { make(pml, outgoing, mode, Owner::Call) } {
+        Ok(request) => request,
+        Err(code) => return code,
+    };
+    // SAFETY: just made.
+    unsafe { begin(pml, request) };
+    // SAFETY: this call's own, until it is given back.
+    until(pml, || unsafe { request.as_ref() }.is_finished());
+    finish::release(pml, request);
+    sys::OPAL_SUCCESS
+}
+
+/// # Safety
+/// MPI's arguments; `place` is the out parameter.
+#[inline(never)]
+unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
+    let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+    if mode == Mode::Buffered {
+        // SAFETY: the out parameter; Open MPI's own request, as the message is done for MPI.
+        unsafe { place.write(sys::ibex_request_empty()) };
+        // SAFETY: this function's rule.
+        return unsafe { send_copy(pml, outgoing) };
+    }
+    // SAFETY: this function's rule.
+    let request = match unsafe { make(pml, outgoing, mode, Owner::Mpi) } {
+        Ok(request) => request,
+        Err(code) => return code,
+    };
+    // SAFETY: the out parameter.
+    unsafe { place.write(Request::as_raw(request)) };
+    // SAFETY: just made.
+    unsafe { begin(pml, request) };
+    sys::OPAL_SUCCESS
+}
+
+/// Sends a copy of a message, in the memory that the program has attached.
+///
+/// # Safety
+/// MPI's arguments.
+pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing) -> c_int {
+    // SAFETY: this function's rule.
+    match unsafe { make(pml, outgoing, Mode::Buffered, Owner::Nobody) } {
+        Ok(request) => {
+            // SAFETY: just made.
+            unsafe { begin(pml, request) };
+            sys::OPAL_SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// A request for a message that is about to be sent. A buffered one is of the copy, in standard mode.
+///
+/// # Safety
+/// MPI's arguments.
+unsafe fn make(pml: &Pml, outgoing: &Outgoing, mode: Mode, owner: Owner) -> Result<NonNull<Request>, c_int> {
+    // SAFETY: this function's rule.
+    let extent = unsafe { outgoing.data.extent() };
+    let (extent, attached) = if mode == Mode::Buffered {
+        // SAFETY: as above.
+        unsafe { attach(&outgoing.data, extent) }?
+    } else {
+        (extent, null_mut())
+    };
+    let mode = if mode == Mode::Buffered { Mode::Standard } else { mode };
+    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
+    let request = state.requests.take();
+    drop(state);
+    // SAFETY: just taken, ours alone.
+    unsafe { fill(request, outgoing, mode, owner) };
+    // SAFETY: as above.
+    let r = unsafe { &mut *request.as_ptr() };
+    (r.extent, r.attached) = (extent, attached);
+    Ok(request)
+}
+
+/// Fills a request in, not begun. What MPI can hold on to has references to what it uses.
+///
+/// # Safety
+/// MPI's arguments; the request is the caller's alone.
+pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: Mode, owner: Owner) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.role = Role::Send(mode);
+    r.owner = owner;
+    r.peer = outgoing.to;
+    r.tag = outgoing.tag;
+    r.data = outgoing.data;
+    r.attached = null_mut();
+    r.base().req_mpi_object.comm = outgoing.comm;
+    r.set_finished(false);
+    if owner != Owner::Call {
+        // SAFETY: a live request, communicator and datatype.
+        unsafe { hold(request) };
+    }
+    // SAFETY: this function's rule.
+    r.extent = unsafe { outgoing.data.extent() };
+}
+
+/// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
+///
+/// # Safety
+/// A request that is filled in, the caller's alone.
+pub(crate) unsafe fn hold(request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.has_references = true;
+    let comm = r.comm();
+    // SAFETY: live ones of MPI's.
+    unsafe {
+        sys::ibex_comm_retain(comm);
+        sys::ibex_datatype_retain(r.data.datatype);
+        sys::ibex_request_init(r.base(), false);
+    }
+    r.base().req_state = sys::OMPI_REQUEST_ACTIVE;
+}
+
+/// Packs a message into memory that the program has attached. Returns where it is, and what is to be given back.
+///
+/// # Safety
+/// MPI's arguments.
+pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
+    // SAFETY: asks for memory of that length, or at least a byte.
+    let place = unsafe { sys::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
+    if place.is_null() {
+        return Err(sys::OMPI_ERR_BUFFER);
+    }
+    // SAFETY: as long as the message; this function's rule.
+    if unsafe { datatype::take(data, extent, place) } {
+        return Ok((Extent { start: place, length: extent.length }, place));
+    }
+    // SAFETY: just given.
+    unsafe { sys::mca_pml_base_bsend_request_free(place.cast()) };
+    Err(sys::OPAL_ERROR)
+}
+
+/// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call has it.
+///
+/// # Safety
+/// A send of the PML's that is filled in, and the caller's alone until now.
+pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let (comm, to) = unsafe { ((*request.as_ptr()).comm(), (*request.as_ptr()).peer) };
+    // SAFETY: MPI's arguments.
+    let link = unsafe { peer::link(pml, comm, to) };
+    let Some(mut state) = pml.enter() else { return };
+    match link {
+        // SAFETY: this function's rule.
+        Some(link) => unsafe { begin_by(pml, &mut state, request, link) },
+        None => _ = transmit::failed(&mut state),
+    }
+    leave(pml, state);
+}
+
+/// # Safety
+/// As for [`begin`].
+unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.link = link;
+    // SAFETY: a live communicator.
+    let header = match_header(unsafe { Communicator::of(r.comm()) }, r.tag);
+    let Some(rail) = pml.rails().get(link.rail()) else { return };
+    let is_synchronous = r.role == Role::Send(Mode::Synchronous);
+    let room = rail.eager_limit - if is_synchronous { SynchronousHeader::LENGTH } else { MatchHeader::LENGTH };
+    if r.extent.length > room {
+        // SAFETY: this function's rule.
+        return unsafe { announce(pml, rail, state, request, header) };
+    }
+    let (data, extent) = (r.data, r.extent);
+    let data = (&data, extent);
+    let transmitted = if is_synchronous {
+        let sender = state.transfers.begin(request);
+        r.transfer = Transfer::Announced { registered: None };
+        let header = SynchronousHeader { matched_by: header, sender }.encode();
+        // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
+        unsafe { transmit::message(pml, state, (link, Kind::SYNCHRONOUS), &header, data, None) }
+    } else {
+        let how = (link, Kind::EAGER);
+        // SAFETY: as above.
+        unsafe { transmit::message(pml, state, how, &header.encode(), data, Some(request)) }
+    };
+    match transmitted {
+        // SAFETY: all of it is with the adapter.
+        Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
+        Transmitted::Posted | Transmitted::Waits => {}
+        Transmitted::Failed => _ = transmit::failed(state),
+    }
+}
+
+/// Announces a long message, with the place where it can be read if its memory can be registered.
+///
+/// # Safety
+/// As for [`begin`].
+#[inline(never)]
+unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<Request>, matched_by: MatchHeader) {
+    let sender = state.transfers.begin(request);
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Extent { start, length } = r.extent;
+    let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
+    let registered = NonNull::new(start).and_then(|start| {
+        // SAFETY: the user's buffer, until the send is finished (M3).
+        unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
+    });
+    let addr = start.expose_provenance() as u64;
+    let place = registered.map(|registered| Place { addr, rkey: registered.rkey() });
+    r.transfer = Transfer::Announced { registered };
+    let header = AnnouncedHeader { matched_by, sender, length: length as u64, place };
+    transmit::control(pml, state, r.link, Kind::ANNOUNCED, &header.encode());
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hands messages to a port: inside the work request, from a send buffer, or to wait in the engine, in order.
+//!
+//! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter has it: who
+//! waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
+//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use engine::protocol::kind::Kind;
+use engine::transport::{Port, Sent, Token, WhenDiverted};
+use ibex_ffi::verbs::InlineSpan;
+
+use super::buffer::{Content, SendBuffer};
+use super::datatype::{self, Data, Extent};
+use super::instance::{Pml, Rail, State};
+use super::link::Link;
+use super::request::Request;
+use super::token;
+use crate::runtime::tag::Tag;
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transmitted {
+    /// The adapter has it.
+    Posted,
+    /// It waits; its request, where it has one, will be finished.
+    Waits,
+    /// Its peer is lost, or its data cannot be packed.
+    Failed,
+}
+
+/// Sends header and data of one piece inside the work request, or not at all.
+///
+/// # Safety
+/// The data may be read for the call.
+#[inline(always)]
+pub(crate) unsafe fn inline(port: &mut Port, link: Link, kind: Kind, header: &[u8], extent: Extent) -> bool {
+    // SAFETY: this function's rule; a span of no bytes is not read.
+    let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
+    port.send_inline(link.to(), Tag::of_pml(kind).0, header.into(), payload) == Ok(Sent::Posted)
+}
+
+/// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
+pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, kind: Kind, header: &[u8]) -> Transmitted {
+    let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return failed(state) };
+    let tag = Tag::of_pml(kind).0;
+    if port.send_inline(link.to(), tag, header.into(), InlineSpan::EMPTY) == Ok(Sent::Posted) {
+        return Transmitted::Posted;
+    }
+    let bytes = (Arc::from(header), header.len() as u32);
+    match port.queue_bytes(link.to(), tag, bytes, Token(0), WhenDiverted::Wait) {
+        Ok(()) => Transmitted::Waits,
+        Err(_) => failed(state),
+    }
+}
+
+/// Sends header and data, of at most the rail's eager limit together. `request` is finished when what waits has gone; `None`:
+/// nobody hears of it.
+///
+/// # Safety
+/// `extent` is that of the data, which may be read for the call.
+pub(crate) unsafe fn message(
+    pml: &Pml,
+    state: &mut State,
+    (link, kind): (Link, Kind),
+    header: &[u8],
+    (data, extent): (&Data, Extent),
+    request: Option<NonNull<Request>>,
+) -> Transmitted {
+    let Some(rail) = pml.rails().get(link.rail()) else { return failed(state) };
+    let Some(mut port) = rail.enter() else { return failed(state) };
+    let is_contiguous = !extent.start.is_null() || extent.length == 0;
+    // SAFETY: this function's rule.
+    if is_contiguous && unsafe { inline(&mut port, link, kind, header, extent) } {
+        return Transmitted::Posted;
+    }
+    let length = header.len() + extent.length;
+    if let Some(buffer) = state.buffers[link.rail()].take(&mut port, length) {
+        // SAFETY: a buffer that is ours alone, of at least that length (R2).
+        let start = unsafe { (*buffer.as_ptr()).start() };
+        // SAFETY: as above; this function's rule.
+        if !unsafe { fill(start, header, data, extent) } {
+            // SAFETY: just taken.
+            unsafe { state.buffers[link.rail()].give_back(buffer) };
+            return Transmitted::Failed;
+        }
+        let content = request.map_or(Content::Silent, Content::Message);
+        // SAFETY: filled, and ours alone.
+        let transmitted = unsafe { send(&mut port, (link, kind), buffer, length, content) };
+        return if transmitted == Transmitted::Failed {
+            // SAFETY: refused, so that the adapter has not seen it.
+            unsafe { state.buffers[link.rail()].give_back(buffer) };
+            failed(state)
+        } else {
+            transmitted
+        };
+    }
+    let mut bytes = vec![0; length];
+    // SAFETY: as long as header and data; this function's rule.
+    if !unsafe { fill(bytes.as_mut_ptr(), header, data, extent) } {
+        return Transmitted::Failed;
+    }
+    let token = request.map_or(Token(0), token::sent);
+    let bytes = (Arc::from(bytes), length as u32);
+    match port.queue_bytes(link.to(), Tag::of_pml(kind).0, bytes, token, WhenDiverted::Wait) {
+        Ok(()) => Transmitted::Waits,
+        Err(_) => failed(state),
+    }
+}
+
+/// Sends the first `length` bytes of a buffer. Posted, its content is silent unless it is a piece.
+///
+/// # Safety
+/// The buffer is of this port, filled so far, and ours alone.
+pub(crate) unsafe fn send(
+    port: &mut Port,
+    (link, kind): (Link, Kind),
+    buffer: NonNull<SendBuffer>,
+    length: usize,
+    content: Content,
+) -> Transmitted {
+    // SAFETY: this function's rule.
+    let b = unsafe { &mut *buffer.as_ptr() };
+    let (spans, tag, token) = ([b.filled(length)], Tag::of_pml(kind).0, token::buffer(buffer));
+    let is_piece = matches!(content, Content::Piece(_));
+    // No other thread sees it complete while the port is entered.
+    b.content = if is_piece { content } else { Content::Silent };
+    match port.send(link.to(), tag, &spans, token, is_piece) {
+        Ok(Sent::Posted) => return Transmitted::Posted,
+        Ok(Sent::Busy) => {}
+        Err(_) => return Transmitted::Failed,
+    }
+    b.content = content;
+    match port.queue_send(link.to(), tag, &spans, token, WhenDiverted::Wait) {
+        Ok(()) => Transmitted::Waits,
+        Err(_) => Transmitted::Failed,
+    }
+}
+
+/// Copies header and data.
+///
+/// # Safety
+/// `to` may be written for both together; `extent` is that of the data, which may be read.
+unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool {
+    // SAFETY: this function's rule.
+    unsafe { to.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
+    // SAFETY: this function's rule, behind the header.
+    unsafe { datatype::take(data, extent, to.add(header.len())) }
+}
+
+/// A peer is lost.
+#[cold]
+pub(crate) fn failed(state: &mut State) -> Transmitted {
+    state.has_failed = true;
+    Transmitted::Failed
+}

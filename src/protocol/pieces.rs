@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A message that its sender sends as copies, piece by piece, and that its receiver puts together.
+//!
+//! Pieces come in the order in which they were sent, as they go by one path. How long a piece is the caller finds out when it
+//! packs it: data with gaps is cut between its elements. So the last piece may reach beyond what is wanted, and the receiver
+//! leaves the rest. Pending grade. Threads: the owner's. Tests: at the end of the file.
+
+/// The sender's side.
+#[derive(Debug, Clone, Copy)]
+pub struct Sending {
+    wanted: u64,
+    sent: u64,
+    under_way: u32,
+    most: u32,
+}
+
+/// The receiver's side.
+#[derive(Debug, Clone, Copy)]
+pub struct Gathering {
+    wanted: u64,
+    received: u64,
+}
+
+impl Sending {
+    /// Of `wanted` bytes, with at most so many pieces under way.
+    #[must_use]
+    pub fn new(wanted: u64, most: u32) -> Self {
+        Sending { wanted, sent: 0, under_way: 0, most }
+    }
+
+    /// Where the next piece begins; `None`: none is to be sent now.
+    #[must_use]
+    pub fn next(&self) -> Option<u64> {
+        (self.sent < self.wanted && self.under_way < self.most).then_some(self.sent)
+    }
+
+    /// A piece of so many bytes was sent.
+    pub fn sent(&mut self, bytes: u64) {
+        self.sent += bytes;
+        self.under_way += 1;
+    }
+
+    /// The adapter is through with a piece. Whether that was the last.
+    pub fn done(&mut self) -> bool {
+        self.under_way -= 1;
+        self.under_way == 0 && self.sent >= self.wanted
+    }
+}
+
+impl Gathering {
+    /// Of `wanted` bytes.
+    #[must_use]
+    pub fn new(wanted: u64) -> Self {
+        Gathering { wanted, received: 0 }
+    }
+
+    /// A piece of so many bytes has come: where it belongs, and how much of it is wanted.
+    pub fn take(&mut self, bytes: u64) -> (u64, u64) {
+        let (offset, length) = (self.received, bytes.min(self.wanted - self.received));
+        self.received += length;
+        (offset, length)
+    }
+
+    /// Whether all has come.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.received == self.wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_put_together_though_the_last_piece_is_longer_than_wanted() {
+        for (wanted, piece) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
+            let (mut sending, mut gathering) = (Sending::new(wanted, 2), Gathering::new(wanted));
+            let (mut pieces, mut ended) = (0, false);
+            while let Some(offset) = sending.next() {
+                let (at, length) = gathering.take(piece);
+                assert_eq!(at, offset);
+                assert!(length <= piece);
+                sending.sent(piece);
+                pieces += 1;
+                assert!(!ended);
+                ended = sending.done();
+            }
+            assert!(ended && gathering.is_complete());
+            assert_eq!(pieces, wanted.div_ceil(piece));
+        }
+    }
+
+    #[test]
+    fn no_more_than_permitted_are_under_way() {
+        let mut sending = Sending::new(100, 2);
+        sending.sent(10);
+        assert_eq!(sending.next(), Some(10));
+        sending.sent(10);
+        assert_eq!(sending.next(), None);
+        assert!(!sending.done());
+        assert_eq!(sending.next(), Some(20));
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A receiver that reads a message from its sender's memory: which reads, and when it has all.
+//!
+//! Reads of at most a piece, so many at a time; the caller posts each that [`Reading::next`] names, and says when one is done.
+//! Pending grade. Threads: the owner's. Tests: at the end of the file.
+
+/// A message that is being read.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    length: u64,
+    /// Bytes of which reads were begun.
+    begun: u64,
+    /// The longest read, bytes.
+    piece: u64,
+    /// How many reads are under way, and how many may be.
+    under_way: u32,
+    most: u32,
+}
+
+/// A part of a message, bytes from its first on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub length: u32,
+}
+
+impl Reading {
+    /// Of `length` bytes, at least 1, in reads of at most `piece`, at least 1, of which `most` are under way at a time.
+    #[must_use]
+    pub fn new(length: u64, piece: u32, most: u32) -> Self {
+        Reading { length, begun: 0, piece: u64::from(piece), under_way: 0, most }
+    }
+
+    /// The next read to be posted; `None`: not now.
+    pub fn next(&mut self) -> Option<Part> {
+        let length = (self.length - self.begun).min(self.piece);
+        if length == 0 || self.under_way >= self.most {
+            return None;
+        }
+        let part = Part { offset: self.begun, length: length as u32 };
+        self.begun += length;
+        self.under_way += 1;
+        Some(part)
+    }
+
+    /// A read is done. Whether all are, and there are no more.
+    pub fn done(&mut self) -> bool {
+        self.under_way -= 1;
+        self.under_way == 0 && self.begun == self.length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_cover_the_message_once_and_no_more_than_permitted_are_under_way() {
+        for (length, piece, most) in [(1, 1, 1), (10, 3, 2), (9, 3, 4), ((1 << 32) + 5, 1 << 30, 3), (5, u32::MAX, 1)] {
+            let (mut reading, mut covered, mut under_way) = (Reading::new(length, piece, most), 0, 0);
+            loop {
+                while let Some(part) = reading.next() {
+                    assert_eq!(part.offset, covered);
+                    assert!(part.length <= piece && part.length > 0);
+                    covered += u64::from(part.length);
+                    under_way += 1;
+                }
+                assert!(under_way > 0 && under_way <= most);
+                under_way -= 1;
+                if reading.done() {
+                    break;
+                }
+            }
+            assert_eq!((covered, under_way), (length, 0));
+        }
+    }
+}
