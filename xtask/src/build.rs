@@ -7,6 +7,7 @@
 //! Grade: setup. Tests: at the end of this file.
 
 use crate::command::{cargo, output, run, step};
+use crate::install::COMPONENTS;
 use crate::manifest::{Link, replace_file, replace_link};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
@@ -41,13 +42,14 @@ pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     put_down(&without).map(drop)
 }
 
-/// Copies the library that cargo built to where it is used from, with its component link, and returns where that is.
+/// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
 fn put_down(workspace: &Workspace) -> Result<PathBuf> {
     let library = workspace.library();
     fs::create_dir_all(workspace.components())?;
     replace_file(&library, &built(workspace, "libibex.so")?)?;
-    let link = Link { path: workspace.components().join("mca_btl_ibex.so"), target: "../libibex.so".into() };
-    replace_link(&link)?;
+    for name in COMPONENTS {
+        replace_link(&Link { path: workspace.components().join(name), target: "../libibex.so".into() })?;
+    }
     Ok(library)
 }
 

@@ -24,7 +24,7 @@ mod place;
 use place::Place;
 
 /// The components the library holds.
-const COMPONENTS: &[&str] = &["mca_btl_ibex.so"];
+pub(crate) const COMPONENTS: &[&str] = &["mca_btl_ibex.so", "mca_pml_ibex.so"];
 
 /// Arguments of `cargo xtask install`.
 #[derive(clap::Args)]
