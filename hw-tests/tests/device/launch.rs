@@ -45,7 +45,7 @@ impl Launch {
             program,
             arguments: Vec::new(),
             // Ranks that spin would leave a software device no processor for its work.
-            parameters: pairs(&[("pml", "ob1"), ("btl", "self,ibex"), ("osc", "rdma"), ("mpi_yield_when_idle", "1")]),
+            parameters: pairs(&[("pml", pml()), ("btl", "self,ibex"), ("osc", "rdma"), ("mpi_yield_when_idle", "1")]),
             options: Vec::new(),
             wrapper: None,
             rank_wrapper: None,
@@ -245,6 +245,11 @@ impl Launch {
             Some(script) => in_a_shell(script).into_iter().chain(words).collect(),
         }
     }
+}
+
+/// The PML of who asks for none: ob1, over the BTL; with `IBEX_FACE=pml` in the environment ibex's own.
+fn pml() -> &'static str {
+    if std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml") { "ibex" } else { "ob1" }
 }
 
 /// A command line's beginning that gives the rest of it to a script as `"$@"`.

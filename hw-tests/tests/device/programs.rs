@@ -283,6 +283,35 @@ static CASES: &[Case] = &[
 /// Programs that another file starts.
 static ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down"];
 
+/// Programs that are also run over the PML. Not those that look at what only a BTL sees.
+static OVER_THE_PML: &[&str] = &[
+    "init_finalize",
+    "pt2pt_modes",
+    "pt2pt_matching",
+    "pt2pt_datatypes",
+    "pt2pt_requests",
+    "pt2pt_flood",
+    "outstanding",
+    "self_messages",
+    "first_send",
+    "collectives",
+    "communicators",
+    "threads",
+    "rma_transfer",
+    "rma_atomics",
+    "linked_list",
+    "first_contact",
+    "fork_exec",
+    "connect_cycles",
+    "allocations",
+    "message_over_2gib",
+];
+
+/// Whether a case is one of the PML's, too: messages to oneself go by no BTL there.
+fn is_of_pml(case: &Case) -> bool {
+    OVER_THE_PML.contains(&case.program) && !case.arguments.contains(&"--by")
+}
+
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![Test::new("every program in the folder is run by a test", |_| {
@@ -292,7 +321,11 @@ pub(crate) fn tests() -> Vec<Test> {
     for case in CASES {
         for ranks in case.ranks {
             let name = format!("{} on {ranks} ranks", case.sentence);
-            let test = Test::new(name, move |site| run(site, case, *ranks));
+            if is_of_pml(case) {
+                let name = format!("over the pml, {name}");
+                tests.push(Test::new(name, move |site| run(site, case, *ranks, Some("ibex"))));
+            }
+            let test = Test::new(name, move |site| run(site, case, *ranks, None));
             // The plain one goes by what the device does.
             let of_tools =
                 case.program.starts_with("events") && (case.program != "events" || !case.parameters.is_empty());
@@ -310,7 +343,7 @@ fn can_grow(argument: &str, site: &Site) -> bool {
         && (site.has_inline() || !begins(["inline_sent=", "inline_bytes="]))
 }
 
-fn run(site: &mut Site, case: &Case, ranks: usize) -> Result<()> {
+fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<()> {
     let arguments: Vec<&str> = case.arguments.iter().copied().filter(|argument| can_grow(argument, site)).collect();
     let mut launch = Launch::new(case.program, ranks).arguments(&arguments).limit(case.limit);
     // More ranks than processors take turns, and each message waits for a turn.
@@ -323,6 +356,9 @@ fn run(site: &mut Site, case: &Case, ranks: usize) -> Result<()> {
     }
     for (name, value) in case.parameters {
         launch = launch.with(name, value);
+    }
+    if let Some(pml) = pml {
+        launch = launch.with("pml", pml);
     }
     launch.passes(site)
 }

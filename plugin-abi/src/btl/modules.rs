@@ -15,6 +15,9 @@ use crate::runtime::ports::MAX_PORTS;
 static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// Beside the count while another face polls the ports: so [`only`] need not ask for it.
+const POLLED_FOR: usize = 1 << 16;
+
 /// The component is opened: there is none.
 pub(crate) fn start_anew() {
     COUNT.store(0, Ordering::Release);
@@ -22,17 +25,32 @@ pub(crate) fn start_anew() {
 
 /// Takes up a module. Returns Open MPI's pointer to it.
 pub(crate) fn add(module: Box<Module>) -> *mut sys::mca_btl_base_module_t {
-    let index = COUNT.load(Ordering::Relaxed);
+    let index = count();
     let module = Box::into_raw(module);
     MODULES[index].store(module, Ordering::Release);
     COUNT.store(index + 1, Ordering::Release);
     module.cast()
 }
 
-/// The module in use, where there never was but one.
+fn count() -> usize {
+    // Acquire: what init wrote to a module before it published it.
+    COUNT.load(Ordering::Acquire) % POLLED_FOR
+}
+
+/// Whether another face polls the ports.
+pub(crate) fn are_polled_for() -> bool {
+    COUNT.load(Ordering::Acquire) >= POLLED_FOR
+}
+
+/// See [`are_polled_for`].
+pub(crate) fn set_polled_for(is: bool) {
+    COUNT.store(if is { count() + POLLED_FOR } else { count() }, Ordering::Release);
+}
+
+/// The module in use, where there never was but one, and which the BTL polls itself.
 #[inline]
 pub(crate) fn only() -> Option<&'static Module> {
-    // Acquire: as in `all`.
+    // Acquire: as in `count`.
     if COUNT.load(Ordering::Acquire) != 1 {
         return None;
     }
@@ -43,8 +61,7 @@ pub(crate) fn only() -> Option<&'static Module> {
 /// The modules in use.
 #[inline]
 pub(crate) fn all() -> impl Iterator<Item = &'static Module> {
-    // Acquire: what init wrote to a module before it published it.
-    let used = &MODULES[..COUNT.load(Ordering::Acquire)];
+    let used = &MODULES[..count()];
     // SAFETY: M1: in the table from init until its finalize, which comes after all else.
     used.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }

@@ -55,6 +55,9 @@ fn progress_all<const WATCHED: bool>() -> c_int {
 
 #[inline(never)]
 fn progress_several<const WATCHED: bool>() -> c_int {
+    if modules::are_polled_for() {
+        return faces::poll(Face::Pml);
+    }
     let mut count = 0;
     for module in modules::all() {
         count += progress_port::<WATCHED>(module);
@@ -148,7 +151,9 @@ fn handle_completion<const WATCHED: bool>(
 
 /// Says what the BTL does with what another face has polled.
 pub(crate) fn fill_in() {
-    faces::fill_in(Face::Btl, Functions { handle, show_arrived: watch::show_arrived });
+    let poll = || progress_all::<false>();
+    let is_polled_for = modules::set_polled_for;
+    faces::fill_in(Face::Btl, Functions { handle, show_arrived: watch::show_arrived, poll, is_polled_for });
 }
 
 /// Handles a completion that another face has polled.

@@ -88,6 +88,10 @@ pub(crate) unsafe fn unexpected(
 ) {
     let Arrived { from, body } = message;
     match body {
+        Body::Short { length, bytes } => {
+            // SAFETY: this function's rule; a copy of the bytes.
+            unsafe { whole(state, request, envelope, bytes.as_ptr(), usize::from(length)) };
+        }
         Body::Whole { bytes } => {
             // SAFETY: this function's rule; a copy of the bytes.
             unsafe { whole(state, request, envelope, bytes.as_ptr(), bytes.len()) };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A message that no receive was there for: what is kept of it.
 //!
-//! Grade: pending. Plain data, in the queues of `engine::matching`.
+//! Grade: pending; a longer one allocates. Plain data, in the queues of `engine::matching`. Tests: below.
 
 use engine::protocol::header::Place;
 use engine::protocol::transfers::TransferId;
@@ -14,8 +14,13 @@ pub(crate) struct Arrived {
     pub(crate) body: Body,
 }
 
+/// Bytes that are kept without an allocation.
+pub(crate) const SHORT: usize = 40;
+
 /// What came of a message.
 pub(crate) enum Body {
+    /// All its bytes, and they are few.
+    Short { length: u8, bytes: [u8; SHORT] },
     /// All its bytes.
     Whole { bytes: Box<[u8]> },
     /// All its bytes, and its sender waits to hear that it was matched.
@@ -28,8 +33,19 @@ impl Arrived {
     /// How long the message is, bytes.
     pub(crate) fn length(&self) -> usize {
         match &self.body {
+            Body::Short { length, .. } => usize::from(*length),
             Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
             Body::Announced { length, .. } => *length as usize,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_message_fits_a_cache_line() {
+        assert!(size_of::<Arrived>() <= 64, "{}", size_of::<Arrived>());
     }
 }

@@ -20,7 +20,9 @@ use super::instance::{self, Pml, Rail, Settings};
 use super::module::module;
 use super::persistent::FUNCTIONS;
 use super::progress;
+use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
+use crate::runtime::progress as faces;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::{messages, refusal, variables};
 
@@ -161,6 +163,7 @@ unsafe extern "C" fn pml_init(
         let Some(pml) = make(threads) else { return null_mut() };
         instance::begin(pml);
         progress::fill_in();
+        faces::polls_for_others(Face::Pml, true);
         // SAFETY: a static place, used in this thread alone (see `Parameter`).
         let value = unsafe { PRIORITY_PARAMETER.0.get().read() };
         // SAFETY: the out parameter.
@@ -197,6 +200,7 @@ const SMALLEST: usize = 64;
 /// `pmlm_finalize`: ends the PML, and its ports unless another face uses them.
 unsafe extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
+        faces::polls_for_others(Face::Pml, false);
         // SAFETY: Open MPI's last call.
         unsafe { instance::end() };
         sys::OPAL_SUCCESS

@@ -10,7 +10,7 @@ use engine::protocol::kind::Kind;
 use engine::protocol::transfers::TransferId;
 use engine::transport::Immediate;
 
-use super::arrived::{Arrived, Body};
+use super::arrived::{Arrived, Body, SHORT};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::{accept, pieces, reading};
@@ -90,14 +90,26 @@ unsafe fn eager(state: &mut State, incoming: Incoming) {
         }
     }
     // SAFETY: this function's rule.
-    let body = Body::Whole { bytes: unsafe { bytes.copy() } };
-    keep(state, header.context, envelope, Arrived { from: Link::UNKNOWN, body });
+    unsafe { keep(state, header.context, envelope, bytes) };
 }
 
 /// Keeps a message that no receive is there for.
+///
+/// # Safety
+/// Its bytes may be read.
 #[cold]
 #[inline(never)]
-fn keep(state: &mut State, context: u32, envelope: Envelope, message: Arrived) {
+unsafe fn keep(state: &mut State, context: u32, envelope: Envelope, incoming: Incoming) {
+    let body = if incoming.length <= SHORT {
+        let mut bytes = [0; SHORT];
+        // SAFETY: this function's rule; there is room for them.
+        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(incoming.start, incoming.length) };
+        Body::Short { length: incoming.length as u8, bytes }
+    } else {
+        // SAFETY: this function's rule.
+        Body::Whole { bytes: unsafe { incoming.copy() } }
+    };
+    let message = Arrived { from: Link::UNKNOWN, body };
     match state.contexts.get(context) {
         // SAFETY: in the table, so alive; the PML is entered.
         Some(communicator) => _ = unsafe { communicator.as_ref().queues() }.insert_unexpected(envelope, message),

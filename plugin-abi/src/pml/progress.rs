@@ -232,7 +232,8 @@ fn end_job(pml: &Pml) {
 
 /// Says what the PML does with what another face has polled.
 pub(crate) fn fill_in() {
-    faces::fill_in(Face::Pml, Functions { handle, show_arrived: || {} });
+    let poll = || pml().map_or(0, round);
+    faces::fill_in(Face::Pml, Functions { handle, show_arrived: || {}, poll, is_polled_for: |_| {} });
 }
 
 /// Handles a completion that another face has polled.

@@ -2,11 +2,13 @@
 //! The table of progress functions: what each face does with an event that another face has polled.
 //!
 //! Whichever face polls a port gets the events of all. Its own it handles itself, without this table; another's it
-//! hands on here. What concerns every face (a peer that failed, a link that changed) it tells the others. A face fills
+//! hands on here. Where the PML is in use it alone polls, and the BTL calls it instead: messages of MPI's keep their order
+//! only while one at a time polls and deals with them before it calls anybody back. What concerns every face (a peer that failed, a link that changed) it tells the others. A face fills
 //! in its row when its component is made, once; the functions stay, as the library is never unmapped, and find nothing
 //! to do where their face has no port. Grade: what is handed on costs an indirect call; without a second face nothing
 //! comes here. Threads: any. Tests: below.
 
+use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use engine::transport::Batch;
@@ -21,6 +23,10 @@ pub(crate) struct Functions {
     pub(crate) handle: unsafe fn(port: u8, batch: &Batch, index: usize),
     /// Shows tools the arrivals that the face has noted and not shown yet.
     pub(crate) show_arrived: fn(),
+    /// Polls every port the face uses. No port is entered. Returns the number of events.
+    pub(crate) poll: fn() -> c_int,
+    /// Tells the face whether another one polls for it.
+    pub(crate) is_polled_for: fn(bool),
 }
 
 /// The rows, one for each face.
@@ -83,6 +89,20 @@ pub(crate) unsafe fn tell_others(face: Face, port: u8, batch: &Batch, index: usi
     unsafe { TABLE.tell_others(face, port, batch, index) };
 }
 
+/// Has a face poll.
+pub(crate) fn poll(face: Face) -> c_int {
+    TABLE.0[face as usize].get().map_or(0, |functions| (functions.poll)())
+}
+
+/// Tells the other faces whether this one polls for them.
+pub(crate) fn polls_for_others(face: Face, polls: bool) {
+    for other in Face::ALL.into_iter().filter(|other| *other != face) {
+        if let Some(functions) = TABLE.0[other as usize].get() {
+            (functions.is_polled_for)(polls);
+        }
+    }
+}
+
 /// Shows tools the arrivals that faces have noted and not shown yet.
 pub(crate) fn show_arrived() {
     TABLE.0.iter().filter_map(OnceLock::get).for_each(|functions| (functions.show_arrived)());
@@ -99,8 +119,9 @@ mod tests {
         static TO_PML: AtomicU8 = AtomicU8::new(0);
         let table = Table::new();
         let batch = Batch::new();
-        let fill_in =
-            |face, handle: fn(u8, &Batch, usize)| table.fill_in(face, Functions { handle, show_arrived: || {} });
+        let fill_in = |face, handle: fn(u8, &Batch, usize)| {
+            table.fill_in(face, Functions { handle, show_arrived: || {}, poll: || 0, is_polled_for: |_| {} });
+        };
         // SAFETY: the functions filled in below take any completion.
         let hand_on = |face, port| unsafe { table.hand_on(face, port, &batch, 0) };
         let heard = || (TO_BTL.load(Ordering::Relaxed), TO_PML.load(Ordering::Relaxed));

@@ -69,7 +69,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
     }
     match transport {
         _ if transport.is_ibex() => {
-            parameter("pml", "ob1");
+            parameter("pml", if transport == Transport::IbexPml { "ibex" } else { "ob1" });
             parameter("btl", "self,ibex");
             parameter("btl_ibex_if_include", place.device);
             parameter("osc", "rdma");

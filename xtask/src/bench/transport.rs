@@ -10,8 +10,10 @@ use std::process::Command;
 /// What carried a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Transport {
-    /// MPI through ibex.
+    /// MPI through ibex: ob1 over its BTL.
     Ibex,
+    /// MPI through ibex's own PML.
+    IbexPml,
     /// The adapter without MPI: perftest.
     Raw,
     /// MPI through Open MPI's own openib BTL.
@@ -48,8 +50,9 @@ pub(crate) const EVENTS: [Transport; 5] =
     [Transport::WithoutEvents, Transport::Unregistered, Transport::Callbacks, Transport::Buffered, Transport::Logger];
 
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 12] = [
+pub(crate) const ALL: [Transport; 13] = [
     Transport::Ibex,
+    Transport::IbexPml,
     Transport::Raw,
     Transport::Openib,
     Transport::Ucx,
@@ -68,6 +71,7 @@ impl Transport {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ibex => "ibex",
+            Self::IbexPml => "ibex-pml",
             Self::Raw => "raw",
             Self::Openib => "openib",
             Self::Ucx => "ucx",
@@ -86,6 +90,7 @@ impl Transport {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Ibex => "MPI through ibex",
+            Self::IbexPml => "MPI through ibex's own PML",
             Self::Raw => "raw adapter, without MPI",
             Self::Openib => "MPI through openib",
             Self::Ucx => "MPI through UCX",
@@ -107,7 +112,7 @@ impl Transport {
 
     /// Whether that is ibex, of one build or another, watched or not.
     pub(crate) fn is_ibex(self) -> bool {
-        self == Self::Ibex || EVENTS.contains(&self)
+        matches!(self, Self::Ibex | Self::IbexPml) || EVENTS.contains(&self)
     }
 
     /// Whether that is what the others are compared with.
