@@ -280,6 +280,23 @@ static CASES: &[Case] = &[
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
 ];
 
+/// Cases of the PML alone. A receive that is too short has Open MPI's ob1 write beyond its end, over whatever transport.
+static OF_PML: &[Case] = &[
+    Case {
+        sentence: "a message too long for its receive is cut and no byte beyond is touched",
+        program: "pt2pt_truncation",
+        ranks: &[2],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a message too long for its receive is cut when nothing is inline",
+        program: "pt2pt_truncation",
+        parameters: COPIED,
+        ..PLAIN
+    },
+    Case { sentence: "mpi ends though requests are pending", program: "pending_at_end", ranks: &[1, 2, 4], ..PLAIN },
+];
+
 /// Programs that another file starts.
 static ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down"];
 
@@ -307,21 +324,23 @@ static OVER_THE_PML: &[&str] = &[
     "message_over_2gib",
 ];
 
-/// Whether a case is one of the PML's, too: messages to oneself go by no BTL there.
-fn is_of_pml(case: &Case) -> bool {
-    OVER_THE_PML.contains(&case.program) && !case.arguments.contains(&"--by")
-}
-
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![Test::new("every program in the folder is run by a test", |_| {
-        let listed = CASES.iter().map(|case| case.program).chain(ELSEWHERE.iter().copied());
+        let listed = CASES.iter().chain(OF_PML).map(|case| case.program).chain(ELSEWHERE.iter().copied());
         every_program_is_listed("mpi", listed, file!())
     })];
+    for case in OF_PML {
+        for ranks in case.ranks {
+            let name = format!("over the pml, {} on {ranks} ranks", case.sentence);
+            tests.push(Test::new(name, move |site| run(site, case, *ranks, Some("ibex"))));
+        }
+    }
     for case in CASES {
         for ranks in case.ranks {
             let name = format!("{} on {ranks} ranks", case.sentence);
-            if is_of_pml(case) {
+            if OVER_THE_PML.contains(&case.program) && !case.arguments.contains(&"--by") {
+                // Messages to oneself go by no BTL there.
                 let name = format!("over the pml, {name}");
                 tests.push(Test::new(name, move |site| run(site, case, *ranks, Some("ibex"))));
             }

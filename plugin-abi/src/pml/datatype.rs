@@ -137,6 +137,10 @@ pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: u
 #[cold]
 #[inline(never)]
 unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) {
+    if length == 0 {
+        // Such as of a barrier, of which the buffer is null.
+        return;
+    }
     // SAFETY: the caller's rule.
     if let Some(mut convertor) = unsafe { Convertor::unpacking(data) } {
         // SAFETY: the caller's rule.
