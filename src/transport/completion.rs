@@ -60,6 +60,17 @@ pub enum Completion {
     },
 }
 
+/// A message that has come, as one is shown it who may take it at once ([`crate::transport::Port::poll_direct`]).
+#[derive(Debug, Clone, Copy)]
+pub struct Arrived {
+    /// Where its bytes start.
+    pub addr: u64,
+    /// How many there are.
+    pub len: u32,
+    /// The word it carried.
+    pub immediate: Immediate,
+}
+
 /// What one poll reports.
 #[derive(Debug)]
 pub struct Batch {

@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::matching::Matching;
+use engine::matching::{Envelope, Matching, Pattern, ReceiveHandle};
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;
@@ -18,11 +18,24 @@ use super::request::Request;
 /// The queues of a communicator.
 pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
 
+/// A posted receive that is in no queue.
+#[derive(Clone, Copy)]
+struct Posted {
+    pattern: Pattern,
+    request: NonNull<Request>,
+}
+
+/// The name of a receive that is in no queue, by which it is cancelled: of none that is.
+const FIRST: u64 = u64::MAX;
+
 /// A communicator.
 pub(crate) struct Communicator {
     /// Of each rank of the remote group.
     links: Box<[AtomicU64]>,
     queues: UnsafeCell<Queues>,
+    /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is compared
+    /// with. Mostly it is the only one, and the queues need not be touched.
+    first: UnsafeCell<Option<Posted>>,
     /// This process' rank, as the others see it in what it sends.
     pub(crate) rank: u32,
     pub(crate) context: u32,
@@ -33,7 +46,7 @@ impl Communicator {
     pub(crate) fn new(peers: usize, rank: u32, context: u32) -> Box<Self> {
         let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
         let queues = UnsafeCell::new(Matching::new(peers as u32));
-        Box::new(Communicator { links, queues, rank, context })
+        Box::new(Communicator { links, queues, first: UnsafeCell::new(None), rank, context })
     }
 
     /// The one that hangs at Open MPI's.
@@ -69,6 +82,62 @@ impl Communicator {
     pub(crate) unsafe fn queues(&self) -> &mut Queues {
         // SAFETY: this function's rule.
         unsafe { &mut *self.queues.get() }
+    }
+
+    /// Posts a receive for which nothing unexpected has come. Returns its name.
+    ///
+    /// # Safety
+    /// The caller has entered the PML.
+    #[inline]
+    pub(crate) unsafe fn post(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
+        // SAFETY: this function's rule.
+        let (queues, first) = unsafe { (self.queues(), &mut *self.first.get()) };
+        if first.is_none() && queues.posted() == 0 {
+            *first = Some(Posted { pattern, request });
+            FIRST
+        } else {
+            queues.insert_posted(pattern, request).bits()
+        }
+    }
+
+    /// Takes out the receive that a message goes to, if there is one: the first is older than those in the queue.
+    ///
+    /// # Safety
+    /// The caller has entered the PML.
+    #[inline(always)]
+    pub(crate) unsafe fn take_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+        // SAFETY: this function's rule.
+        let first = unsafe { &mut *self.first.get() };
+        if let Some(Posted { pattern, request }) = *first
+            && pattern.takes(envelope)
+        {
+            *first = None;
+            return Some(request);
+        }
+        // SAFETY: this function's rule.
+        unsafe { self.take_queued(envelope) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(never)]
+    unsafe fn take_queued(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+        // SAFETY: this function's rule.
+        unsafe { self.queues() }.search_posted(envelope).found
+    }
+
+    /// Takes a posted receive back. False: it has been matched.
+    ///
+    /// # Safety
+    /// The caller has entered the PML; the name is what `post` gave this request.
+    pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
+        if name != FIRST {
+            // SAFETY: this function's rule.
+            return unsafe { self.queues() }.cancel(ReceiveHandle::from_bits(name)).is_some();
+        }
+        // SAFETY: this function's rule.
+        let first = unsafe { &mut *self.first.get() };
+        first.take_if(|posted| posted.request == request).is_some()
     }
 
     /// What it was.

@@ -14,6 +14,7 @@ use super::arrived::{Arrived, Body, SHORT};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::{accept, pieces, reading};
+use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
 #[derive(Clone, Copy)]
@@ -58,6 +59,30 @@ impl Incoming {
     }
 }
 
+/// Deals with a message while the port is still entered, if it is a whole one that a receive waits for.
+///
+/// # Safety
+/// Its bytes may be read.
+#[inline(always)]
+pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
+    let length = arrived.len as usize;
+    if arrived.immediate.tag() != Tag::of_pml(Kind::EAGER).0 || length < MatchHeader::LENGTH {
+        return false;
+    }
+    let start: *const u8 = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    // SAFETY: this function's rule; bytes of any alignment.
+    let header = unsafe { start.cast::<[u8; MatchHeader::LENGTH]>().read() };
+    let header = MatchHeader::decode(&header);
+    let Some(communicator) = state.contexts.get(header.context) else { return false };
+    let envelope = Envelope::new(header.source as i32, header.tag);
+    // SAFETY: in the table, so alive; the PML is entered.
+    let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
+    let (start, length) = (start.wrapping_add(MatchHeader::LENGTH), length - MatchHeader::LENGTH);
+    // SAFETY: posted, so alive, and matched; this function's rule.
+    unsafe { accept::whole(state, request, envelope, start, length) };
+    true
+}
+
 /// Deals with a message.
 ///
 /// # Safety
@@ -83,8 +108,7 @@ unsafe fn eager(state: &mut State, incoming: Incoming) {
     let envelope = Envelope::new(header.source as i32, header.tag);
     if let Some(communicator) = state.contexts.get(header.context) {
         // SAFETY: in the table, so alive; the PML is entered.
-        let queues = unsafe { communicator.as_ref().queues() };
-        if let Some(request) = queues.search_posted(envelope).found {
+        if let Some(request) = unsafe { communicator.as_ref().take_posted(envelope) } {
             // SAFETY: posted, so alive, and matched; this function's rule.
             return unsafe { accept::whole(state, request, envelope, bytes.start, bytes.length) };
         }
@@ -167,10 +191,12 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, header: MatchHeader, message
         return state.contexts.keep(header.context, (envelope, message));
     };
     // SAFETY: in the table, so alive; the PML is entered.
-    let queues = unsafe { communicator.as_ref().queues() };
-    match queues.search_posted(envelope).found {
+    let communicator = unsafe { communicator.as_ref() };
+    // SAFETY: as above.
+    match unsafe { communicator.take_posted(envelope) } {
         // SAFETY: posted, so alive, and matched.
         Some(request) => unsafe { accept::unexpected(pml, state, request, envelope, message) },
-        None => _ = queues.insert_unexpected(envelope, message),
+        // SAFETY: as above.
+        None => _ = unsafe { communicator.queues() }.insert_unexpected(envelope, message),
     }
 }

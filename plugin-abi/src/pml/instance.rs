@@ -72,8 +72,8 @@ pub(crate) struct State {
     pub(crate) starved: VecDeque<NonNull<Request>>,
     /// Requests that are finished and not told of, in order.
     pub(crate) finished: Chain,
-    /// What was polled last from each rail; released by the next poll.
-    pub(crate) batches: Vec<Box<Batch>>,
+    /// What was polled last from each rail; released by the next poll. `None` while one is under way.
+    pub(crate) batches: Vec<Option<Box<Batch>>>,
     /// Batches with something for another face, and the rails that they were polled from.
     pub(crate) handed_on: Vec<(usize, Box<Batch>)>,
     /// A peer is lost, and the job is to be ended.
@@ -175,7 +175,7 @@ impl Pml {
             peers: Vec::new(),
             starved: VecDeque::new(),
             finished: Chain::EMPTY,
-            batches: rails.iter().map(|_| Box::default()).collect(),
+            batches: rails.iter().map(|_| Some(Box::default())).collect(),
             handed_on: Vec::new(),
             has_failed: false,
         };

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use engine::events;
-use engine::transport::{Batch, Completion, EndpointId, Failed, Token};
+use engine::transport::{Batch, Completion, EndpointId, Failed, Port, Token};
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
@@ -58,23 +58,42 @@ fn round(pml: &Pml) -> c_int {
 /// Takes what has happened on every rail. Returns how many events there were.
 #[inline]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
-    let mut count = 0;
-    for (index, rail) in pml.rails().iter().enumerate() {
-        count += poll_rail(pml, state, index, rail);
-    }
-    count
+    let [first, others @ ..] = pml.rails() else { return 0 };
+    let count = poll_rail(pml, state, 0, first);
+    if others.is_empty() { count } else { count + poll_others(pml, state, others) }
 }
 
+#[inline(never)]
+fn poll_others(pml: &Pml, state: &mut State, others: &[Rail]) -> usize {
+    others.iter().zip(1..).map(|(rail, index)| poll_rail(pml, state, index, rail)).sum()
+}
+
+/// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
 #[inline]
 fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
-    let batch: *mut Batch = &raw mut *state.batches[index];
-    // SAFETY: the rail's batch, which nothing else uses while the PML is entered; boxed, so that it stays where it is.
-    let batch = unsafe { &mut *batch };
-    let count = port.poll(batch);
-    if count == 0 {
-        return 0;
-    }
+    let Some(mut batch) = state.batches.get_mut(index).and_then(Option::take) else { return 0 };
+    // SAFETY: the bytes are in a receive slot that is not posted before this returns (R2).
+    let count = port.poll_direct(&mut batch, |arrived| unsafe { incoming::is_taken(state, arrived) });
+    let batch = if batch.completions().is_empty() {
+        drop(port);
+        Some(batch)
+    } else {
+        handle_all(pml, state, (index, rail), port, batch)
+    };
+    state.batches[index] = batch;
+    count
+}
+
+/// Deals with what a port reports. Returns the batch, or another one, where this one is handed on.
+#[inline(never)]
+fn handle_all(
+    pml: &Pml,
+    state: &mut State,
+    (index, rail): (usize, &Rail),
+    port: Entered<'_, Port>,
+    mut batch: Box<Batch>,
+) -> Option<Box<Batch>> {
     let is_short = port.is_short_of_receives();
     drop(port);
     let mut is_for_others = false;
@@ -82,12 +101,13 @@ fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
         is_for_others |= !handle_own(pml, state, index, completion);
     }
     if is_for_others {
-        let handed_on = std::mem::take(&mut state.batches[index]);
-        state.handed_on.push((index, handed_on));
-    } else if is_short && let Some(mut port) = rail.enter() {
-        port.release(batch);
+        state.handed_on.push((index, batch));
+        return Some(Box::default());
     }
-    count
+    if is_short && let Some(mut port) = rail.enter() {
+        port.release(&mut batch);
+    }
+    Some(batch)
 }
 
 /// Deals with a completion that is the PML's. False: it is, or is as well, another face's.

@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use engine::matching::{MessageHandle, Pattern, Posting};
+use engine::matching::{MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::accept;
@@ -174,14 +174,35 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
 pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: a live communicator; the PML is entered.
-    let queues = unsafe { Communicator::of(r.comm()).queues() };
-    match queues.post(Pattern::new(r.peer, r.tag), request) {
-        Posting::Inserted { handle, .. } => r.posted = handle.bits(),
+    // SAFETY: a live communicator.
+    let communicator = unsafe { Communicator::of(r.comm()) };
+    let pattern = Pattern::new(r.peer, r.tag);
+    // SAFETY: the PML is entered.
+    if unsafe { communicator.queues() }.unexpected() > 0 {
+        // SAFETY: this function's rule.
+        unsafe { post_after_search(pml, state, request, communicator, pattern) };
+    } else {
+        // SAFETY: the PML is entered.
+        r.posted = unsafe { communicator.post(pattern, request) };
+    }
+}
+
+/// # Safety
+/// As for [`post`].
+#[inline(never)]
+unsafe fn post_after_search(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    communicator: &Communicator,
+    pattern: Pattern,
+) {
+    // SAFETY: the PML is entered.
+    match unsafe { communicator.queues() }.search_unexpected(pattern).found {
         // SAFETY: matched.
-        Posting::Matched { message, .. } => unsafe {
-            accept::unexpected(pml, state, request, message.envelope, message.message);
-        },
+        Some(message) => unsafe { accept::unexpected(pml, state, request, message.envelope, message.message) },
+        // SAFETY: the caller's rule; the PML is entered.
+        None => unsafe { (*request.as_ptr()).posted = communicator.post(pattern, request) },
     }
 }
 
@@ -265,8 +286,7 @@ pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
         return;
     }
     // SAFETY: as above; the PML is entered.
-    let queues = unsafe { Communicator::of(r.comm()).queues() };
-    if queues.cancel(engine::matching::ReceiveHandle::from_bits(r.posted)).is_some() {
+    if unsafe { Communicator::of(r.comm()).cancel(r.posted, request) } {
         let outcome = finish::Outcome {
             source: sys::MPI_ANY_SOURCE,
             tag: sys::MPI_ANY_TAG,

@@ -8,7 +8,7 @@
 use super::{Exceptional, Port};
 use crate::counters::add;
 use crate::transport::adapter::{Adapter, CompletionQueue as _};
-use crate::transport::completion::{Batch, Completion, Failed, Token};
+use crate::transport::completion::{Arrived, Batch, Completion, Failed, Token};
 use crate::transport::connections::failure::Cause;
 use crate::transport::watch;
 use crate::transport::work_request::{EndpointId, Immediate, WrId};
@@ -20,14 +20,26 @@ impl<A: Adapter> Port<A> {
     /// waits for it.
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
-        self.poll_with::<false>(batch)
+        self.poll_with::<false>(batch, |_| false)
+    }
+
+    /// As [`Self::poll`], but a message that `takes` takes is not reported, and its slot is released at once. It is asked of each
+    /// message in order, and of none any more once one was left to be reported, or is yet to be: so none overtakes another.
+    /// While it is asked the port is borrowed. The messages that were taken are counted, too.
+    #[inline(always)]
+    pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl FnMut(Arrived) -> bool) -> usize {
+        self.poll_with::<false>(batch, takes)
     }
 
     /// As [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) where it wants them.
     #[cold]
     #[inline(never)]
     pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
-        if self.wants_stamps() { self.poll_with::<true>(batch) } else { self.poll_with::<false>(batch) }
+        if self.wants_stamps() {
+            self.poll_with::<true>(batch, |_| false)
+        } else {
+            self.poll_with::<false>(batch, |_| false)
+        }
     }
 
     /// Whether a tool wants the adapter's stamps, and there are any.
@@ -36,16 +48,17 @@ impl<A: Adapter> Port<A> {
     }
 
     #[inline(always)]
-    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch) -> usize {
+    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl FnMut(Arrived) -> bool) -> usize {
         self.release(batch);
         self.count_down();
+        let mut taken = 0;
         if self.undelivered.is_empty() || self.deliver_held(batch) {
-            self.take::<STAMPED>(batch);
+            taken = self.take::<STAMPED>(batch, takes);
         }
         if self.tx.take_freed() && self.tx.peers_waiting() > 0 {
             self.work_backlog();
         }
-        batch.completions().len()
+        batch.completions().len() + taken
     }
 
     /// Looks after connections every so many polls.
@@ -112,9 +125,9 @@ impl<A: Adapter> Port<A> {
         loop {
             batch.clear();
             if self.wants_stamps() {
-                self.take::<true>(&mut batch);
+                self.take::<true>(&mut batch, |_| false);
             } else {
-                self.take::<false>(&mut batch);
+                self.take::<false>(&mut batch, |_| false);
             }
             held.hold(&batch, &mut *done);
             held.append(&mut self.undelivered);
@@ -125,17 +138,24 @@ impl<A: Adapter> Port<A> {
         self.undelivered = held;
     }
 
-    /// Takes a batch of completions from the adapter.
+    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them.
     #[inline(always)]
-    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch) {
+    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch, mut takes: impl FnMut(Arrived) -> bool) -> usize {
+        let (mut taken, mut is_asked) = (0, batch.completions().is_empty());
         let Port { cq, counters, rx, tx, connections, handshakes, exceptional, undelivered, .. } = self;
         add(&counters.polls, 1);
         let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
         let mut mark = undelivered.mark(batch);
         let (completions, stamps) = match polled {
-            Ok(([], _)) => return add(&counters.empty_polls, 1),
+            Ok(([], _)) => {
+                add(&counters.empty_polls, 1);
+                return 0;
+            }
             Ok(completions) => completions,
-            Err(error) => return self.lose(&error, "polling the completion queue"),
+            Err(error) => {
+                self.lose(&error, "polling the completion queue");
+                return 0;
+            }
         };
         add(&counters.completions, completions.len() as u64);
         for (index, completion) in completions.iter().enumerate() {
@@ -166,7 +186,13 @@ impl<A: Adapter> Port<A> {
             if handshakes.is_any_active() {
                 exceptional.push(Exceptional::Early { immediate, qp_num });
             }
-            undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
+            is_asked = is_asked && takes(Arrived { addr, len, immediate });
+            if is_asked {
+                rx.release(slot);
+                taken += 1;
+            } else {
+                undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
+            }
         }
         if STAMPED && let Some(last) = stamps.last() {
             undelivered.stamp_after(&mut mark, batch, *last);
@@ -174,6 +200,7 @@ impl<A: Adapter> Port<A> {
         if !exceptional.is_empty() {
             self.take_exceptional(batch);
         }
+        taken
     }
 
     /// Deals with what seldom comes.
