@@ -151,9 +151,8 @@ fn handle_completion<const WATCHED: bool>(
 
 /// Says what the BTL does with what another face has polled.
 pub(crate) fn fill_in() {
-    let poll = || progress_all::<false>();
     let is_polled_for = modules::set_polled_for;
-    faces::fill_in(Face::Btl, Functions { handle, show_arrived: watch::show_arrived, poll, is_polled_for });
+    faces::fill_in(Face::Btl, Functions { handle, show_arrived: watch::show_arrived, poll: None, is_polled_for });
 }
 
 /// Handles a completion that another face has polled.

@@ -130,7 +130,27 @@ pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: u
         unsafe { put_with_gaps(data, from, length) };
     } else {
         // SAFETY: this function's rule; a receive slot or a copy, which is no user memory.
-        unsafe { extent.start.copy_from_nonoverlapping(from, length) };
+        unsafe { copy(extent.start, from, length) };
+    }
+}
+
+/// Copies bytes; of a word or two without a call.
+///
+/// # Safety
+/// As of `copy_from_nonoverlapping`.
+#[inline(always)]
+unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
+    const WORD: usize = size_of::<u64>();
+    if length.wrapping_sub(WORD) <= WORD {
+        // SAFETY: this function's rule: the first word and the last, which may have bytes in common.
+        unsafe {
+            let (first, last) = (from.cast::<u64>().read_unaligned(), from.add(length - WORD).cast::<u64>().read_unaligned());
+            to.cast::<u64>().write_unaligned(first);
+            to.add(length - WORD).cast::<u64>().write_unaligned(last);
+        }
+    } else {
+        // SAFETY: this function's rule.
+        unsafe { to.copy_from_nonoverlapping(from, length) };
     }
 }
 

@@ -77,6 +77,7 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
         return unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
     }
     r.next = null_mut();
+    state.has_more = true;
     let Chain { first, last } = &mut state.finished;
     if first.is_null() {
         *first = request.as_ptr();

@@ -78,6 +78,8 @@ pub(crate) struct State {
     pub(crate) handed_on: Vec<(usize, Box<Batch>)>,
     /// A peer is lost, and the job is to be ended.
     pub(crate) has_failed: bool,
+    /// Something of the above is to be done once nothing is entered.
+    pub(crate) has_more: bool,
 }
 
 // SAFETY: the pointers are to records of the PML's own, which move with it; who has entered it uses them.
@@ -178,6 +180,7 @@ impl Pml {
             batches: rails.iter().map(|_| Some(Box::default())).collect(),
             handed_on: Vec::new(),
             has_failed: false,
+            has_more: false,
         };
         // SAFETY: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };

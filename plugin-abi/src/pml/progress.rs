@@ -56,8 +56,14 @@ fn round(pml: &Pml) -> c_int {
 }
 
 /// Takes what has happened on every rail. Returns how many events there were.
-#[inline]
+#[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
+    poll_here(pml, state)
+}
+
+/// As [`poll`], made a part of its caller: a blocking receive.
+#[inline(always)]
+pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
     let [first, others @ ..] = pml.rails() else { return 0 };
     let count = poll_rail(pml, state, 0, first);
     if others.is_empty() { count } else { count + poll_others(pml, state, others) }
@@ -69,7 +75,7 @@ fn poll_others(pml: &Pml, state: &mut State, others: &[Rail]) -> usize {
 }
 
 /// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
-#[inline]
+#[inline(always)]
 fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     let Some(mut batch) = state.batches.get_mut(index).and_then(Option::take) else { return 0 };
@@ -102,6 +108,7 @@ fn handle_all(
     }
     if is_for_others {
         state.handed_on.push((index, batch));
+        state.has_more = true;
         return Some(Box::default());
     }
     if is_short && let Some(mut port) = rail.enter() {
@@ -193,10 +200,16 @@ unsafe fn sent(
 
 /// Gives up the right to the PML, and does what had to wait for that.
 #[inline]
-pub(crate) fn leave(pml: &Pml, mut state: Entered<'_, State>) {
-    if state.finished.first.is_null() && state.handed_on.is_empty() && !state.has_failed {
-        return;
+pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
+    if state.has_more {
+        leave_for_more(pml, state);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
+    state.has_more = false;
     let finished = std::mem::replace(&mut state.finished, Chain::EMPTY);
     let handed_on = std::mem::take(&mut state.handed_on);
     let has_failed = state.has_failed;
@@ -252,7 +265,7 @@ fn end_job(pml: &Pml) {
 
 /// Says what the PML does with what another face has polled.
 pub(crate) fn fill_in() {
-    let poll = || pml().map_or(0, round);
+    let poll: Option<fn() -> c_int> = Some(|| pml().map_or(0, round));
     faces::fill_in(Face::Pml, Functions { handle, show_arrived: || {}, poll, is_polled_for: |_| {} });
 }
 

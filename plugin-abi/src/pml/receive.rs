@@ -15,7 +15,7 @@ use super::communicator::Communicator;
 use super::datatype::Data;
 use super::finish::{self, finish};
 use super::instance::{Pml, State, pml};
-use super::progress::{Idle, leave, poll};
+use super::progress::{Idle, leave, poll_here};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
 use crate::runtime::exclusive::Entered;
@@ -238,7 +238,7 @@ unsafe fn wait<'pml>(
     let mut idle = Idle::new();
     // SAFETY: this function's rule.
     while !unsafe { request.as_ref() }.is_finished() {
-        let count = poll(pml, &mut state);
+        let count = poll_here(pml, &mut state);
         // SAFETY: this function's rule.
         if unsafe { request.as_ref() }.is_finished() {
             break;

@@ -154,5 +154,6 @@ unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool 
 #[cold]
 pub(crate) fn failed(state: &mut State) -> Transmitted {
     state.has_failed = true;
+    state.has_more = true;
     Transmitted::Failed
 }

@@ -23,8 +23,8 @@ pub(crate) struct Functions {
     pub(crate) handle: unsafe fn(port: u8, batch: &Batch, index: usize),
     /// Shows tools the arrivals that the face has noted and not shown yet.
     pub(crate) show_arrived: fn(),
-    /// Polls every port the face uses. No port is entered. Returns the number of events.
-    pub(crate) poll: fn() -> c_int,
+    /// Polls every port the face uses, where it polls for others. No port is entered. Returns the number of events.
+    pub(crate) poll: Option<fn() -> c_int>,
     /// Tells the face whether another one polls for it.
     pub(crate) is_polled_for: fn(bool),
 }
@@ -91,7 +91,7 @@ pub(crate) unsafe fn tell_others(face: Face, port: u8, batch: &Batch, index: usi
 
 /// Has a face poll.
 pub(crate) fn poll(face: Face) -> c_int {
-    TABLE.0[face as usize].get().map_or(0, |functions| (functions.poll)())
+    TABLE.0[face as usize].get().and_then(|functions| functions.poll).map_or(0, |poll| poll())
 }
 
 /// Tells the other faces whether this one polls for them.
@@ -120,7 +120,7 @@ mod tests {
         let table = Table::new();
         let batch = Batch::new();
         let fill_in = |face, handle: fn(u8, &Batch, usize)| {
-            table.fill_in(face, Functions { handle, show_arrived: || {}, poll: || 0, is_polled_for: |_| {} });
+            table.fill_in(face, Functions { handle, show_arrived: || {}, poll: None, is_polled_for: |_| {} });
         };
         // SAFETY: the functions filled in below take any completion.
         let hand_on = |face, port| unsafe { table.hand_on(face, port, &batch, 0) };

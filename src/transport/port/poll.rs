@@ -20,6 +20,7 @@ impl<A: Adapter> Port<A> {
     /// waits for it.
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
+        self.release(batch);
         self.poll_with::<false>(batch, |_| false)
     }
 
@@ -28,6 +29,9 @@ impl<A: Adapter> Port<A> {
     /// While it is asked the port is borrowed. The messages that were taken are counted, too.
     #[inline(always)]
     pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl FnMut(Arrived) -> bool) -> usize {
+        if !batch.completions().is_empty() || self.rx.is_due() {
+            self.release(batch);
+        }
         self.poll_with::<false>(batch, takes)
     }
 
@@ -35,6 +39,7 @@ impl<A: Adapter> Port<A> {
     #[cold]
     #[inline(never)]
     pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
+        self.release(batch);
         if self.wants_stamps() {
             self.poll_with::<true>(batch, |_| false)
         } else {
@@ -49,7 +54,6 @@ impl<A: Adapter> Port<A> {
 
     #[inline(always)]
     fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl FnMut(Arrived) -> bool) -> usize {
-        self.release(batch);
         self.count_down();
         let mut taken = 0;
         if self.undelivered.is_empty() || self.deliver_held(batch) {
