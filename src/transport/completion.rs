@@ -71,6 +71,22 @@ pub struct Arrived {
     pub immediate: Immediate,
 }
 
+/// Who may take messages where the port finds them. A trait, and no closure, so that it can be made part of the poll.
+pub trait TakesMessages {
+    /// Whether it takes the message, which is dealt with then. The port is borrowed meanwhile.
+    fn takes(&mut self, arrived: Arrived) -> bool;
+}
+
+/// Takes none.
+pub(super) struct TakesNone;
+
+impl TakesMessages for TakesNone {
+    #[inline(always)]
+    fn takes(&mut self, _: Arrived) -> bool {
+        false
+    }
+}
+
 /// What one poll reports.
 #[derive(Debug)]
 pub struct Batch {

@@ -19,7 +19,7 @@ mod tx;
 mod watch;
 pub mod work_request;
 
-pub use completion::{Arrived, Batch, Completion, Failed, Token};
+pub use completion::{Arrived, Batch, Completion, Failed, TakesMessages, Token};
 pub use connections::failure::{Cause, Failure};
 pub use connections::retransmission::Retransmission;
 pub use port::{Atomics, Attributes, Directory, Port, PortError, Refused, Sent, Setup, WhenDiverted};

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use engine::events;
-use engine::transport::{Batch, Completion, EndpointId, Failed, Port, Token};
+use engine::transport::{Arrived, Batch, Completion, EndpointId, Failed, Port, TakesMessages, Token};
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
@@ -79,8 +79,7 @@ fn poll_others(pml: &Pml, state: &mut State, others: &[Rail]) -> usize {
 fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     let Some(mut batch) = state.batches.get_mut(index).and_then(Option::take) else { return 0 };
-    // SAFETY: the bytes are in a receive slot that is not posted before this returns (R2).
-    let count = port.poll_direct(&mut batch, |arrived| unsafe { incoming::is_taken(state, arrived) });
+    let count = port.poll_direct(&mut batch, Receiver(state));
     let batch = if batch.completions().is_empty() {
         drop(port);
         Some(batch)
@@ -89,6 +88,17 @@ fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     };
     state.batches[index] = batch;
     count
+}
+
+/// Takes whole messages that meet their receive where the port finds them.
+struct Receiver<'a>(&'a mut State);
+
+impl TakesMessages for Receiver<'_> {
+    #[inline(always)]
+    fn takes(&mut self, arrived: Arrived) -> bool {
+        // SAFETY: the bytes are in a receive slot that is not posted before the poll returns (R2).
+        unsafe { incoming::is_taken(self.0, arrived) }
+    }
 }
 
 /// Deals with what a port reports. Returns the batch, or another one, where this one is handed on.

@@ -8,7 +8,7 @@
 use super::{Exceptional, Port};
 use crate::counters::add;
 use crate::transport::adapter::{Adapter, CompletionQueue as _};
-use crate::transport::completion::{Arrived, Batch, Completion, Failed, Token};
+use crate::transport::completion::{Arrived, Batch, Completion, Failed, TakesMessages, TakesNone, Token};
 use crate::transport::connections::failure::Cause;
 use crate::transport::watch;
 use crate::transport::work_request::{EndpointId, Immediate, WrId};
@@ -21,14 +21,14 @@ impl<A: Adapter> Port<A> {
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
-        self.poll_with::<false>(batch, |_| false)
+        self.poll_with::<false>(batch, TakesNone)
     }
 
     /// As [`Self::poll`], but a message that `takes` takes is not reported, and its slot is released at once. It is asked of each
     /// message in order, and of none any more once one was left to be reported, or is yet to be: so none overtakes another.
     /// While it is asked the port is borrowed. The messages that were taken are counted, too.
     #[inline(always)]
-    pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl FnMut(Arrived) -> bool) -> usize {
+    pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> usize {
         if !batch.completions().is_empty() || self.rx.is_due() {
             self.release(batch);
         }
@@ -41,9 +41,9 @@ impl<A: Adapter> Port<A> {
     pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         if self.wants_stamps() {
-            self.poll_with::<true>(batch, |_| false)
+            self.poll_with::<true>(batch, TakesNone)
         } else {
-            self.poll_with::<false>(batch, |_| false)
+            self.poll_with::<false>(batch, TakesNone)
         }
     }
 
@@ -53,7 +53,7 @@ impl<A: Adapter> Port<A> {
     }
 
     #[inline(always)]
-    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl FnMut(Arrived) -> bool) -> usize {
+    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> usize {
         self.count_down();
         let mut taken = 0;
         if self.undelivered.is_empty() || self.deliver_held(batch) {
@@ -129,9 +129,9 @@ impl<A: Adapter> Port<A> {
         loop {
             batch.clear();
             if self.wants_stamps() {
-                self.take::<true>(&mut batch, |_| false);
+                self.take::<true>(&mut batch, TakesNone);
             } else {
-                self.take::<false>(&mut batch, |_| false);
+                self.take::<false>(&mut batch, TakesNone);
             }
             held.hold(&batch, &mut *done);
             held.append(&mut self.undelivered);
@@ -144,7 +144,7 @@ impl<A: Adapter> Port<A> {
 
     /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them.
     #[inline(always)]
-    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch, mut takes: impl FnMut(Arrived) -> bool) -> usize {
+    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch, mut takes: impl TakesMessages) -> usize {
         let (mut taken, mut is_asked) = (0, batch.completions().is_empty());
         let Port { cq, counters, rx, tx, connections, handshakes, exceptional, undelivered, .. } = self;
         add(&counters.polls, 1);
@@ -190,7 +190,7 @@ impl<A: Adapter> Port<A> {
             if handshakes.is_any_active() {
                 exceptional.push(Exceptional::Early { immediate, qp_num });
             }
-            is_asked = is_asked && takes(Arrived { addr, len, immediate });
+            is_asked = is_asked && takes.takes(Arrived { addr, len, immediate });
             if is_asked {
                 rx.release(slot);
                 taken += 1;
