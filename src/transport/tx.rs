@@ -42,6 +42,18 @@ pub(super) enum Attempt {
     Refused(PostError),
 }
 
+/// How a request is posted. A trait, and no closure, so that it can be made part of who posts.
+pub(super) trait Post<Q> {
+    fn post(self, queue: &mut SendQueue<Q>, wr: Wr) -> Result<(), PostError>;
+}
+
+impl<Q: QueuePair> Post<Q> for Work<'_> {
+    #[inline(always)]
+    fn post(self, queue: &mut SendQueue<Q>, wr: Wr) -> Result<(), PostError> {
+        queue.post(wr, self)
+    }
+}
+
 /// Whether a request asks for a completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
@@ -145,7 +157,7 @@ impl<S: SendSlots> Tx<S> {
         to: EndpointId,
         (signal, token): (Signal, Token),
         counters: &Counters,
-        post: impl FnOnce(&mut SendQueue<Q>, Wr) -> Result<(), PostError>,
+        post: impl Post<Q>,
     ) -> Attempt {
         if queue.is_shut() || self.credits == 0 {
             return Attempt::Wait;
@@ -160,14 +172,14 @@ impl<S: SendSlots> Tx<S> {
         to: EndpointId,
         (signal, token): (Signal, Token),
         counters: &Counters,
-        post: impl FnOnce(&mut SendQueue<Q>, Wr) -> Result<(), PostError>,
+        post: impl Post<Q>,
     ) -> Attempt {
         let sequence = queue.next();
         // When credits run low all requests ask for a completion, so that credits always come back.
         let signalled = signal == Signal::Always
             || queue.unsignalled() + 1 >= self.signal_interval
             || self.credits < self.scarce_credits;
-        match post(queue, Wr { id: WrId::send(to, sequence).0, signalled }) {
+        match post.post(queue, Wr { id: WrId::send(to, sequence).0, signalled }) {
             Ok(()) => {
                 queue.was_posted(signalled);
                 self.credits -= 1;
@@ -367,7 +379,7 @@ impl<S: SendSlots> Tx<S> {
             }
             Operation::Nothing => NOTHING,
         };
-        self.post_now(queue, to, asked, counters, |queue, wr| queue.post(wr, work))
+        self.post_now(queue, to, asked, counters, work)
     }
 
     /// Posts a message from memory of no registration by a bounce buffer.
@@ -383,7 +395,7 @@ impl<S: SendSlots> Tx<S> {
         let spans: [LocalSpan; 1] = [filled.span];
         let (sequence, immediate) = (queue.next(), queue.immediate(tag));
         let work = Work::Send { spans: &spans, immediate };
-        let attempt = self.post_now(queue, to, (Signal::Always, token), counters, |queue, wr| queue.post(wr, work));
+        let attempt = self.post_now(queue, to, (Signal::Always, token), counters, work);
         match attempt {
             Attempt::Posted => Bounce::<S>::posted(&filled, sequence, &mut queue.bounced),
             _ => self.bounce.give_back(&filled),

@@ -9,11 +9,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::matching::{Envelope, Matching, Pattern, ReceiveHandle};
+use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;
 use super::link::Link;
 use super::request::Request;
+use crate::runtime::exclusive::{Entered, Exclusive};
 
 /// The queues of a communicator.
 pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
@@ -36,6 +38,8 @@ pub(crate) struct Communicator {
     /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is compared
     /// with. Mostly it is the only one, and the queues need not be touched.
     first: UnsafeCell<Option<Posted>>,
+    /// The port of the first rail, so that a short message need not look for it.
+    first_port: NonNull<Exclusive<Port>>,
     /// This process' rank, as the others see it in what it sends.
     pub(crate) rank: u32,
     pub(crate) context: u32,
@@ -43,10 +47,10 @@ pub(crate) struct Communicator {
 
 impl Communicator {
     /// Of so many peers, none of which has been looked for.
-    pub(crate) fn new(peers: usize, rank: u32, context: u32) -> Box<Self> {
+    pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: u32, context: u32) -> Box<Self> {
         let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
         let queues = UnsafeCell::new(Matching::new(peers as u32));
-        Box::new(Communicator { links, queues, first: UnsafeCell::new(None), rank, context })
+        Box::new(Communicator { links, queues, first: UnsafeCell::new(None), first_port, rank, context })
     }
 
     /// The one that hangs at Open MPI's.
@@ -64,6 +68,16 @@ impl Communicator {
     pub(crate) fn link(&self, rank: i32) -> Link {
         // Acquire: the endpoint that it names was made before.
         self.links.get(rank as usize).map_or(Link::UNKNOWN, |link| Link::from_bits(link.load(Ordering::Acquire)))
+    }
+
+    /// The port by which a peer is reached, entered, if it is the first rail's; and how that is named.
+    #[inline(always)]
+    pub(crate) fn enter_first(&self, link: Link) -> Option<Entered<'_, Port>> {
+        if link.rail() != 0 {
+            return None;
+        }
+        // SAFETY: the PML's, which outlives every communicator.
+        unsafe { self.first_port.as_ref() }.enter()
     }
 
     /// Notes how a rank is reached.
@@ -88,7 +102,7 @@ impl Communicator {
     ///
     /// # Safety
     /// The caller has entered the PML.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn post(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
         // SAFETY: this function's rule.
         let (queues, first) = unsafe { (self.queues(), &mut *self.first.get()) };
@@ -96,8 +110,17 @@ impl Communicator {
             *first = Some(Posted { pattern, request });
             FIRST
         } else {
-            queues.insert_posted(pattern, request).bits()
+            // SAFETY: this function's rule.
+            unsafe { self.post_behind(pattern, request) }
         }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(never)]
+    unsafe fn post_behind(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
+        // SAFETY: this function's rule.
+        unsafe { self.queues() }.insert_posted(pattern, request).bits()
     }
 
     /// Takes out the receive that a message goes to, if there is one: the first is older than those in the queue.

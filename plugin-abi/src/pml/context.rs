@@ -23,7 +23,9 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         // SAFETY: a communicator that Open MPI has filled in.
         let (peers, rank, context) =
             unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank as u32, (*comm).c_contextid) };
-        let communicator = NonNull::from(Box::leak(Communicator::new(peers as usize, rank, context)));
+        let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let communicator = Communicator::new(first.entry(), peers as usize, rank, context);
+        let communicator = NonNull::from(Box::leak(communicator));
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let Ok(kept) = state.contexts.add(context, communicator) else {
             // SAFETY: just leaked, and nobody has it.

@@ -28,6 +28,11 @@ pub(crate) struct Extent {
     pub(crate) length: usize,
 }
 
+impl Extent {
+    /// Of no bytes.
+    pub(crate) const EMPTY: Extent = Extent { start: std::ptr::dangling_mut(), length: 0 };
+}
+
 impl Data {
     /// Where it is. An empty message has no gaps, and its buffer is not looked at.
     ///

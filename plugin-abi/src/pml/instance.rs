@@ -6,6 +6,7 @@
 //! could call back: what is to be told waits on the chain of those finished (`finish`). Grade: hot. Threads: with
 //! `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
 
+use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub(crate) struct Rail {
     port: Arc<OpenPort>,
     /// The port's, so that the way to it is one load.
     entry: NonNull<Exclusive<Port>>,
+    /// What was polled last; released by the next poll.
+    batch: UnsafeCell<Box<Batch>>,
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
     /// The longest message, header and all, bytes.
@@ -54,7 +57,8 @@ pub(crate) struct Pml {
     state: Exclusive<State>,
 }
 
-// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; the state is shared as `Exclusive` permits.
+// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the state,
+// which is shared as `Exclusive` permits.
 unsafe impl Sync for Pml {}
 // SAFETY: as above.
 unsafe impl Send for Pml {}
@@ -72,8 +76,6 @@ pub(crate) struct State {
     pub(crate) starved: VecDeque<NonNull<Request>>,
     /// Requests that are finished and not told of, in order.
     pub(crate) finished: Chain,
-    /// What was polled last from each rail; released by the next poll. `None` while one is under way.
-    pub(crate) batches: Vec<Option<Box<Batch>>>,
     /// Batches with something for another face, and the rails that they were polled from.
     pub(crate) handed_on: Vec<(usize, Box<Batch>)>,
     /// A peer is lost, and the job is to be ended.
@@ -135,6 +137,7 @@ impl Rail {
         let longest = attributes.max_message.min(u64::from(READ_LIMIT)) as u32;
         Rail {
             entry: NonNull::from(port.exclusive()),
+            batch: UnsafeCell::default(),
             eager_limit: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
             read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },
@@ -145,6 +148,22 @@ impl Rail {
     /// The port, with its registrations.
     pub(crate) fn port(&self) -> &OpenPort {
         &self.port
+    }
+
+    /// What is entered, for who keeps its address.
+    pub(crate) fn entry(&self) -> NonNull<Exclusive<Port>> {
+        self.entry
+    }
+
+    /// What was polled last.
+    ///
+    /// # Safety
+    /// The caller has entered the PML, and has no other reference to it.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
+    pub(crate) unsafe fn batch(&self) -> &mut Box<Batch> {
+        // SAFETY: this function's rule.
+        unsafe { &mut *self.batch.get() }
     }
 
     /// Waits for other threads; `None`: this thread is inside already.
@@ -177,7 +196,6 @@ impl Pml {
             peers: Vec::new(),
             starved: VecDeque::new(),
             finished: Chain::EMPTY,
-            batches: rails.iter().map(|_| Some(Box::default())).collect(),
             handed_on: Vec::new(),
             has_failed: false,
             has_more: false,

@@ -78,15 +78,12 @@ fn poll_others(pml: &Pml, state: &mut State, others: &[Rail]) -> usize {
 #[inline(always)]
 fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
-    let Some(mut batch) = state.batches.get_mut(index).and_then(Option::take) else { return 0 };
-    let count = port.poll_direct(&mut batch, Receiver(state));
-    let batch = if batch.completions().is_empty() {
-        drop(port);
-        Some(batch)
-    } else {
-        handle_all(pml, state, (index, rail), port, batch)
-    };
-    state.batches[index] = batch;
+    // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
+    let batch = unsafe { rail.batch() };
+    let count = port.poll_direct(batch, Receiver(state));
+    if !batch.completions().is_empty() {
+        handle_all(pml, state, (index, rail), port, batch);
+    }
     count
 }
 
@@ -101,15 +98,16 @@ impl TakesMessages for Receiver<'_> {
     }
 }
 
-/// Deals with what a port reports. Returns the batch, or another one, where this one is handed on.
+/// Deals with what a port reports. A batch with something for another face is handed on, and replaced.
+#[cold]
 #[inline(never)]
 fn handle_all(
     pml: &Pml,
     state: &mut State,
     (index, rail): (usize, &Rail),
     port: Entered<'_, Port>,
-    mut batch: Box<Batch>,
-) -> Option<Box<Batch>> {
+    batch: &mut Box<Batch>,
+) {
     let is_short = port.is_short_of_receives();
     drop(port);
     let mut is_for_others = false;
@@ -117,14 +115,11 @@ fn handle_all(
         is_for_others |= !handle_own(pml, state, index, completion);
     }
     if is_for_others {
-        state.handed_on.push((index, batch));
+        state.handed_on.push((index, std::mem::take(batch)));
         state.has_more = true;
-        return Some(Box::default());
+    } else if is_short && let Some(mut port) = rail.enter() {
+        port.release(batch);
     }
-    if is_short && let Some(mut port) = rail.enter() {
-        port.release(&mut batch);
-    }
-    Some(batch)
 }
 
 /// Deals with a completion that is the PML's. False: it is, or is as well, another face's.

@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn pml_recv(
         // SAFETY: MPI's arguments, which libmpi has checked; just taken.
         unsafe { fill(request, &wanted, Owner::Call) };
         // SAFETY: just filled in.
-        unsafe { post(pml, &mut state, request) };
+        unsafe { post_as(pml, &mut state, request, Pattern::new(from, tag)) };
         // SAFETY: a blocking call's own.
         unsafe { wait(pml, state, request, status) }
     })
@@ -157,8 +157,9 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
     let r = unsafe { &mut *request.as_ptr() };
     r.role = Role::Receive;
     r.owner = owner;
-    r.peer = wanted.from;
-    r.tag = wanted.tag;
+    if owner == Owner::Mpi {
+        (r.peer, r.tag) = (wanted.from, wanted.tag);
+    }
     r.data = wanted.data;
     // SAFETY: this function's rule.
     r.extent = unsafe { wanted.data.extent() };
@@ -170,13 +171,21 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
 ///
 /// # Safety
 /// A receive of the PML's that is filled in, and the caller's alone until now.
-#[inline(always)]
 pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let (peer, tag) = unsafe { ((*request.as_ptr()).peer, (*request.as_ptr()).tag) };
+    // SAFETY: as above.
+    unsafe { post_as(pml, state, request, Pattern::new(peer, tag)) };
+}
+
+/// # Safety
+/// As for [`post`].
+#[inline(always)]
+unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: a live communicator.
     let communicator = unsafe { Communicator::of(r.comm()) };
-    let pattern = Pattern::new(r.peer, r.tag);
     // SAFETY: the PML is entered.
     if unsafe { communicator.queues() }.unexpected() > 0 {
         // SAFETY: this function's rule.

@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
         // SAFETY: MPI's arguments, which libmpi has checked.
         unsafe {
             let extent = outgoing.data.extent();
-            if mode >= sys::MCA_PML_BASE_SEND_READY && at_once(&outgoing, extent) {
+            if mode >= sys::MCA_PML_BASE_SEND_READY && at_once_apart(&outgoing, extent) {
                 request.write(sys::ibex_request_empty());
                 return sys::OPAL_SUCCESS;
             }
@@ -105,11 +105,20 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.link(outgoing.to);
-    let Some(rail) = pml().and_then(|pml| pml.rails().get(link.rail())) else { return false };
-    let Some(mut port) = rail.enter() else { return false };
+    let Some(mut port) = communicator.enter_first(link) else { return false };
     let header = match_header(communicator, outgoing.tag).encode();
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, Kind::EAGER, &header, extent) }
+}
+
+/// [`at_once`], where it need not be a part of its caller.
+///
+/// # Safety
+/// As for [`at_once`].
+#[inline(never)]
+unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
+    // SAFETY: this function's rule.
+    unsafe { at_once(outgoing, extent) }
 }
 
 #[inline(always)]

@@ -42,11 +42,22 @@ pub(crate) unsafe fn inline(port: &mut Port, link: Link, kind: Kind, header: &[u
     port.send_inline(link.to(), Tag::of_pml(kind).0, header.into(), payload) == Ok(Sent::Posted)
 }
 
+/// [`inline`], where it need not be a part of its caller.
+///
+/// # Safety
+/// As for [`inline`].
+#[inline(never)]
+unsafe fn inline_apart(port: &mut Port, link: Link, kind: Kind, header: &[u8], extent: Extent) -> bool {
+    // SAFETY: this function's rule.
+    unsafe { inline(port, link, kind, header, extent) }
+}
+
 /// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, kind: Kind, header: &[u8]) -> Transmitted {
     let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return failed(state) };
     let tag = Tag::of_pml(kind).0;
-    if port.send_inline(link.to(), tag, header.into(), InlineSpan::EMPTY) == Ok(Sent::Posted) {
+    // SAFETY: no bytes.
+    if unsafe { inline_apart(&mut port, link, kind, header, Extent::EMPTY) } {
         return Transmitted::Posted;
     }
     let bytes = (Arc::from(header), header.len() as u32);
@@ -73,7 +84,7 @@ pub(crate) unsafe fn message(
     let Some(mut port) = rail.enter() else { return failed(state) };
     let is_contiguous = !extent.start.is_null() || extent.length == 0;
     // SAFETY: this function's rule.
-    if is_contiguous && unsafe { inline(&mut port, link, kind, header, extent) } {
+    if is_contiguous && unsafe { inline_apart(&mut port, link, kind, header, extent) } {
         return Transmitted::Posted;
     }
     let length = header.len() + extent.length;

@@ -8,12 +8,12 @@
 
 use super::Port;
 use crate::counters::add;
-use crate::transport::adapter::{Adapter, Work};
+use crate::transport::adapter::{Adapter, QueuePair, Work};
 use crate::transport::completion::Token;
 use crate::transport::connections::failure::Cause;
 use crate::transport::tx::request::{Operation, Request};
 use crate::transport::tx::send_queue::SendQueue;
-use crate::transport::tx::{Attempt, Signal};
+use crate::transport::tx::{Attempt, Post, Signal};
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Wr};
 
@@ -30,6 +30,34 @@ pub enum Sent {
     /// It cannot be posted now, and nothing was kept: there is no connection yet, no room, or others wait before it.
     /// [`Port::queue_send`] and [`Port::queue_bytes`] let it wait.
     Busy,
+}
+
+/// A message that goes inside its work request.
+struct InlineMessage<'a> {
+    header: InlineSpan<'a>,
+    payload: InlineSpan<'a>,
+    tag: u8,
+}
+
+impl<Q: QueuePair> Post<Q> for InlineMessage<'_> {
+    #[inline(always)]
+    fn post(self, queue: &mut SendQueue<Q>, wr: Wr) -> Result<(), PostError> {
+        let InlineMessage { header, payload, tag } = self;
+        queue.post(wr, Work::SendInline { header, payload, immediate: queue.immediate(tag) })
+    }
+}
+
+/// A message of registered memory.
+struct Message<'a> {
+    spans: &'a [LocalSpan],
+    tag: u8,
+}
+
+impl<Q: QueuePair> Post<Q> for Message<'_> {
+    #[inline(always)]
+    fn post(self, queue: &mut SendQueue<Q>, wr: Wr) -> Result<(), PostError> {
+        queue.post(wr, Work::Send { spans: self.spans, immediate: queue.immediate(self.tag) })
+    }
 }
 
 impl<A: Adapter> Port<A> {
@@ -50,9 +78,7 @@ impl<A: Adapter> Port<A> {
         if bytes > self.tx.max_inline() {
             return Ok(Sent::Busy);
         }
-        let attempt = self.attempt(to, (Signal::Sometimes, Token(0)), |queue, wr| {
-            queue.post(wr, Work::SendInline { header, payload, immediate: queue.immediate(tag) })
-        });
+        let attempt = self.attempt(to, (Signal::Sometimes, Token(0)), InlineMessage { header, payload, tag });
         if matches!(attempt, Attempt::Posted) {
             add(&self.counters.inline_sent, 1);
             add(&self.counters.inline_bytes, bytes as u64);
@@ -77,9 +103,7 @@ impl<A: Adapter> Port<A> {
         prompt: bool,
     ) -> Result<Sent, Refused> {
         let signal = self.tx.signal_of_copy(prompt);
-        let attempt = self.attempt(to, (signal, token), |queue, wr| {
-            queue.post(wr, Work::Send { spans, immediate: queue.immediate(tag) })
-        });
+        let attempt = self.attempt(to, (signal, token), Message { spans, tag });
         if matches!(attempt, Attempt::Posted) {
             self.count_send(spans);
             return Ok(Sent::Posted);
@@ -194,7 +218,7 @@ impl<A: Adapter> Port<A> {
         work: Work<'_>,
         operation: impl FnOnce() -> Operation,
     ) -> Result<(), Refused> {
-        let attempt = self.attempt(to, (Signal::Always, token), |queue, wr| queue.post(wr, work));
+        let attempt = self.attempt(to, (Signal::Always, token), work);
         if matches!(attempt, Attempt::Posted) {
             return Ok(());
         }
@@ -208,7 +232,7 @@ impl<A: Adapter> Port<A> {
         &mut self,
         to: EndpointId,
         asked: (Signal, Token),
-        post: impl FnOnce(&mut SendQueue<A::QueuePair>, Wr) -> Result<(), PostError>,
+        post: impl Post<A::QueuePair>,
     ) -> Attempt {
         let Some(connection) = self.connections.get_mut(to) else { return Attempt::Wait };
         self.tx.post(connection.queue_mut(), to, asked, &self.counters, post)

@@ -38,7 +38,7 @@ impl World {
     fn post(&mut self, token: u64, signal: Signal) -> Attempt {
         let World { tx, queue, counters, .. } = self;
         let work = Work::SendInline { header: [1][..].into(), payload: InlineSpan::EMPTY, immediate: 0 };
-        tx.post(queue, PEER, (signal, Token(token)), counters, |queue, wr| queue.post(wr, work))
+        tx.post(queue, PEER, (signal, Token(token)), counters, work)
     }
 
     fn wait(&mut self, token: u64, length: u32) {
