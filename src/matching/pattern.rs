@@ -95,6 +95,13 @@ impl Pattern {
         Pattern { key: key(source, tag) & (source_mask | TAG), mask: source_mask | tag_mask }
     }
 
+    /// Messages of this source and tag alone.
+    #[must_use]
+    #[inline]
+    pub const fn exact(envelope: Envelope) -> Self {
+        Pattern { key: envelope.key, mask: EXACT }
+    }
+
     /// Whether it takes the message.
     #[must_use]
     #[inline]
@@ -141,6 +148,7 @@ mod tests {
                 let envelope = Envelope::new(source, tag);
                 assert_eq!((envelope.source(), envelope.tag()), (source, tag));
                 assert!(Pattern::new(source, tag).takes(envelope));
+                assert_eq!(Pattern::exact(envelope), Pattern::new(source, tag));
                 assert!(Pattern::new(ANY_SOURCE, tag).takes(envelope));
                 assert_eq!(Pattern::new(source, ANY_TAG).takes(envelope), tag >= 0);
                 assert_eq!(Pattern::new(ANY_SOURCE, ANY_TAG).takes(envelope), tag >= 0);

@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use engine::matching::{MessageHandle, Pattern};
+use engine::matching::{ANY_TAG, Envelope, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::accept;
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn pml_recv(
         // SAFETY: MPI's arguments, which libmpi has checked; just taken.
         unsafe { fill(request, &wanted, Owner::Call) };
         // SAFETY: just filled in.
-        unsafe { post_as(pml, &mut state, request, Pattern::new(from, tag)) };
+        unsafe { post_as(pml, &mut state, request, pattern(from, tag)) };
         // SAFETY: a blocking call's own.
         unsafe { wait(pml, state, request, status) }
     })
@@ -178,6 +178,17 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
     unsafe { post_as(pml, state, request, Pattern::new(peer, tag)) };
 }
 
+/// As [`Pattern::new`]; without a wildcard that is known without working out masks.
+#[inline(always)]
+fn pattern(from: i32, tag: i32) -> Pattern {
+    if from >= 0 && tag != ANY_TAG { Pattern::exact(Envelope::new(from, tag)) } else { with_wildcards(from, tag) }
+}
+
+#[inline(never)]
+fn with_wildcards(from: i32, tag: i32) -> Pattern {
+    Pattern::new(from, tag)
+}
+
 /// # Safety
 /// As for [`post`].
 #[inline(always)]
@@ -245,8 +256,8 @@ unsafe fn wait<'pml>(
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
     let mut idle = Idle::new();
-    // SAFETY: this function's rule.
-    while !unsafe { request.as_ref() }.is_finished() {
+    // What had arrived before is rare: then it is polled once for nothing.
+    loop {
         let count = poll_here(pml, &mut state);
         // SAFETY: this function's rule.
         if unsafe { request.as_ref() }.is_finished() {
@@ -260,13 +271,14 @@ unsafe fn wait<'pml>(
         state = pml.enter().expect("nothing calls back from inside");
     }
     // SAFETY: this function's rule.
-    let ended = unsafe { (*request.as_ptr()).base().req_status };
+    let ended = unsafe { &(*request.as_ptr()).base().req_status };
+    let error = ended.MPI_ERROR;
+    // SAFETY: this function's rule.
+    unsafe { say(status, ended) };
     // SAFETY: finished, and the caller's own.
     unsafe { state.requests.give_back(request) };
     leave(pml, state);
-    // SAFETY: this function's rule.
-    unsafe { say(status, &ended) };
-    ended.MPI_ERROR
+    error
 }
 
 /// Fills a status in, but for the error, which a call of one message leaves as it was.

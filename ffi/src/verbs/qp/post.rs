@@ -57,7 +57,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// [`PostError`]; nothing was posted.
-    #[inline]
+    #[inline(always)]
     pub fn send_inline(
         &mut self,
         wr: Wr,
