@@ -29,6 +29,7 @@ mod waiting;
 mod tests;
 
 pub use error::PortError;
+pub use poll::Polled;
 pub use send::{Refused, Sent};
 pub use waiting::WhenDiverted;
 

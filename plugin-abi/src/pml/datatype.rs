@@ -22,7 +22,7 @@ pub(crate) struct Data {
 /// Where the bytes of the data are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
-    /// The first byte; null for data with gaps.
+    /// The first byte; null for data with gaps, of which there is some.
     pub(crate) start: *mut u8,
     /// Bytes of a message of it.
     pub(crate) length: usize,
@@ -31,6 +31,12 @@ pub(crate) struct Extent {
 impl Extent {
     /// Of no bytes.
     pub(crate) const EMPTY: Extent = Extent { start: std::ptr::dangling_mut(), length: 0 };
+
+    /// Of data with gaps, or of none: the buffer of a barrier is null.
+    #[cold]
+    fn with_gaps(length: usize) -> Extent {
+        if length == 0 { Extent::EMPTY } else { Extent { start: std::ptr::null_mut(), length } }
+    }
 }
 
 impl Data {
@@ -48,17 +54,8 @@ impl Data {
         let length = size * self.count;
         let in_one_piece = flags & sys::OPAL_DATATYPE_FLAG_NO_GAPS != 0
             || (flags & sys::OPAL_DATATYPE_FLAG_CONTIGUOUS != 0 && self.count <= 1);
-        if in_one_piece {
-            Extent { start: self.buffer.wrapping_byte_offset(first).cast(), length }
-        } else {
-            self.with_gaps(length)
-        }
-    }
-
-    #[cold]
-    fn with_gaps(&self, length: usize) -> Extent {
-        let start = if length == 0 { self.buffer.cast() } else { std::ptr::null_mut() };
-        Extent { start, length }
+        let start = self.buffer.wrapping_byte_offset(first).cast::<u8>();
+        if in_one_piece && !start.is_null() { Extent { start, length } } else { Extent::with_gaps(length) }
     }
 }
 
@@ -162,10 +159,6 @@ unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
 #[cold]
 #[inline(never)]
 unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) {
-    if length == 0 {
-        // Such as of a barrier, of which the buffer is null.
-        return;
-    }
     // SAFETY: the caller's rule.
     if let Some(mut convertor) = unsafe { Convertor::unpacking(data) } {
         // SAFETY: the caller's rule.
@@ -186,8 +179,7 @@ pub(crate) unsafe fn take(data: &Data, extent: Extent, to: *mut u8) -> bool {
             true
         }
         // SAFETY: this function's rule.
-        None if extent.length > 0 => unsafe { take_with_gaps(data, extent.length, to) },
-        None => true,
+        None => unsafe { take_with_gaps(data, extent.length, to) },
     }
 }
 

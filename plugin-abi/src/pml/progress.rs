@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use engine::events;
-use engine::transport::{Arrived, Batch, Completion, EndpointId, Failed, Port, TakesMessages, Token};
+use engine::transport::{Arrived, Batch, Completion, EndpointId, Failed, Polled, Port, TakesMessages, Token};
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
@@ -80,11 +80,11 @@ fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
     let batch = unsafe { rail.batch() };
-    let count = port.poll_direct(batch, Receiver(state));
-    if !batch.completions().is_empty() {
+    let Polled { taken, reported } = port.poll_direct(batch, Receiver(state));
+    if reported > 0 {
         handle_all(pml, state, (index, rail), port, batch);
     }
-    count
+    taken + reported
 }
 
 /// Takes whole messages that meet their receive where the port finds them.

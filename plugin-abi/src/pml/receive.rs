@@ -47,10 +47,11 @@ pub(crate) unsafe extern "C" fn pml_recv(
         let request = state.requests.take();
         // SAFETY: MPI's arguments, which libmpi has checked; just taken.
         unsafe { fill(request, &wanted, Owner::Call) };
-        // SAFETY: just filled in.
-        unsafe { post_as(pml, &mut state, request, pattern(from, tag)) };
-        // SAFETY: a blocking call's own.
-        unsafe { wait(pml, state, request, status) }
+        // SAFETY: just filled in; a blocking call's own.
+        unsafe {
+            let posting = post_as(pml, &mut state, request, pattern(from, tag));
+            wait(pml, state, request, matches!(posting, Posting::Matched), status)
+        }
     })
 }
 
@@ -101,7 +102,7 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
         // SAFETY: just filled in.
         unsafe { take(pml, &mut state, request, handle) };
         // SAFETY: a blocking call's own.
-        unsafe { wait(pml, state, request, status) }
+        unsafe { wait(pml, state, request, true, status) }
     })
 }
 
@@ -157,12 +158,12 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
     let r = unsafe { &mut *request.as_ptr() };
     r.role = Role::Receive;
     r.owner = owner;
-    if owner == Owner::Mpi {
-        (r.peer, r.tag) = (wanted.from, wanted.tag);
-    }
-    r.data = wanted.data;
     // SAFETY: this function's rule.
     r.extent = unsafe { wanted.data.extent() };
+    // What only a request that MPI holds is asked for, or a convertor.
+    if owner == Owner::Mpi || r.extent.start.is_null() {
+        (r.peer, r.tag, r.data) = (wanted.from, wanted.tag, wanted.data);
+    }
     r.base().req_mpi_object.comm = wanted.comm;
     r.set_finished(false);
 }
@@ -175,7 +176,18 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
     // SAFETY: this function's rule.
     let (peer, tag) = unsafe { ((*request.as_ptr()).peer, (*request.as_ptr()).tag) };
     // SAFETY: as above.
-    unsafe { post_as(pml, state, request, Pattern::new(peer, tag)) };
+    if let Posting::Waits(name) = unsafe { post_as(pml, state, request, Pattern::new(peer, tag)) } {
+        // SAFETY: as above; nobody else sees it while the PML is entered.
+        unsafe { (*request.as_ptr()).posted = name };
+    }
+}
+
+/// What became of a receive.
+enum Posting {
+    /// It waits, and is cancelled by this name.
+    Waits(u64),
+    /// It was matched, and may be finished, or gone.
+    Matched,
 }
 
 /// As [`Pattern::new`]; without a wildcard that is known without working out masks.
@@ -192,19 +204,16 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
 /// # Safety
 /// As for [`post`].
 #[inline(always)]
-unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) {
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: a live communicator.
-    let communicator = unsafe { Communicator::of(r.comm()) };
+unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) -> Posting {
+    // SAFETY: this function's rule; a live communicator.
+    let communicator = unsafe { Communicator::of((*request.as_ptr()).comm()) };
     // SAFETY: the PML is entered.
     if unsafe { communicator.queues() }.unexpected() > 0 {
         // SAFETY: this function's rule.
-        unsafe { post_after_search(pml, state, request, communicator, pattern) };
-    } else {
-        // SAFETY: the PML is entered.
-        r.posted = unsafe { communicator.post(pattern, request) };
+        return unsafe { post_after_search(pml, state, request, communicator, pattern) };
     }
+    // SAFETY: the PML is entered.
+    Posting::Waits(unsafe { communicator.post(pattern, request) })
 }
 
 /// # Safety
@@ -216,14 +225,16 @@ unsafe fn post_after_search(
     request: NonNull<Request>,
     communicator: &Communicator,
     pattern: Pattern,
-) {
+) -> Posting {
     // SAFETY: the PML is entered.
-    match unsafe { communicator.queues() }.search_unexpected(pattern).found {
-        // SAFETY: matched.
-        Some(message) => unsafe { accept::unexpected(pml, state, request, message.envelope, message.message) },
-        // SAFETY: the caller's rule; the PML is entered.
-        None => unsafe { (*request.as_ptr()).posted = communicator.post(pattern, request) },
-    }
+    let found = unsafe { communicator.queues() }.search_unexpected(pattern).found;
+    let Some(message) = found else {
+        // SAFETY: the PML is entered.
+        return Posting::Waits(unsafe { communicator.post(pattern, request) });
+    };
+    // SAFETY: matched.
+    unsafe { accept::unexpected(pml, state, request, message.envelope, message.message) };
+    Posting::Matched
 }
 
 /// Gives a receive the message of a matched probe.
@@ -244,7 +255,7 @@ unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: 
     }
 }
 
-/// Waits for a blocking receive, and says how it ended.
+/// Waits for a blocking receive, which `is_matched` or is not yet, and says how it ended.
 ///
 /// # Safety
 /// The receive is the caller's own; `status` is MPI's.
@@ -253,11 +264,12 @@ unsafe fn wait<'pml>(
     pml: &'pml Pml,
     mut state: Entered<'pml, State>,
     request: NonNull<Request>,
+    is_matched: bool,
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
     let mut idle = Idle::new();
-    // What had arrived before is rare: then it is polled once for nothing.
-    loop {
+    // SAFETY: this function's rule.
+    while !(is_matched && unsafe { request.as_ref() }.is_finished()) {
         let count = poll_here(pml, &mut state);
         // SAFETY: this function's rule.
         if unsafe { request.as_ref() }.is_finished() {

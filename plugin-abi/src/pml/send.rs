@@ -99,7 +99,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
 /// MPI's arguments; `extent` is the data's.
 #[inline(always)]
 unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
-    if extent.start.is_null() && extent.length > 0 {
+    if extent.start.is_null() {
         return false;
     }
     // SAFETY: this function's rule.

@@ -82,7 +82,7 @@ pub(crate) unsafe fn message(
 ) -> Transmitted {
     let Some(rail) = pml.rails().get(link.rail()) else { return failed(state) };
     let Some(mut port) = rail.enter() else { return failed(state) };
-    let is_contiguous = !extent.start.is_null() || extent.length == 0;
+    let is_contiguous = !extent.start.is_null();
     // SAFETY: this function's rule.
     if is_contiguous && unsafe { inline_apart(&mut port, link, kind, header, extent) } {
         return Transmitted::Posted;

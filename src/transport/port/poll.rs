@@ -14,6 +14,15 @@ use crate::transport::watch;
 use crate::transport::work_request::{EndpointId, Immediate, WrId};
 use ibex_ffi::verbs::{Status, WorkCompletion};
 
+/// What came of a poll that might take messages directly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polled {
+    /// Messages that were taken.
+    pub taken: usize,
+    /// Completions in the batch.
+    pub reported: usize,
+}
+
 impl<A: Adapter> Port<A> {
     /// Takes what has happened since the last call, at most a batch of it. Returns how many completions there are. What the
     /// batch held before is released first: that is done while nothing is waited for, instead of between a message and who
@@ -21,14 +30,14 @@ impl<A: Adapter> Port<A> {
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
-        self.poll_with::<false>(batch, TakesNone)
+        self.poll_with::<false>(batch, TakesNone).reported
     }
 
     /// As [`Self::poll`], but a message that `takes` takes is not reported, and its slot is released at once. It is asked of each
     /// message in order, and of none any more once one was left to be reported, or is yet to be: so none overtakes another.
-    /// While it is asked the port is borrowed. The messages that were taken are counted, too.
+    /// While it is asked the port is borrowed.
     #[inline(always)]
-    pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> usize {
+    pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         if !batch.completions().is_empty() || self.rx.is_due() {
             self.release(batch);
         }
@@ -41,9 +50,9 @@ impl<A: Adapter> Port<A> {
     pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         if self.wants_stamps() {
-            self.poll_with::<true>(batch, TakesNone)
+            self.poll_with::<true>(batch, TakesNone).reported
         } else {
-            self.poll_with::<false>(batch, TakesNone)
+            self.poll_with::<false>(batch, TakesNone).reported
         }
     }
 
@@ -53,16 +62,17 @@ impl<A: Adapter> Port<A> {
     }
 
     #[inline(always)]
-    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> usize {
+    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         self.count_down();
         let mut taken = 0;
-        if self.undelivered.is_empty() || self.deliver_held(batch) {
-            taken = self.take::<STAMPED>(batch, takes);
+        let is_first = self.undelivered.is_empty();
+        if is_first || self.deliver_held(batch) {
+            taken = self.take::<STAMPED>(batch, takes, is_first);
         }
         if self.tx.take_freed() && self.tx.peers_waiting() > 0 {
             self.work_backlog();
         }
-        batch.completions().len() + taken
+        Polled { taken, reported: batch.completions().len() }
     }
 
     /// Looks after connections every so many polls.
@@ -129,9 +139,9 @@ impl<A: Adapter> Port<A> {
         loop {
             batch.clear();
             if self.wants_stamps() {
-                self.take::<true>(&mut batch, TakesNone);
+                self.take::<true>(&mut batch, TakesNone, false);
             } else {
-                self.take::<false>(&mut batch, TakesNone);
+                self.take::<false>(&mut batch, TakesNone, false);
             }
             held.hold(&batch, &mut *done);
             held.append(&mut self.undelivered);
@@ -142,10 +152,16 @@ impl<A: Adapter> Port<A> {
         self.undelivered = held;
     }
 
-    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them.
+    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them, which is asked
+    /// only if nothing waits to be reported before them.
     #[inline(always)]
-    fn take<const STAMPED: bool>(&mut self, batch: &mut Batch, mut takes: impl TakesMessages) -> usize {
-        let (mut taken, mut is_asked) = (0, batch.completions().is_empty());
+    fn take<const STAMPED: bool>(
+        &mut self,
+        batch: &mut Batch,
+        mut takes: impl TakesMessages,
+        mut is_asked: bool,
+    ) -> usize {
+        let mut taken = 0;
         let Port { cq, counters, rx, tx, connections, handshakes, exceptional, undelivered, .. } = self;
         add(&counters.polls, 1);
         let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
