@@ -117,10 +117,7 @@ impl SynchronousHeader {
     /// As it was sent.
     #[must_use]
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
-        SynchronousHeader {
-            matched_by: MatchHeader::decode(&part(bytes, 0)),
-            sender: TransferId(number(bytes, 12)),
-        }
+        SynchronousHeader { matched_by: MatchHeader::decode(&part(bytes, 0)), sender: TransferId(number(bytes, 12)) }
     }
 }
 

@@ -13,8 +13,8 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use ibex_ffi::openmpi::variable::{self, Storage};
 use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::variable::{self, Storage};
 
 use super::instance::{self, Pml, Rail, Settings};
 use super::module::module;
@@ -22,8 +22,8 @@ use super::persistent::FUNCTIONS;
 use super::progress;
 use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
-use crate::runtime::progress as faces;
 use crate::runtime::ports::{self, Request};
+use crate::runtime::progress as faces;
 use crate::runtime::{messages, refusal, variables};
 
 /// Whether ibex may be chosen by who asks for no PML. Not as long as it is incomplete: then `--mca pml ibex` asks for it.

@@ -98,7 +98,8 @@ impl Convertor {
         let mut piece = sys::iovec { iov_base: to.cast(), iov_len: room };
         let (mut pieces, mut bytes) = (1, room);
         // SAFETY: a convertor that was made to pack; one piece, writable for its length; counts that live.
-        let code = unsafe { sys::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
+        let code =
+            unsafe { sys::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         if code < 0 { 0 } else { bytes }
     }
 
@@ -146,7 +147,8 @@ unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     if length.wrapping_sub(WORD) <= WORD {
         // SAFETY: this function's rule: the first word and the last, which may have bytes in common.
         unsafe {
-            let (first, last) = (from.cast::<u64>().read_unaligned(), from.add(length - WORD).cast::<u64>().read_unaligned());
+            let (first, last) =
+                (from.cast::<u64>().read_unaligned(), from.add(length - WORD).cast::<u64>().read_unaligned());
             to.cast::<u64>().write_unaligned(first);
             to.add(length - WORD).cast::<u64>().write_unaligned(last);
         }

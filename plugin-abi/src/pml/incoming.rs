@@ -153,7 +153,10 @@ unsafe fn other(pml: &Pml, state: &mut State, kind: Kind, incoming: Incoming) ->
             let (header, bytes) = unsafe { incoming.split() }?;
             let SynchronousHeader { matched_by, sender } = SynchronousHeader::decode(&header);
             // SAFETY: as above.
-            let message = Arrived { from: incoming.sender(pml)?, body: Body::Synchronous { bytes: unsafe { bytes.copy() }, sender } };
+            let message = Arrived {
+                from: incoming.sender(pml)?,
+                body: Body::Synchronous { bytes: unsafe { bytes.copy() }, sender },
+            };
             deliver(pml, state, matched_by, message);
         }
         Kind::ANNOUNCED => {

@@ -113,7 +113,9 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         unsafe { start.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
         let room = rail.receive_size - header.len();
         // SAFETY: as above, behind the header; the user's buffer until the send is finished (M3).
-        let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room)) };
+        let length = unsafe {
+            pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
+        };
         sending.sent(length as u64);
         let how = (r.link, Kind::PIECE);
         // SAFETY: filled, ours alone.

@@ -21,12 +21,12 @@ use super::token::{self, Record};
 use super::{pieces, reading, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
+use crate::runtime::failures;
 use crate::runtime::guard::fence;
 use crate::runtime::progress::{self as faces, Functions};
 use crate::runtime::tag::Tag;
 use crate::runtime::token::RecordKind;
 use crate::runtime::watch::SAFETY;
-use crate::runtime::failures;
 
 /// `pml_progress`. Returns the number of events.
 pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
@@ -179,13 +179,7 @@ fn handle_request(
 ///
 /// # Safety
 /// It is one of the PML's, of this rail, and was sent.
-unsafe fn sent(
-    pml: &Pml,
-    state: &mut State,
-    rail: usize,
-    buffer: NonNull<SendBuffer>,
-    outcome: Result<(), Failed>,
-) {
+unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBuffer>, outcome: Result<(), Failed>) {
     // SAFETY: this function's rule.
     let content = unsafe { (*buffer.as_ptr()).content };
     // SAFETY: as above.

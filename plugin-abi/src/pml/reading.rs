@@ -75,12 +75,7 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
 ///
 /// # Safety
 /// It was one of this request's.
-pub(crate) unsafe fn read_done(
-    pml: &Pml,
-    state: &mut State,
-    request: NonNull<Request>,
-    outcome: Result<(), Failed>,
-) {
+pub(crate) unsafe fn read_done(pml: &Pml, state: &mut State, request: NonNull<Request>, outcome: Result<(), Failed>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };

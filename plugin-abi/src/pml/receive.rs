@@ -320,12 +320,8 @@ pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
     }
     // SAFETY: as above; the PML is entered.
     if unsafe { Communicator::of(r.comm()).cancel(r.posted, request) } {
-        let outcome = finish::Outcome {
-            source: sys::MPI_ANY_SOURCE,
-            tag: sys::MPI_ANY_TAG,
-            length: 0,
-            error: sys::OPAL_SUCCESS,
-        };
+        let outcome =
+            finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
         // SAFETY: it is in no queue any more.
         unsafe {
             finish::note(request, &outcome);

@@ -9,8 +9,8 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::header::Place;
+use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::reading::Reading;
 use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;

@@ -228,12 +228,7 @@ impl<A: Adapter> Port<A> {
 
     /// Posts through `post` if the connection has room, and notes the token. The hot path of every operation.
     #[inline(always)]
-    fn attempt(
-        &mut self,
-        to: EndpointId,
-        asked: (Signal, Token),
-        post: impl Post<A::QueuePair>,
-    ) -> Attempt {
+    fn attempt(&mut self, to: EndpointId, asked: (Signal, Token), post: impl Post<A::QueuePair>) -> Attempt {
         let Some(connection) = self.connections.get_mut(to) else { return Attempt::Wait };
         self.tx.post(connection.queue_mut(), to, asked, &self.counters, post)
     }
