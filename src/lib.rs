@@ -15,6 +15,7 @@ pub mod fork;
 pub mod limits;
 pub mod matching;
 pub mod peer;
+pub mod protocol;
 pub mod select;
 pub mod transport;
 pub mod tunables;

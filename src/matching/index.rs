@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn ranks_tags_and_grids_of_both_spread_over_the_table() {
-        let count = if cfg!(miri) { 300_u64 } else { 30_000 };
+        let count = if cfg!(miri) { 64_u64 } else { 30_000 };
         let side = count.isqrt();
         let sets: [(&str, Vec<u64>); 6] = [
             ("tags", (0..count).collect()),

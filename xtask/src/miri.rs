@@ -14,7 +14,17 @@ use std::process::{Command, Stdio};
 /// share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the latter.
 pub(crate) const RUNS: [&[&str]; 2] = [
     &["--package", "ibex-ffi", "--lib", "--", "verbs::"],
-    &["--package", "ibex", "--lib", "--", "::ring::", "counters::", "transport::completion", "transport::tx"],
+    &[
+        "--package",
+        "ibex",
+        "--lib",
+        "--",
+        "::ring::",
+        "counters::",
+        "matching::",
+        "transport::completion",
+        "transport::tx",
+    ],
 ];
 
 /// A command of the nightly toolchain's cargo. What it builds has a folder of its own.

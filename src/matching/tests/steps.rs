@@ -6,7 +6,7 @@
 use super::Numbered;
 use crate::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Pattern, Posting};
 
-const LENGTH: i32 = if cfg!(miri) { 200 } else { 100_000 };
+const LENGTH: i32 = if cfg!(miri) { 100 } else { 100_000 };
 
 /// Searches that are looked at.
 const SEARCHES: i32 = 100;
