@@ -5,7 +5,8 @@
 //! types. The plugin (`plugin-abi`) calls it; it calls nobody back.
 //!
 //! Read in this order: [`select`] (which ports are used), [`transport`] (what is done with them), then [`connect`] (how two
-//! processes agree on a connection); [`events`] (what tools are shown) stands beside.
+//! processes agree on a connection); [`events`] (what tools are shown) stands beside. [`matching`] (which receive takes which
+//! message) and [`protocol`] (the headers of such messages) stand alone.
 #![forbid(unsafe_code)]
 
 pub mod connect;

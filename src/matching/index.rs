@@ -97,17 +97,14 @@ impl Index {
             slab.at(follower).links[slot].prev = prev;
             return;
         }
-        let successor = match slab.get_mut(next) {
-            Some(entry) => {
-                // `prev` is the youngest, which may be this one itself.
-                entry.links[slot].prev = prev;
-                entry.links[slot].chain = chain;
-                next
-            }
-            None => {
-                self.keys -= 1;
-                chain
-            }
+        let successor = if let Some(entry) = slab.get_mut(next) {
+            // `prev` is the youngest, which may be this one itself.
+            entry.links[slot].prev = prev;
+            entry.links[slot].chain = chain;
+            next
+        } else {
+            self.keys -= 1;
+            chain
         };
         let bucket = self.bucket(key);
         let mut before = self.buckets[bucket];

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
 /// The arguments of `cargo miri test`, for each package, and which of its unit tests: those of unsafe code, and of what threads
-/// share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the latter.
+/// share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the latter,
+/// and for lists whose links are numbers.
 pub(crate) const RUNS: [&[&str]; 2] = [
     &["--package", "ibex-ffi", "--lib", "--", "verbs::"],
     &[
