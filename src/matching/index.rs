@@ -213,7 +213,7 @@ mod tests {
             ("ranks", (0..count).map(|rank| rank << 32).collect()),
             ("every 4096th tag", (0..count).map(|tag| tag << 12 & 0xffff_ffff | tag >> 20).collect()),
             ("tags of a rank each", (0..count).map(|rank| rank << 32 | rank).collect()),
-            ("a grid", (0..side * side).map(|number| (number / side) << 32 | number % side).collect()),
+            ("a grid", (0..side * side).map(|number| ((number / side) << 32) | (number % side)).collect()),
         ];
         for (name, set) in sets {
             let keys = Keys::new(set.iter().copied());

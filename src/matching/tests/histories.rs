@@ -57,7 +57,7 @@ struct Handles {
 }
 
 fn pick<T: Copy>(of: &[T], part: u16) -> Option<T> {
-    of.get(of.len() * usize::from(part) >> 16).copied()
+    of.get((of.len() * usize::from(part)) >> 16).copied()
 }
 
 fn entry_of(Message { envelope, message }: Message<u32>) -> Entry {
