@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What matching costs, in short queues and in long ones; `cargo bench -p ibex --bench matching`.
 //!
-//! Time: one among 100,000 is to be found in at most 2 times the time of one among 10. Each round takes another one, and puts
-//! it back, so that the places in memory change as they would; `hot` takes the same one each time.
+//! Time: one among 100,000 is to be found in at most 2 times the time of one among 10: `hot`, which takes the same one each time and puts it
+//! back, among others that stay. The others take another one each time, all over the queue: where that does not fit
+//! the processor's cache, what they measure beside is memory, five lines of it for each round.
 //!
 //! Instructions, which do not depend on the machine's other work: the operations are functions of their own here, so that
 //! `valgrind --tool=callgrind target/release/deps/matching-* --bench --test short` counts them (`callgrind_annotate`, by calls).
@@ -105,7 +106,7 @@ fn posted(criterion: &mut Criterion) {
                 let (source, tag) = pattern(class, number);
                 post(&mut queues, source, tag, 0);
             }
-            for (name, is_hot) in [(format!("{name}"), false), (format!("{name}_hot"), true)] {
+            for (name, is_hot) in [((*name).to_string(), false), (format!("{name}_hot"), true)] {
                 let mut number = length - 1;
                 group.bench_function(BenchmarkId::new(name, length), |b| {
                     b.iter(|| {
@@ -129,7 +130,7 @@ fn unexpected(criterion: &mut Criterion) {
             for number in 0..length {
                 arrive(&mut queues, number, number, 0);
             }
-            for (name, is_hot) in [(format!("{name}"), false), (format!("{name}_hot"), true)] {
+            for (name, is_hot) in [((*name).to_string(), false), (format!("{name}_hot"), true)] {
                 let mut number = length - 1;
                 group.bench_function(BenchmarkId::new(name, length), |b| {
                     b.iter(|| {

@@ -24,8 +24,10 @@
 //! | `outcome.rs` | what each operation says has happened, and which events that is |
 //!
 //! Cost: a search looks at the head of a list first, and after a few entries at an index; so it does not depend on the length of the
-//! queue (`tests/steps.rs`), with one exception: an index is built by the search that first needs it, which costs as much
-//! as the queue is long, once for so many insertions. Path: hot; nothing is allocated but when a queue is longer than ever before.
+//! queue (`tests/steps.rs`), with two exceptions. An index is built by the search that first needs it, which costs as much as the
+//! queue is long, once for so many insertions. And a queue that does not fit the processor's cache costs what memory costs, where
+//! each search is for another entry. Path: hot; nothing is allocated but when a queue is longer than ever before; what it
+//! needed then it keeps until its communicator goes.
 //!
 //! Threads: one at a time, by `&mut self`. Under `MPI_THREAD_MULTIPLE` a caller has one lock for each communicator,
 //! `Contexts<Arc<Mutex<..>>, _>`, so that threads with a communicator each do not meet. A post holds its communicator's lock for

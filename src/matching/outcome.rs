@@ -65,6 +65,7 @@ impl MessageHandle {
 
 /// How a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
 pub struct Searched<T> {
     /// What was found.
     pub found: Option<T>,
@@ -83,6 +84,7 @@ pub struct Message<U> {
 
 /// What became of a receive that was posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
 pub enum Posting<U> {
     /// A message had arrived for it.
     Matched {
@@ -102,6 +104,7 @@ pub enum Posting<U> {
 
 /// What became of a message that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
 pub enum Arrival<R> {
     /// A receive had been posted for it.
     Matched {

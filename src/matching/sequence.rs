@@ -20,6 +20,7 @@ use super::slab::{List, NONE, Slab};
 
 /// Whether it is a message's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
 pub enum Turn {
     /// It is; the next number is awaited now. The caller has it matched, then releases what was held for after it.
     Now,

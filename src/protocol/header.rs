@@ -1,226 +1,402 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each kind of message begins with. Fixed sizes, little-endian; what is too short is none.
+//! The headers of messages on the wire: their bytes and their checks. Version 1.
 //!
-//! Hot: plain values. Tests: at the end of the file.
-
-use super::transfers::TransferId;
-
-/// What a message is matched by, before the bytes of an eager one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MatchHeader {
-    /// The communicator.
-    pub context: u32,
-    /// The sender's rank in it.
-    pub source: u32,
-    /// The tag; negative ones are a library's own.
-    pub tag: i32,
-}
-
-/// A message whose sender waits for an answer, before the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SynchronousHeader {
-    /// What it is matched by.
-    pub matched_by: MatchHeader,
-    /// The sender's name of it.
-    pub sender: TransferId,
-}
-
-/// A message that is announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AnnouncedHeader {
-    /// What it is matched by.
-    pub matched_by: MatchHeader,
-    /// The sender's name of it.
-    pub sender: TransferId,
-    /// How long it is, bytes.
-    pub length: u64,
-    /// Where it can be read.
-    pub place: Option<Place>,
-}
-
-/// Registered memory of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Where it starts.
-    pub addr: u64,
-    /// The key for other processes.
-    pub rkey: u32,
-}
-
-/// A receiver asks for copies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WantedHeader {
-    /// The sender's name of the message.
-    pub sender: TransferId,
-    /// The receiver's.
-    pub receiver: TransferId,
-    /// How many bytes it wants, from the first on.
-    pub bytes: u64,
-}
-
-const PLACE_IS_KNOWN: u32 = 1;
-
-/// The `N` bytes at `at`.
-#[inline]
-fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut part = [0; N];
-    part.copy_from_slice(&bytes[at..at + N]);
-    part
-}
-
-#[inline]
-fn number(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(part(bytes, at))
-}
-
-#[inline]
-fn short(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(part(bytes, at))
-}
-
-impl MatchHeader {
-    /// Its length on the wire, bytes.
-    pub const LENGTH: usize = 12;
-
-    /// As it is sent.
-    #[must_use]
-    #[inline]
-    pub fn encode(self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[..4].copy_from_slice(&self.context.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.source.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.tag.to_le_bytes());
-        bytes
-    }
-
-    /// As it was sent.
-    #[must_use]
-    #[inline]
-    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
-        MatchHeader { context: short(bytes, 0), source: short(bytes, 4), tag: short(bytes, 8) as i32 }
-    }
-}
-
-impl SynchronousHeader {
-    /// Its length on the wire, bytes.
-    pub const LENGTH: usize = 20;
-
-    /// As it is sent.
-    #[must_use]
-    pub fn encode(self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[..12].copy_from_slice(&self.matched_by.encode());
-        bytes[12..].copy_from_slice(&self.sender.0.to_le_bytes());
-        bytes
-    }
-
-    /// As it was sent.
-    #[must_use]
-    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
-        SynchronousHeader { matched_by: MatchHeader::decode(&part(bytes, 0)), sender: TransferId(number(bytes, 12)) }
-    }
-}
-
-impl AnnouncedHeader {
-    /// Its length on the wire, bytes.
-    pub const LENGTH: usize = 44;
-
-    /// As it is sent.
-    #[must_use]
-    pub fn encode(self) -> [u8; Self::LENGTH] {
-        let place = self.place.unwrap_or(Place { addr: 0, rkey: 0 });
-        let flags = if self.place.is_some() { PLACE_IS_KNOWN } else { 0 };
-        let mut bytes = [0; Self::LENGTH];
-        bytes[..12].copy_from_slice(&self.matched_by.encode());
-        bytes[12..16].copy_from_slice(&flags.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.sender.0.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.length.to_le_bytes());
-        bytes[32..40].copy_from_slice(&place.addr.to_le_bytes());
-        bytes[40..].copy_from_slice(&place.rkey.to_le_bytes());
-        bytes
-    }
-
-    /// As it was sent.
-    #[must_use]
-    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
-        let is_known = short(bytes, 12) & PLACE_IS_KNOWN != 0;
-        AnnouncedHeader {
-            matched_by: MatchHeader::decode(&part(bytes, 0)),
-            sender: TransferId(number(bytes, 16)),
-            length: number(bytes, 24),
-            place: is_known.then(|| Place { addr: number(bytes, 32), rkey: short(bytes, 40) }),
-        }
-    }
-}
-
-impl WantedHeader {
-    /// Its length on the wire, bytes.
-    pub const LENGTH: usize = 24;
-
-    /// As it is sent.
-    #[must_use]
-    pub fn encode(self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[..8].copy_from_slice(&self.sender.0.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.receiver.0.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes
-    }
-
-    /// As it was sent.
-    #[must_use]
-    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
-        WantedHeader {
-            sender: TransferId(number(bytes, 0)),
-            receiver: TransferId(number(bytes, 8)),
-            bytes: number(bytes, 16),
-        }
-    }
-}
-
-impl TransferId {
-    /// Its length on the wire, bytes: all there is before the bytes of a piece, and all that says that a message is finished.
-    pub const LENGTH: usize = 8;
-
-    /// As it is sent.
-    #[must_use]
-    pub fn encode(self) -> [u8; Self::LENGTH] {
-        self.0.to_le_bytes()
-    }
-
-    /// As it was sent.
-    #[must_use]
-    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
-        TransferId(u64::from_le_bytes(*bytes))
-    }
-}
+//! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different versions do not
+//! connect. All is little-endian. The first byte has the kind in its low half and flags in its high one; who sends, as a process, is in the
+//! immediate data beside (`transport/work_request.rs`), or known by whatever else carries the message.
+//!
+//! Kinds 1 to 3 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the rank below 2^16, the context
+//! below 2^16, the tag within 24 bits with its sign. So do the messages of most programs; tags of nonblocking collectives do not.
+//!
+//! ```text
+//! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
+//! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
+//! then, if NUMBERED, 4 bytes: the message's number among those of its sender in its communicator (`matching/sequence.rs`)
+//! then   Eager        nothing: 8 to 16 bytes in all; the data follows
+//!        Synchronous  request 4: to be acknowledged when it is matched; the data follows
+//!        Announce     request 4, key 4, address 8, length 8: where the data is
+//! ```
+//!
+//! The others are about a request of one side, by the number that this side gave it. Bytes 1 to 3 are 0.
+//!
+//! ```text
+//! ClearToSend   request 4, receive 4, key 4, address 8, length 8    answers Announce: write there
+//! Place         as short or long above with the receiver's rank and the tag that it takes, then
+//!               receive 4, after 4, key 4, address 8, length 8      before any Announce: write there
+//! Fragment      receive 4, offset 8; data follows                   a piece of an announced message
+//! Finished      request 4, length 8                                 so much has been read or written
+//! Acknowledge   request 4                                           a synchronous message was matched
+//! Cancel        request 4                                           asks that a message or a place be given up
+//! Cancelled     request 4, GRANTED or not                           answers Cancel
+//! ```
+//!
+//! Each header has one form, so bytes that are not the one form of anything are refused, and bytes that are taken give the same bytes
+//! again. What arrives is checked here for its form alone; whether a request exists is for its owner to say.
+//!
+//! Path: hot for [`Match::short`] and [`Match::from_short`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+mod tests;
 
-    const MATCHED_BY: MatchHeader = MatchHeader { context: 70_000, source: 1 << 20, tag: i32::MIN + 1 };
+/// The version of these bytes.
+pub const VERSION: u8 = 1;
 
-    #[test]
-    fn what_is_sent_is_what_was_said() {
-        assert_eq!(MatchHeader::decode(&MATCHED_BY.encode()), MATCHED_BY);
-        let synchronous = SynchronousHeader { matched_by: MATCHED_BY, sender: TransferId(u64::MAX - 1) };
-        assert_eq!(SynchronousHeader::decode(&synchronous.encode()), synchronous);
-        let place = Some(Place { addr: u64::MAX, rkey: u32::MAX });
-        for place in [None, place] {
-            let header = AnnouncedHeader { matched_by: MATCHED_BY, sender: TransferId(1), length: 1 << 40, place };
-            assert_eq!(AnnouncedHeader::decode(&header.encode()), header);
+/// The longest header.
+pub const MAX_SIZE: usize = 40;
+
+/// The longest header of an eager message.
+pub const MAX_EAGER_SIZE: usize = 16;
+
+/// The size of the short form of an eager header without a number.
+pub const SHORT_SIZE: usize = 8;
+
+const KIND: u8 = 0x0f;
+const EAGER: u8 = 1;
+const SYNCHRONOUS: u8 = 2;
+const ANNOUNCE: u8 = 3;
+const CLEAR_TO_SEND: u8 = 4;
+const PLACE: u8 = 5;
+const FRAGMENT: u8 = 6;
+const FINISHED: u8 = 7;
+const ACKNOWLEDGE: u8 = 8;
+const CANCEL: u8 = 9;
+const CANCELLED: u8 = 10;
+/// Flag of kinds 1 to 3 and of [`PLACE`]: the long form.
+const LONG: u8 = 0x10;
+/// Flag of kinds 1 to 3: a number follows.
+const NUMBERED: u8 = 0x20;
+/// Flag of [`CANCELLED`]: it was given up.
+const GRANTED: u8 = 0x10;
+
+/// Bits of a context in the long form.
+const LONG_CONTEXT: u32 = 24;
+
+/// What a message is matched by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Match {
+    /// The communicator: below 2^24.
+    pub context: u32,
+    /// The sender's rank in it: at least 0.
+    pub rank: i32,
+    /// The tag.
+    pub tag: i32,
+    /// The message's number, where there are several paths.
+    pub number: Option<u32>,
+}
+
+impl Match {
+    /// The header of an eager message, if it has the short form and no number. Hot.
+    #[must_use]
+    #[inline]
+    pub const fn short(&self) -> Option<[u8; SHORT_SIZE]> {
+        if self.number.is_some() || !self.is_short() {
+            return None;
         }
-        let wanted = WantedHeader { sender: TransferId(1), receiver: TransferId(2), bytes: 1 << 33 };
-        assert_eq!(WantedHeader::decode(&wanted.encode()), wanted);
-        assert_eq!(TransferId::decode(&TransferId(9).encode()), TransferId(9));
+        Some((self.short_word() | EAGER as u64).to_le_bytes())
     }
 
-    #[test]
-    fn numbers_are_little_endian() {
-        assert_eq!(
-            MatchHeader { context: 1, source: 2, tag: -2 }.encode(),
-            [1, 0, 0, 0, 2, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff]
-        );
+    /// What is said by the header of an eager message in the short form without a number; `None` if it is another. Hot.
+    #[must_use]
+    #[inline]
+    pub const fn from_short(bytes: &[u8]) -> Option<Match> {
+        match bytes.first_chunk::<SHORT_SIZE>() {
+            Some(word) if word[0] == EAGER => Some(Match::from_word(u64::from_le_bytes(*word))),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    const fn is_short(&self) -> bool {
+        (self.context | self.rank as u32) >> 16 == 0 && self.tag << 8 >> 8 == self.tag
+    }
+
+    /// Without kind and flags.
+    #[inline]
+    const fn short_word(&self) -> u64 {
+        (self.rank as u64) << 8 | (self.context as u64) << 24 | (self.tag as u64) << 40
+    }
+
+    #[inline]
+    const fn from_word(word: u64) -> Match {
+        Match {
+            context: (word >> 24) as u16 as u32,
+            rank: (word >> 8) as u16 as i32,
+            tag: (word as i64 >> 40) as i32,
+            number: None,
+        }
+    }
+
+    fn write(&self, kind: u8, bytes: &mut Bytes) {
+        let numbered = if self.number.is_some() { NUMBERED } else { 0 };
+        if self.is_short() {
+            bytes.put(&(self.short_word() | u64::from(kind | numbered)).to_le_bytes());
+        } else {
+            assert!(self.context >> LONG_CONTEXT == 0 && self.rank >= 0, "{self:?} cannot be sent");
+            bytes.put(&(self.context << 8 | u32::from(kind | numbered | LONG)).to_le_bytes());
+            bytes.put(&self.rank.to_le_bytes());
+            bytes.put(&self.tag.to_le_bytes());
+        }
+        if let Some(number) = self.number {
+            bytes.put(&number.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Match::write`] wrote. `flags` are those of the first byte.
+    fn read(from: &mut Reader<'_>, flags: u8) -> Result<Match, Malformed> {
+        let mut read = if flags & LONG == 0 {
+            Match::from_word(u64::from_le_bytes(from.take()?))
+        } else {
+            let context = from.u32()? >> 8;
+            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32, number: None }
+        };
+        if read.rank < 0 || flags & LONG != 0 && read.is_short() {
+            return Err(Malformed::Value);
+        }
+        if flags & NUMBERED != 0 {
+            read.number = Some(from.u32()?);
+        }
+        Ok(read)
+    }
+}
+
+/// Memory of a process that an adapter may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// The remote key.
+    pub key: u32,
+    /// Where it begins.
+    pub address: u64,
+    /// How many bytes; it does not go beyond the end of the address space.
+    pub length: u64,
+}
+
+impl Memory {
+    fn write(&self, bytes: &mut Bytes) {
+        bytes.put(&self.key.to_le_bytes());
+        bytes.put(&self.address.to_le_bytes());
+        bytes.put(&self.length.to_le_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Memory, Malformed> {
+        let memory = Memory { key: from.u32()?, address: from.u64()?, length: from.u64()? };
+        memory.address.checked_add(memory.length).map(|_| memory).ok_or(Malformed::Value)
+    }
+}
+
+/// A header. A request is the number that the side gave it which it belongs to; `receive` is one of the receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// The data follows.
+    Eager(Match),
+    /// The data follows; the sender waits until it is matched.
+    Synchronous(Match, u32),
+    /// The data is there.
+    Announce(Match, u32, Memory),
+    /// The data of an announced message shall be written there.
+    ClearToSend {
+        /// The sender's.
+        request: u32,
+        /// The receiver's.
+        receive: u32,
+        /// Where to.
+        memory: Memory,
+    },
+    /// The data of a message that has not been announced shall be written there.
+    Place {
+        /// The context and the rank of the receiver, the tag that it takes, and no number.
+        at: Match,
+        /// The receiver's.
+        receive: u32,
+        /// How many messages of this sender in this communicator the receiver has matched: the place is for a later one.
+        after: u32,
+        /// Where to.
+        memory: Memory,
+    },
+    /// A piece of an announced message; the data follows.
+    Fragment {
+        /// The receiver's.
+        receive: u32,
+        /// Where in the message it belongs.
+        offset: u64,
+    },
+    /// Data has been read or written.
+    Finished {
+        /// The other side's.
+        request: u32,
+        /// How many bytes.
+        length: u64,
+    },
+    /// A synchronous message was matched.
+    Acknowledge {
+        /// The sender's.
+        request: u32,
+    },
+    /// Asks that a message or a place be given up.
+    Cancel {
+        /// The one that asks.
+        request: u32,
+    },
+    /// Answers [`Header::Cancel`].
+    Cancelled {
+        /// The one that asked.
+        request: u32,
+        /// Whether it was given up; else it has been matched or written.
+        granted: bool,
+    },
+}
+
+/// Why bytes are no header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It ends before its end.
+    #[error("the header is cut off")]
+    Short,
+    /// Bytes follow one that has no data.
+    #[error("bytes follow a header without data")]
+    Long,
+    /// The first byte.
+    #[error("{0:#04x} is no kind of header, or has flags that the kind has not")]
+    Kind(u8),
+    /// A value out of its range, or in the wrong one of two forms.
+    #[error("a field of the header is out of its range")]
+    Value,
+}
+
+/// The bytes of a header.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes {
+    bytes: [u8; MAX_SIZE],
+    length: usize,
+}
+
+impl Bytes {
+    fn put(&mut self, field: &[u8]) {
+        self.bytes[self.length..][..field.len()].copy_from_slice(field);
+        self.length += field.len();
+    }
+
+    /// What goes on the wire.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// What of a header has not been read.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.take().map(u64::from_le_bytes)
+    }
+}
+
+impl Header {
+    /// Its bytes.
+    ///
+    /// # Panics
+    /// A context is 2^24 or more, a rank negative, or a place has a number.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = Bytes { bytes: [0; MAX_SIZE], length: 0 };
+        let begin = |bytes: &mut Bytes, first: u8, request: u32| {
+            bytes.put(&[first, 0, 0, 0]);
+            bytes.put(&request.to_le_bytes());
+        };
+        match *self {
+            Header::Eager(of) => of.write(EAGER, &mut bytes),
+            Header::Synchronous(of, request) => {
+                of.write(SYNCHRONOUS, &mut bytes);
+                bytes.put(&request.to_le_bytes());
+            }
+            Header::Announce(of, request, memory) => {
+                of.write(ANNOUNCE, &mut bytes);
+                bytes.put(&request.to_le_bytes());
+                memory.write(&mut bytes);
+            }
+            Header::ClearToSend { request, receive, memory } => {
+                begin(&mut bytes, CLEAR_TO_SEND, request);
+                bytes.put(&receive.to_le_bytes());
+                memory.write(&mut bytes);
+            }
+            Header::Place { at, receive, after, memory } => {
+                assert!(at.number.is_none(), "a place is for no certain message");
+                at.write(PLACE, &mut bytes);
+                bytes.put(&receive.to_le_bytes());
+                bytes.put(&after.to_le_bytes());
+                memory.write(&mut bytes);
+            }
+            Header::Fragment { receive, offset } => {
+                begin(&mut bytes, FRAGMENT, receive);
+                bytes.put(&offset.to_le_bytes());
+            }
+            Header::Finished { request, length } => {
+                begin(&mut bytes, FINISHED, request);
+                bytes.put(&length.to_le_bytes());
+            }
+            Header::Acknowledge { request } => begin(&mut bytes, ACKNOWLEDGE, request),
+            Header::Cancel { request } => begin(&mut bytes, CANCEL, request),
+            Header::Cancelled { request, granted } => {
+                begin(&mut bytes, CANCELLED | if granted { GRANTED } else { 0 }, request);
+            }
+        }
+        bytes
+    }
+
+    /// The header at the front of `message`, and the data behind it.
+    ///
+    /// # Errors
+    /// These are not the bytes of a header, or there are some behind one that has no data.
+    pub fn decode(message: &[u8]) -> Result<(Header, &[u8]), Malformed> {
+        let first = *message.first().ok_or(Malformed::Short)?;
+        let (kind, flags) = (first & KIND, first & !KIND);
+        let known = match kind {
+            EAGER | SYNCHRONOUS | ANNOUNCE => LONG | NUMBERED,
+            PLACE => LONG,
+            CANCELLED => GRANTED,
+            _ => 0,
+        };
+        if flags & !known != 0 || !(EAGER..=CANCELLED).contains(&kind) {
+            return Err(Malformed::Kind(first));
+        }
+        let mut from = Reader(message);
+        let header = match kind {
+            EAGER => Header::Eager(Match::read(&mut from, flags)?),
+            SYNCHRONOUS => Header::Synchronous(Match::read(&mut from, flags)?, from.u32()?),
+            ANNOUNCE => Header::Announce(Match::read(&mut from, flags)?, from.u32()?, Memory::read(&mut from)?),
+            PLACE => {
+                let at = Match::read(&mut from, flags)?;
+                let (receive, after) = (from.u32()?, from.u32()?);
+                Header::Place { at, receive, after, memory: Memory::read(&mut from)? }
+            }
+            _ => Header::decode_control(kind, flags, &mut from)?,
+        };
+        let has_data = matches!(header, Header::Eager(_) | Header::Synchronous(..) | Header::Fragment { .. });
+        if has_data || from.0.is_empty() { Ok((header, from.0)) } else { Err(Malformed::Long) }
+    }
+
+    fn decode_control(kind: u8, flags: u8, from: &mut Reader<'_>) -> Result<Header, Malformed> {
+        if from.u32()? >> 8 != 0 {
+            return Err(Malformed::Value);
+        }
+        let request = from.u32()?;
+        Ok(match kind {
+            CLEAR_TO_SEND => Header::ClearToSend { request, receive: from.u32()?, memory: Memory::read(from)? },
+            FRAGMENT => Header::Fragment { receive: request, offset: from.u64()? },
+            FINISHED => Header::Finished { request, length: from.u64()? },
+            ACKNOWLEDGE => Header::Acknowledge { request },
+            CANCEL => Header::Cancel { request },
+            _ => Header::Cancelled { request, granted: flags & GRANTED != 0 },
+        })
     }
 }

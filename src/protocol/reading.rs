@@ -33,6 +33,12 @@ impl Reading {
         Reading { length, begun: 0, piece: u64::from(piece), under_way: 0, most }
     }
 
+    /// Bytes of the message.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
     /// The next read to be posted; `None`: not now.
     pub fn next(&mut self) -> Option<Part> {
         let length = (self.length - self.begun).min(self.piece);

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers by which one process names a transfer of its own to another, and what each is of.
+//! The numbers by which one process names a request of its own to another, and what each is of.
 //!
 //! A number that came over the network is looked up, never followed, and one whose transfer has ended is refused, also when
-//! its place is used again. Pending grade: a place that is free is used before another is made. Threads: the owner's. Tests:
-//! at the end of the file.
+//! its place is used again, until it was a thousand times. Pending grade: a place that is free is used before another is made.
+//! Threads: the owner's. Tests: at the end of the file.
 
 /// The number of a transfer: its place, and above it how often the place was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TransferId(pub u64);
+pub struct TransferId(pub u32);
+
+/// Bits of a place: as many transfers are under way at most.
+const PLACE: u32 = 22;
+
+impl TransferId {
+    const fn new(place: u32, uses: u32) -> Self {
+        TransferId(uses << PLACE | place)
+    }
+
+    const fn place(self) -> usize {
+        (self.0 & ((1 << PLACE) - 1)) as usize
+    }
+}
 
 #[derive(Debug)]
 struct Slot<T> {
@@ -30,31 +43,34 @@ impl<T> Default for Transfers<T> {
 
 impl<T: Copy> Transfers<T> {
     /// Begins one.
+    ///
+    /// # Panics
+    /// There are 2^22 already.
     pub fn begin(&mut self, what: T) -> TransferId {
-        let at = self.free.pop().unwrap_or_else(|| {
+        let place = self.free.pop().unwrap_or_else(|| {
+            assert!(self.slots.len() < 1 << PLACE, "there are too many transfers under way");
             self.slots.push(Slot { uses: 0, what: None });
             self.slots.len() as u32 - 1
         });
-        let slot = &mut self.slots[at as usize];
+        let slot = &mut self.slots[place as usize];
         slot.what = Some(what);
-        TransferId(u64::from(slot.uses) << 32 | u64::from(at))
+        TransferId::new(place, slot.uses)
     }
 
     /// What it is of; `None` where there is no such transfer any more.
     #[must_use]
     pub fn get(&self, id: TransferId) -> Option<T> {
-        let slot = self.slots.get(id.0 as u32 as usize)?;
-        slot.what.filter(|_| slot.uses == (id.0 >> 32) as u32)
+        let slot = self.slots.get(id.place())?;
+        slot.what.filter(|_| TransferId::new(id.place() as u32, slot.uses) == id)
     }
 
     /// Ends one.
     pub fn end(&mut self, id: TransferId) -> Option<T> {
         let what = self.get(id)?;
-        let at = id.0 as u32;
-        let slot = &mut self.slots[at as usize];
+        let slot = &mut self.slots[id.place()];
         slot.uses = slot.uses.wrapping_add(1);
         slot.what = None;
-        self.free.push(at);
+        self.free.push(id.place() as u32);
         Some(what)
     }
 }
@@ -70,7 +86,7 @@ mod tests {
         assert_eq!((transfers.get(first), transfers.get(second)), (Some('a'), Some('b')));
         assert_eq!((transfers.end(first), transfers.end(first)), (Some('a'), None));
         let third = transfers.begin('c');
-        assert_eq!(third.0 as u32, first.0 as u32, "its place is used again");
+        assert_eq!(third.place(), first.place(), "its place is used again");
         assert_eq!((transfers.get(first), transfers.get(third), transfers.get(second)), (None, Some('c'), Some('b')));
         assert_eq!(transfers.get(TransferId(77)), None);
     }

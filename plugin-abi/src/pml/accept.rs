@@ -8,8 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::matching::Envelope;
-use engine::protocol::header::Place;
-use engine::protocol::kind::Kind;
+use engine::protocol::header::{Header, Memory};
 use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -53,23 +52,24 @@ pub(crate) unsafe fn announced(
     request: NonNull<Request>,
     envelope: Envelope,
     (from, sender): (Link, TransferId),
-    (length, place): (u64, Option<Place>),
+    memory: Memory,
 ) {
     // SAFETY: this function's rule.
-    unsafe { note_match(request, envelope, length as usize) };
+    unsafe { note_match(request, envelope, memory.length as usize) };
     // SAFETY: as above.
     let extent = unsafe { request.as_ref() }.extent;
-    let wanted = length.min(extent.length as u64);
+    let wanted = memory.length.min(extent.length as u64);
     if wanted == 0 {
-        transmit::control(pml, state, from, Kind::FINISHED, &sender.encode());
+        transmit::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
         // SAFETY: nothing is to come.
         return unsafe { finish(state, request) };
     }
-    if let Some(place) = place.filter(|_| !extent.start.is_null()) {
-        // SAFETY: memory of one piece; this function's rule.
-        if unsafe { reading::begin(pml, state, request, (from, sender, place), wanted) } {
-            return;
-        }
+    // SAFETY: memory of one piece; this function's rule.
+    if memory.address != 0
+        && !extent.start.is_null()
+        && unsafe { reading::begin(pml, state, request, (from, sender, memory), wanted) }
+    {
+        return;
     }
     // SAFETY: this function's rule.
     unsafe { pieces::ask(pml, state, request, (from, sender), wanted) };
@@ -97,13 +97,13 @@ pub(crate) unsafe fn unexpected(
             unsafe { whole(state, request, envelope, bytes.as_ptr(), bytes.len()) };
         }
         Body::Synchronous { bytes, sender } => {
-            transmit::control(pml, state, from, Kind::FINISHED, &sender.encode());
+            transmit::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
             // SAFETY: as above.
             unsafe { whole(state, request, envelope, bytes.as_ptr(), bytes.len()) };
         }
-        Body::Announced { sender, length, place } => {
+        Body::Announced { sender, memory } => {
             // SAFETY: this function's rule.
-            unsafe { announced(pml, state, request, envelope, (from, sender), (length, place)) };
+            unsafe { announced(pml, state, request, envelope, (from, sender), memory) };
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Grade: pending; a longer one allocates. Plain data, in the queues of `engine::matching`. Tests: below.
 
-use engine::protocol::header::Place;
+use engine::protocol::header::Memory;
 use engine::protocol::transfers::TransferId;
 
 use super::link::Link;
@@ -25,8 +25,8 @@ pub(crate) enum Body {
     Whole { bytes: Box<[u8]> },
     /// All its bytes, and its sender waits to hear that it was matched.
     Synchronous { bytes: Box<[u8]>, sender: TransferId },
-    /// That there is one.
-    Announced { sender: TransferId, length: u64, place: Option<Place> },
+    /// That there is one, and where it can be read, unless that is at address 0.
+    Announced { sender: TransferId, memory: Memory },
 }
 
 impl Arrived {
@@ -35,7 +35,7 @@ impl Arrived {
         match &self.body {
             Body::Short { length, .. } => usize::from(*length),
             Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
-            Body::Announced { length, .. } => *length as usize,
+            Body::Announced { memory, .. } => memory.length as usize,
         }
     }
 }

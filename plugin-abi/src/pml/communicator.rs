@@ -41,13 +41,13 @@ pub(crate) struct Communicator {
     /// The port of the first rail, so that a short message need not look for it.
     first_port: NonNull<Exclusive<Port>>,
     /// This process' rank, as the others see it in what it sends.
-    pub(crate) rank: u32,
+    pub(crate) rank: i32,
     pub(crate) context: u32,
 }
 
 impl Communicator {
     /// Of so many peers, none of which has been looked for.
-    pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: u32, context: u32) -> Box<Self> {
+    pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
         let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
         let queues = UnsafeCell::new(Matching::new(peers as u32));
         Box::new(Communicator { links, queues, first: UnsafeCell::new(None), first_port, rank, context })

@@ -7,7 +7,6 @@
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 
-use engine::protocol::header::MatchHeader;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -22,7 +21,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: a communicator that Open MPI has filled in.
         let (peers, rank, context) =
-            unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank as u32, (*comm).c_contextid) };
+            unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, (*comm).c_contextid) };
         let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let communicator = Communicator::new(first.entry(), peers as usize, rank, context);
         let communicator = NonNull::from(Box::leak(communicator));
@@ -35,8 +34,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         // SAFETY: as above.
         unsafe { (*comm).c_pml_comm = communicator.as_ptr().cast() };
         for (envelope, message) in kept {
-            let header = MatchHeader { context, source: envelope.source() as u32, tag: envelope.tag() };
-            deliver(pml, &mut state, header, message);
+            deliver(pml, &mut state, context, envelope, message);
         }
         leave(pml, state);
         sys::OPAL_SUCCESS

@@ -7,8 +7,7 @@
 
 use std::ptr::NonNull;
 
-use engine::protocol::header::WantedHeader;
-use engine::protocol::kind::Kind;
+use engine::protocol::header::{Header, Memory};
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
@@ -38,8 +37,9 @@ pub(crate) unsafe fn ask(
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
-    let header = WantedHeader { sender, receiver, bytes: wanted };
-    transmit::control(pml, state, from, Kind::WANTED, &header.encode());
+    let memory = Memory { key: 0, address: 0, length: wanted };
+    let header = Header::ClearToSend { request: sender.0, receive: receiver.0, memory };
+    transmit::control(pml, state, from, &header);
 }
 
 /// A piece has come for a receive.
@@ -76,8 +76,8 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
 }
 
 /// The receiver of an announced message wants copies.
-pub(crate) fn wanted(pml: &Pml, state: &mut State, header: WantedHeader) {
-    let Some(request) = state.transfers.end(header.sender) else { return };
+pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver: TransferId, bytes: u64) {
+    let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
     if let Transfer::Announced { registered: Some(registered) } = r.transfer
@@ -86,7 +86,7 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, header: WantedHeader) {
         // SAFETY: the receiver will not read.
         unsafe { rail.port().memory().put_back(registered) };
     }
-    r.transfer = Transfer::Sending { state: Sending::new(header.bytes, MOST), receiver: header.receiver };
+    r.transfer = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
     // SAFETY: a send under way.
     unsafe { send(pml, state, request) };
 }
@@ -108,7 +108,8 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         };
         // SAFETY: just taken: ours alone, as long as a receive slot (R2).
         let start = unsafe { (*buffer.as_ptr()).start() };
-        let header = receiver.encode();
+        let header = Header::Fragment { receive: receiver.0, offset }.encode();
+        let header = header.as_slice();
         // SAFETY: as above.
         unsafe { start.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
         let room = rail.receive_size - header.len();
@@ -117,9 +118,8 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
             pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
         };
         sending.sent(length as u64);
-        let how = (r.link, Kind::PIECE);
         // SAFETY: filled, ours alone.
-        let sent = unsafe { transmit::send(&mut port, how, buffer, header.len() + length, Content::Piece(request)) };
+        let sent = unsafe { transmit::send(&mut port, r.link, buffer, header.len() + length, Content::Piece(request)) };
         if sent == Transmitted::Failed || length == 0 {
             transmit::failed(state);
             return;

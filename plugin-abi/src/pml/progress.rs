@@ -134,7 +134,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             let start = std::ptr::with_exposed_provenance(addr as usize);
             let incoming = Incoming { start, length: len as usize, rail, immediate, qp_num };
             // SAFETY: the bytes are in a receive slot that is not posted before the batch is released (R2).
-            unsafe { incoming::message(pml, state, tag.kind(), incoming) };
+            unsafe { incoming::message(pml, state, incoming) };
             true
         }
         Completion::Request { token, to, outcome } => handle_request(pml, state, rail, token, to, outcome),

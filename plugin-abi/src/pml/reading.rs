@@ -6,8 +6,7 @@
 
 use std::ptr::NonNull;
 
-use engine::protocol::header::Place;
-use engine::protocol::kind::Kind;
+use engine::protocol::header::{Header, Memory};
 use engine::protocol::reading::Reading;
 use engine::protocol::transfers::TransferId;
 use engine::transport::Failed;
@@ -32,7 +31,7 @@ pub(crate) unsafe fn begin(
     pml: &Pml,
     state: &mut State,
     request: NonNull<Request>,
-    (link, sender, place): (Link, TransferId, Place),
+    (link, sender, memory): (Link, TransferId, Memory),
     wanted: u64,
 ) -> bool {
     let Some(rail) = pml.rails().get(link.rail()) else { return false };
@@ -44,7 +43,7 @@ pub(crate) unsafe fn begin(
     let Some(registered) = registered else { return false };
     r.link = link;
     let reading = Reading::new(wanted, rail.read_limit, MOST);
-    r.transfer = Transfer::Reading { state: reading, sender, from: place, registered };
+    r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
     // SAFETY: being read.
     unsafe { post(rail, state, request) };
     true
@@ -63,7 +62,7 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
         let addr = r.extent.start.wrapping_add(part.offset as usize).expose_provenance() as u64;
         // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
         let local = unsafe { LocalSpan::new(addr, part.length, registered.lkey()) };
-        let remote = RemoteSpan { addr: from.addr.wrapping_add(part.offset), rkey: from.rkey };
+        let remote = RemoteSpan { addr: from.address.wrapping_add(part.offset), rkey: from.key };
         if port.get(r.link.to(), local, remote, token::read(request)).is_err() {
             transmit::failed(state);
             return;
@@ -84,11 +83,11 @@ pub(crate) unsafe fn read_done(pml: &Pml, state: &mut State, request: NonNull<Re
     if outcome.is_err() {
         transmit::failed(state);
     } else if is_last {
-        let (sender, registered) = (*sender, *registered);
+        let (sender, registered, length) = (*sender, *registered, reading.length());
         r.transfer = Transfer::None;
         // SAFETY: no read of it is under way.
         unsafe { rail.port().memory().put_back(registered) };
-        transmit::control(pml, state, r.link, Kind::FINISHED, &sender.encode());
+        transmit::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: a receive that has all it wants.
         unsafe { finish(state, request) };
     } else {

@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::protocol::header::Place;
+use engine::protocol::header::Memory;
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::reading::Reading;
 use engine::protocol::transfers::TransferId;
@@ -60,7 +60,7 @@ pub(crate) enum Transfer {
     /// Pieces are being sent.
     Sending { state: Sending, receiver: TransferId },
     /// The message is being read.
-    Reading { state: Reading, sender: TransferId, from: Place, registered: Registered },
+    Reading { state: Reading, sender: TransferId, from: Memory, registered: Registered },
     /// Pieces are coming in.
     Gathering { id: TransferId, state: Gathering },
 }

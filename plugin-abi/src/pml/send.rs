@@ -9,8 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use engine::protocol::header::{AnnouncedHeader, MatchHeader, Place, SynchronousHeader};
-use engine::protocol::kind::Kind;
+use engine::protocol::header::{Header, MAX_SIZE, Match, Memory};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -105,10 +104,10 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.link(outgoing.to);
+    let Some(header) = match_of(communicator, outgoing.tag).short() else { return false };
     let Some(mut port) = communicator.enter_first(link) else { return false };
-    let header = match_header(communicator, outgoing.tag).encode();
     // SAFETY: this function's rule.
-    unsafe { transmit::inline(&mut port, link, Kind::EAGER, &header, extent) }
+    unsafe { transmit::inline(&mut port, link, &header, extent) }
 }
 
 /// [`at_once`], where it need not be a part of its caller.
@@ -122,8 +121,9 @@ unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
 }
 
 #[inline(always)]
-fn match_header(communicator: &Communicator, tag: i32) -> MatchHeader {
-    MatchHeader { context: communicator.context, source: communicator.rank, tag }
+fn match_of(communicator: &Communicator, tag: i32) -> Match {
+    // One path for each peer, so that messages need no number.
+    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
 }
 
 /// # Safety
@@ -297,26 +297,24 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
     let r = unsafe { &mut *request.as_ptr() };
     r.link = link;
     // SAFETY: a live communicator.
-    let header = match_header(unsafe { Communicator::of(r.comm()) }, r.tag);
+    let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
     let Some(rail) = pml.rails().get(link.rail()) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
-    let room = rail.eager_limit - if is_synchronous { SynchronousHeader::LENGTH } else { MatchHeader::LENGTH };
-    if r.extent.length > room {
+    if r.extent.length > rail.eager_limit - MAX_SIZE {
         // SAFETY: this function's rule.
-        return unsafe { announce(pml, rail, state, request, header) };
+        return unsafe { announce(pml, rail, state, request, of) };
     }
     let (data, extent) = (r.data, r.extent);
     let data = (&data, extent);
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
         r.transfer = Transfer::Announced { registered: None };
-        let header = SynchronousHeader { matched_by: header, sender }.encode();
+        let header = Header::Synchronous(of, sender.0);
         // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
-        unsafe { transmit::message(pml, state, (link, Kind::SYNCHRONOUS), &header, data, None) }
+        unsafe { transmit::message(pml, state, link, &header, data, None) }
     } else {
-        let how = (link, Kind::EAGER);
         // SAFETY: as above.
-        unsafe { transmit::message(pml, state, how, &header.encode(), data, Some(request)) }
+        unsafe { transmit::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
     };
     match transmitted {
         // SAFETY: all of it is with the adapter.
@@ -331,7 +329,7 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
 /// # Safety
 /// As for [`begin`].
 #[inline(never)]
-unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<Request>, matched_by: MatchHeader) {
+unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<Request>, of: Match) {
     let sender = state.transfers.begin(request);
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
@@ -341,9 +339,12 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         // SAFETY: the user's buffer, until the send is finished (M3).
         unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
     });
-    let addr = start.expose_provenance() as u64;
-    let place = registered.map(|registered| Place { addr, rkey: registered.rkey() });
+    let memory = match registered {
+        Some(registered) => {
+            Memory { key: registered.rkey(), address: start.expose_provenance() as u64, length: length as u64 }
+        }
+        None => Memory { key: 0, address: 0, length: length as u64 },
+    };
     r.transfer = Transfer::Announced { registered };
-    let header = AnnouncedHeader { matched_by, sender, length: length as u64, place };
-    transmit::control(pml, state, r.link, Kind::ANNOUNCED, &header.encode());
+    transmit::control(pml, state, r.link, &Header::Announce(of, sender.0, memory));
 }

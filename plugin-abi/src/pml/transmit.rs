@@ -8,7 +8,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::protocol::kind::Kind;
+use engine::protocol::header::Header;
 use engine::transport::{Port, Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::InlineSpan;
 
@@ -36,10 +36,10 @@ pub(crate) enum Transmitted {
 /// # Safety
 /// The data may be read for the call.
 #[inline(always)]
-pub(crate) unsafe fn inline(port: &mut Port, link: Link, kind: Kind, header: &[u8], extent: Extent) -> bool {
+pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: this function's rule; a span of no bytes is not read.
     let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
-    port.send_inline(link.to(), Tag::of_pml(kind).0, header.into(), payload) == Ok(Sent::Posted)
+    port.send_inline(link.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
 }
 
 /// [`inline`], where it need not be a part of its caller.
@@ -47,17 +47,19 @@ pub(crate) unsafe fn inline(port: &mut Port, link: Link, kind: Kind, header: &[u
 /// # Safety
 /// As for [`inline`].
 #[inline(never)]
-unsafe fn inline_apart(port: &mut Port, link: Link, kind: Kind, header: &[u8], extent: Extent) -> bool {
+unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: this function's rule.
-    unsafe { inline(port, link, kind, header, extent) }
+    unsafe { inline(port, link, header, extent) }
 }
 
 /// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
-pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, kind: Kind, header: &[u8]) -> Transmitted {
+pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
+    let header = header.encode();
+    let header = header.as_slice();
     let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return failed(state) };
-    let tag = Tag::of_pml(kind).0;
+    let tag = Tag::PML.0;
     // SAFETY: no bytes.
-    if unsafe { inline_apart(&mut port, link, kind, header, Extent::EMPTY) } {
+    if unsafe { inline_apart(&mut port, link, header, Extent::EMPTY) } {
         return Transmitted::Posted;
     }
     let bytes = (Arc::from(header), header.len() as u32);
@@ -75,16 +77,18 @@ pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, kind: Kind, head
 pub(crate) unsafe fn message(
     pml: &Pml,
     state: &mut State,
-    (link, kind): (Link, Kind),
-    header: &[u8],
+    link: Link,
+    header: &Header,
     (data, extent): (&Data, Extent),
     request: Option<NonNull<Request>>,
 ) -> Transmitted {
+    let header = header.encode();
+    let header = header.as_slice();
     let Some(rail) = pml.rails().get(link.rail()) else { return failed(state) };
     let Some(mut port) = rail.enter() else { return failed(state) };
     let is_contiguous = !extent.start.is_null();
     // SAFETY: this function's rule.
-    if is_contiguous && unsafe { inline_apart(&mut port, link, kind, header, extent) } {
+    if is_contiguous && unsafe { inline_apart(&mut port, link, header, extent) } {
         return Transmitted::Posted;
     }
     let length = header.len() + extent.length;
@@ -99,7 +103,7 @@ pub(crate) unsafe fn message(
         }
         let content = request.map_or(Content::Silent, Content::Message);
         // SAFETY: filled, and ours alone.
-        let transmitted = unsafe { send(&mut port, (link, kind), buffer, length, content) };
+        let transmitted = unsafe { send(&mut port, link, buffer, length, content) };
         return if transmitted == Transmitted::Failed {
             // SAFETY: refused, so that the adapter has not seen it.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
@@ -115,7 +119,7 @@ pub(crate) unsafe fn message(
     }
     let token = request.map_or(Token(0), token::sent);
     let bytes = (Arc::from(bytes), length as u32);
-    match port.queue_bytes(link.to(), Tag::of_pml(kind).0, bytes, token, WhenDiverted::Wait) {
+    match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
         Err(_) => failed(state),
     }
@@ -127,14 +131,14 @@ pub(crate) unsafe fn message(
 /// The buffer is of this port, filled so far, and ours alone.
 pub(crate) unsafe fn send(
     port: &mut Port,
-    (link, kind): (Link, Kind),
+    link: Link,
     buffer: NonNull<SendBuffer>,
     length: usize,
     content: Content,
 ) -> Transmitted {
     // SAFETY: this function's rule.
     let b = unsafe { &mut *buffer.as_ptr() };
-    let (spans, tag, token) = ([b.filled(length)], Tag::of_pml(kind).0, token::buffer(buffer));
+    let (spans, tag, token) = ([b.filled(length)], Tag::PML.0, token::buffer(buffer));
     let is_piece = matches!(content, Content::Piece(_));
     // No other thread sees it complete while the port is entered.
     b.content = if is_piece { content } else { Content::Silent };

@@ -5,8 +5,6 @@
 //! those of Open MPI's upper layers, given in `btl.h` (`MCA_BTL_TAG_*`); the last 32, which no layer has, are the
 //! PML's. Grade: hot (one comparison). Plain data. Tests: below.
 
-use engine::protocol::kind::Kind;
-
 use super::face::Face;
 
 /// The tag of a message.
@@ -17,17 +15,8 @@ pub(crate) struct Tag(pub(crate) u8);
 const FIRST_OF_PML: u8 = 0xe0;
 
 impl Tag {
-    /// Of a message of the PML's.
-    #[inline]
-    pub(crate) const fn of_pml(kind: Kind) -> Self {
-        Tag(FIRST_OF_PML | kind.0)
-    }
-
-    /// The kind of a message of the PML's.
-    #[inline]
-    pub(crate) const fn kind(self) -> Kind {
-        Kind(self.0 & !FIRST_OF_PML)
-    }
+    /// Of the PML's messages: what each is, its header says.
+    pub(crate) const PML: Tag = Tag(FIRST_OF_PML);
 
     /// Whose message it is.
     #[inline]
@@ -56,7 +45,7 @@ mod tests {
     fn every_tag_of_the_btl_has_a_callback_in_open_mpis_table() {
         let last = (0..=u8::MAX).filter(|tag| Tag(*tag).face() == Face::Btl).max();
         assert!(last.is_some_and(|last| u32::from(last) < sys::MCA_BTL_TAG_MAX), "{last:?}");
-        assert_eq!((Tag::of_pml(Kind::PIECE).face(), Tag::of_pml(Kind::PIECE).kind()), (Face::Pml, Kind::PIECE));
+        assert_eq!(Tag::PML.face(), Face::Pml);
         assert_eq!((Tag(0xdf).face(), Tag(0xe0).face(), Tag(0xff).face()), (Face::Btl, Face::Pml, Face::Pml));
     }
 }

@@ -19,6 +19,7 @@ fn a_context_is_found_from_when_it_is_added_until_it_is_removed_and_can_be_used_
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a million places take Miri minutes")]
 fn contexts_go_beyond_16_bits_and_end_at_the_limit() {
     let mut contexts = Contexts::<u32, ()>::new();
     for context in [0, 1 << 16, Contexts::<u32, ()>::LIMIT - 1] {

@@ -6,10 +6,10 @@
 use super::Numbered;
 use crate::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Pattern, Posting};
 
-const LENGTH: i32 = if cfg!(miri) { 200 } else { 100_000 };
+const LENGTH: i32 = if cfg!(miri) { 60 } else { 100_000 };
 
 /// Searches that are looked at.
-const SEARCHES: i32 = 100;
+const SEARCHES: i32 = if cfg!(miri) { 20 } else { 100 };
 
 /// What a search in the longest queue may look at: four classes, in each of them a chain of its bucket.
 const MOST: u32 = 16;

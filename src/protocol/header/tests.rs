@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Headers there and back, and bytes that are none.
+
+use super::*;
+use proptest::prelude::*;
+
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), 0..1000_u32, any::<u32>(), Just(u32::MAX)]
+}
+
+/// On both sides of each bound of the short form.
+fn matched() -> impl Strategy<Value = Match> {
+    let context =
+        prop_oneof![0..10_u32, 0xfff0..0x1000f_u32, 0..1_u32 << LONG_CONTEXT, Just((1_u32 << LONG_CONTEXT) - 1)];
+    let rank = prop_oneof![0..10_i32, 0xfff0..0x1000f_i32, 0..=i32::MAX];
+    let edge = 1_i32 << 23;
+    let tag = prop_oneof![-10..10_i32, edge - 5..edge + 5, -edge - 5..5 - edge, any::<i32>()];
+    (context, rank, tag, prop::option::of(number())).prop_map(|(context, rank, tag, number)| Match {
+        context,
+        rank,
+        tag,
+        number,
+    })
+}
+
+fn memory() -> impl Strategy<Value = Memory> {
+    (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(key, address, length)| {
+        // As much as there is behind the address.
+        Memory { key, address, length: length.min(u64::MAX - address) }
+    })
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    prop_oneof![
+        matched().prop_map(Header::Eager),
+        (matched(), number()).prop_map(|(of, request)| Header::Synchronous(of, request)),
+        (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::Announce(of, request, memory)),
+        (number(), number(), memory()).prop_map(|(request, receive, memory)| Header::ClearToSend {
+            request,
+            receive,
+            memory
+        }),
+        (matched(), number(), number(), memory()).prop_map(|(of, receive, after, memory)| {
+            Header::Place { at: Match { number: None, ..of }, receive, after, memory }
+        }),
+        (number(), any::<u64>()).prop_map(|(receive, offset)| Header::Fragment { receive, offset }),
+        (number(), any::<u64>()).prop_map(|(request, length)| Header::Finished { request, length }),
+        number().prop_map(|request| Header::Acknowledge { request }),
+        number().prop_map(|request| Header::Cancel { request }),
+        (number(), any::<bool>()).prop_map(|(request, granted)| Header::Cancelled { request, granted }),
+    ]
+}
+
+fn has_data(header: &Header) -> bool {
+    matches!(header, Header::Eager(_) | Header::Synchronous(..) | Header::Fragment { .. })
+}
+
+proptest! {
+    #[test]
+    fn a_header_and_its_data_come_back(header in header(), data in prop::collection::vec(any::<u8>(), 0..20)) {
+        let bytes = header.encode();
+        let data = if has_data(&header) { data } else { Vec::new() };
+        let message = [bytes.as_slice(), &data].concat();
+        prop_assert_eq!(Header::decode(&message), Ok((header, &data[..])));
+        if let Header::Eager(of) = header {
+            prop_assert!(bytes.as_slice().len() <= MAX_EAGER_SIZE);
+            let short = of.short();
+            let is_short = bytes.as_slice().len() == SHORT_SIZE;
+            prop_assert_eq!(short.as_ref().map(|bytes| &bytes[..]), is_short.then_some(bytes.as_slice()));
+            prop_assert_eq!(Match::from_short(&message), is_short.then_some(of));
+        } else {
+            prop_assert_eq!(Match::from_short(&message), None);
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_cut_off_or_has_bytes_too_many_is_refused(header in header(), cut in any::<prop::sample::Index>()) {
+        let bytes = header.encode();
+        let bytes = bytes.as_slice();
+        prop_assert_eq!(Header::decode(&bytes[..cut.index(bytes.len())]), Err(Malformed::Short));
+        if !has_data(&header) {
+            let message = [bytes, &[0]].concat();
+            prop_assert_eq!(Header::decode(&message), Err(Malformed::Long));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_taken_are_those_that_would_be_sent(
+        first in prop_oneof![0..0x40_u8, any::<u8>()],
+        rest in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..MAX_SIZE + 2),
+    ) {
+        let message = [&[first][..], &rest].concat();
+        if let Ok((header, data)) = Header::decode(&message) {
+            prop_assert_eq!([header.encode().as_slice(), data].concat(), message);
+        }
+    }
+}
+
+const MATCH: Match = Match { context: 3, rank: 2, tag: 7, number: None };
+
+#[test]
+fn the_common_header_has_these_8_bytes() {
+    assert_eq!(MATCH.short(), Some([1, 2, 0, 3, 0, 7, 0, 0]));
+    assert_eq!(Header::Eager(Match { tag: -2, ..MATCH }).encode().as_slice(), [1, 2, 0, 3, 0, 0xfe, 0xff, 0xff]);
+}
+
+#[test]
+fn the_longest_eager_header_has_these_16_bytes() {
+    let of = Match { context: 0x0010_0001, rank: 0x0102_0304, tag: -1_073_741_822, number: Some(9) };
+    let expected = [0x31, 1, 0, 0x10, 4, 3, 2, 1, 2, 0, 0, 0xc0, 9, 0, 0, 0];
+    assert_eq!(Header::Eager(of).encode().as_slice(), expected);
+}
+
+#[test]
+fn the_longest_header_fills_its_room() {
+    let memory = Memory { key: 1, address: 2, length: 3 };
+    let at = Match { tag: i32::MIN, ..MATCH };
+    let sizes = [
+        Header::Place { at, receive: 4, after: 5, memory },
+        Header::Announce(Match { number: Some(1), ..at }, 4, memory),
+        Header::ClearToSend { request: 4, receive: 5, memory },
+    ]
+    .map(|header| header.encode().as_slice().len());
+    assert_eq!(sizes, [40, 40, 32]);
+    assert!(sizes.iter().all(|size| *size <= MAX_SIZE));
+}
+
+#[test]
+fn unknown_kinds_and_flags_are_refused() {
+    let mut message = [0; MAX_SIZE];
+    for first in [0, 11, 15, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x2a, 0xff] {
+        message[0] = first;
+        assert_eq!(Header::decode(&message), Err(Malformed::Kind(first)), "{first:#x}");
+    }
+    assert_eq!(Header::decode(&[]), Err(Malformed::Short));
+}
+
+#[test]
+fn a_field_out_of_its_range_is_refused() {
+    let long = Header::Eager(Match { rank: 1 << 20, ..MATCH }).encode();
+    let mut negative_rank = long.as_slice().to_vec();
+    negative_rank[7] |= 0x80;
+    let mut could_be_short = long.as_slice().to_vec();
+    could_be_short[6] = 0;
+    let beyond = Header::Finished { request: 1, length: 2 }.encode();
+    let mut reserved = beyond.as_slice().to_vec();
+    reserved[3] = 1;
+    let memory = Memory { key: 1, address: u64::MAX - 5, length: 5 };
+    let mut past_the_end = Header::Announce(MATCH, 1, memory).encode().as_slice().to_vec();
+    past_the_end[24] += 1;
+    for message in [negative_rank, could_be_short, reserved, past_the_end] {
+        assert_eq!(Header::decode(&message), Err(Malformed::Value), "{message:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "cannot be sent")]
+fn a_context_that_no_header_has_room_for_is_not_sent() {
+    let _ = Header::Eager(Match { context: 1 << LONG_CONTEXT, ..MATCH }).encode();
+}
