@@ -30,7 +30,7 @@ impl Sending {
 
     /// Where the next piece begins; `None`: none is to be sent now.
     #[must_use]
-    pub fn next(&self) -> Option<u64> {
+    pub fn next_offset(&self) -> Option<u64> {
         (self.sent < self.wanted && self.under_way < self.most).then_some(self.sent)
     }
 
@@ -77,7 +77,7 @@ mod tests {
         for (wanted, piece) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
             let (mut sending, mut gathering) = (Sending::new(wanted, 2), Gathering::new(wanted));
             let (mut pieces, mut ended) = (0, false);
-            while let Some(offset) = sending.next() {
+            while let Some(offset) = sending.next_offset() {
                 let (at, length) = gathering.take(piece);
                 assert_eq!(at, offset);
                 assert!(length <= piece);
@@ -95,10 +95,10 @@ mod tests {
     fn no_more_than_permitted_are_under_way() {
         let mut sending = Sending::new(100, 2);
         sending.sent(10);
-        assert_eq!(sending.next(), Some(10));
+        assert_eq!(sending.next_offset(), Some(10));
         sending.sent(10);
-        assert_eq!(sending.next(), None);
+        assert_eq!(sending.next_offset(), None);
         assert!(!sending.done());
-        assert_eq!(sending.next(), Some(20));
+        assert_eq!(sending.next_offset(), Some(20));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A receiver that reads a message from its sender's memory: which reads, and when it has all.
 //!
-//! Reads of at most a piece, so many at a time; the caller posts each that [`Reading::next`] names, and says when one is done.
+//! Reads of at most a piece, so many at a time; the caller posts each that [`Reading::next_part`] names, and says when one is done.
 //! Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 /// A message that is being read.
@@ -40,7 +40,7 @@ impl Reading {
     }
 
     /// The next read to be posted; `None`: not now.
-    pub fn next(&mut self) -> Option<Part> {
+    pub fn next_part(&mut self) -> Option<Part> {
         let length = (self.length - self.begun).min(self.piece);
         if length == 0 || self.under_way >= self.most {
             return None;
@@ -67,7 +67,7 @@ mod tests {
         for (length, piece, most) in [(1, 1, 1), (10, 3, 2), (9, 3, 4), ((1 << 32) + 5, 1 << 30, 3), (5, u32::MAX, 1)] {
             let (mut reading, mut covered, mut under_way) = (Reading::new(length, piece, most), 0, 0);
             loop {
-                while let Some(part) = reading.next() {
+                while let Some(part) = reading.next_part() {
                     assert_eq!(part.offset, covered);
                     assert!(part.length <= piece && part.length > 0);
                     covered += u64::from(part.length);

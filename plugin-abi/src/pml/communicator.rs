@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::matching::{Envelope, Matching, Pattern, ReceiveHandle};
+use engine::protocol::header::EagerSender;
 use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
 
@@ -42,6 +43,8 @@ pub(crate) struct Communicator {
     first_port: NonNull<Exclusive<Port>>,
     /// This process' rank, as the others see it in what it sends.
     pub(crate) rank: i32,
+    /// What the headers of its eager messages have in common.
+    pub(crate) sender: EagerSender,
     pub(crate) context: u32,
 }
 
@@ -50,7 +53,7 @@ impl Communicator {
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
         let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
         let queues = UnsafeCell::new(Matching::new(peers as u32));
-        Box::new(Communicator { links, queues, first: UnsafeCell::new(None), first_port, rank, context })
+        Box::new(Communicator { links, queues, first: UnsafeCell::new(None), first_port, rank, sender: EagerSender::new(context, rank), context })
     }
 
     /// The one that hangs at Open MPI's.

@@ -5,7 +5,7 @@
 //! that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
 
 use engine::matching::Envelope;
-use engine::protocol::header::{Header, Match, SHORT_SIZE};
+use engine::protocol::header::{Header, Match, EAGER_SIZE};
 use engine::protocol::transfers::TransferId;
 use engine::transport::Immediate;
 
@@ -44,25 +44,25 @@ impl Incoming {
     }
 }
 
-/// Deals with a message while the port is still entered, if it is a whole one with a short header that a receive waits for.
+/// Deals with a message while the port is still entered, if it is a whole one without a number, and a receive waits for it.
 ///
 /// # Safety
 /// Its bytes may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
     let length = arrived.len as usize;
-    if arrived.immediate.tag() != Tag::PML.0 || length < SHORT_SIZE {
+    if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
         return false;
     }
     let start: *const u8 = std::ptr::with_exposed_provenance(arrived.addr as usize);
     // SAFETY: this function's rule; bytes of any alignment.
-    let header = unsafe { start.cast::<[u8; SHORT_SIZE]>().read() };
-    let Some(of) = Match::from_short(&header) else { return false };
+    let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
+    let Some(of) = Match::from_eager(&header) else { return false };
     let Some(communicator) = state.contexts.get(of.context) else { return false };
     let envelope = Envelope::new(of.rank, of.tag);
     // SAFETY: in the table, so alive; the PML is entered.
     let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
-    let (start, length) = (start.wrapping_add(SHORT_SIZE), length - SHORT_SIZE);
+    let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
     // SAFETY: posted, so alive, and matched; this function's rule.
     unsafe { accept::whole(state, request, envelope, start, length) };
     true

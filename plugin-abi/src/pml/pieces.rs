@@ -100,7 +100,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let r = unsafe { &mut *request.as_ptr() };
     let Some(rail) = pml.rails().get(r.link.rail()) else { return };
     while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
-        let Some(offset) = sending.next() else { return };
+        let Some(offset) = sending.next_offset() else { return };
         let Some(mut port) = rail.enter() else { return };
         let Some(buffer) = state.buffers[r.link.rail()].take_large(&mut port) else {
             state.starved.push_back(request);

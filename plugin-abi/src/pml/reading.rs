@@ -58,7 +58,7 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Reading { state: reading, from, registered, .. } = &mut r.transfer else { return };
     let Some(mut port) = rail.enter() else { return };
-    while let Some(part) = reading.next() {
+    while let Some(part) = reading.next_part() {
         let addr = r.extent.start.wrapping_add(part.offset as usize).expose_provenance() as u64;
         // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
         let local = unsafe { LocalSpan::new(addr, part.length, registered.lkey()) };

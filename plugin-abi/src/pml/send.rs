@@ -104,8 +104,8 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.link(outgoing.to);
-    let Some(header) = match_of(communicator, outgoing.tag).short() else { return false };
     let Some(mut port) = communicator.enter_first(link) else { return false };
+    let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
 }

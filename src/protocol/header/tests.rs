@@ -64,12 +64,13 @@ proptest! {
         prop_assert_eq!(Header::decode(&message), Ok((header, &data[..])));
         if let Header::Eager(of) = header {
             prop_assert!(bytes.as_slice().len() <= MAX_EAGER_SIZE);
-            let short = of.short();
-            let is_short = bytes.as_slice().len() == SHORT_SIZE;
-            prop_assert_eq!(short.as_ref().map(|bytes| &bytes[..]), is_short.then_some(bytes.as_slice()));
-            prop_assert_eq!(Match::from_short(&message), is_short.then_some(of));
-        } else {
-            prop_assert_eq!(Match::from_short(&message), None);
+            prop_assert!(bytes.as_slice().len() == EAGER_SIZE || of.number.is_some());
+            let front = message.first_chunk().expect("an eager header is as long");
+            prop_assert_eq!(Match::from_eager(front), of.number.is_none().then_some(of));
+            let same = Header::Eager(Match { number: None, ..of }).encode();
+            prop_assert_eq!(&EagerSender::new(of.context, of.rank).header(of.tag)[..], same.as_slice());
+        } else if let Some(front) = message.first_chunk() {
+            prop_assert_eq!(Match::from_eager(front), None);
         }
     }
 
@@ -99,9 +100,14 @@ proptest! {
 const MATCH: Match = Match { context: 3, rank: 2, tag: 7, number: None };
 
 #[test]
-fn the_common_header_has_these_8_bytes() {
-    assert_eq!(MATCH.short(), Some([1, 2, 0, 3, 0, 7, 0, 0]));
-    assert_eq!(Header::Eager(Match { tag: -2, ..MATCH }).encode().as_slice(), [1, 2, 0, 3, 0, 0xfe, 0xff, 0xff]);
+fn the_common_header_has_these_12_bytes() {
+    assert_eq!(Header::Eager(MATCH).encode().as_slice(), [0x11, 3, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0]);
+}
+
+#[test]
+fn the_short_form_has_these_8_bytes() {
+    let of = Match { tag: -2, ..MATCH };
+    assert_eq!(Header::Synchronous(of, 9).encode().as_slice(), [2, 2, 0, 3, 0, 0xfe, 0xff, 0xff, 9, 0, 0, 0]);
 }
 
 #[test]
@@ -128,7 +134,7 @@ fn the_longest_header_fills_its_room() {
 #[test]
 fn unknown_kinds_and_flags_are_refused() {
     let mut message = [0; MAX_SIZE];
-    for first in [0, 11, 15, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x2a, 0xff] {
+    for first in [0, 1, 11, 15, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x2a, 0xff] {
         message[0] = first;
         assert_eq!(Header::decode(&message), Err(Malformed::Kind(first)), "{first:#x}");
     }
@@ -137,7 +143,7 @@ fn unknown_kinds_and_flags_are_refused() {
 
 #[test]
 fn a_field_out_of_its_range_is_refused() {
-    let long = Header::Eager(Match { rank: 1 << 20, ..MATCH }).encode();
+    let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1).encode();
     let mut negative_rank = long.as_slice().to_vec();
     negative_rank[7] |= 0x80;
     let mut could_be_short = long.as_slice().to_vec();
