@@ -32,11 +32,48 @@ pub(crate) unsafe fn whole(
     length: usize,
 ) {
     // SAFETY: this function's rule.
-    unsafe { note_match(request, envelope, length) };
+    let room = unsafe { request.as_ref() }.extent.length;
+    if length > room {
+        // SAFETY: this function's rule.
+        return unsafe { truncated(state, request, envelope, from, length) };
+    }
+    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
+    // SAFETY: this function's rule; there is room.
+    unsafe { put(state, request, &outcome, from, length) };
+}
+
+/// [`whole`] of a message that is longer than its receive.
+///
+/// # Safety
+/// As for [`whole`].
+#[cold]
+#[inline(never)]
+unsafe fn truncated(
+    state: &mut State,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    from: *const u8,
+    length: usize,
+) {
+    let error = sys::MPI_ERR_TRUNCATE as i32;
+    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
+    // SAFETY: the caller's rule.
+    let room = unsafe { request.as_ref() }.extent.length;
+    // SAFETY: the caller's rule; as much as there is room for.
+    unsafe { put(state, request, &outcome, from, room) };
+}
+
+/// Puts the first `wanted` bytes of a message where they belong, and ends the receive.
+///
+/// # Safety
+/// As for [`whole`]; the receive has room for them.
+#[inline(always)]
+unsafe fn put(state: &mut State, request: NonNull<Request>, outcome: &Outcome, from: *const u8, wanted: usize) {
+    // SAFETY: this function's rule.
+    unsafe { note(request, outcome) };
     // SAFETY: as above.
     let r = unsafe { request.as_ref() };
-    let wanted = length.min(r.extent.length);
-    // SAFETY: the user's buffer, which has room for them (M3); this function's rule.
+    // SAFETY: the user's buffer (M3); this function's rule.
     unsafe { datatype::put(&r.data, r.extent, from, wanted) };
     // SAFETY: all its bytes are there.
     unsafe { finish(state, request) };

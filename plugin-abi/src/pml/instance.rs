@@ -54,6 +54,8 @@ pub(crate) struct Rail {
 /// The PML.
 pub(crate) struct Pml {
     rails: Box<[Rail]>,
+    /// The first of them, where it is the only one.
+    only_rail: Option<NonNull<Rail>>,
     state: Exclusive<State>,
 }
 
@@ -202,7 +204,16 @@ impl Pml {
         };
         // SAFETY: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
-        Pml { rails: rails.into_boxed_slice(), state }
+        let rails = rails.into_boxed_slice();
+        let only_rail = if let [only] = &*rails { Some(NonNull::from(only)) } else { None };
+        Pml { rails, only_rail, state }
+    }
+
+    /// The rail, where there is only one.
+    #[inline(always)]
+    pub(crate) fn only_rail(&self) -> Option<&Rail> {
+        // SAFETY: in the box that this has, as long as it lives.
+        self.only_rail.map(|rail| unsafe { rail.as_ref() })
     }
 
     /// Its rails.

@@ -64,14 +64,15 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
 /// As [`poll`], made a part of its caller: a blocking receive.
 #[inline(always)]
 pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
-    let [first, others @ ..] = pml.rails() else { return 0 };
-    let count = poll_rail(pml, state, 0, first);
-    if others.is_empty() { count } else { count + poll_others(pml, state, others) }
+    match pml.only_rail() {
+        Some(rail) => poll_rail(pml, state, 0, rail),
+        None => poll_several(pml, state),
+    }
 }
 
 #[inline(never)]
-fn poll_others(pml: &Pml, state: &mut State, others: &[Rail]) -> usize {
-    others.iter().zip(1..).map(|(rail, index)| poll_rail(pml, state, index, rail)).sum()
+fn poll_several(pml: &Pml, state: &mut State) -> usize {
+    pml.rails().iter().enumerate().map(|(index, rail)| poll_rail(pml, state, index, rail)).sum()
 }
 
 /// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
