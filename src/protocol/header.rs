@@ -170,10 +170,11 @@ impl EagerSender {
     /// The header of a message with this tag. Hot.
     #[must_use]
     #[inline]
-    pub const fn header(self, tag: i32) -> [u8; EAGER_SIZE] {
-        let [a, b, c, d, e, f, g, h] = self.0.to_le_bytes();
-        let [i, j, k, l] = tag.to_le_bytes();
-        [a, b, c, d, e, f, g, h, i, j, k, l]
+    pub fn header(self, tag: i32) -> [u8; EAGER_SIZE] {
+        let mut bytes = [0; EAGER_SIZE];
+        bytes[..8].copy_from_slice(&self.0.to_le_bytes());
+        bytes[8..].copy_from_slice(&tag.to_le_bytes());
+        bytes
     }
 }
 

@@ -7,7 +7,7 @@
 //! *open* starts from nothing each time. Grade: setup. Threads: one. Tests: below and `tests/component.rs`.
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 
 use ibex_ffi::openmpi::sys;
 
@@ -15,6 +15,7 @@ use super::functions::template;
 use super::init::btl_init;
 use super::progress::{self, btl_progress};
 use super::{limits, modules, settings};
+use crate::runtime::component::{number, text};
 use crate::runtime::guard::{self, fence};
 use crate::runtime::{messages, ports, refusal, variables};
 
@@ -59,30 +60,6 @@ static mca_btl_ibex_component: Component = Component(UnsafeCell::new(sys::mca_bt
     btl_init: Some(btl_init),
     btl_progress: Some(btl_progress),
 }));
-
-/// A text as a C array, NUL-terminated.
-const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
-    assert!(bytes.len() < N, "room for the terminating NUL");
-    let mut array = [0; N];
-    let mut index = 0;
-    while index < bytes.len() {
-        array[index] = bytes[index] as c_char;
-        index += 1;
-    }
-    array
-}
-
-/// The value of decimal digits.
-const fn number(digits: &str) -> c_int {
-    let digits = digits.as_bytes();
-    let mut value = 0;
-    let mut index = 0;
-    while index < digits.len() {
-        value = value * 10 + (digits[index] - b'0') as c_int;
-        index += 1;
-    }
-    value
-}
 
 /// Open MPI's pointer to the component.
 fn component() -> *mut sys::mca_btl_base_component_t {
@@ -173,10 +150,5 @@ mod tests {
         );
         assert_eq!(version.mca_type_name[..4], text::<4>(b"btl"));
         assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
-    }
-
-    #[test]
-    fn digits_are_read_as_the_number_they_are() {
-        assert_eq!((number("0"), number("7"), number("120")), (0, 7, 120));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_init`: a module for each port that this process can use.
 //!
-//! Grade: setup. Threads: one. Tests: below, and the device tests in `hw-tests`.
+//! Grade: setup. Threads: one. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -10,6 +10,7 @@ use ibex_ffi::openmpi::{sys, variable};
 
 use super::module::Module;
 use super::{modules, progress, settings};
+use crate::runtime::component::names_ibex;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 
@@ -66,28 +67,4 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
 /// Whether the user named ibex in the list of transports, rather than getting it by default.
 fn is_asked_for_by_name() -> bool {
     variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list))
-}
-
-fn names_ibex(list: &str) -> bool {
-    !list.trim_start().starts_with('^') && list.split(',').any(|name| name.trim() == "ibex")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_list_that_includes_ibex_asks_for_it() {
-        for (list, asked) in [
-            ("self,vader,ibex", true),
-            ("ibex", true),
-            (" ibex , self", true),
-            ("^ibex", false),
-            ("^tcp,ibex", false),
-            ("", false),
-            ("ibexx,self", false),
-        ] {
-            assert_eq!(names_ibex(list), asked, "{list:?}");
-        }
-    }
 }

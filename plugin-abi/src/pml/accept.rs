@@ -48,13 +48,7 @@ pub(crate) unsafe fn whole(
 /// As for [`whole`].
 #[cold]
 #[inline(never)]
-unsafe fn truncated(
-    state: &mut State,
-    request: NonNull<Request>,
-    envelope: Envelope,
-    from: *const u8,
-    length: usize,
-) {
+unsafe fn truncated(state: &mut State, request: NonNull<Request>, envelope: Envelope, from: *const u8, length: usize) {
     let error = sys::MPI_ERR_TRUNCATE as i32;
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
     // SAFETY: the caller's rule.
@@ -101,12 +95,11 @@ pub(crate) unsafe fn announced(
         // SAFETY: nothing is to come.
         return unsafe { finish(state, request) };
     }
-    // SAFETY: memory of one piece; this function's rule.
-    if memory.address != 0
-        && !extent.start.is_null()
-        && unsafe { reading::begin(pml, state, request, (from, sender, memory), wanted) }
-    {
-        return;
+    if memory.address != 0 && !extent.start.is_null() {
+        // SAFETY: memory of one piece; this function's rule.
+        if unsafe { reading::begin(pml, state, request, (from, sender, memory), wanted) } {
+            return;
+        }
     }
     // SAFETY: this function's rule.
     unsafe { pieces::ask(pml, state, request, (from, sender), wanted) };

@@ -5,6 +5,7 @@
 //! links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML.
 
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,7 +54,15 @@ impl Communicator {
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
         let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
         let queues = UnsafeCell::new(Matching::new(peers as u32));
-        Box::new(Communicator { links, queues, first: UnsafeCell::new(None), first_port, rank, sender: EagerSender::new(context, rank), context })
+        Box::new(Communicator {
+            links,
+            queues,
+            first: UnsafeCell::new(None),
+            first_port,
+            rank,
+            sender: EagerSender::new(context, rank),
+            context,
+        })
     }
 
     /// The one that hangs at Open MPI's.
@@ -63,7 +72,7 @@ impl Communicator {
     #[inline]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
         // SAFETY: this function's rule: put there by `context.rs`, a box that was leaked, and only changed inside cells.
-        unsafe { &*(*comm).c_pml_comm.cast::<Communicator>() }
+        unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 
     /// How a rank is reached, as far as it is known. Ranks that there are not are unknown for ever.

@@ -9,7 +9,7 @@
 //! Where the user gave none, it has names that ibex is not among: see [`IS_CONSIDERED_BY_DEFAULT`].
 
 use std::cell::UnsafeCell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use super::instance::{self, Pml, Rail, Settings};
 use super::module::module;
 use super::persistent::FUNCTIONS;
 use super::progress;
+use crate::runtime::component::{names_ibex, number, text};
 use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
@@ -212,11 +213,6 @@ fn asked_for() -> String {
     variable::text(c"pml", None, None).unwrap_or_default()
 }
 
-/// Whether a list includes ibex.
-fn names_ibex(list: &str) -> bool {
-    !list.trim_start().starts_with('^') && list.split(',').any(|name| name.trim() == "ibex")
-}
-
 /// The names to be added to those that Open MPI considers.
 fn considered(list: &str) -> Vec<&str> {
     if names_ibex(list) {
@@ -226,30 +222,6 @@ fn considered(list: &str) -> Vec<&str> {
     } else {
         Vec::new()
     }
-}
-
-/// A text as a C array, NUL-terminated.
-const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
-    assert!(bytes.len() < N, "room for the terminating NUL");
-    let mut array = [0; N];
-    let mut index = 0;
-    while index < bytes.len() {
-        array[index] = bytes[index] as c_char;
-        index += 1;
-    }
-    array
-}
-
-/// The value of decimal digits.
-const fn number(digits: &str) -> c_int {
-    let digits = digits.as_bytes();
-    let mut value = 0;
-    let mut index = 0;
-    while index < digits.len() {
-        value = value * 10 + (digits[index] - b'0') as c_int;
-        index += 1;
-    }
-    value
 }
 
 #[cfg(test)]

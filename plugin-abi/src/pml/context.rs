@@ -4,7 +4,7 @@
 //! The second is called when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops what waits,
 //! and what is left `pmlm_finalize` drops. Contexts are used again. Grade: setup. Threads: any.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use ibex_ffi::openmpi::sys;
@@ -20,8 +20,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
     fence("pml_add_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: a communicator that Open MPI has filled in.
-        let (peers, rank, context) =
-            unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, (*comm).c_contextid) };
+        let (peers, rank, context) = unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, (*comm).c_contextid) };
         let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let communicator = Communicator::new(first.entry(), peers as usize, rank, context);
         let communicator = NonNull::from(Box::leak(communicator));
@@ -48,7 +47,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: a communicator of Open MPI's.
         let communicator = unsafe { std::mem::replace(&mut (*comm).c_pml_comm, null_mut()) };
-        if let Some(communicator) = NonNull::new(communicator.cast::<Communicator>()) {
+        if let Some(communicator) = NonNull::new(communicator.cast::<c_void>().cast::<Communicator>()) {
             // SAFETY: leaked by `pml_add_comm`, and taken out of the table here, once.
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
             state.contexts.remove(communicator.context);

@@ -5,7 +5,7 @@
 //! that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
 
 use engine::matching::Envelope;
-use engine::protocol::header::{Header, Match, EAGER_SIZE};
+use engine::protocol::header::{EAGER_SIZE, Header, Match};
 use engine::protocol::transfers::TransferId;
 use engine::transport::Immediate;
 

@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
-use super::instance::pml;
+use super::instance::{Rail, pml};
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
 
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
             let known = state.peers.extract_if(.., |(name, _)| *name == peer).next();
             drop(state);
             if let Some((_, link)) = known
-                && let Some(mut port) = pml.rails().get(link.rail()).and_then(|rail| rail.enter())
+                && let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter)
             {
                 port.forget(link.to());
             }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the process has once, whatever faces of ibex Open MPI loads: a face is a component made of this library
-//! (`btl`).
+//! (`btl`, `pml`).
 //!
 //! `ports` opens ports once and `port` is one of them; `face` names the faces; `token` and `tag` say which face a
 //! request or a message is for, `progress` hands it what another has polled. `memory` registers memory; `modex` says
 //! who is there; `failures` is what is said before an error is handed on; `messages` what a user is told; `refusal` the
 //! reasons not to take part, `copies` one of them: another libibex.so in the process. `variables` has parameters and
-//! counters. `guard` keeps panics from C, `exclusive` callers from each other; `free_list` keeps records; `watch` is
+//! counters; `component` what the structures of components share. `guard` keeps panics from C, `exclusive` callers from each other; `free_list` keeps records; `watch` is
 //! what any face does while a tool listens. Knows no face but by name, and no tool.
 
+pub(crate) mod component;
 pub(crate) mod copies;
 pub(crate) mod exclusive;
 pub(crate) mod face;

@@ -64,15 +64,15 @@ impl<A: Adapter> Port<A> {
     #[inline(always)]
     fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         self.count_down();
-        let mut taken = 0;
+        let mut count = 0;
         let is_first = self.undelivered.is_empty();
         if is_first || self.deliver_held(batch) {
-            taken = self.take::<STAMPED>(batch, takes, is_first);
+            count = self.take::<STAMPED>(batch, takes, is_first);
         }
         if self.tx.take_freed() && self.tx.peers_waiting() > 0 {
             self.work_backlog();
         }
-        Polled { taken, reported: batch.completions().len() }
+        Polled { taken: count, reported: batch.completions().len() }
     }
 
     /// Looks after connections every so many polls.
@@ -161,7 +161,7 @@ impl<A: Adapter> Port<A> {
         mut takes: impl TakesMessages,
         mut is_asked: bool,
     ) -> usize {
-        let mut taken = 0;
+        let mut count = 0;
         let Port { cq, counters, rx, tx, connections, handshakes, exceptional, undelivered, .. } = self;
         add(&counters.polls, 1);
         let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
@@ -209,7 +209,7 @@ impl<A: Adapter> Port<A> {
             is_asked = is_asked && takes.takes(Arrived { addr, len, immediate });
             if is_asked {
                 rx.release(slot);
-                taken += 1;
+                count += 1;
             } else {
                 undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
             }
@@ -220,7 +220,7 @@ impl<A: Adapter> Port<A> {
         if !exceptional.is_empty() {
             self.take_exceptional(batch);
         }
-        taken
+        count
     }
 
     /// Deals with what seldom comes.
