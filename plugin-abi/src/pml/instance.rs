@@ -7,7 +7,7 @@
 //! `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
 
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -73,7 +73,7 @@ pub(crate) struct State {
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
     /// The peers that were looked up.
-    pub(crate) peers: Vec<(PeerName, Link)>,
+    pub(crate) peers: HashMap<PeerName, Link>,
     /// Requests whose pieces wait for a buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,
     /// Requests that are finished and not told of, in order.
@@ -195,7 +195,7 @@ impl Pml {
             contexts: Contexts::new(),
             transfers: Transfers::default(),
             buffers: rails.iter().map(buffers).collect(),
-            peers: Vec::new(),
+            peers: HashMap::new(),
             starved: VecDeque::new(),
             finished: Chain::EMPTY,
             handed_on: Vec::new(),

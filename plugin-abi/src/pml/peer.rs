@@ -4,6 +4,7 @@
 //! Called when the first message goes to a rank. That makes no connection. Grade: setup. Threads: any; who enters a port
 //! here has entered nothing else.
 
+use engine::peer::PeerName;
 use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
@@ -39,22 +40,34 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     // SAFETY: this function's rule; a rank of its peers, as Open MPI has checked or its own code gives.
     let process = unsafe { Process::from_raw(sys::ibex_comm_peer(comm, rank)) }?;
     let peer = modex::from_openmpi(process.name());
-    let ports = match modex::ports_of(peer)? {
-        Ok(ports) => ports,
-        Err(error) => {
-            messages::unreadable_peer(peer, &process.host(), &error);
-            return None;
+    if let Some(link) = pml.enter()?.peers.get(&peer) {
+        return Some(*link);
+    }
+    let link = of_process(pml, peer);
+    match link {
+        Ok(link) => {
+            pml.enter()?.peers.insert(peer, link);
+            Some(link)
         }
+        Err(why) => {
+            messages::no_way(peer, &process.host(), &why);
+            None
+        }
+    }
+}
+
+/// The way to a process; else why there is none.
+fn of_process(pml: &Pml, peer: PeerName) -> Result<Link, String> {
+    let ports = match modex::ports_of(peer) {
+        Some(Ok(ports)) => ports,
+        Some(Err(error)) => return Err(error.to_string()),
+        None => return Err("it published no ibex port: it runs without ibex, or found none".to_owned()),
     };
     let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
     let pairs = address::pair(&ports::published(), &addresses);
     let link = pml.rails().iter().enumerate().find_map(|(index, rail)| {
         let remote = pairs.get(usize::from(rail.port().index())).copied().flatten()?;
         Some(Link::new(index, rail.enter()?.peer(peer, remote as u8)))
-    })?;
-    let mut state = pml.enter()?;
-    if !state.peers.iter().any(|(name, _)| *name == peer) {
-        state.peers.push((peer, link));
-    }
-    Some(link)
+    });
+    link.ok_or_else(|| "none of its ports is on the network of one of this process'".to_owned())
 }

@@ -30,9 +30,9 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
-            let known = state.peers.extract_if(.., |(name, _)| *name == peer).next();
+            let known = state.peers.remove(&peer);
             drop(state);
-            if let Some((_, link)) = known
+            if let Some(link) = known
                 && let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter)
             {
                 port.forget(link.to());

@@ -22,7 +22,7 @@ use super::{pieces, reading, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
-use crate::runtime::guard::fence;
+use crate::runtime::guard::{self, fence};
 use crate::runtime::progress::{self as faces, Functions};
 use crate::runtime::tag::Tag;
 use crate::runtime::token::RecordKind;
@@ -31,6 +31,11 @@ use crate::runtime::watch::SAFETY;
 /// `pml_progress`. Returns the number of events.
 pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
     fence("pml_progress", 0, || {
+        if guard::broken() {
+            // Said already. Nothing is trusted any more, and who waits would wait for ever.
+            // SAFETY: ends the process.
+            unsafe { sys::ibex_abort(1) };
+        }
         if !events::is_idle() {
             show();
         }

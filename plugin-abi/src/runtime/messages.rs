@@ -121,6 +121,15 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     channel::banner(&text);
 }
 
+/// A message is to go to a process that no port reaches; the job is ended right after.
+pub(crate) fn no_way(peer: PeerName, host: &str, why: &str) {
+    channel::banner(&format!(
+        "ibex has no way to rank {} on host {host}: {why}.\n\
+         Use --mca pml ob1 for this job, whose transports may reach it.",
+        peer.rank
+    ));
+}
+
 /// The registration of memory failed because there may be no more of it. Said once per process.
 pub(crate) fn cannot_register(size: usize, port: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);

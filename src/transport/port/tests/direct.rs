@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages that are taken where a poll finds them, and those that are left to be reported.
+
+use super::*;
+use crate::transport::completion::{Arrived, Batch, TakesMessages};
+
+/// Takes messages until one of this length, and notes the lengths of those it was asked of.
+struct Until<'a> {
+    length: u32,
+    asked: &'a mut Vec<u32>,
+}
+
+impl TakesMessages for Until<'_> {
+    fn takes(&mut self, arrived: Arrived) -> bool {
+        self.asked.push(arrived.len);
+        arrived.len != self.length
+    }
+}
+
+fn lengths(batch: &Batch) -> Vec<u32> {
+    let length = |completion: &Completion| match *completion {
+        Completion::Message { len, .. } => Some(len),
+        _ => None,
+    };
+    batch.completions().iter().filter_map(length).collect()
+}
+
+fn deliver(side: &Side, lengths: &[u32]) {
+    let index = side.script.connected().expect("they are connected");
+    for length in lengths {
+        side.script.deliver(index, *length, Some(0)).expect("the receiver is ready");
+    }
+}
+
+#[test]
+fn after_the_first_message_that_is_left_none_is_taken_and_all_slots_come_back() {
+    let mut pair = Pair::connected();
+    (0..4).for_each(|_| pair.b.poll());
+    let (posted, released) = pair.b.port.rx.slots();
+    let all = posted as usize + released;
+    deliver(&pair.b, &[1, 2, 3, 4]);
+    let (mut batch, mut asked) = (Batch::new(), Vec::new());
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 3, asked: &mut asked });
+    assert_eq!((polled.taken, polled.reported), (2, 2));
+    assert_eq!((asked.as_slice(), lengths(&batch)), (&[1, 2, 3][..], vec![3, 4]));
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 0, asked: &mut asked });
+    assert_eq!((polled.taken, polled.reported), (0, 0));
+    let (posted, released) = pair.b.port.rx.slots();
+    assert_eq!(posted as usize + released, all);
+}
+
+#[test]
+fn no_message_is_taken_before_one_that_waits_to_be_reported() {
+    let mut pair = Pair::connected();
+    deliver(&pair.b, &[1]);
+    pair.b.port.reap(&mut |_| false);
+    deliver(&pair.b, &[2]);
+    let (mut batch, mut asked) = (Batch::new(), Vec::new());
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 0, asked: &mut asked });
+    assert_eq!((polled.taken, lengths(&batch), asked.len()), (0, vec![1, 2], 0));
+}
