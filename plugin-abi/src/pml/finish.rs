@@ -88,19 +88,21 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     *last = request.as_ptr();
 }
 
-/// Tells of those that are finished. `chain` was taken from the state; nothing is entered.
+/// Tells of those that are finished, one after the other; nothing is entered. A callback may come back here, and has those
+/// told of that are left, so that it can wait for them.
 #[cold]
 #[inline(never)]
-pub(crate) fn tell(pml: &Pml, chain: &Chain) {
-    let mut next = chain.first;
-    while let Some(request) = NonNull::new(next) {
+pub(crate) fn tell(pml: &Pml) {
+    loop {
+        let Some(mut state) = pml.enter() else { return };
+        let Some(request) = NonNull::new(state.finished.first) else { return };
         // SAFETY: a request of the chain, which nobody gives back before it is told of.
-        next = unsafe { (*request.as_ptr()).next };
-        // Entered, as MPI may be freeing it.
-        let inside = pml.enter();
-        // SAFETY: as above.
-        let owner = unsafe { (*request.as_ptr()).owner };
-        drop(inside);
+        let r = unsafe { &mut *request.as_ptr() };
+        state.finished.first = r.next;
+        // From here on who frees it gives it back himself.
+        r.set_finished(true);
+        let owner = r.owner;
+        drop(state);
         if owner == Owner::Nobody {
             release(pml, request);
         } else {

@@ -146,7 +146,8 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         let Some(state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: the PML's; entered, so that nobody completes it meanwhile.
         let r = unsafe { &mut *request.as_ptr() };
-        if r.base().req_complete.addr() == COMPLETED {
+        // It may be freed by its callback, which is called before it is complete.
+        if r.base().req_complete.addr() == COMPLETED || r.is_finished() {
             drop(state);
             finish::release(pml, request);
         } else {

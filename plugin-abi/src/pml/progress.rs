@@ -16,7 +16,7 @@ use ibex_ffi::openmpi::sys;
 use super::buffer::{Content, SendBuffer};
 use super::finish::{self, finish};
 use super::incoming::{self, Incoming};
-use super::instance::{Chain, Pml, Rail, State, pml};
+use super::instance::{Pml, Rail, State, pml};
 use super::token::{self, Record};
 use super::{pieces, reading, transmit};
 use crate::runtime::exclusive::Entered;
@@ -215,16 +215,15 @@ pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
 #[inline(never)]
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     state.has_more = false;
-    let finished = std::mem::replace(&mut state.finished, Chain::EMPTY);
     let handed_on = std::mem::take(&mut state.handed_on);
     let has_failed = state.has_failed;
     drop(state);
-    after(pml, &finished, handed_on, has_failed);
+    after(pml, handed_on, has_failed);
 }
 
 #[cold]
 #[inline(never)]
-fn after(pml: &Pml, finished: &Chain, handed_on: Vec<(usize, Box<Batch>)>, has_failed: bool) {
+fn after(pml: &Pml, handed_on: Vec<(usize, Box<Batch>)>, has_failed: bool) {
     if has_failed {
         end_job(pml);
     }
@@ -237,7 +236,7 @@ fn after(pml: &Pml, finished: &Chain, handed_on: Vec<(usize, Box<Batch>)>, has_f
             port.release(&mut batch);
         }
     }
-    finish::tell(pml, finished);
+    finish::tell(pml);
 }
 
 /// Gives a completion to the face that it is for.
