@@ -130,7 +130,7 @@ static void receive_by_probe(int *left) {
     (*left)--;
 }
 
-// Receives by wildcards, of which some are cancelled again where nothing has come for them.
+// Posts receives that take any message.
 static int post_wildcards(struct pending *posted, int most) {
     int number = 1 + (int)(draw() % (uint64_t)(most < WINDOW ? most : WINDOW));
     for (int i = 0; i < number; i++) {

@@ -103,6 +103,15 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "messages reach the receive they match", program: "pt2pt_matching", ranks: &[1, 2, 4], ..PLAIN },
+    Case { sentence: "random traffic arrives in order", program: "pt2pt_random", ranks: &[1, 2, 4], ..PLAIN },
+    Case {
+        sentence: "random traffic arrives in order when all queues are short",
+        program: "pt2pt_random",
+        arguments: &["--seed", "2"],
+        parameters: STARVED,
+        scale: 0.5,
+        ..PLAIN
+    },
     Case { sentence: "messages with gaps arrive in their places", program: "pt2pt_datatypes", ranks: &[2, 3], ..PLAIN },
     Case { sentence: "thousands of requests complete", program: "pt2pt_requests", ranks: &[2, 4], ..PLAIN },
     Case {
@@ -294,6 +303,19 @@ static OF_PML: &[Case] = &[
         parameters: COPIED,
         ..PLAIN
     },
+    Case {
+        sentence: "one-sided transfers made of messages land where they should",
+        program: "rma_transfer",
+        parameters: &[("osc", "pt2pt")],
+        ..PLAIN
+    },
+    Case {
+        sentence: "one-sided atomic operations made of messages count exactly",
+        program: "rma_atomics",
+        parameters: &[("osc", "pt2pt")],
+        ranks: &[2, 4],
+        ..PLAIN
+    },
     Case { sentence: "mpi ends though requests are pending", program: "pending_at_end", ranks: &[1, 2, 4], ..PLAIN },
 ];
 
@@ -306,6 +328,7 @@ static OVER_THE_PML: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",
     "pt2pt_datatypes",
+    "pt2pt_random",
     "pt2pt_requests",
     "pt2pt_flood",
     "outstanding",

@@ -12,7 +12,7 @@ use ibex_ffi::openmpi::sys;
 use super::instance::{Chain, Pml, State};
 use super::request::{Owner, Request, Role, Transfer};
 
-/// How a receive ended.
+/// How a request ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) source: i32,
@@ -22,10 +22,10 @@ pub(crate) struct Outcome {
     pub(crate) error: i32,
 }
 
-/// Notes how a receive will have ended, once its bytes are there.
+/// Notes how a request will have ended, once its bytes are where they belong.
 ///
 /// # Safety
-/// The request is a receive of the PML's that is not finished.
+/// The request is one of the PML's that is not finished.
 #[inline]
 pub(crate) unsafe fn note(request: NonNull<Request>, outcome: &Outcome) {
     // SAFETY: this function's rule; only the PML writes a status before the request is finished.
@@ -62,9 +62,12 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     let r = unsafe { &mut *request.as_ptr() };
     debug_assert!(matches!(r.transfer, Transfer::None), "nothing is under way");
     if let Role::Send(_) = r.role {
-        let status = &mut r.base().req_status;
-        status.MPI_ERROR = sys::OPAL_SUCCESS;
-        status._cancelled = 0;
+        // SAFETY: the communicator is alive, as the request has a reference.
+        let source = unsafe { (*r.comm()).c_my_rank };
+        // Also the tag and the source: callbacks of osc/pt2pt tell by the tag of a send what it was for.
+        let outcome = Outcome { source, tag: r.tag, length: r.extent.length, error: sys::OPAL_SUCCESS };
+        // SAFETY: this function's rule.
+        unsafe { note(request, &outcome) };
     }
     if !r.attached.is_null() {
         // SAFETY: memory that Open MPI gave for this message, which has gone.
