@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the PML keeps of a communicator: how each rank is reached, and what waits in it.
 //!
-//! Hangs at Open MPI's communicator (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade: hot. Threads:
-//! links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML.
+//! Hangs at Open MPI's communicator (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade: hot.
+//! Threads: links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML. Tests:
+//! below.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -178,5 +179,63 @@ impl Communicator {
     /// What it was.
     pub(crate) fn into_queues(self) -> Queues {
         self.queues.into_inner()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::matching::{ANY_SOURCE, ANY_TAG};
+
+    /// An address that is of no request.
+    fn request(number: usize) -> NonNull<Request> {
+        NonNull::without_provenance((number * 0x1000).try_into().expect("not 0"))
+    }
+
+    fn communicator() -> Box<Communicator> {
+        Communicator::new(NonNull::dangling(), 2, 0, 3)
+    }
+
+    /// The calls, by one thread.
+    fn post(comm: &Communicator, pattern: Pattern, number: usize) -> u64 {
+        // SAFETY: nobody else uses it.
+        unsafe { comm.post(pattern, request(number)) }
+    }
+
+    fn taken(comm: &Communicator, source: i32, tag: i32) -> Option<NonNull<Request>> {
+        // SAFETY: as above.
+        unsafe { comm.take_posted(Envelope::new(source, tag)) }
+    }
+
+    #[test]
+    fn messages_go_to_receives_in_posting_order_whether_they_are_queued_or_not() {
+        let comm = communicator();
+        let any = Pattern::new(ANY_SOURCE, ANY_TAG);
+        post(&comm, Pattern::new(0, 7), 1);
+        post(&comm, any, 2);
+        post(&comm, Pattern::new(0, 7), 3);
+        assert_eq!(taken(&comm, 1, 7), Some(request(2)));
+        assert_eq!(taken(&comm, 0, 7), Some(request(1)));
+        // The place is free, and a younger receive must not have it.
+        post(&comm, any, 4);
+        assert_eq!(taken(&comm, 0, 7), Some(request(3)));
+        assert_eq!(taken(&comm, 0, 7), Some(request(4)));
+        assert_eq!(taken(&comm, 0, 7), None);
+    }
+
+    #[test]
+    fn a_receive_is_cancelled_once_and_not_after_it_was_matched() {
+        let comm = communicator();
+        let names = [1, 2].map(|number| post(&comm, Pattern::new(1, number as i32), number));
+        // SAFETY: nobody else uses it.
+        let cancel = |at: usize| unsafe { comm.cancel(names[at], request(at + 1)) };
+        assert_eq!([cancel(0), cancel(0), cancel(1), cancel(1)], [true, false, true, false]);
+        let name = post(&comm, Pattern::new(1, 1), 3);
+        assert_eq!(taken(&comm, 1, 1), Some(request(3)));
+        // SAFETY: as above.
+        assert!(!unsafe { comm.cancel(name, request(3)) });
+        post(&comm, Pattern::new(1, 1), 4);
+        // SAFETY: as above. Another receive has the place now.
+        assert!(!unsafe { comm.cancel(name, request(3)) });
     }
 }
