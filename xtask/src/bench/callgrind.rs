@@ -131,8 +131,8 @@ totals: 1003
 
     #[test]
     fn what_an_object_has_another_do_is_known() {
-        let [called, caller] = ["libb.so", "liba.so.1"].map(str::to_owned);
-        assert_eq!(Profile::parse(TEXT).unwrap().on_behalf, BTreeMap::from([((called, caller), 600)]));
+        let between = ["libb.so", "liba.so.1"].map(str::to_owned).into();
+        assert_eq!(Profile::parse(TEXT).unwrap().on_behalf, BTreeMap::from([(between, 600)]));
     }
 
     #[test]
