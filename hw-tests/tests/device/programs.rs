@@ -103,6 +103,30 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "messages reach the receive they match", program: "pt2pt_matching", ranks: &[1, 2, 4], ..PLAIN },
+    Case { sentence: "random traffic is matched as MPI says", program: "traffic", ranks: &[1, 2, 3, 4], ..PLAIN },
+    Case {
+        sentence: "random traffic of several threads is matched as MPI says",
+        program: "traffic",
+        arguments: &["--threads", "3", "--seed", "100"],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic is matched as MPI says when all queues are short",
+        program: "traffic",
+        arguments: &["--seed", "200"],
+        parameters: STARVED,
+        scale: 0.3,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic is matched as MPI says when messages are written by their senders",
+        program: "traffic",
+        arguments: &["--seed", "300"],
+        parameters: WRITTEN,
+        scale: 0.3,
+        ..PLAIN
+    },
     Case { sentence: "messages with gaps arrive in their places", program: "pt2pt_datatypes", ranks: &[2, 3], ..PLAIN },
     Case { sentence: "thousands of requests complete", program: "pt2pt_requests", ranks: &[2, 4], ..PLAIN },
     Case {

@@ -317,7 +317,7 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
         )
     };
     let flapping = adapters("", "") + &(1..=60).map(fault).collect::<String>();
-    ["pt2pt_modes", "pt2pt_datatypes", "threads"]
+    ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
         .into_iter()
         .try_for_each(|program| flaps_under(site, program, &flapping))
 }
