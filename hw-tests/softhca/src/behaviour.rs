@@ -48,6 +48,8 @@ macro_rules! keys {
 }
 
 keys! {
+    /// Whether sysfs has it among the devices without a bus, as the kernel's software adapters.
+    virtual_device: bool = false;
     /// What asking for `REMOTE_ATOMIC` does where the adapter has no atomics.
     atomic_access_without_cap: AtomicAccess = AtomicAccess::Einval;
     /// What becomes of a queue pair's completions that were not polled, when it is destroyed or reset.

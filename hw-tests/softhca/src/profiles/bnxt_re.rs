@@ -33,6 +33,7 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                             // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Accepted, // hw/bnxt_re/ib_verbs.c bnxt_re_modify_qp has no check
             purge_cq_on_destroy: Purge::Skip,                  // providers/bnxt_re/verbs.c bnxt_re_cleanup_cq
             srq_wr_lost_on_destroy: Lost::Both, // providers/bnxt_re/verbs.c bnxt_re_poll_one: no bnxt_re_release_srqe

@@ -32,6 +32,7 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                             // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Accepted, // hw/irdma/verbs.c irdma_modify_qp_roce, irdma_hwreg_mr
             purge_cq_on_destroy: Purge::Skip,                  // providers/irdma/uk.c irdma_uk_clean_cq
             srq_wr_lost_on_destroy: Lost::No,                  // there are no shared receive queues

@@ -34,6 +34,7 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                           // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Einval, // ibv_modify_qp(3)
             purge_cq_on_destroy: Purge::No,                  // as providers/rxe
             srq_wr_lost_on_destroy: Lost::Both,              // as providers/bnxt_re

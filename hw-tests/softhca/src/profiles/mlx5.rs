@@ -32,6 +32,7 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                               // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Eopnotsupp, // hw/mlx5/qp.c set_qpc_atomic_flags
             purge_cq_on_destroy: Purge::Compact,                 // providers/mlx5/cq.c __mlx5_cq_clean
             srq_wr_lost_on_destroy: Lost::Taken, // providers/mlx5/cq.c free_res_cqe returns the purged ones
