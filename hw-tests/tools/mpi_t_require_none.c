@@ -49,6 +49,8 @@ static MPI_T_event_registration listen_to(MPI_Comm comm) {
     check_int("callback", MPI_SUCCESS,
               MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, on_event));
     check_int("handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(registration, on_dropped));
+    // The other rank's first message may not come before.
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     return registration;
 }
 
