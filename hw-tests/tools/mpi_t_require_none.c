@@ -74,6 +74,7 @@ static void all_are_seen(MPI_Comm comm) {
     check_true("most of them", heard.events >= MESSAGES / 2);
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
     check_int("all of them", MESSAGES, heard.events);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     exchange(comm, MESSAGES);
     check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
     check_int("at its end", 2 * MESSAGES, heard.events);
