@@ -174,11 +174,13 @@ table! {
         "A rank that only waits for a dead peer gets an error, where the runtime does not end the job (mpirun \
          --enable-recovery). A peer that disconnected in order (MPI_Comm_disconnect) while this process goes on counts as \
          dead.";
-    // 0.64 ms is a few times what a polling receiver needs to give back a batch, and a small part of what a computing one takes.
-    rnr_timer: Count { default: 12, min: 0, max: 31 }, "code", level 6,
+    rnr_timer: Text { default: "auto", choices: &["auto", "0..=31"] }, "", level 6,
         "The time that a sender waits when the receiver had no receive slot, as a code of the InfiniBand specification \
-         (table 46): 1 = 0.01 ms, 6 = 0.08 ms, 12 = 0.64 ms, 18 = 5.12 ms, 31 = 492 ms, 0 = 655 ms.",
-        "A smaller value resumes sooner after a burst; too small a value floods a receiver that computes.";
+         (table 46): 1 = 0.01 ms, 6 = 0.08 ms, 12 = 0.64 ms, 18 = 5.12 ms, 24 = 41 ms, 31 = 492 ms, 0 = 655 ms. auto: the \
+         receiver chooses it for each connection, 0.64 ms for its first three, then 0.2 ms times the connections that it has, at \
+         most 41 ms.",
+        "A shorter time resumes sooner after a burst; too short a time floods a receiver that computes, as each sender tries \
+         again so often.";
     rnr_retry: Count { default: 7, min: 0, max: 7 }, "tries", level 6,
         "The number of times that a sender repeats after the receiver had no receive slot; 7: for ever.",
         "Anything below 7 turns a receiver that computes for long into an error.";
@@ -308,6 +310,12 @@ impl Tunables {
     #[must_use]
     pub fn forced_gid_index(&self) -> Option<u32> {
         self.gid_index.parse().ok()
+    }
+
+    /// The code of the "receiver not ready" timer asked for; `None`: choose by the number of connections.
+    #[must_use]
+    pub fn forced_rnr_timer(&self) -> Option<u8> {
+        self.rnr_timer.parse().ok()
     }
 
     /// The MTU asked for, in bytes; `None`: what the ports have active.

@@ -12,6 +12,7 @@ pub(super) mod failure;
 pub(super) mod handshakes;
 pub(super) mod probe;
 pub(super) mod retransmission;
+pub(super) mod rnr_timer;
 
 use self::connection::Connection;
 use self::failure::{Cause, Failure};
@@ -39,6 +40,8 @@ struct Endpoint<Q> {
 #[derive(Debug)]
 pub(super) struct Connections<Q> {
     endpoints: Vec<Endpoint<Q>>,
+    /// How many of them have a connection.
+    spoken_to: usize,
     names: HashMap<(PeerName, u8), EndpointId>,
     /// Connections that take the place of one in use when they are confirmed.
     successors: Vec<(EndpointId, Box<Connection<Q>>)>,
@@ -47,12 +50,17 @@ pub(super) struct Connections<Q> {
 impl<Q: QueuePair> Connections<Q> {
     /// Without peers.
     pub(super) fn new() -> Self {
-        Connections { endpoints: Vec::new(), names: HashMap::new(), successors: Vec::new() }
+        Connections { endpoints: Vec::new(), spoken_to: 0, names: HashMap::new(), successors: Vec::new() }
     }
 
     /// How many endpoints there are.
     pub(super) fn count(&self) -> usize {
         self.endpoints.len()
+    }
+
+    /// How many of them have a connection, or one that is being made.
+    pub(super) fn spoken_to(&self) -> usize {
+        self.spoken_to
     }
 
     /// All endpoints.
@@ -184,13 +192,16 @@ impl<Q: QueuePair> Connections<Q> {
     /// Puts a new connection in place.
     pub(super) fn put(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
-            endpoint.connection = Some(connection);
+            let is_first = endpoint.connection.replace(connection).is_none();
+            self.spoken_to += usize::from(is_first);
         }
     }
 
     /// Takes the connection out.
     pub(super) fn take(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
-        self.endpoint_mut(peer)?.connection.take()
+        let taken = self.endpoint_mut(peer)?.connection.take()?;
+        self.spoken_to -= 1;
+        Some(taken)
     }
 
     /// Keeps a connection that is to take the place of the one in use.

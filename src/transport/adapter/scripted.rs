@@ -51,6 +51,8 @@ pub(crate) struct Qp {
     pub(crate) state: QpState,
     /// What it was asked to allow.
     pub(crate) access: Access,
+    /// How long its peer is told to wait when there is no slot, as a code.
+    pub(crate) rnr_timer: u8,
     /// What was posted and not completed.
     pub(crate) posted: VecDeque<Request>,
 }
@@ -187,7 +189,13 @@ impl Adapter for Scripted {
         }
         let index = state.qps.len();
         let number = 0x100 + index as u32;
-        state.qps.push(Qp { number, state: QpState::Reset, access: Access::empty(), posted: VecDeque::new() });
+        state.qps.push(Qp {
+            number,
+            state: QpState::Reset,
+            access: Access::empty(),
+            rnr_timer: 0,
+            posted: VecDeque::new(),
+        });
         Ok(ScriptedQp { script: self.0.clone(), index, number })
     }
 
@@ -276,11 +284,12 @@ impl QueuePair for ScriptedQp {
         Ok(())
     }
 
-    fn ready_to_receive(&mut self, _path: &Path, _to: &Reception) -> io::Result<()> {
-        let state = self.script.state();
+    fn ready_to_receive(&mut self, _path: &Path, to: &Reception) -> io::Result<()> {
+        let mut state = self.script.state();
         if state.is_without_atomics && state.qps[self.index].access.contains(Access::REMOTE_ATOMIC) {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
+        state.qps[self.index].rnr_timer = to.rnr_timer;
         drop(state);
         self.enter(QpState::ReadyToReceive, &[QpState::Init])
     }

@@ -2,6 +2,7 @@
 //! A port over a scripted adapter: what becomes of requests, slots and credits when an adapter refuses, fails or falls silent.
 
 mod closings;
+mod held_back;
 mod histories;
 mod pair;
 
