@@ -5,28 +5,13 @@
 //! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
 use super::mapping::{Mapped, Mapping};
-use super::{Context, errno};
+use super::{Access, Context, errno, registration};
 use ibverbs_sys as sys;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError};
-
-bitflags::bitflags! {
-    /// What may be done to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Access: u32 {
-        /// The adapter may write here for this process: receives, reads' and atomics' results.
-        const LOCAL_WRITE = 1;
-        /// Peers may write here.
-        const REMOTE_WRITE = 2;
-        /// Peers may read from here.
-        const REMOTE_READ = 4;
-        /// Peers may do atomics here.
-        const REMOTE_ATOMIC = 8;
-    }
-}
 
 /// A protection domain (`ibv_alloc_pd(3)`): queues and memory of one domain may be used together.
 #[derive(Debug)]
@@ -84,10 +69,8 @@ impl ProtectionDomain {
     /// While the registration lives, the adapter may read the range, and write it if `access` lets it: the range must stay
     /// mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
-        let flags = access.bits() as i32;
         // SAFETY: the domain is live (R4); the range is the caller's promise.
-        let raw = unsafe { sys::ibv_reg_mr(self.raw(), addr as *mut _, len, flags) };
-        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access) }?;
         Ok(MemoryRegion { raw, domain: Arc::clone(self) })
     }
 }

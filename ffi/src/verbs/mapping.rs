@@ -4,7 +4,8 @@
 //! Owned by the protection domain it is registered in (`domain.rs`), and gone with it. Setup grade; any thread. Sizes in bytes. Tests:
 //! device tests in `hw-tests`.
 
-use super::{Access, errno};
+use super::errno;
+use super::registration::{self, Access};
 use ibverbs_sys as sys;
 use std::io;
 use std::ptr::NonNull;
@@ -44,18 +45,17 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // No mapping starts at address 0 (`mmap(2)`).
+        let start = NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         // A child must not share these pages: after a copy on write the adapter would keep the old ones.
         // SAFETY: the range was just mapped and is this mapping's.
         unsafe { libc::madvise(base, bytes, libc::MADV_DONTFORK) };
         // SAFETY: the domain is live; the pages stay until they are deregistered (`drop`).
-        let region = NonNull::new(unsafe { sys::ibv_reg_mr(domain, base, bytes, access.bits() as i32) });
-        let error = io::Error::last_os_error();
-        let (Some(region), Some(start)) = (region, NonNull::new(base.cast())) else {
-            // SAFETY: mapped above, and registered with nobody: no mapping starts at address 0 (`mmap(2)`).
+        let registered = unsafe { registration::register(domain, base, bytes, access) };
+        registered.map(|region| Mapping { region, base: start, bytes }).inspect_err(|_| {
+            // SAFETY: mapped above, and registered with nobody.
             unsafe { libc::munmap(base, bytes) };
-            return Err(error);
-        };
-        Ok(Mapping { region, base: start, bytes })
+        })
     }
 
     pub(super) fn mapped(&self) -> Mapped {
