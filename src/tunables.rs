@@ -153,6 +153,15 @@ table! {
         "None where the kernel copies. Elsewhere each registration takes a call of madvise, and children must not touch \
          registered pages.";
 
+    // On: the adapter's drivers register the kernel's own memory so on every processor (mlx5), what ibex waits for are completions, as
+    // there, and an adapter that gains nothing by it ignores it.
+    relaxed_ordering: Flag { default: true }, "", level 5,
+        "Whether the adapter may write to memory in any order (IBV_ACCESS_RELAXED_ORDERING) where only a completion says what has \
+         arrived: to slots and to the user's memory of messages. Never to windows of one-sided communication, which a processor \
+         may poll, nor to the target of atomics.",
+        "true: more bandwidth on some processors (AMD EPYC, Intel Emerald Rapids, Fujitsu A64FX); none on adapters that ignore it. \
+         If messages take longer with it, try false.";
+
     // What the adapter does when packets are lost or the receiver is late.
     ack_timeout: Count { default: 0, min: 0, max: 31 }, "exponent", level 5,
         "The time that the adapter waits for an acknowledgement before it repeats a packet: 4.096 us * 2^n (14: 67 ms, 16: \

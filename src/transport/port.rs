@@ -123,8 +123,8 @@ impl Attributes {
     /// every queue pair that also answers reads.
     pub(super) fn access(&self) -> Access {
         match self.atomics {
-            Atomics::None => Access::all().difference(Access::REMOTE_ATOMIC),
-            Atomics::Adapter | Atomics::Host => Access::all(),
+            Atomics::None => Access::RIGHTS.difference(Access::REMOTE_ATOMIC),
+            Atomics::Adapter | Atomics::Host => Access::RIGHTS,
         }
     }
 }

@@ -5,7 +5,8 @@
 //! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
 use super::mapping::{Mapped, Mapping};
-use super::{Access, Context, errno, registration};
+use super::registration::{self, Relaxation};
+use super::{Access, Context, errno};
 use ibverbs_sys as sys;
 use std::io;
 use std::marker::PhantomData;
@@ -19,6 +20,7 @@ pub struct ProtectionDomain {
     raw: NonNull<sys::ibv_pd>,
     /// Memory of ibex's own. It goes with the domain, which every queue holds an `Arc` to: after the last work request (R3).
     mappings: Mutex<Vec<Mapping>>,
+    relaxation: Relaxation,
     context: Arc<Context>,
 }
 
@@ -35,7 +37,12 @@ impl ProtectionDomain {
     pub fn new(context: &Arc<Context>) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open and kept so by the `Arc` held below (R4).
         let raw = NonNull::new(unsafe { sys::ibv_alloc_pd(context.raw()) }).ok_or_else(io::Error::last_os_error)?;
-        Ok(Arc::new(Self { raw, mappings: Mutex::default(), context: Arc::clone(context) }))
+        Ok(Arc::new(Self {
+            raw,
+            mappings: Mutex::default(),
+            relaxation: Relaxation::default(),
+            context: Arc::clone(context),
+        }))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_pd {
@@ -54,10 +61,16 @@ impl ProtectionDomain {
     /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
     pub(super) fn map(&self, bytes: usize, access: Access) -> io::Result<Mapped> {
         // SAFETY: the domain is live (R4); the mapping becomes its own, and goes before it.
-        let mapping = unsafe { Mapping::new(self.raw(), bytes, access) }?;
+        let mapping = unsafe { Mapping::new(self.raw(), bytes, access, &self.relaxation) }?;
         let mapped = mapping.mapped();
         self.mappings.lock().unwrap_or_else(PoisonError::into_inner).push(mapping);
         Ok(mapped)
+    }
+
+    /// Whether the adapter has refused to register memory with relaxed ordering, which it then got without.
+    #[must_use]
+    pub fn refuses_relaxed_ordering(&self) -> bool {
+        self.relaxation.is_refused()
     }
 
     /// Registers `len` bytes at `addr` (`ibv_reg_mr(3)`). Any thread; a system call.
@@ -70,7 +83,7 @@ impl ProtectionDomain {
     /// mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
         // SAFETY: the domain is live (R4); the range is the caller's promise.
-        let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access) }?;
+        let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
         Ok(MemoryRegion { raw, domain: Arc::clone(self) })
     }
 }

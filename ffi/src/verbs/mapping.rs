@@ -5,7 +5,7 @@
 //! device tests in `hw-tests`.
 
 use super::errno;
-use super::registration::{self, Access};
+use super::registration::{self, Access, Relaxation};
 use ibverbs_sys as sys;
 use std::io;
 use std::ptr::NonNull;
@@ -37,7 +37,12 @@ impl Mapping {
     ///
     /// # Safety
     /// The domain is live, and outlives the mapping.
-    pub(super) unsafe fn new(domain: *mut sys::ibv_pd, bytes: usize, access: Access) -> io::Result<Mapping> {
+    pub(super) unsafe fn new(
+        domain: *mut sys::ibv_pd,
+        bytes: usize,
+        access: Access,
+        relaxation: &Relaxation,
+    ) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new anonymous mapping at no given address touches nothing that exists.
@@ -51,7 +56,7 @@ impl Mapping {
         // SAFETY: the range was just mapped and is this mapping's.
         unsafe { libc::madvise(base, bytes, libc::MADV_DONTFORK) };
         // SAFETY: the domain is live; the pages stay until they are deregistered (`drop`).
-        let registered = unsafe { registration::register(domain, base, bytes, access) };
+        let registered = unsafe { registration::register(domain, base, bytes, access, relaxation) };
         registered.map(|region| Mapping { region, base: start, bytes }).inspect_err(|_| {
             // SAFETY: mapped above, and registered with nobody.
             unsafe { libc::munmap(base, bytes) };
