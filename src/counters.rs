@@ -85,6 +85,7 @@ counters! {
     queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry.";
     waiting: Level "requests" "Requests waiting inside ibex now.";
     send_memory: Level "bytes" "Memory registered for send slots and bounce buffers.";
+    huge_memory: Level "bytes" "Memory of receive slots and send slots in explicit huge pages.";
     connections: Level "connections" "Peers connected now.";
     connected: Counter "connections" "Connections made.";
     failed: Counter "connections" "Connections that failed.";

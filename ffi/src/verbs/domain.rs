@@ -5,6 +5,7 @@
 //! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
 use super::mapping::{Mapped, Mapping};
+use super::pages::HugePages;
 use super::registration::{self, Relaxation};
 use super::{Access, Context, errno};
 use ibverbs_sys as sys;
@@ -55,13 +56,13 @@ impl ProtectionDomain {
         &self.context
     }
 
-    /// Maps and registers `bytes` bytes of ibex's own, which stay as long as the domain.
+    /// Maps and registers `bytes` bytes of ibex's own, which stay as long as the domain, on such pages.
     ///
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
-    pub(super) fn map(&self, bytes: usize, access: Access) -> io::Result<Mapped> {
+    pub(super) fn map(&self, bytes: usize, pages: HugePages, access: Access) -> io::Result<Mapped> {
         // SAFETY: the domain is live (R4); the mapping becomes its own, and goes before it.
-        let mapping = unsafe { Mapping::new(self.raw(), bytes, access, &self.relaxation) }?;
+        let mapping = unsafe { Mapping::new(self.raw(), (bytes, pages), access, &self.relaxation) }?;
         let mapped = mapping.mapped();
         self.mappings.lock().unwrap_or_else(PoisonError::into_inner).push(mapping);
         Ok(mapped)

@@ -30,6 +30,7 @@ mod domain;
 mod extended;
 mod fork;
 mod mapping;
+mod pages;
 mod qp;
 mod registration;
 mod slots;
@@ -44,6 +45,7 @@ pub use context::{AsyncEvent, Clock, Context, DeviceAttributes, GidEntry, PortAt
 pub use cq::CompletionQueue;
 pub use domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
 pub use fork::{ForkStatus, fork_init, fork_status};
+pub use pages::{HugePages, PageKind};
 pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Wr};
 pub use registration::Access;
 pub use srq::SharedReceiveQueue;

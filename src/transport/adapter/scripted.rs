@@ -388,6 +388,10 @@ impl SendSlots for ScriptedSlots {
         u64::from(self.size) * u64::from(self.count)
     }
 
+    fn explicit_bytes(&self) -> u64 {
+        0
+    }
+
     fn span(&self, slot: u32) -> Option<LocalSpan> {
         (slot < self.count).then_some(LocalSpan::EMPTY)
     }

@@ -9,30 +9,31 @@ use crate::select::PortChoice;
 use crate::transport::work_request::WrId;
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{
-    self, Access, Arena, AsyncEvent, LocalSpan, Path, PostError, ProtectionDomain, QueuePairLimits, Reception,
-    SharedReceiveQueue, Transition, WorkCompletion, Wr,
+    self, Access, Arena, AsyncEvent, HugePages, LocalSpan, Path, PostError, ProtectionDomain, QueuePairLimits,
+    Reception, SharedReceiveQueue, Transition, WorkCompletion, Wr,
 };
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How the memory of receive slots and send slots is registered.
+/// How the memory of receive slots and send slots is registered, and which pages it has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SlotMemory {
     access: Access,
+    pages: HugePages,
 }
 
 impl SlotMemory {
-    /// As the parameters say. ibex looks at a slot after a completion, which comes after all that was written to it; so the order of
+    /// As the parameters say, in one of so many processes of the job on this host. ibex looks at a slot after a completion, which comes after all that was written to it; so the order of
     /// the writes does not matter.
     #[must_use]
-    pub fn of(tunables: &Tunables) -> Self {
+    pub fn of(tunables: &Tunables, processes: u32) -> Self {
         let ordering = if tunables.relaxed_ordering { Access::RELAXED_ORDERING } else { Access::empty() };
-        SlotMemory { access: Access::LOCAL_WRITE | ordering }
+        SlotMemory { access: Access::LOCAL_WRITE | ordering, pages: tunables.pages(processes) }
     }
 
     fn arena(self, domain: &Arc<ProtectionDomain>, size: u32, count: u32) -> io::Result<Arena> {
-        Arena::with_access(domain, size as usize, count as usize, self.access)
+        Arena::with(domain, size as usize, count as usize, self.access, self.pages)
     }
 }
 
@@ -174,6 +175,11 @@ impl SharedReceives {
         let arena = memory.arena(domain, size, depth)?;
         Ok(SharedReceives { queue: SharedReceiveQueue::new(domain, depth, batch)?, arena })
     }
+
+    /// The memory that it receives into.
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
 }
 
 impl ReceiveQueue for SharedReceives {
@@ -206,6 +212,10 @@ impl SendSlots for Arena {
         Arena::bytes(self) as u64
     }
 
+    fn explicit_bytes(&self) -> u64 {
+        Arena::explicit_bytes(self) as u64
+    }
+
     fn span(&self, slot: u32) -> Option<LocalSpan> {
         Arena::span(self, slot as usize)
     }
@@ -221,7 +231,7 @@ mod tests {
 
     #[test]
     fn slots_are_registered_with_relaxed_ordering_unless_it_is_not_wanted() {
-        let slots = |relaxed_ordering| SlotMemory::of(&Tunables { relaxed_ordering, ..Tunables::default() }).access;
+        let slots = |relaxed_ordering| SlotMemory::of(&Tunables { relaxed_ordering, ..Tunables::default() }, 1).access;
         assert_eq!(slots(true), Access::LOCAL_WRITE | Access::RELAXED_ORDERING);
         assert_eq!(slots(false), Access::LOCAL_WRITE);
     }
