@@ -87,6 +87,7 @@ counters! {
     held_back_time: Aggregate "us" "For how long peers were so held back, added up over peers.";
     waiting: Level "requests" "Requests waiting inside ibex now.";
     send_memory: Level "bytes" "Memory registered for send slots and bounce buffers.";
+    huge_memory: Level "bytes" "Memory of receive slots and send slots in explicit huge pages.";
     connections: Level "connections" "Peers connected now.";
     connected: Counter "connections" "Connections made.";
     failed: Counter "connections" "Connections that failed.";

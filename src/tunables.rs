@@ -15,6 +15,7 @@ mod row;
 mod tests;
 
 use crate::connect::interfaces;
+use ibex_ffi::verbs::HugePages;
 
 pub use page::markdown;
 pub use row::{Kind, OutOfBounds, Row, Value};
@@ -152,6 +153,23 @@ table! {
          ibex does not ask it to.",
         "None where the kernel copies. Elsewhere each registration takes a call of madvise, and children must not touch \
          registered pages.";
+
+    // UCX, too, takes explicit huge pages first and transparent ones then for the buffers it receives into.
+    huge_pages: Text { default: "auto", choices: &["auto", "explicit", "transparent", "no"] }, "", level 5,
+        "The pages of receive slots and send slots. auto: explicit huge pages of 2 MiB (vm.nr_hugepages) where slots fill them \
+         but for an eighth, each process of the job on the host could take as many and leave half of them, and a quarter stays \
+         free; else transparent ones. explicit: the same as long as there are any. transparent: explicit ones never. no: what \
+         the kernel gives to those who do not ask.",
+        "With huge pages, adapter and processor look up fewer translations of addresses. A port's receive slots take 17 explicit \
+         ones (34 MiB, of which the limit of locked memory counts all).";
+    // On: the adapter's drivers register the kernel's own memory so on every processor (mlx5), what ibex waits for are completions, as
+    // there, and an adapter that gains nothing by it ignores it.
+    relaxed_ordering: Flag { default: true }, "", level 5,
+        "Whether the adapter may write to memory in any order (IBV_ACCESS_RELAXED_ORDERING) where only a completion says what has \
+         arrived: to slots and to the user's memory of messages. Never to windows of one-sided communication, which a processor \
+         may poll, nor to the target of atomics.",
+        "true: more bandwidth on some processors (AMD EPYC, Intel Emerald Rapids, Fujitsu A64FX); none on adapters that ignore it. \
+         If messages take longer with it, try false.";
 
     // What the adapter does when packets are lost or the receiver is late.
     ack_timeout: Count { default: 0, min: 0, max: 31 }, "exponent", level 5,
@@ -331,6 +349,17 @@ impl Tunables {
             "yes" => ForkSupport::Yes,
             "no" => ForkSupport::No,
             _ => ForkSupport::Auto,
+        }
+    }
+
+    /// Which huge pages slots may have, in one of so many processes of the job on this host.
+    #[must_use]
+    pub fn pages(&self, processes: u32) -> HugePages {
+        match self.huge_pages.as_str() {
+            "explicit" => HugePages::Explicit,
+            "transparent" => HugePages::Transparent,
+            "no" => HugePages::No,
+            _ => HugePages::Shared { processes },
         }
     }
 

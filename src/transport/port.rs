@@ -70,6 +70,8 @@ pub struct Setup {
     pub index: u8,
     /// This process.
     pub me: PeerName,
+    /// Processes of the job on this host.
+    pub processes: u32,
     /// The largest message, bytes: the size of a receive slot.
     pub receive_size: u32,
     /// The largest message that may wait in memory of no registration, bytes: the size of a bounce buffer.
@@ -123,8 +125,8 @@ impl Attributes {
     /// every queue pair that also answers reads.
     pub(super) fn access(&self) -> Access {
         match self.atomics {
-            Atomics::None => Access::all().difference(Access::REMOTE_ATOMIC),
-            Atomics::Adapter | Atomics::Host => Access::all(),
+            Atomics::None => Access::RIGHTS.difference(Access::REMOTE_ATOMIC),
+            Atomics::Adapter | Atomics::Host => Access::RIGHTS,
         }
     }
 }
@@ -249,6 +251,7 @@ impl<A: Adapter> Port<A> {
         })?;
         let spans = (0..slots.count()).filter_map(|slot| slots.span(slot)).collect();
         add(&self.counters.send_memory, slots.bytes());
+        add(&self.counters.huge_memory, slots.explicit_bytes());
         self.send_slots.push(slots);
         Ok(spans)
     }

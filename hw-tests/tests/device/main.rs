@@ -7,7 +7,7 @@
 //! device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are left out that no device changes, and counted.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`], [`adapters`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
 //! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -19,6 +19,7 @@ mod faults;
 mod forks;
 mod launch;
 mod listed;
+mod memory;
 mod nodes;
 mod programs;
 mod rails;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         faults::tests,
         forks::tests,
         adapters::tests,
+        memory::tests,
         spawn::tests,
         reasons::tests,
         tools::tests,

@@ -12,7 +12,7 @@ use engine::select::address::{PortAddress, PortEntry};
 use engine::select::device;
 use engine::transport::{PortError, Setup};
 use engine::tunables::Tunables;
-use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::process::{self, Process};
 
 use super::port::{NotOpened, OpenPort};
 use super::{messages, modex, variables};
@@ -157,6 +157,7 @@ fn open_all<M>(
         let setup = Setup {
             index: made.len() as u8,
             me: modex::from_openmpi(me.name()),
+            processes: process::local_processes(),
             receive_size: request.receive_size,
             bounce_size: request.bounce_size,
             directory: Box::new(modex::Published),

@@ -5,8 +5,8 @@
 
 use super::Profile;
 use crate::behaviour::{
-    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, PostErrno, Purge,
-    SendBeforeRts, SrcQp,
+    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, OptionalAccess,
+    PostErrno, Purge, SendBeforeRts, SrcQp,
 };
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
@@ -32,24 +32,25 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
-            virtual_device: true, // drivers/base/core.c: the net device that it is made over is no parent
+            virtual_device: true,                              // drivers/base/core.c: no parent
             atomic_access_without_cap: AtomicAccess::Accepted, // not used
-            purge_cq_on_destroy: Purge::No, // providers/rxe/rxe.c rxe_destroy_qp
+            optional_access: OptionalAccess::Accepted,         // sw/rxe/rxe_verbs.h: ignored (some kernels: EOPNOTSUPP)
+            purge_cq_on_destroy: Purge::No,                    // providers/rxe/rxe.c rxe_destroy_qp
             srq_wr_lost_on_destroy: Lost::Taken, // sw/rxe/rxe_resp.c get_srq_wqe: at a message's first packet
-            qp_recycle_via_reset: true, // sw/rxe/rxe_qp.c rxe_qp_reset
-            srq: true,            // sw/rxe/rxe_srq.c
-            srq_errno: NoSrq::Eopnotsupp, // not used
-            cq_ex: true,          // providers/rxe/rxe.c rxe_create_cq_ex
-            standard_wc_flags: true, // providers/rxe/rxe.c rxe_create_cq_ex
-            timestamps: false,    // providers/rxe/rxe.c rxe_create_cq_ex
-            wallclock: false,     // providers/rxe/rxe.c rxe_create_cq_ex
-            refused_timestamp_bits: 0, // sw/rxe/rxe_verbs.c
-            rt_values: false,     // libibverbs/dummy_ops.c
-            wr_api: true,         // providers/rxe/rxe.c
-            thread_domain: false, // libibverbs/dummy_ops.c
-            ah_by_index: true,    // sw/rxe/rxe_av.c rxe_get_av
-            last_wqe_event: true, // sw/rxe/rxe_resp.c flush_recv_queue (since 2023)
-            qp_fatal_on_retry_exc: false, // sw/rxe/rxe_comp.c
+            qp_recycle_via_reset: true,          // sw/rxe/rxe_qp.c rxe_qp_reset
+            srq: true,                           // sw/rxe/rxe_srq.c
+            srq_errno: NoSrq::Eopnotsupp,        // not used
+            cq_ex: true,                         // providers/rxe/rxe.c rxe_create_cq_ex
+            standard_wc_flags: true,             // providers/rxe/rxe.c rxe_create_cq_ex
+            timestamps: false,                   // providers/rxe/rxe.c rxe_create_cq_ex
+            wallclock: false,                    // providers/rxe/rxe.c rxe_create_cq_ex
+            refused_timestamp_bits: 0,           // sw/rxe/rxe_verbs.c
+            rt_values: false,                    // libibverbs/dummy_ops.c
+            wr_api: true,                        // providers/rxe/rxe.c
+            thread_domain: false,                // libibverbs/dummy_ops.c
+            ah_by_index: true,                   // sw/rxe/rxe_av.c rxe_get_av
+            last_wqe_event: true,                // sw/rxe/rxe_resp.c flush_recv_queue (since 2023)
+            qp_fatal_on_retry_exc: false,        // sw/rxe/rxe_comp.c
             // sw/rxe/rxe_net.c (port), core/cache.c (gid), rxe_srq.c, rxe_cq.c rxe_cq_post, rxe_qp.c (drained), rxe_resp.c
             async_events: Events::of(&[Group::Port, Group::Gid, Group::Srq, Group::Cq, Group::LastWqe]),
             flush_needs_async_read: false,                 // sw/rxe/rxe_comp.c

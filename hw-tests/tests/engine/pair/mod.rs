@@ -10,7 +10,7 @@ use ibex::transport::{Batch, Completion, EndpointId, Token};
 use ibex::transport::{Directory, Port, Setup};
 use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
-use ibex_ffi::verbs::{Access, Arena, LocalSpan, RemoteSpan, Status};
+use ibex_ffi::verbs::{Access, Arena, HugePages, LocalSpan, RemoteSpan, Status};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(port: &Port, len: usize, slots: usize) -> Self {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        Memory { arena: Arena::with_access(&port.domain(), len, slots, access).expect("memory"), len }
+        let access = Access::RIGHTS;
+        Memory { arena: Arena::with(&port.domain(), len, slots, access, HugePages::No).expect("memory"), len }
     }
 
     pub(crate) fn span(&self, slot: usize) -> LocalSpan {
@@ -107,7 +107,14 @@ pub(crate) fn choice(tunables: &Tunables) -> PortChoice {
 /// Opens it once more, for another rank: the next that has published nothing yet.
 pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, published: &Published) -> Port {
     let me = PeerName { job: 1, rank };
-    let setup = Setup { index: 0, me, receive_size: 8192, bounce_size: 4096, directory: Box::new(published.clone()) };
+    let setup = Setup {
+        index: 0,
+        me,
+        processes: 1,
+        receive_size: 8192,
+        bounce_size: 4096,
+        directory: Box::new(published.clone()),
+    };
     let port = Port::open(choice, tunables, setup).expect("a port");
     published.0.lock().unwrap().push(port.entry());
     port
