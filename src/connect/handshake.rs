@@ -16,7 +16,8 @@
 //! The time from our first hello to the confirmation is the path's round trip and whatever the peer did meanwhile: never less
 //! than the round trip, so time-outs may be chosen from it.
 //!
-//! What is said when no connection comes about: `handshake/failure.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
+//! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be the one to
+//! ask: `handshake/turn.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
 //! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
@@ -28,8 +29,10 @@ use crate::tunables::Tunables;
 mod failure;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 pub use failure::{Failure, FailureReason};
+use turn::Turn;
 
 /// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -110,6 +113,7 @@ pub struct Handshake {
     alive: Duration,
     retry: Duration,
     timeout: Duration,
+    turn: Turn,
     ud_tries: u32,
     ud_sent: u32,
     tcp_sent: u32,
@@ -160,6 +164,7 @@ impl Handshake {
             alive: now,
             retry,
             timeout: Duration::from_secs(tunables.connect_timeout),
+            turn: Turn::default(),
             ud_tries: u32::try_from(tunables.connect_ud_tries).unwrap_or(u32::MAX),
             ud_sent: 0,
             tcp_sent: 0,
@@ -193,6 +198,7 @@ impl Handshake {
             heard_qpn,
             heard_epoch,
             confirmed: self.is_confirmed(),
+            declined: None,
         }
     }
 
@@ -213,6 +219,10 @@ impl Handshake {
         self.alive = now;
         self.heard = self.heard.saturating_add(1);
         self.heard_by = Some(carrier);
+        if self.is_unproven(me, hello, carrier) {
+            self.count_unproven(now);
+            return Step::default();
+        }
         let mut step = Step::default();
         if reset || self.peer.is_none() {
             step.program = Some(self.program(me, hello, reset));
@@ -341,7 +351,7 @@ impl Handshake {
     fn route(&self) -> Via {
         match self.paths {
             Paths { ud: true, tcp: true } => {
-                let unanswered = self.ud_sent >= self.ud_tries;
+                let unanswered = self.ud_sent >= self.ud_tries || self.is_asked_again();
                 if unanswered || self.heard_by == Some(Carrier::Tcp) { Via::Both } else { Via::Ud }
             }
             Paths { ud: true, tcp: false } => Via::Ud,

@@ -4,6 +4,7 @@
 mod closings;
 mod histories;
 mod pair;
+mod partners;
 
 use super::*;
 use crate::transport::adapter::scripted::{QpState, send_id};
