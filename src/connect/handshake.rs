@@ -32,7 +32,6 @@ mod tests;
 mod turn;
 
 pub use failure::{Failure, FailureReason};
-use turn::Turn;
 
 /// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -121,6 +120,19 @@ pub struct Handshake {
     /// When our first hello left.
     first_sent: Option<Duration>,
     round_trip: Option<Duration>,
+}
+
+/// What came of asking one port of the peer, since it is being asked (`turn.rs`).
+#[derive(Copy, Clone, Debug, Default)]
+struct Turn {
+    /// See [`Handshake::require_datagram`].
+    needs_datagram: bool,
+    /// How often it had been asked when it last spoke, or when the turn began.
+    heard_at: u32,
+    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
+    answers: u8,
+    /// How many datagrams had been sent when that was last counted.
+    counted_at: u32,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
