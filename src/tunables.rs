@@ -207,8 +207,8 @@ table! {
     connect_via: Text { default: "auto", choices: &["auto", "ud", "tcp"] }, "", level 4,
         "What carries the handshake of two processes: unreliable datagrams of the fabric (ud), TCP (tcp), or ud first, and \
          tcp as well when ud is missing or unanswered (auto).",
-        "tcp serves adapters without UD and networks that filter it. With ud alone, ibex cannot tell a peer that computes \
-         for longer than connect_timeout from a dead one.";
+        "tcp serves adapters without UD and networks that filter it, but does not tell InfiniBand fabrics of one prefix apart. \
+         With ud alone, ibex cannot tell a peer that computes for longer than connect_timeout from a dead one.";
     tcp_if_include: Text { default: "", choices: &[] }, "", level 4,
         "The only interfaces on which to take handshakes over TCP: comma-separated names (eth0) and networks (10.1.0.0/16), \
          in order of preference. Empty: all addresses that another host may reach. ibex uses at most four.",

@@ -16,7 +16,8 @@
 //! The time from our first hello to the confirmation is the path's round trip and whatever the peer did meanwhile: never less
 //! than the round trip, so time-outs may be chosen from it.
 //!
-//! What is said when no connection comes about: `handshake/failure.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
+//! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be the one to
+//! ask: `handshake/turn.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
 //! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::tunables::Tunables;
 mod failure;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 pub use failure::{Failure, FailureReason};
 
@@ -110,6 +112,7 @@ pub struct Handshake {
     alive: Duration,
     retry: Duration,
     timeout: Duration,
+    turn: Turn,
     ud_tries: u32,
     ud_sent: u32,
     tcp_sent: u32,
@@ -117,6 +120,19 @@ pub struct Handshake {
     /// When our first hello left.
     first_sent: Option<Duration>,
     round_trip: Option<Duration>,
+}
+
+/// What came of asking one port of the peer, since it is being asked (`turn.rs`).
+#[derive(Copy, Clone, Debug, Default)]
+struct Turn {
+    /// See [`Handshake::require_datagram`].
+    needs_datagram: bool,
+    /// How often it had been asked when it last spoke, or when the turn began.
+    heard_at: u32,
+    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
+    answers: u8,
+    /// How many datagrams had been sent when that was last counted.
+    counted_at: u32,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -160,6 +176,7 @@ impl Handshake {
             alive: now,
             retry,
             timeout: Duration::from_secs(tunables.connect_timeout),
+            turn: Turn::default(),
             ud_tries: u32::try_from(tunables.connect_ud_tries).unwrap_or(u32::MAX),
             ud_sent: 0,
             tcp_sent: 0,
@@ -193,6 +210,7 @@ impl Handshake {
             heard_qpn,
             heard_epoch,
             confirmed: self.is_confirmed(),
+            declined: None,
         }
     }
 
@@ -213,6 +231,10 @@ impl Handshake {
         self.alive = now;
         self.heard = self.heard.saturating_add(1);
         self.heard_by = Some(carrier);
+        if self.is_unproven(me, hello, carrier) {
+            self.count_unproven(now);
+            return Step::default();
+        }
         let mut step = Step::default();
         if reset || self.peer.is_none() {
             step.program = Some(self.program(me, hello, reset));
@@ -341,7 +363,7 @@ impl Handshake {
     fn route(&self) -> Via {
         match self.paths {
             Paths { ud: true, tcp: true } => {
-                let unanswered = self.ud_sent >= self.ud_tries;
+                let unanswered = self.ud_sent >= self.ud_tries || self.is_asked_again();
                 if unanswered || self.heard_by == Some(Carrier::Tcp) { Via::Both } else { Via::Ud }
             }
             Paths { ud: true, tcp: false } => Via::Ud,

@@ -17,9 +17,15 @@ use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
 
 const MAGIC: [u8; 4] = *b"ibHi";
 /// The version of these bytes.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Flag: the sender knows that its queue pair is in use by the receiver, and needs no answer.
 const CONFIRMED: u8 = 1;
+/// Flag: [`Declined::ForNow`].
+const DECLINED: u8 = 2;
+/// Flag: [`Declined::Taken`].
+const TAKEN: u8 = 4;
+/// Flag: [`Declined::Unmet`].
+const UNMET: u8 = 8;
 /// Where the port address begins.
 const ADDRESS: usize = 52;
 /// Where the seal stands: over all bytes before it.
@@ -54,6 +60,40 @@ pub struct QpInfo {
     pub endpoint: u32,
 }
 
+/// A port will not be connected with the one that asks, but with another of the same process.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Declined {
+    /// It is being connected with another one, which may come to nothing.
+    ForNow,
+    /// It is connected with another one, or has been given up.
+    Taken,
+    /// No datagram comes through between the two.
+    Unmet,
+}
+
+impl Declined {
+    /// The flags of a hello that says so, or does not.
+    fn flag(this: Option<Self>) -> u8 {
+        match this {
+            None => 0,
+            Some(Declined::ForNow) => DECLINED,
+            Some(Declined::Taken) => TAKEN,
+            Some(Declined::Unmet) => UNMET,
+        }
+    }
+
+    /// What the flags of a hello say.
+    fn of(flags: u8) -> Result<Option<Self>, HelloError> {
+        match flags & !CONFIRMED {
+            0 => Ok(None),
+            DECLINED => Ok(Some(Declined::ForNow)),
+            TAKEN => Ok(Some(Declined::Taken)),
+            UNMET => Ok(Some(Declined::Unmet)),
+            _ => Err(HelloError::Field { field: "flags", value: flags.into() }),
+        }
+    }
+}
+
 /// One message of the handshake.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Hello {
@@ -71,6 +111,9 @@ pub struct Hello {
     pub heard_epoch: u32,
     /// The sender knows that the receiver has set its queue pair to the sender's: no answer is needed.
     pub confirmed: bool,
+    /// The sender declines what the receiver has asked for with the queue pair that is named as heard, and asks for nothing; its
+    /// own queue pair is none that the receiver is to use.
+    pub declined: Option<Declined>,
 }
 
 /// Bytes are not a hello.
@@ -126,7 +169,7 @@ impl Hello {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
-        bytes[5] = if self.confirmed { CONFIRMED } else { 0 };
+        bytes[5] = if self.confirmed { CONFIRMED } else { 0 } | Declined::flag(self.declined);
         bytes[6] = self.source.port;
         bytes[7] = self.destination_port;
         let words = [
@@ -169,7 +212,7 @@ impl Hello {
         if !seal.try_into().is_ok_and(|seal| key.made(seal, text)) {
             return Err(HelloError::Unsealed { named: name });
         }
-        check("flags", bytes[5] & !CONFIRMED == 0, bytes[5].into())?;
+        let declined = Declined::of(bytes[5])?;
         check("a reserved field", bytes[46..48] == [0, 0], bytes[46].into())?;
         let hello = Hello {
             source: Identity { name, port: bytes[6], address: PortAddress::decode(&bytes[ADDRESS..SEAL])? },
@@ -186,6 +229,7 @@ impl Hello {
             heard_epoch: word(bytes, 36),
             heard_qpn: word(bytes, 40),
             confirmed: bytes[5] & CONFIRMED != 0,
+            declined,
         };
         hello.check()?;
         Ok(hello)
@@ -237,13 +281,14 @@ pub(crate) mod tests {
             heard_qpn: 0x0023_2425,
             heard_epoch: 0x2627_2829,
             confirmed: true,
+            declined: None,
         }
     }
 
     #[test]
     fn the_layout_of_a_hello_is_these_bytes() {
         let mut wanted = b"ibHi".to_vec();
-        wanted.extend([2, 1, 9, 10]); // version, flags, source port, destination port
+        wanted.extend([3, 1, 9, 10]); // version, flags, source port, destination port
         wanted.extend([4, 3, 2, 1, 8, 7, 6, 5]); // job, rank
         wanted.extend([0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x10]); // destination instance
         wanted.extend([0x22, 0x21, 0x20, 0x1f]); // epoch
@@ -258,6 +303,15 @@ pub(crate) mod tests {
         assert_eq!(hello().encode(&KEY).as_slice(), wanted);
         assert_eq!((wanted.len(), Hello::SIZE), (188, 188));
         assert_eq!(Hello::decode(&wanted, &KEY), Ok(hello()));
+    }
+
+    #[test]
+    fn a_hello_says_whether_it_declines_and_for_how_long() {
+        for declined in [None, Some(Declined::ForNow), Some(Declined::Taken), Some(Declined::Unmet)] {
+            let hello = Hello { declined, ..hello() };
+            assert_eq!(Hello::decode(&hello.encode(&KEY), &KEY), Ok(hello));
+        }
+        assert!(Declined::of(DECLINED | TAKEN).is_err() && Declined::of(16).is_err());
     }
 
     #[test]

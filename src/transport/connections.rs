@@ -13,6 +13,7 @@ pub(super) mod handshakes;
 pub(super) mod probe;
 pub(super) mod retransmission;
 pub(super) mod rnr_timer;
+pub(super) mod search;
 
 use self::connection::Connection;
 use self::failure::{Cause, Failure};
@@ -21,11 +22,14 @@ use super::work_request::EndpointId;
 use crate::peer::PeerName;
 use std::collections::HashMap;
 
+/// Ports of one peer that are looked through.
+const PORTS: u8 = 16;
+
 /// A peer.
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
-    /// The peer's port this endpoint is paired with, as its place in the peer's modex.
+    /// The peer's port this endpoint is paired with, as its place in the peer's modex. Another one may answer (`search.rs`).
     remote_port: u8,
     /// Given up by the upper layer ([`crate::transport::Port::forget`]).
     is_forgotten: bool,
@@ -90,6 +94,20 @@ impl<Q: QueuePair> Connections<Q> {
     /// The endpoint that stands for this port of this peer.
     pub(super) fn known(&self, name: PeerName, port: u8) -> Option<EndpointId> {
         self.names.get(&(name, port)).copied()
+    }
+
+    /// The endpoint that stands for any port of this peer: a port has one for each process.
+    pub(super) fn of_peer(&self, name: PeerName) -> Option<EndpointId> {
+        (0..PORTS).find_map(|port| self.known(name, port))
+    }
+
+    /// An endpoint stands for another port of its peer from now on.
+    pub(super) fn rename(&mut self, peer: EndpointId, remote_port: u8) {
+        self.forget_name(peer);
+        let Some(endpoint) = self.endpoint_mut(peer) else { return };
+        endpoint.remote_port = remote_port;
+        let name = endpoint.name;
+        self.names.insert((name, remote_port), peer);
     }
 
     /// The upper layer gives a peer up. False where there is no such endpoint.

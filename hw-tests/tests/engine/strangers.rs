@@ -69,6 +69,7 @@ fn hello(pair: &Pair, rank: u32, instance: u64, epoch: u32) -> Hello {
         heard_qpn: 0,
         heard_epoch: 0,
         confirmed: false,
+        declined: None,
     }
 }
 

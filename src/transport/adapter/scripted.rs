@@ -285,12 +285,16 @@ pub(crate) struct ScriptedCarriers(Script);
 impl Carriers for ScriptedCarriers {
     fn expect(&mut self, _peer: &PortAddress) {}
 
-    fn send(&mut self, peer: &PortAddress, _path: &Path, _via: Via, frame: &[u8; Hello::SIZE]) {
-        self.0.state().sent.push((*peer, *frame));
+    fn send(&mut self, peer: &PortAddress, _path: &Path, via: Via, frame: &[u8; Hello::SIZE]) {
+        let mut state = self.0.state();
+        state.sent.push((*peer, *frame));
+        state.sent_via.push(via);
     }
 
     fn receive(&mut self, _look: Look<'_>, _counters: &Counters) -> Arrivals {
-        let hellos = self.0.state().incoming.drain(..).map(|hello| (hello, Carrier::Ud)).collect();
+        let mut state = self.0.state();
+        let mut hellos: Vec<_> = state.incoming.drain(..).map(|hello| (hello, Carrier::Ud)).collect();
+        hellos.extend(state.incoming_tcp.drain(..).map(|hello| (hello, Carrier::Tcp)));
         Arrivals { hellos, refusals: Vec::new() }
     }
 
@@ -307,7 +311,7 @@ impl Carriers for ScriptedCarriers {
     }
 
     fn has_tcp(&self) -> bool {
-        false
+        self.0.state().has_tcp
     }
 
     fn error(&self) -> Option<&io::Error> {

@@ -51,7 +51,7 @@ impl<A: Adapter> Port<A> {
     }
 
     /// A queue pair could not be set: the connection fails, unless it was to take the place of one in use.
-    fn not_set(&mut self, to: EndpointId, why: String) {
+    pub(super) fn not_set(&mut self, to: EndpointId, why: String) {
         if !self.drop_successor(to) {
             return self.fail(to, Cause::Connect(why));
         }
@@ -68,6 +68,9 @@ impl<A: Adapter> Port<A> {
         let mut why = failure.message(name, &self.attributes.place(), remote);
         if let Some(error) = self.handshakes.carrier_error() {
             let _ = write!(why, " The last datagram could not be sent: {error}.");
+        }
+        if let Some(tried) = self.tried(to) {
+            let _ = write!(why, " All that was tried: {tried}.");
         }
         if self.drop_successor(to) {
             self.handshakes.settle(to);
@@ -134,6 +137,7 @@ impl<A: Adapter> Port<A> {
         }
         self.count_connection(retransmission);
         self.tell_established(to);
+        self.tell_partner(to);
         self.handshakes.settle(to);
         self.enlist(to);
         self.tx.expect_room();

@@ -5,6 +5,7 @@ mod closings;
 mod held_back;
 mod histories;
 mod pair;
+mod partners;
 
 use super::*;
 use crate::transport::adapter::scripted::{QpState, send_id};

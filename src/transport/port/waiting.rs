@@ -143,7 +143,7 @@ impl<A: Adapter> Port<A> {
     pub(super) fn queue(&mut self, to: EndpointId, request: Request) -> Result<(), Refused> {
         self.check(to)?;
         if self.connections.get(to).is_none() {
-            self.begin_connection(to);
+            self.begin_connection(to, false);
         }
         self.check(to)?;
         let Some(connection) = self.connections.get_mut(to) else { return Err(Refused) };

@@ -4,6 +4,7 @@
 //! [`Script`] has what the adapter is to refuse, when; what was posted; and the completions to come. Everything that the transport made
 //! of the adapter can be looked at after it was destroyed. Requests stay on the send queue until the test completes them.
 
+use crate::connect::Via;
 use crate::connect::hello::Hello;
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
@@ -73,9 +74,13 @@ pub(crate) struct State {
     pub(crate) readdressed: Option<PortChoice>,
     /// The number of the datagram queue pair.
     pub(crate) ud_qpn: u32,
-    /// Hellos on their way to this port, and those that it has sent.
+    /// Hellos on their way to this port, by datagrams and by TCP, and those that it has sent, and by what.
     pub(crate) incoming: VecDeque<Hello>,
+    pub(crate) incoming_tcp: VecDeque<Hello>,
     pub(crate) sent: Vec<(PortAddress, [u8; Hello::SIZE])>,
+    pub(crate) sent_via: Vec<Via>,
+    /// Whether there is TCP.
+    pub(crate) has_tcp: bool,
 }
 
 /// The test's end.
