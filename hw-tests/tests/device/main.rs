@@ -38,6 +38,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+/// For [`Test::on_emulated_with`].
+const INFINIBAND: (fn(&Device) -> bool, &str) = (Device::has_infiniband, "the adapters have no InfiniBand ports");
+
 /// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
 struct Test {
     name: String,
