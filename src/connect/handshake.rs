@@ -17,7 +17,7 @@
 //! than the round trip, so time-outs may be chosen from it.
 //!
 //! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be the one to
-//! ask: `handshake/turn.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
+//! ask: `handshake/port_attempt.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
 //! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
@@ -27,11 +27,12 @@ use super::{Carrier, Identity, Paths, Reach, Via};
 use crate::tunables::Tunables;
 
 mod failure;
+mod port_attempt;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 pub use failure::{Failure, FailureReason};
+use port_attempt::PortAttempt;
 
 /// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -112,7 +113,7 @@ pub struct Handshake {
     alive: Duration,
     retry: Duration,
     timeout: Duration,
-    turn: Turn,
+    attempt: PortAttempt,
     ud_tries: u32,
     ud_sent: u32,
     tcp_sent: u32,
@@ -120,19 +121,6 @@ pub struct Handshake {
     /// When our first hello left.
     first_sent: Option<Duration>,
     round_trip: Option<Duration>,
-}
-
-/// What came of asking one port of the peer, since it is being asked (`turn.rs`).
-#[derive(Copy, Clone, Debug, Default)]
-struct Turn {
-    /// See [`Handshake::require_datagram`].
-    needs_datagram: bool,
-    /// How often it had been asked when it last spoke, or when the turn began.
-    heard_at: u32,
-    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
-    answers: u8,
-    /// How many datagrams had been sent when that was last counted.
-    counted_at: u32,
 }
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -176,7 +164,7 @@ impl Handshake {
             alive: now,
             retry,
             timeout: Duration::from_secs(tunables.connect_timeout),
-            turn: Turn::default(),
+            attempt: PortAttempt::default(),
             ud_tries: u32::try_from(tunables.connect_ud_tries).unwrap_or(u32::MAX),
             ud_sent: 0,
             tcp_sent: 0,

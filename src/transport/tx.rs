@@ -310,10 +310,7 @@ impl<S: SendSlots> Tx<S> {
     /// Whether the backlog is to be worked. Once true, not again before more room came. Hot.
     #[inline]
     pub(super) fn take_freed(&mut self) -> bool {
-        self.is_freed && {
-            self.is_freed = false;
-            true
-        }
+        std::mem::take(&mut self.is_freed)
     }
 
     /// Posts the first request that waits, where there is room. New requests of the peer may be held back or go by another

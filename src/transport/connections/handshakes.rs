@@ -130,7 +130,7 @@ impl<C: Carriers> Handshakes<C> {
     }
 
     /// The handshake that is under way with this peer goes on with its port at `address`.
-    pub(crate) fn turn_to(&mut self, peer: EndpointId, address: PortAddress) {
+    pub(crate) fn ask_port(&mut self, peer: EndpointId, address: PortAddress) {
         self.carriers.expect(&address);
         let Some((_, known)) = self.active.iter_mut().find(|(active, _)| *active == peer) else { return };
         let before = std::mem::replace(known, address);
@@ -221,10 +221,7 @@ impl<C: Carriers> Handshakes<C> {
         frame: &[u8; Hello::SIZE],
         counters: &Counters,
     ) {
-        for _ in 0..self.faults.copies() {
-            add(&counters.handshakes_sent, 1);
-            self.carriers.send(remote, path, via, frame);
-        }
+        self.send_copies(via, (remote, path), frame, counters);
         if !self.is_active(to) {
             self.carriers.forget(remote.instance);
         }
@@ -238,11 +235,21 @@ impl<C: Carriers> Handshakes<C> {
         frame: &[u8; Hello::SIZE],
         counters: &Counters,
     ) {
+        self.send_copies(via, (remote, path), frame, counters);
+        self.carriers.forget(remote.instance);
+    }
+
+    fn send_copies(
+        &mut self,
+        via: Via,
+        (remote, path): (&PortAddress, &Path),
+        frame: &[u8; Hello::SIZE],
+        counters: &Counters,
+    ) {
         for _ in 0..self.faults.copies() {
             add(&counters.handshakes_sent, 1);
             self.carriers.send(remote, path, via, frame);
         }
-        self.carriers.forget(remote.instance);
     }
 
     /// Where the port is that is being asked; `None` where the handshake is over.

@@ -3,10 +3,10 @@
 //! other, until one answers.
 //!
 //! Owns what came of each. Made when the connection begins, gone when it is made; beside the handshake, which asks
-//! (`connect/handshake/turn.rs`), and driven by `port/partner.rs`. It has no clock and no adapter. Setup grade; the port's
+//! (`connect/handshake/port_attempt.rs`), and driven by `port/partner.rs`. It has no clock and no adapter. Setup grade; the port's
 //! thread. Tests: at the end of the file, and `port/tests/partners.rs`.
 
-/// How often a port is asked in a turn.
+/// How often a port is asked before the next one is.
 const TRIES: u32 = 3;
 /// The same, while the peer's process is known to look at what comes.
 const TRIES_AWAKE: u32 = 2;
@@ -26,9 +26,9 @@ pub(crate) enum Verdict {
 struct Candidate {
     port: u8,
     verdict: Verdict,
-    /// Datagrams and TCP packets sent to it, but for the turn that is under way.
+    /// Datagrams and TCP packets sent to it, but for what the handshake counts.
     sent: (u32, u32),
-    /// It was silent for a turn while its process was awake.
+    /// It was silent while its process was awake.
     is_ruled_out: bool,
 }
 
@@ -109,7 +109,7 @@ impl Search {
         self.wanted.is_some()
     }
 
-    /// The port that is being asked has said nothing in its turn.
+    /// The port that is being asked has said nothing.
     pub(crate) fn was_silent(&mut self) {
         self.candidates[self.current].is_ruled_out |= self.wanted.is_some();
         self.wanted = self.wanted.filter(|wanted| *wanted != self.current);
@@ -120,8 +120,8 @@ impl Search {
         let is_open = |place: &usize| self.candidates[*place].verdict == Verdict::Open;
         let wanted = self.wanted.map(|wanted| self.better_than(wanted).unwrap_or(wanted)).filter(is_open);
         let count = self.candidates.len();
-        let in_turn = (1..=count).map(|step| (self.current + step) % count).find(is_open);
-        wanted.or(in_turn).map(|place| self.candidates[place].port)
+        let next = (1..=count).map(|step| (self.current + step) % count).find(is_open);
+        wanted.or(next).map(|place| self.candidates[place].port)
     }
 
     /// Nothing is to be had of this port.
@@ -132,7 +132,7 @@ impl Search {
     }
 
     /// So much was sent to the port that was being asked; this one is asked now. How much was sent to that before.
-    pub(crate) fn turn_to(&mut self, port: u8, sent: (u32, u32)) -> (u32, u32) {
+    pub(crate) fn ask_port(&mut self, port: u8, sent: (u32, u32)) -> (u32, u32) {
         self.candidates[self.current].sent = sent;
         if let Some(place) = self.find(port) {
             self.current = place;
@@ -174,7 +174,7 @@ mod tests {
         let turns: Vec<u8> = (0..4)
             .map(|_| {
                 let next = search.next().expect("one is open");
-                search.turn_to(next, (0, 0));
+                search.ask_port(next, (0, 0));
                 next
             })
             .collect();
@@ -190,8 +190,8 @@ mod tests {
     #[test]
     fn a_turn_goes_on_where_the_last_one_of_that_port_ended() {
         let mut search = Search::new(&[1, 2], 1).expect("a choice");
-        assert_eq!(search.turn_to(2, (3, 0)), (0, 0));
-        assert_eq!(search.turn_to(1, (2, 1)), (3, 0));
+        assert_eq!(search.ask_port(2, (3, 0)), (0, 0));
+        assert_eq!(search.ask_port(1, (2, 1)), (3, 0));
         let told = search.tried((5, 1));
         assert!(told.contains("port 1 left 5 datagrams and 1 TCP"), "{told}");
         assert!(told.contains("port 2 left 2 datagrams and 1 TCP"), "{told}");
@@ -201,7 +201,7 @@ mod tests {
     fn a_better_partner_is_preferred_and_a_stranger_never() {
         let mut search = Search::new(&[1, 2, 0], 2).expect("a choice");
         assert_eq!([1, 2, 0, 9].map(|port| search.prefers_current_to(port)), [false, true, true, true]);
-        search.turn_to(1, (0, 0));
+        search.ask_port(1, (0, 0));
         assert!(search.prefers_current_to(2));
     }
 
@@ -211,11 +211,11 @@ mod tests {
         assert_eq!([5, 6, 7].map(|port| search.may_take(port)), [true, false, false]);
         assert!(search.want(7) && !search.want(7) && search.want(6), "the better one of two");
         assert_eq!((search.next(), search.tries()), (Some(5), TRIES_AWAKE));
-        search.turn_to(5, (0, 0));
+        search.ask_port(5, (0, 0));
         search.was_silent();
         assert!(search.may_take(6) && !search.may_take(7));
         assert_eq!(search.next(), Some(6));
-        search.turn_to(6, (0, 0));
+        search.ask_port(6, (0, 0));
         search.was_silent();
         assert_eq!((search.has_wanted(), search.next(), search.tries()), (false, Some(7), TRIES));
     }
@@ -224,7 +224,7 @@ mod tests {
     fn a_port_that_speaks_after_all_is_open_again() {
         let mut search = Search::new(&[0, 1], 0).expect("a choice");
         search.exclude(1, Verdict::Unmet);
-        search.turn_to(1, (4, 4));
+        search.ask_port(1, (4, 4));
         assert_eq!(search.verdict(1), Some(Verdict::Open));
     }
 }

@@ -108,7 +108,7 @@ impl<A: Adapter> Port<A> {
             Answer::Take if known.is_some() => return Ok(()),
             Answer::Take => {
                 let (entry, now) = (self.listed(hello)?, self.adapter.now());
-                self.turn_to(to, source.port, &entry, now);
+                self.ask_port(to, source.port, &entry, now);
                 return Ok(());
             }
             Answer::AskBetter => self.ask_better(to, hello)?,
@@ -182,7 +182,7 @@ impl<A: Adapter> Port<A> {
         let entry = better.and_then(|port| Some((port, self.directory.entry(hello.source.name, port)?)));
         if let Some((port, entry)) = entry {
             let now = self.adapter.now();
-            self.turn_to(to, port, &entry, now);
+            self.ask_port(to, port, &entry, now);
         }
         Ok(())
     }
@@ -257,11 +257,11 @@ impl<A: Adapter> Port<A> {
         // Who has declined for now is not asked again at once.
         let pause = if next == current { Duration::from_millis(self.tunables.connect_retry) } else { Duration::ZERO };
         let at = self.adapter.now() + pause;
-        self.turn_to(to, next, &entry, at);
+        self.ask_port(to, next, &entry, at);
     }
 
     /// Asks this port of the peer from now on, the first time at `at`.
-    fn turn_to(&mut self, to: EndpointId, port: u8, entry: &PortEntry, at: Duration) {
+    fn ask_port(&mut self, to: EndpointId, port: u8, entry: &PortEntry, at: Duration) {
         let paths = self.handshakes.paths(&entry.address, &self.tunables);
         let epoch = match self.unbind(to) {
             Ok(was_bound) => was_bound.then(|| self.handshakes.next_epoch()),
@@ -270,10 +270,10 @@ impl<A: Adapter> Port<A> {
         let Some(connection) = self.connections.get_mut(to) else { return self.connections.rename(to, port) };
         connection.set_key(entry.key);
         let sent = connection.handshake().sent();
-        let before = self.handshakes.search(to).map_or((0, 0), |search| search.turn_to(port, sent));
-        connection.handshake_mut().turn_to((entry.address.instance, port), paths, epoch, before, at);
+        let before = self.handshakes.search(to).map_or((0, 0), |search| search.ask_port(port, sent));
+        connection.handshake_mut().ask_port((entry.address.instance, port), paths, epoch, before, at);
         self.connections.rename(to, port);
-        self.handshakes.turn_to(to, entry.address);
+        self.handshakes.ask_port(to, entry.address);
         self.countdown = 1;
     }
 

@@ -3,19 +3,32 @@
 //!
 //! InfiniBand fabrics often have the same prefix, the default. TCP goes from any port to any, so that a hello by TCP says nothing
 //! of the fabric: the queue pair is set only when a datagram has come through ([`Handshake::require_datagram`]). A port that
-//! stays silent, or speaks by TCP alone, is left for the next one ([`Handshake::turn_to`]); a port that will have another
+//! stays silent, or speaks by TCP alone, is left for the next one ([`Handshake::ask_port`]); a port that will have another
 //! one says so ([`Handshake::declining`]). Which port comes next, `transport/connections/search.rs` decides.
 //!
 //! Path: setup. Threads: the port's. Tests: `tests.rs` beside this file, and `transport/port/tests/partners.rs`.
 
 use std::time::Duration;
 
-use super::{Handshake, LONGEST_PAUSE, State, Turn};
+use super::{Handshake, LONGEST_PAUSE, State};
 use crate::connect::hello::{Declined, Hello};
 use crate::connect::{Carrier, Identity, Paths};
 
 /// How often a peer must have spoken by TCP, after as many datagrams, until these are taken to lead nowhere.
 const UNMET: u8 = 4;
+
+/// What came of asking one port of the peer, since it is being asked.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct PortAttempt {
+    /// See [`Handshake::require_datagram`].
+    needs_datagram: bool,
+    /// How often it had been asked when it last spoke, or when it began.
+    heard_at: u32,
+    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
+    answers: u8,
+    /// How many datagrams had been sent when that was last counted.
+    counted_at: u32,
+}
 
 impl Handshake {
     /// The hello that declines what the receiver has asked for with `theirs`.
@@ -41,22 +54,22 @@ impl Handshake {
     /// From now on the queue pair is set to one of the peer only when a datagram has come through, either way. A TCP connection
     /// does not show that the two ports are in one fabric.
     pub fn require_datagram(&mut self) {
-        self.turn.needs_datagram = true;
+        self.attempt.needs_datagram = true;
     }
 
     /// Asks another port of the peer for the same connection, `sent` datagrams and TCP packets having been sent to that before.
     /// Where the queue pair was set to one of the port before (it is reset then), `epoch` is a new one, so that what is late of
     /// that is known. The peer's process has as long to answer as before.
-    pub fn turn_to(&mut self, peer: (u64, u8), paths: Paths, epoch: Option<u32>, sent: (u32, u32), now: Duration) {
+    pub fn ask_port(&mut self, peer: (u64, u8), paths: Paths, epoch: Option<u32>, sent: (u32, u32), now: Duration) {
         (self.peer_instance, self.peer_port) = peer;
         (self.ud_sent, self.tcp_sent) = sent;
         self.local.epoch = epoch.unwrap_or(self.local.epoch);
         (self.paths, self.peer, self.heard, self.heard_by) = (paths, None, 0, None);
-        let (heard_at, needs_datagram) = (self.tries(), self.turn.needs_datagram);
+        let (heard_at, needs_datagram) = (self.tries(), self.attempt.needs_datagram);
         // Two rounds are short, as they find the port; who computes for longer is asked ever more seldom.
         let pause = self.retry.saturating_mul((heard_at / 4).max(1)).min(LONGEST_PAUSE.max(self.retry));
         (self.due, self.pause) = (now, pause);
-        self.turn = Turn { needs_datagram, heard_at, ..Turn::default() };
+        self.attempt = PortAttempt { needs_datagram, heard_at, ..PortAttempt::default() };
     }
 
     /// How often the port that is being asked was asked, by datagrams and by TCP.
@@ -65,9 +78,9 @@ impl Handshake {
         (self.ud_sent, self.tcp_sent)
     }
 
-    /// Whether this port was asked in an earlier turn, in vain.
+    /// Whether this port was asked before, in vain.
     pub(super) fn is_asked_again(&self) -> bool {
-        self.turn.heard_at > 0
+        self.attempt.heard_at > 0
     }
 
     fn tries(&self) -> u32 {
@@ -77,7 +90,7 @@ impl Handshake {
     /// Whether the port that is being asked has said nothing to the last `tries` times.
     #[must_use]
     pub fn is_silent_after(&self, tries: u32) -> bool {
-        self.peer.is_none() && self.tries() >= self.turn.heard_at.saturating_add(tries)
+        self.peer.is_none() && self.tries() >= self.attempt.heard_at.saturating_add(tries)
     }
 
     /// Whether the port that is being asked has not said a word.
@@ -89,7 +102,7 @@ impl Handshake {
     /// Whether no datagram comes through: that many were sent, and the peer, which does hear us over TCP, got none of them.
     #[must_use]
     pub fn is_unmet(&self) -> bool {
-        self.peer.is_none() && self.turn.answers >= UNMET
+        self.peer.is_none() && self.attempt.answers >= UNMET
     }
 
     /// Whether this hello says nothing of the fabric: it came over TCP, as none of our datagrams has reached the peer yet (who
@@ -97,16 +110,16 @@ impl Handshake {
     pub(super) fn is_unproven(&self, me: &Identity, hello: &Hello, carrier: Carrier) -> bool {
         let have_datagrams = me.address.ud_qpn != 0 && hello.source.address.ud_qpn != 0;
         let is_proof = carrier == Carrier::Ud || hello.heard_qpn != 0;
-        self.turn.needs_datagram && self.peer.is_none() && have_datagrams && !is_proof
+        self.attempt.needs_datagram && self.peer.is_none() && have_datagrams && !is_proof
     }
 
     /// The peer speaks to us, but not by datagrams. It is asked again, by both, at even intervals.
     pub(super) fn count_unproven(&mut self, now: Duration) {
-        if self.ud_sent > self.turn.counted_at {
-            self.turn.answers += 1;
-            self.turn.counted_at = self.ud_sent;
+        if self.ud_sent > self.attempt.counted_at {
+            self.attempt.answers += 1;
+            self.attempt.counted_at = self.ud_sent;
         }
-        self.turn.heard_at = self.tries();
+        self.attempt.heard_at = self.tries();
         self.pause = self.retry;
         self.due = self.due.min(now + self.retry);
     }
