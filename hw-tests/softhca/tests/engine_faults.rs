@@ -166,7 +166,7 @@ fn an_overrun_can_be_made() {
     b.recv(1, 0, 64);
     a.send(1, 0, 64);
     assert_eq!(hca.read_async_event().unwrap().kind, event::CQ_ERR);
-    assert_eq!(b.qp.state(), qp_state::ERR);
+    b.stops();
 }
 
 #[test]
@@ -190,11 +190,8 @@ fn objects_fail_at_their_time_and_say_so() {
             _ => told.object, // of the sends or of the receives
         };
         assert_eq!((told.kind, told.object), (kind, object));
-        let until = Instant::now() + Duration::from_secs(20);
-        while (a.qp.state(), b.qp.state()) != (qp_state::ERR, qp_state::ERR) {
-            assert!(Instant::now() < until, "the queue pairs go on");
-            std::thread::yield_now();
-        }
+        a.stops();
+        b.stops();
     }
 }
 
