@@ -317,13 +317,20 @@ pub(crate) fn tests() -> Vec<Test> {
         for ranks in case.ranks {
             let name = format!("{} on {ranks} ranks", case.sentence);
             let test = Test::new(name, move |site| run(site, case, *ranks));
-            // The plain one goes by what the device does.
-            let of_tools =
-                case.program.starts_with("events") && (case.program != "events" || !case.parameters.is_empty());
-            tests.push(if of_tools { test.device_independent() } else { test });
+            tests.push(if is_device_independent(case, *ranks) { test.device_independent() } else { test });
         }
     }
     tests
+}
+
+/// Whether one device is as good as another for it. Of what tools see, and of matching, the plain run is made on each.
+fn is_device_independent(case: &Case, ranks: usize) -> bool {
+    let is_plain = case.parameters.is_empty() && !case.threads;
+    match case.program {
+        "events" => !is_plain,
+        "traffic" => !is_plain || ranks != 2,
+        program => program.starts_with("events"),
+    }
 }
 
 /// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows without
