@@ -17,7 +17,8 @@
 //! than the round trip, so time-outs may be chosen from it.
 //!
 //! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be the one to
-//! ask: `handshake/port_attempt.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
+//! ask: `handshake/port_attempt.rs`. What the port is told to do: `handshake/step.rs`. Path: setup (`on_data` pending). Threads:
+//! the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
 //! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
@@ -28,70 +29,15 @@ use crate::tunables::Tunables;
 
 mod failure;
 mod port_attempt;
+mod step;
 #[cfg(test)]
 mod tests;
 
 pub use failure::{Failure, FailureReason};
-use port_attempt::PortAttempt;
+pub use step::{Ignored, Program, Step};
 
 /// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// What the port shall do, in the order of the fields. Nothing set: nothing to do.
-#[must_use]
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub struct Step {
-    /// The hello was of no use, for this reason: count it.
-    pub ignored: Option<Ignored>,
-    /// The peer says that it has begun a new connection while this one was in use (it would have dropped its end). Keep this one,
-    /// make a queue pair with a handshake of a new epoch beside it, and give this same hello to that. When that is confirmed,
-    /// it takes this one's place.
-    pub superseded: bool,
-    /// Set the local queue pair to this one of the peer: ready to receive, then ready to send. The peer's path is in the
-    /// hello's `source.address`.
-    pub program: Option<Program>,
-    /// The peer can receive: send what waits. Comes once per handshake.
-    pub confirmed: bool,
-    /// Send [`Handshake::hello`], made after `program` was done, by this.
-    pub send: Option<Via>,
-    /// No connection comes about. Comes once; the handshake does nothing afterwards.
-    pub failed: Option<Failure>,
-}
-
-/// The peer's queue pair, and what both can do.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Program {
-    /// The number of the peer's queue pair (`dest_qp_num`).
-    pub qpn: u32,
-    /// The sequence number its sends begin with (`rq_psn`).
-    pub psn: u32,
-    /// The peer's own name for us, which messages to it carry.
-    pub endpoint: u32,
-    /// The smaller of both ports' MTU, as verbs.h's code (`path_mtu`).
-    pub mtu: u8,
-    /// How many reads and atomics we may have in flight (`max_rd_atomic`): what we can and the peer serves.
-    pub max_rd_atomic: u8,
-    /// How many of the peer's we serve at once (`max_dest_rd_atomic`).
-    pub max_dest_rd_atomic: u8,
-    /// The queue pair was set to an earlier one of the peer, which it has given up before anything was sent: reset ours first
-    /// (number and sequence number stay).
-    pub reset: bool,
-}
-
-/// Why a hello was of no use.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Ignored {
-    /// It is for another life of this port (or another port).
-    NotForUs,
-    /// It is from another life of the peer than the one whose address we have.
-    OtherInstance,
-    /// It belongs to an earlier connection: it was late.
-    Late,
-    /// It names another queue pair for the connection we already have; the first one counts.
-    Conflict,
-    /// This handshake has failed before.
-    Failed,
-}
 
 /// One side of one connection being made.
 #[derive(Clone, Debug)]
@@ -128,6 +74,19 @@ enum State {
     Asking,
     Confirmed,
     Failed,
+}
+
+/// What came of asking one port of the peer, since it is being asked.
+#[derive(Copy, Clone, Debug, Default)]
+struct PortAttempt {
+    /// See [`Handshake::require_datagram`].
+    needs_datagram: bool,
+    /// How often it had been asked when it last spoke, or when it began.
+    heard_at: u32,
+    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
+    answers: u8,
+    /// How many datagrams had been sent when that was last counted.
+    counted_at: u32,
 }
 
 impl Handshake {

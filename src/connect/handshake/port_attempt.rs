@@ -10,25 +10,12 @@
 
 use std::time::Duration;
 
-use super::{Handshake, LONGEST_PAUSE, State};
+use super::{Handshake, LONGEST_PAUSE, PortAttempt, State};
 use crate::connect::hello::{Declined, Hello};
 use crate::connect::{Carrier, Identity, Paths};
 
 /// How often a peer must have spoken by TCP, after as many datagrams, until these are taken to lead nowhere.
 const UNMET: u8 = 4;
-
-/// What came of asking one port of the peer, since it is being asked.
-#[derive(Copy, Clone, Debug, Default)]
-pub(super) struct PortAttempt {
-    /// See [`Handshake::require_datagram`].
-    needs_datagram: bool,
-    /// How often it had been asked when it last spoke, or when it began.
-    heard_at: u32,
-    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
-    answers: u8,
-    /// How many datagrams had been sent when that was last counted.
-    counted_at: u32,
-}
 
 impl Handshake {
     /// The hello that declines what the receiver has asked for with `theirs`.
