@@ -49,6 +49,7 @@ fn hello(c: &mut Criterion) {
         heard_qpn: 0,
         heard_epoch: 0,
         confirmed: false,
+        declined: None,
     };
     let key = Key::from_bytes([7; Key::SIZE]);
     let bytes = hello.encode(&key);

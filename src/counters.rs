@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Class {
     /// Counts events; only grows. A tool sees what was added since it started its handle.
     Counter,
-    /// Adds up bytes; only grows.
+    /// Adds up bytes or time; only grows.
     Aggregate,
     /// What is in use now; rises and falls.
     Level,
@@ -83,8 +83,11 @@ counters! {
     atomic: Counter "operations" "64-bit fetch-and-adds and compare-and-swaps started.";
     receives_used_up: Counter "events" "Times this process found all its posted receives used up.";
     queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry.";
+    held_back: Counter "times" "Times a peer with requests waiting had acknowledged none for 5 ms, and was sent no more until it did: it computes and has no receive slot left, its link is silent, or one-sided requests take so long.";
+    held_back_time: Aggregate "us" "For how long peers were so held back, added up over peers.";
     waiting: Level "requests" "Requests waiting inside ibex now.";
     send_memory: Level "bytes" "Memory registered for send slots and bounce buffers.";
+    huge_memory: Level "bytes" "Memory of receive slots and send slots in explicit huge pages.";
     connections: Level "connections" "Peers connected now.";
     connected: Counter "connections" "Connections made.";
     failed: Counter "connections" "Connections that failed.";
@@ -93,6 +96,7 @@ counters! {
     handshakes_dropped: Counter "packets" "Handshake packets not taken: not understood, not sealed with this port's key, from nobody of the job, or late.";
     tcp_refused: Counter "connections" "TCP connections of others that were closed because they led to no connection of this process.";
     ack_timeout: Level "us" "The longest acknowledgement time-out of the connections made.";
+    rnr_timer: Level "us" "The longest time that a peer is told to wait when its message finds no receive slot.";
     registrations: Counter "registrations" "Registrations of user memory made with the adapter.";
     deregistrations: Counter "registrations" "Registrations of user memory taken back.";
     polls: Counter "polls" "Times the completion queue was looked at.";
@@ -141,6 +145,11 @@ fn read(file: &Path) -> Option<u64> {
 #[inline]
 pub(crate) fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Makes a level at least `to`, of which this thread is the only writer at the moment. Setup.
+pub(crate) fn raise(level: &AtomicU64, to: u64) {
+    level.store(level.load(Ordering::Relaxed).max(to), Ordering::Relaxed);
 }
 
 /// Takes from a level of which this thread is the only writer at the moment.

@@ -15,6 +15,7 @@ mod row;
 mod tests;
 
 use crate::connect::interfaces;
+use ibex_ffi::verbs::HugePages;
 
 pub use page::markdown;
 pub use row::{Kind, OutOfBounds, Row, Value};
@@ -153,6 +154,23 @@ table! {
         "None where the kernel copies. Elsewhere each registration takes a call of madvise, and children must not touch \
          registered pages.";
 
+    // UCX, too, takes explicit huge pages first and transparent ones then for the buffers it receives into.
+    huge_pages: Text { default: "auto", choices: &["auto", "explicit", "transparent", "no"] }, "", level 5,
+        "The pages of receive slots and send slots. auto: explicit huge pages of 2 MiB (vm.nr_hugepages) where slots fill them \
+         but for an eighth, each process of the job on the host could take as many and leave half of them, and a quarter stays \
+         free; else transparent ones. explicit: the same as long as there are any. transparent: explicit ones never. no: what \
+         the kernel gives to those who do not ask.",
+        "With huge pages, adapter and processor look up fewer translations of addresses. A port's receive slots take 17 explicit \
+         ones (34 MiB, of which the limit of locked memory counts all).";
+    // On: the adapter's drivers register the kernel's own memory so on every processor (mlx5), what ibex waits for are completions, as
+    // there, and an adapter that gains nothing by it ignores it.
+    relaxed_ordering: Flag { default: true }, "", level 5,
+        "Whether the adapter may write to memory in any order (IBV_ACCESS_RELAXED_ORDERING) where only a completion says what has \
+         arrived: to slots and to the user's memory of messages. Never to windows of one-sided communication, which a processor \
+         may poll, nor to the target of atomics.",
+        "true: more bandwidth on some processors (AMD EPYC, Intel Emerald Rapids, Fujitsu A64FX); none on adapters that ignore it. \
+         If messages take longer with it, try false.";
+
     // What the adapter does when packets are lost or the receiver is late.
     ack_timeout: Count { default: 0, min: 0, max: 31 }, "exponent", level 5,
         "The time that the adapter waits for an acknowledgement before it repeats a packet: 4.096 us * 2^n (14: 67 ms, 16: \
@@ -174,11 +192,13 @@ table! {
         "A rank that only waits for a dead peer gets an error, where the runtime does not end the job (mpirun \
          --enable-recovery). A peer that disconnected in order (MPI_Comm_disconnect) while this process goes on counts as \
          dead.";
-    // 0.64 ms is a few times what a polling receiver needs to give back a batch, and a small part of what a computing one takes.
-    rnr_timer: Count { default: 12, min: 0, max: 31 }, "code", level 6,
+    rnr_timer: Text { default: "auto", choices: &["auto", "0..=31"] }, "", level 6,
         "The time that a sender waits when the receiver had no receive slot, as a code of the InfiniBand specification \
-         (table 46): 1 = 0.01 ms, 6 = 0.08 ms, 12 = 0.64 ms, 18 = 5.12 ms, 31 = 492 ms, 0 = 655 ms.",
-        "A smaller value resumes sooner after a burst; too small a value floods a receiver that computes.";
+         (table 46): 1 = 0.01 ms, 6 = 0.08 ms, 12 = 0.64 ms, 18 = 5.12 ms, 24 = 41 ms, 31 = 492 ms, 0 = 655 ms. auto: the \
+         receiver chooses it for each connection, 0.64 ms for its first three, then 0.2 ms times the connections that it has, at \
+         most 41 ms.",
+        "A shorter time resumes sooner after a burst; too short a time floods a receiver that computes, as each sender tries \
+         again so often.";
     rnr_retry: Count { default: 7, min: 0, max: 7 }, "tries", level 6,
         "The number of times that a sender repeats after the receiver had no receive slot; 7: for ever.",
         "Anything below 7 turns a receiver that computes for long into an error.";
@@ -187,8 +207,8 @@ table! {
     connect_via: Text { default: "auto", choices: &["auto", "ud", "tcp"] }, "", level 4,
         "What carries the handshake of two processes: unreliable datagrams of the fabric (ud), TCP (tcp), or ud first, and \
          tcp as well when ud is missing or unanswered (auto).",
-        "tcp serves adapters without UD and networks that filter it. With ud alone, ibex cannot tell a peer that computes \
-         for longer than connect_timeout from a dead one.";
+        "tcp serves adapters without UD and networks that filter it, but does not tell InfiniBand fabrics of one prefix apart. \
+         With ud alone, ibex cannot tell a peer that computes for longer than connect_timeout from a dead one.";
     tcp_if_include: Text { default: "", choices: &[] }, "", level 4,
         "The only interfaces on which to take handshakes over TCP: comma-separated names (eth0) and networks (10.1.0.0/16), \
          in order of preference. Empty: all addresses that another host may reach. ibex uses at most four.",
@@ -310,6 +330,12 @@ impl Tunables {
         self.gid_index.parse().ok()
     }
 
+    /// The code of the "receiver not ready" timer asked for; `None`: choose by the number of connections.
+    #[must_use]
+    pub fn forced_rnr_timer(&self) -> Option<u8> {
+        self.rnr_timer.parse().ok()
+    }
+
     /// The MTU asked for, in bytes; `None`: what the ports have active.
     #[must_use]
     pub fn forced_mtu(&self) -> Option<u32> {
@@ -323,6 +349,17 @@ impl Tunables {
             "yes" => ForkSupport::Yes,
             "no" => ForkSupport::No,
             _ => ForkSupport::Auto,
+        }
+    }
+
+    /// Which huge pages slots may have, in one of so many processes of the job on this host.
+    #[must_use]
+    pub fn pages(&self, processes: u32) -> HugePages {
+        match self.huge_pages.as_str() {
+            "explicit" => HugePages::Explicit,
+            "transparent" => HugePages::Transparent,
+            "no" => HugePages::No,
+            _ => HugePages::Shared { processes },
         }
     }
 

@@ -89,6 +89,12 @@ impl Device {
         self.profile().is_none_or(|profile| profile == "mlx5")
     }
 
+    /// Whether its adapters may have InfiniBand ports, as far as their profile says.
+    #[must_use]
+    pub fn has_infiniband(&self) -> bool {
+        !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "rxe"].contains(&profile))
+    }
+
     /// Whether its adapters tell of ports that go down and up, as far as their profile says.
     #[must_use]
     pub fn has_port_events(&self) -> bool {

@@ -63,9 +63,11 @@ int main(int argc, char **argv) {
     static int numbers[MESSAGES][NUMBERS];
     static struct measure measure;
     MPI_Request requests[MESSAGES];
+    MPI_Comm apart;
     peruse_event_h begin, end;
     check_start(&argc, &argv, 2);
     check_case("what_lies_between_two_events_is_measured");
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &apart));
     check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
     bool unexpected = choose(&measure, "PERUSE_COMM_MSG_INSERT_IN_UNEX_Q", "PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q");
     if (!unexpected)
@@ -76,6 +78,7 @@ int main(int argc, char **argv) {
         check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(measure.end, MPI_COMM_WORLD, on_event, &measure, &end));
         check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(begin));
         check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(end));
+        MPI_OK(MPI_Barrier(apart));
         for (int i = 0; i < MESSAGES; i++)
             MPI_OK(MPI_Irecv(numbers[i], NUMBERS, MPI_INT, 1, 0, MPI_COMM_WORLD, &requests[i]));
         MPI_OK(MPI_Send(NULL, 0, MPI_INT, 1, 0, MPI_COMM_WORLD));
@@ -93,12 +96,17 @@ int main(int argc, char **argv) {
         check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&end));
         check_true("a released handle is null", begin == PERUSE_EVENT_HANDLE_NULL);
     } else if (check.rank == 1) {
+        // Nothing comes before there is who measures it.
+        MPI_OK(MPI_Barrier(apart));
         for (int i = 0; i < MESSAGES; i++) {
             MPI_OK(MPI_Send(numbers[i], NUMBERS, MPI_INT, 0, 0, MPI_COMM_WORLD));
             if (i == MESSAGES / 2)
                 MPI_OK(MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         }
+    } else {
+        MPI_OK(MPI_Barrier(apart));
     }
+    MPI_OK(MPI_Comm_free(&apart));
     check_end_case();
     return check_finish();
 }

@@ -16,7 +16,9 @@
 //! The time from our first hello to the confirmation is the path's round trip and whatever the peer did meanwhile: never less
 //! than the round trip, so time-outs may be chosen from it.
 //!
-//! What is said when no connection comes about: `handshake/failure.rs`. Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
+//! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be the one to
+//! ask: `handshake/port_attempt.rs`. What the port is told to do: `handshake/step.rs`. Path: setup (`on_data` pending). Threads:
+//! the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
 //! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
@@ -26,69 +28,16 @@ use super::{Carrier, Identity, Paths, Reach, Via};
 use crate::tunables::Tunables;
 
 mod failure;
+mod port_attempt;
+mod step;
 #[cfg(test)]
 mod tests;
 
 pub use failure::{Failure, FailureReason};
+pub use step::{Ignored, Program, Step};
 
 /// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// What the port shall do, in the order of the fields. Nothing set: nothing to do.
-#[must_use]
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub struct Step {
-    /// The hello was of no use, for this reason: count it.
-    pub ignored: Option<Ignored>,
-    /// The peer says that it has begun a new connection while this one was in use (it would have dropped its end). Keep this one,
-    /// make a queue pair with a handshake of a new epoch beside it, and give this same hello to that. When that is confirmed,
-    /// it takes this one's place.
-    pub superseded: bool,
-    /// Set the local queue pair to this one of the peer: ready to receive, then ready to send. The peer's path is in the
-    /// hello's `source.address`.
-    pub program: Option<Program>,
-    /// The peer can receive: send what waits. Comes once per handshake.
-    pub confirmed: bool,
-    /// Send [`Handshake::hello`], made after `program` was done, by this.
-    pub send: Option<Via>,
-    /// No connection comes about. Comes once; the handshake does nothing afterwards.
-    pub failed: Option<Failure>,
-}
-
-/// The peer's queue pair, and what both can do.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Program {
-    /// The number of the peer's queue pair (`dest_qp_num`).
-    pub qpn: u32,
-    /// The sequence number its sends begin with (`rq_psn`).
-    pub psn: u32,
-    /// The peer's own name for us, which messages to it carry.
-    pub endpoint: u32,
-    /// The smaller of both ports' MTU, as verbs.h's code (`path_mtu`).
-    pub mtu: u8,
-    /// How many reads and atomics we may have in flight (`max_rd_atomic`): what we can and the peer serves.
-    pub max_rd_atomic: u8,
-    /// How many of the peer's we serve at once (`max_dest_rd_atomic`).
-    pub max_dest_rd_atomic: u8,
-    /// The queue pair was set to an earlier one of the peer, which it has given up before anything was sent: reset ours first
-    /// (number and sequence number stay).
-    pub reset: bool,
-}
-
-/// Why a hello was of no use.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Ignored {
-    /// It is for another life of this port (or another port).
-    NotForUs,
-    /// It is from another life of the peer than the one whose address we have.
-    OtherInstance,
-    /// It belongs to an earlier connection: it was late.
-    Late,
-    /// It names another queue pair for the connection we already have; the first one counts.
-    Conflict,
-    /// This handshake has failed before.
-    Failed,
-}
 
 /// One side of one connection being made.
 #[derive(Clone, Debug)]
@@ -110,6 +59,7 @@ pub struct Handshake {
     alive: Duration,
     retry: Duration,
     timeout: Duration,
+    attempt: PortAttempt,
     ud_tries: u32,
     ud_sent: u32,
     tcp_sent: u32,
@@ -124,6 +74,19 @@ enum State {
     Asking,
     Confirmed,
     Failed,
+}
+
+/// What came of asking one port of the peer, since it is being asked.
+#[derive(Copy, Clone, Debug, Default)]
+struct PortAttempt {
+    /// See [`Handshake::require_datagram`].
+    needs_datagram: bool,
+    /// How often it had been asked when it last spoke, or when it began.
+    heard_at: u32,
+    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
+    answers: u8,
+    /// How many datagrams had been sent when that was last counted.
+    counted_at: u32,
 }
 
 impl Handshake {
@@ -160,6 +123,7 @@ impl Handshake {
             alive: now,
             retry,
             timeout: Duration::from_secs(tunables.connect_timeout),
+            attempt: PortAttempt::default(),
             ud_tries: u32::try_from(tunables.connect_ud_tries).unwrap_or(u32::MAX),
             ud_sent: 0,
             tcp_sent: 0,
@@ -193,6 +157,7 @@ impl Handshake {
             heard_qpn,
             heard_epoch,
             confirmed: self.is_confirmed(),
+            declined: None,
         }
     }
 
@@ -213,6 +178,10 @@ impl Handshake {
         self.alive = now;
         self.heard = self.heard.saturating_add(1);
         self.heard_by = Some(carrier);
+        if self.is_unproven(me, hello, carrier) {
+            self.count_unproven(now);
+            return Step::default();
+        }
         let mut step = Step::default();
         if reset || self.peer.is_none() {
             step.program = Some(self.program(me, hello, reset));
@@ -341,7 +310,7 @@ impl Handshake {
     fn route(&self) -> Via {
         match self.paths {
             Paths { ud: true, tcp: true } => {
-                let unanswered = self.ud_sent >= self.ud_tries;
+                let unanswered = self.ud_sent >= self.ud_tries || self.is_asked_again();
                 if unanswered || self.heard_by == Some(Carrier::Tcp) { Via::Both } else { Via::Ud }
             }
             Paths { ud: true, tcp: false } => Via::Ud,

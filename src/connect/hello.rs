@@ -17,9 +17,15 @@ use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
 
 const MAGIC: [u8; 4] = *b"ibHi";
 /// The version of these bytes.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Flag: the sender knows that its queue pair is in use by the receiver, and needs no answer.
 const CONFIRMED: u8 = 1;
+/// Flag: [`Declined::ForNow`].
+const DECLINED: u8 = 2;
+/// Flag: [`Declined::Taken`].
+const TAKEN: u8 = 4;
+/// Flag: [`Declined::Unmet`].
+const UNMET: u8 = 8;
 /// Where the port address begins.
 const ADDRESS: usize = 52;
 /// Where the seal stands: over all bytes before it.
@@ -54,6 +60,40 @@ pub struct QpInfo {
     pub endpoint: u32,
 }
 
+/// A port will not be connected with the one that asks, but with another of the same process.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Declined {
+    /// It is being connected with another one, which may come to nothing.
+    ForNow,
+    /// It is connected with another one, or has been given up.
+    Taken,
+    /// No datagram comes through between the two.
+    Unmet,
+}
+
+impl Declined {
+    /// The flags of a hello that says so, or does not.
+    fn flag(this: Option<Self>) -> u8 {
+        match this {
+            None => 0,
+            Some(Declined::ForNow) => DECLINED,
+            Some(Declined::Taken) => TAKEN,
+            Some(Declined::Unmet) => UNMET,
+        }
+    }
+
+    /// What the flags of a hello say.
+    fn of(flags: u8) -> Result<Option<Self>, HelloError> {
+        match flags & !CONFIRMED {
+            0 => Ok(None),
+            DECLINED => Ok(Some(Declined::ForNow)),
+            TAKEN => Ok(Some(Declined::Taken)),
+            UNMET => Ok(Some(Declined::Unmet)),
+            _ => Err(HelloError::Field { field: "flags", value: flags.into() }),
+        }
+    }
+}
+
 /// One message of the handshake.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Hello {
@@ -71,6 +111,9 @@ pub struct Hello {
     pub heard_epoch: u32,
     /// The sender knows that the receiver has set its queue pair to the sender's: no answer is needed.
     pub confirmed: bool,
+    /// The sender declines what the receiver has asked for with the queue pair that is named as heard, and asks for nothing; its
+    /// own queue pair is none that the receiver is to use.
+    pub declined: Option<Declined>,
 }
 
 /// Bytes are not a hello.
@@ -126,7 +169,7 @@ impl Hello {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
-        bytes[5] = if self.confirmed { CONFIRMED } else { 0 };
+        bytes[5] = if self.confirmed { CONFIRMED } else { 0 } | Declined::flag(self.declined);
         bytes[6] = self.source.port;
         bytes[7] = self.destination_port;
         let words = [
@@ -169,7 +212,7 @@ impl Hello {
         if !seal.try_into().is_ok_and(|seal| key.made(seal, text)) {
             return Err(HelloError::Unsealed { named: name });
         }
-        check("flags", bytes[5] & !CONFIRMED == 0, bytes[5].into())?;
+        let declined = Declined::of(bytes[5])?;
         check("a reserved field", bytes[46..48] == [0, 0], bytes[46].into())?;
         let hello = Hello {
             source: Identity { name, port: bytes[6], address: PortAddress::decode(&bytes[ADDRESS..SEAL])? },
@@ -186,6 +229,7 @@ impl Hello {
             heard_epoch: word(bytes, 36),
             heard_qpn: word(bytes, 40),
             confirmed: bytes[5] & CONFIRMED != 0,
+            declined,
         };
         hello.check()?;
         Ok(hello)
@@ -213,146 +257,4 @@ fn check(field: &'static str, fits: bool, value: u64) -> Result<(), HelloError> 
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::connect::Random;
-    use crate::select::address::tests::ethernet;
-
-    /// The key of the port that the tests' hellos are for.
-    pub(crate) const KEY: Key = Key::from_bytes(*b"a key of 16 byte");
-
-    pub(crate) fn hello() -> Hello {
-        Hello {
-            source: Identity { name: PeerName { job: 0x0102_0304, rank: 0x0506_0708 }, port: 9, address: ethernet() },
-            destination_instance: 0x1011_1213_1415_1617,
-            destination_port: 10,
-            qp: QpInfo {
-                qpn: 0x0018_191a,
-                psn: 0x001c_1d1e,
-                epoch: 0x1f20_2122,
-                initiator_depth: 11,
-                responder_resources: 12,
-                endpoint: 0x002a_2b2c,
-            },
-            heard_qpn: 0x0023_2425,
-            heard_epoch: 0x2627_2829,
-            confirmed: true,
-        }
-    }
-
-    #[test]
-    fn the_layout_of_a_hello_is_these_bytes() {
-        let mut wanted = b"ibHi".to_vec();
-        wanted.extend([2, 1, 9, 10]); // version, flags, source port, destination port
-        wanted.extend([4, 3, 2, 1, 8, 7, 6, 5]); // job, rank
-        wanted.extend([0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x10]); // destination instance
-        wanted.extend([0x22, 0x21, 0x20, 0x1f]); // epoch
-        wanted.extend([0x1a, 0x19, 0x18, 0]); // queue pair number
-        wanted.extend([0x1e, 0x1d, 0x1c, 0]); // packet sequence number
-        wanted.extend([0x29, 0x28, 0x27, 0x26]); // heard epoch
-        wanted.extend([0x25, 0x24, 0x23, 0]); // heard queue pair number
-        wanted.extend([11, 12, 0, 0]); // reads and atomics out, in; reserved
-        wanted.extend([0x2c, 0x2b, 0x2a, 0]); // endpoint
-        wanted.extend(ethernet().encode());
-        wanted.extend(KEY.seal(&wanted));
-        assert_eq!(hello().encode(&KEY).as_slice(), wanted);
-        assert_eq!((wanted.len(), Hello::SIZE), (188, 188));
-        assert_eq!(Hello::decode(&wanted, &KEY), Ok(hello()));
-    }
-
-    #[test]
-    fn the_key_is_not_among_the_bytes() {
-        let bytes = hello().encode(&KEY);
-        assert!(!bytes.windows(Key::SIZE).any(|part| part == KEY.to_bytes()));
-    }
-
-    #[test]
-    fn a_hello_fits_the_smallest_datagram() {
-        const { assert!(Hello::SIZE <= 256) };
-    }
-
-    #[test]
-    fn every_changed_bit_is_refused() {
-        let good = hello().encode(&KEY);
-        for bit in 0..good.len() * 8 {
-            let mut bytes = good;
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let refusal = Hello::decode(&bytes, &KEY).expect_err("changed");
-            let wanted = match bit / 8 {
-                0..4 => matches!(refusal, HelloError::Magic),
-                4 => matches!(refusal, HelloError::Version { .. }),
-                _ => matches!(refusal, HelloError::Unsealed { .. }),
-            };
-            assert!(wanted, "bit {bit}: {refusal}");
-        }
-    }
-
-    #[test]
-    fn who_does_not_know_the_key_is_refused_whatever_the_fields_say() {
-        let mut random = Random::new(12);
-        for _ in 0..2000 {
-            let key = Key::from_bytes(std::array::from_fn(|_| random.number() as u8));
-            let refusal = Hello::decode(&hello().encode(&key), &KEY).expect_err("another key");
-            assert_eq!(refusal, HelloError::Unsealed { named: hello().source.name });
-        }
-        let text = HelloError::Unsealed { named: PeerName { job: 0x10001, rank: 77 } }.to_string();
-        assert!(text.contains("rank 77 ([[1,1],77])") && text.contains("not of this job"), "{text}");
-    }
-
-    #[test]
-    fn every_other_length_is_refused() {
-        let good = [hello().encode(&KEY).as_slice(), &[0; 8]].concat();
-        for length in (0..good.len()).filter(|length| *length != Hello::SIZE) {
-            assert_eq!(Hello::decode(&good[..length], &KEY), Err(HelloError::Length { got: length }));
-        }
-    }
-
-    #[test]
-    fn another_version_is_told_apart_from_damage() {
-        let mut bytes = hello().encode(&KEY);
-        bytes[4] = 1;
-        let refusal = Hello::decode(&bytes, &KEY).expect_err("version 1");
-        assert_eq!(refusal, HelloError::Version { got: 1 });
-        assert!(refusal.to_string().contains("install the same ibex"), "{refusal}");
-    }
-
-    #[test]
-    fn every_field_is_checked_before_use() {
-        type Spoil = fn(&mut Hello);
-        let spoilt: [(&str, Spoil); 8] = [
-            ("queue pair number", |h| h.qp.qpn = 0),
-            ("queue pair number", |h| h.qp.qpn = 1 << 24),
-            ("packet sequence number", |h| h.qp.psn = 1 << 24),
-            ("epoch", |h| h.qp.epoch = 0),
-            ("endpoint", |h| h.qp.endpoint = 1 << 24),
-            ("heard queue pair number", |h| h.heard_qpn = 1 << 24),
-            ("heard epoch", |h| h.heard_epoch = 0),
-            ("heard epoch", |h| h.heard_qpn = 0),
-        ];
-        for (wanted, spoil) in spoilt {
-            let mut bad = hello();
-            spoil(&mut bad);
-            let refusal = Hello::decode(&bad.encode(&KEY), &KEY).expect_err(wanted);
-            assert!(matches!(refusal, HelloError::Field { field, .. } if field == wanted), "{wanted}: {refusal}");
-        }
-        let mut bad = hello();
-        bad.source.address.mtu = 0;
-        assert!(matches!(Hello::decode(&bad.encode(&KEY), &KEY), Err(HelloError::Address(_))));
-    }
-
-    #[test]
-    fn no_random_input_panics_even_with_a_right_seal() {
-        let mut random = Random::new(11);
-        for _ in 0..20_000 {
-            let mut bytes = hello().encode(&KEY);
-            for _ in 0..=random.below(4) {
-                bytes[4 + random.below(SEAL as u64 - 4) as usize] = random.number() as u8;
-            }
-            let seal = KEY.seal(&bytes[..SEAL]);
-            bytes[SEAL..].copy_from_slice(&seal);
-            if let Ok(hello) = Hello::decode(&bytes, &KEY) {
-                assert_eq!(hello.encode(&KEY), bytes);
-            }
-        }
-    }
-}
+pub(crate) mod tests;

@@ -36,7 +36,7 @@ pub struct DeviceInfo {
 /// A port to use, and how.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chosen {
-    /// The device's place in the list given to [`choose`].
+    /// The device's place in the list given to [`ports`].
     pub device: usize,
     /// The device's name.
     pub device_name: String,

@@ -12,6 +12,7 @@ pub mod address;
 pub mod choose;
 pub mod device;
 pub mod gid;
+pub mod partners;
 pub mod subnet;
 
 pub use device::{PortChoice, Survey, survey};

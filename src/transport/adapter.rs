@@ -209,6 +209,9 @@ pub trait SendSlots: Send {
     /// Bytes that are registered.
     fn bytes(&self) -> u64;
 
+    /// Bytes of these in explicit huge pages.
+    fn explicit_bytes(&self) -> u64;
+
     /// A slot, whole; `None` beyond the last.
     fn span(&self, slot: u32) -> Option<LocalSpan>;
 

@@ -12,6 +12,8 @@ pub(super) mod failure;
 pub(super) mod handshakes;
 pub(super) mod probe;
 pub(super) mod retransmission;
+pub(super) mod rnr_timer;
+pub(super) mod search;
 
 use self::connection::Connection;
 use self::failure::{Cause, Failure};
@@ -20,11 +22,14 @@ use super::work_request::EndpointId;
 use crate::peer::PeerName;
 use std::collections::HashMap;
 
+/// Ports of one peer that are looked through.
+const PORTS: u8 = 16;
+
 /// A peer.
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
-    /// The peer's port this endpoint is paired with, as its place in the peer's modex.
+    /// The peer's port this endpoint is paired with, as its place in the peer's modex. Another one may answer (`search.rs`).
     remote_port: u8,
     /// Given up by the upper layer ([`crate::transport::Port::forget`]).
     is_forgotten: bool,
@@ -39,6 +44,8 @@ struct Endpoint<Q> {
 #[derive(Debug)]
 pub(super) struct Connections<Q> {
     endpoints: Vec<Endpoint<Q>>,
+    /// How many of them have a connection.
+    spoken_to: usize,
     names: HashMap<(PeerName, u8), EndpointId>,
     /// Connections that take the place of one in use when they are confirmed.
     successors: Vec<(EndpointId, Box<Connection<Q>>)>,
@@ -47,12 +54,17 @@ pub(super) struct Connections<Q> {
 impl<Q: QueuePair> Connections<Q> {
     /// Without peers.
     pub(super) fn new() -> Self {
-        Connections { endpoints: Vec::new(), names: HashMap::new(), successors: Vec::new() }
+        Connections { endpoints: Vec::new(), spoken_to: 0, names: HashMap::new(), successors: Vec::new() }
     }
 
     /// How many endpoints there are.
     pub(super) fn count(&self) -> usize {
         self.endpoints.len()
+    }
+
+    /// How many of them have a connection, or one that is being made.
+    pub(super) fn spoken_to(&self) -> usize {
+        self.spoken_to
     }
 
     /// All endpoints.
@@ -82,6 +94,20 @@ impl<Q: QueuePair> Connections<Q> {
     /// The endpoint that stands for this port of this peer.
     pub(super) fn known(&self, name: PeerName, port: u8) -> Option<EndpointId> {
         self.names.get(&(name, port)).copied()
+    }
+
+    /// The endpoint that stands for any port of this peer: a port has one for each process.
+    pub(super) fn of_peer(&self, name: PeerName) -> Option<EndpointId> {
+        (0..PORTS).find_map(|port| self.known(name, port))
+    }
+
+    /// An endpoint stands for another port of its peer from now on.
+    pub(super) fn rename(&mut self, peer: EndpointId, remote_port: u8) {
+        self.forget_name(peer);
+        let Some(endpoint) = self.endpoint_mut(peer) else { return };
+        endpoint.remote_port = remote_port;
+        let name = endpoint.name;
+        self.names.insert((name, remote_port), peer);
     }
 
     /// The upper layer gives a peer up. False where there is no such endpoint.
@@ -184,13 +210,16 @@ impl<Q: QueuePair> Connections<Q> {
     /// Puts a new connection in place.
     pub(super) fn put(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
-            endpoint.connection = Some(connection);
+            let is_first = endpoint.connection.replace(connection).is_none();
+            self.spoken_to += usize::from(is_first);
         }
     }
 
     /// Takes the connection out.
     pub(super) fn take(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
-        self.endpoint_mut(peer)?.connection.take()
+        let taken = self.endpoint_mut(peer)?.connection.take()?;
+        self.spoken_to -= 1;
+        Some(taken)
     }
 
     /// Keeps a connection that is to take the place of the one in use.

@@ -9,6 +9,7 @@
 //! - `poll.rs` takes completions and reports them (hot); `fail.rs` gives connections up, `closing.rs` ends their queue pairs.
 //! - `connect.rs` looks after handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs` says whose
 //!   hellos are taken.
+//! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
 //! - `divert.rs` sends messages by another port while this one has no link.
 //!
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
@@ -21,6 +22,7 @@ mod error;
 mod establish;
 mod fail;
 mod open;
+mod partner;
 mod poll;
 mod send;
 mod waiting;
@@ -59,6 +61,11 @@ use std::time::Duration;
 pub trait Directory: Send {
     /// What `peer` published of its port numbered `port`; `None` where it published none, or there is no such process.
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry>;
+    /// The ports of `peer` that this process' port numbered `port` may be connected to, best first
+    /// ([`crate::select::partners`]). Fewer than two: there is no choice.
+    fn partners(&self, _peer: PeerName, _port: u8) -> Vec<u8> {
+        Vec::new()
+    }
     /// The name of the host `peer` runs on, for messages.
     fn host(&self, peer: PeerName) -> String;
     /// A line for a user who wants to know more (`btl_ibex_verbose`). It is not called where none does.
@@ -71,6 +78,8 @@ pub struct Setup {
     pub index: u8,
     /// This process.
     pub me: PeerName,
+    /// Processes of the job on this host.
+    pub processes: u32,
     /// The largest message, bytes: the size of a receive slot.
     pub receive_size: u32,
     /// The largest message that may wait in memory of no registration, bytes: the size of a bounce buffer.
@@ -124,8 +133,8 @@ impl Attributes {
     /// every queue pair that also answers reads.
     pub(super) fn access(&self) -> Access {
         match self.atomics {
-            Atomics::None => Access::all().difference(Access::REMOTE_ATOMIC),
-            Atomics::Adapter | Atomics::Host => Access::all(),
+            Atomics::None => Access::RIGHTS.difference(Access::REMOTE_ATOMIC),
+            Atomics::Adapter | Atomics::Host => Access::RIGHTS,
         }
     }
 }
@@ -250,6 +259,7 @@ impl<A: Adapter> Port<A> {
         })?;
         let spans = (0..slots.count()).filter_map(|slot| slots.span(slot)).collect();
         add(&self.counters.send_memory, slots.bytes());
+        add(&self.counters.huge_memory, slots.explicit_bytes());
         self.send_slots.push(slots);
         Ok(spans)
     }
@@ -257,6 +267,7 @@ impl<A: Adapter> Port<A> {
     /// The endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the peer's handshake
     /// already made. Setup.
     pub fn peer(&mut self, name: PeerName, remote_port: u8) -> EndpointId {
+        let remote_port = self.answering(name, remote_port);
         self.connections.learn(name, remote_port, self.diversion.is_on)
     }
 

@@ -11,6 +11,7 @@ pub(super) mod full_queue;
 pub mod posted;
 pub(super) mod request;
 pub(super) mod send_queue;
+pub(super) mod send_window;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use super::work_request::{EndpointId, WrId};
 use crate::counters::{Counters, add, subtract};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Status, Wr};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// With fewer send slots than this, those of copied sends that nobody asked a completion for would soon be missed.
 const FEW_SLOTS: u64 = 256;
@@ -294,6 +296,13 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
+    /// Looks `now` whether a peer, for which requests wait, takes what is posted to it, and counts how long it does not.
+    pub(super) fn look<Q: QueuePair>(&self, queue: &mut SendQueue<Q>, now: Duration, counters: &Counters) {
+        let held = queue.look(self.signal_interval, now);
+        add(&counters.held_back, u64::from(held.begins));
+        add(&counters.held_back_time, held.time.as_micros() as u64);
+    }
+
     /// How many peers have requests that wait.
     #[inline]
     pub(super) fn peers_waiting(&self) -> usize {
@@ -313,10 +322,7 @@ impl<S: SendSlots> Tx<S> {
     /// Whether the backlog is to be worked. Once true, not again before more room came. Hot.
     #[inline]
     pub(super) fn take_freed(&mut self) -> bool {
-        self.is_freed && {
-            self.is_freed = false;
-            true
-        }
+        std::mem::take(&mut self.is_freed)
     }
 
     /// Posts the first request that waits, where there is room. New requests of the peer may be held back or go by another

@@ -99,6 +99,14 @@ fn a_gid_index_is_auto_or_a_number_up_to_255() {
 }
 
 #[test]
+fn a_receiver_not_ready_timer_is_auto_or_a_code_and_0_is_a_code() {
+    let timer =
+        |text: &str| with("rnr_timer", Value::Text(text.to_owned())).map(|tunables| tunables.forced_rnr_timer());
+    assert_eq!((timer("auto"), timer("0"), timer("31")), (Ok(None), Ok(Some(0)), Ok(Some(31))));
+    timer("32").expect_err("five bits");
+}
+
+#[test]
 fn a_batch_larger_than_half_its_queue_is_refused() {
     let refusal = with("receive_batch", Value::Count(1024)).expect_err("the queue has 1024").to_string();
     assert!(

@@ -24,6 +24,14 @@ impl Name {
     }
 }
 
+/// How many processes of the job run on this host, this one included.
+#[must_use]
+pub fn local_processes() -> u32 {
+    // SAFETY: a number of Open MPI's, written before components are opened.
+    let others = unsafe { (&raw const sys::opal_process_info.num_local_peers).read() };
+    u32::try_from(others).unwrap_or(0).saturating_add(1)
+}
+
 /// A process as Open MPI describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Process(NonNull<sys::opal_proc_t>);

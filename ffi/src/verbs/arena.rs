@@ -7,8 +7,9 @@
 //! through copies that may meet the adapter's (`slots.rs`). Sizes in bytes. Tests: device tests in `hw-tests`; of the slots
 //! in `slots.rs`.
 
+use super::mapping::Mapped;
 use super::slots::{ALIGNMENT, Slots};
-use super::{Access, LocalSpan, ProtectionDomain};
+use super::{Access, HugePages, LocalSpan, PageKind, ProtectionDomain};
 use std::io;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ pub struct Arena {
     lkey: u32,
     rkey: u32,
     bytes: usize,
+    kind: PageKind,
     /// Has the memory.
     _domain: Arc<ProtectionDomain>,
 }
@@ -26,27 +28,34 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Maps and registers `count` slots of `slot` bytes each, for this process' own sends and receives.
+    /// Maps and registers `count` slots of `slot` bytes each, for this process' own sends and receives, on ordinary pages.
     ///
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory (`ulimit -l`), does not suffice.
     pub fn new(domain: &Arc<ProtectionDomain>, slot: usize, count: usize) -> io::Result<Arena> {
-        Self::with_access(domain, slot, count, Access::LOCAL_WRITE)
+        Self::with(domain, slot, count, Access::LOCAL_WRITE, HugePages::No)
     }
 
-    /// Maps and registers `count` slots of `slot` bytes each, to which peers get `access` too.
+    /// Maps and registers `count` slots of `slot` bytes each, with `access`, on huge pages as far as `pages` says.
     ///
     /// # Errors
     /// As for [`Arena::new`].
-    pub fn with_access(domain: &Arc<ProtectionDomain>, slot: usize, count: usize, access: Access) -> io::Result<Arena> {
+    pub fn with(
+        domain: &Arc<ProtectionDomain>,
+        slot: usize,
+        count: usize,
+        access: Access,
+        pages: HugePages,
+    ) -> io::Result<Arena> {
         const { assert!(ALIGNMENT <= 4096, "a mapping starts at a page") };
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         let bytes = Slots::bytes(slot, count).ok_or_else(too_large)?;
-        let memory = domain.map(bytes, access)?;
+        let memory = domain.map(bytes, pages, access)?;
         // SAFETY: so many bytes, zero at first and at the start of a page, stay mapped as long as the domain, which is kept beside
         // the slots. Nothing in ffi makes a reference to them (R1).
         let slots = unsafe { Slots::new(memory.base, slot, count) }.ok_or_else(too_large)?;
-        Ok(Arena { slots, lkey: memory.lkey, rkey: memory.rkey, bytes, _domain: Arc::clone(domain) })
+        let Mapped { lkey, rkey, bytes, kind, .. } = memory;
+        Ok(Arena { slots, lkey, rkey, bytes, kind, _domain: Arc::clone(domain) })
     }
 
     /// How many slots there are.
@@ -65,6 +74,18 @@ impl Arena {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The pages they lie in.
+    #[must_use]
+    pub fn pages(&self) -> PageKind {
+        self.kind
+    }
+
+    /// Bytes that are registered in explicit huge pages: all, or none.
+    #[must_use]
+    pub fn explicit_bytes(&self) -> usize {
+        if self.kind == PageKind::Explicit { self.bytes } else { 0 }
     }
 
     /// The span of slot `index`, or `None` beyond the last. It may outlive the arena.

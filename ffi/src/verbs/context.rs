@@ -168,8 +168,9 @@ impl Context {
     /// Whether its work is done by the kernel on the host's processors (soft-RoCE), not by an adapter. Reads sysfs.
     #[must_use]
     pub fn is_software(&self) -> bool {
-        // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device, which for software has no bus.
-        std::fs::canonicalize(&self.sysfs).is_ok_and(|device| device.starts_with("/sys/devices/virtual"))
+        // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device, which for software has no bus. Where sysfs
+        // lies, libibverbs may have been told (`SYSFS_PATH`).
+        std::fs::canonicalize(&self.sysfs).is_ok_and(|device| device.to_string_lossy().contains("/devices/virtual/"))
     }
 
     /// Whether it speaks the InfiniBand transport (over InfiniBand or as RoCE); iWARP and usNIC do not.

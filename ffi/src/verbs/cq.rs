@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues and the work completions they give.
+//! Completion queues: where work completions (`completion.rs`) are taken from.
 //!
 //! Polled by the engine, hot: one indirect call into the provider, no system call, no allocation. The array polled into
 //! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
 use super::stamped::{self, Reader};
-use super::{Context, Status, extended};
+use super::{Context, WorkCompletion, extended};
 use ibverbs_sys as sys;
 use std::io;
-use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -56,85 +55,6 @@ impl Drop for Handle {
     }
 }
 
-/// One work completion (`struct ibv_wc`). Status and opcode stay integers, as the adapter wrote them.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct WorkCompletion(sys::ibv_wc);
-
-impl WorkCompletion {
-    /// A completion as an adapter would write it: for what stands in for an adapter in tests. `immediate` in host order.
-    #[must_use]
-    pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {
-        // SAFETY: every field of `ibv_wc` is an integer, for which zero is a value.
-        let mut completion = WorkCompletion(unsafe { mem::zeroed() });
-        let start = stamped::Start { wr_id: id, status: status.0, opcode: 0, vendor_err: 0, byte_len: len };
-        // SAFETY: an `ibv_wc` starts with those fields (`stamped.rs` compares); every bit pattern is a value of each.
-        unsafe { (&raw mut completion).cast::<stamped::Start>().write(start) };
-        let flags = if immediate.is_some() { sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 } else { 0 };
-        completion.set(immediate.unwrap_or(0).to_be(), qp_num, flags);
-        completion
-    }
-
-    /// The identifier given when the work request was posted.
-    #[must_use]
-    #[inline]
-    pub fn id(&self) -> u64 {
-        self.0.wr_id()
-    }
-
-    /// Whether it succeeded.
-    #[must_use]
-    #[inline]
-    pub fn succeeded(&self) -> bool {
-        self.0.is_valid()
-    }
-
-    /// What `struct ibv_wc` has beyond its first fields, as far as it is looked at.
-    pub(super) fn set(&mut self, imm_data: u32, qp_num: u32, flags: u32) {
-        (self.0.imm_data, self.0.qp_num, self.0.wc_flags) = (imm_data, qp_num, sys::ibv_wc_flags(flags));
-    }
-
-    /// The status, and the vendor's error code.
-    #[must_use]
-    pub fn status(&self) -> (Status, u32) {
-        let (status, vendor) = self.0.error().unwrap_or((0, 0));
-        (Status(status), vendor)
-    }
-
-    /// Bytes received. Of a UD datagram, with the 40 bytes of the GRH.
-    #[must_use]
-    #[inline]
-    pub fn len(&self) -> u32 {
-        self.0.len() as u32
-    }
-
-    /// Whether no byte was received.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The immediate data, in host order, where the message carried one.
-    #[must_use]
-    #[inline]
-    pub fn immediate(&self) -> Option<u32> {
-        self.0.imm_data().map(u32::from_be)
-    }
-
-    /// The number of the local queue pair it belongs to.
-    #[must_use]
-    #[inline]
-    pub fn qp_num(&self) -> u32 {
-        self.0.qp_num
-    }
-}
-
-impl std::fmt::Debug for WorkCompletion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "id 0x{:x}, QP 0x{:06x}, {:?}", self.id(), self.qp_num(), self.status())
-    }
-}
-
 impl CompletionQueue {
     /// Creates a queue for at least `entries` completions, from which at most `batch` are taken at a time.
     ///
@@ -169,9 +89,8 @@ impl CompletionQueue {
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let poll = unsafe { (*context.raw()).ops.poll_cq };
         let poll = poll.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        // SAFETY: every field of `ibv_wc` is an integer, for which zero is a value.
-        let blank = WorkCompletion(unsafe { mem::zeroed() });
-        Ok(Self { handle, poll, completions: vec![blank; batch].into_boxed_slice(), stamped: None })
+        let completions = vec![WorkCompletion::blank(); batch].into_boxed_slice();
+        Ok(Self { handle, poll, completions, stamped: None })
     }
 
     pub(super) fn handle(&self) -> &Arc<Handle> {

@@ -5,7 +5,9 @@
 //! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
 use super::mapping::{Mapped, Mapping};
-use super::{Context, errno};
+use super::pages::HugePages;
+use super::registration::{self, Relaxation};
+use super::{Access, Context, errno};
 use ibverbs_sys as sys;
 use std::io;
 use std::marker::PhantomData;
@@ -13,27 +15,13 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError};
 
-bitflags::bitflags! {
-    /// What may be done to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Access: u32 {
-        /// The adapter may write here for this process: receives, reads' and atomics' results.
-        const LOCAL_WRITE = 1;
-        /// Peers may write here.
-        const REMOTE_WRITE = 2;
-        /// Peers may read from here.
-        const REMOTE_READ = 4;
-        /// Peers may do atomics here.
-        const REMOTE_ATOMIC = 8;
-    }
-}
-
 /// A protection domain (`ibv_alloc_pd(3)`): queues and memory of one domain may be used together.
 #[derive(Debug)]
 pub struct ProtectionDomain {
     raw: NonNull<sys::ibv_pd>,
     /// Memory of ibex's own. It goes with the domain, which every queue holds an `Arc` to: after the last work request (R3).
     mappings: Mutex<Vec<Mapping>>,
+    relaxation: Relaxation,
     context: Arc<Context>,
 }
 
@@ -50,7 +38,12 @@ impl ProtectionDomain {
     pub fn new(context: &Arc<Context>) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open and kept so by the `Arc` held below (R4).
         let raw = NonNull::new(unsafe { sys::ibv_alloc_pd(context.raw()) }).ok_or_else(io::Error::last_os_error)?;
-        Ok(Arc::new(Self { raw, mappings: Mutex::default(), context: Arc::clone(context) }))
+        Ok(Arc::new(Self {
+            raw,
+            mappings: Mutex::default(),
+            relaxation: Relaxation::default(),
+            context: Arc::clone(context),
+        }))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_pd {
@@ -63,16 +56,22 @@ impl ProtectionDomain {
         &self.context
     }
 
-    /// Maps and registers `bytes` bytes of ibex's own, which stay as long as the domain.
+    /// Maps and registers `bytes` bytes of ibex's own, which stay as long as the domain, on such pages.
     ///
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
-    pub(super) fn map(&self, bytes: usize, access: Access) -> io::Result<Mapped> {
+    pub(super) fn map(&self, bytes: usize, pages: HugePages, access: Access) -> io::Result<Mapped> {
         // SAFETY: the domain is live (R4); the mapping becomes its own, and goes before it.
-        let mapping = unsafe { Mapping::new(self.raw(), bytes, access) }?;
+        let mapping = unsafe { Mapping::new(self.raw(), (bytes, pages), access, &self.relaxation) }?;
         let mapped = mapping.mapped();
         self.mappings.lock().unwrap_or_else(PoisonError::into_inner).push(mapping);
         Ok(mapped)
+    }
+
+    /// Whether the adapter has refused to register memory with relaxed ordering, which it then got without.
+    #[must_use]
+    pub fn refuses_relaxed_ordering(&self) -> bool {
+        self.relaxation.is_refused()
     }
 
     /// Registers `len` bytes at `addr` (`ibv_reg_mr(3)`). Any thread; a system call.
@@ -84,10 +83,8 @@ impl ProtectionDomain {
     /// While the registration lives, the adapter may read the range, and write it if `access` lets it: the range must stay
     /// mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
-        let flags = access.bits() as i32;
         // SAFETY: the domain is live (R4); the range is the caller's promise.
-        let raw = unsafe { sys::ibv_reg_mr(self.raw(), addr as *mut _, len, flags) };
-        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
         Ok(MemoryRegion { raw, domain: Arc::clone(self) })
     }
 }

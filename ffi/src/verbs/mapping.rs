@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A mapping: memory of ibex's own from the kernel, registered with an adapter as long as it is there.
 //!
-//! Owned by the protection domain it is registered in (`domain.rs`), and gone with it. Setup grade; any thread. Sizes in bytes. Tests:
-//! device tests in `hw-tests`.
+//! Owned by the protection domain it is registered in (`domain.rs`), and gone with it; its pages are of `pages.rs`. Setup grade; any
+//! thread. Sizes in bytes. Tests: device tests in `hw-tests`.
 
-use super::{Access, errno};
+use super::errno;
+use super::pages::{HugePages, PageKind, Pages};
+use super::registration::{self, Access, Relaxation};
 use ibverbs_sys as sys;
 use std::io;
 use std::ptr::NonNull;
@@ -13,14 +15,18 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(super) struct Mapping {
     region: NonNull<sys::ibv_mr>,
-    base: NonNull<u8>,
-    bytes: usize,
+    /// Present until they are unmapped.
+    pages: Option<Pages>,
+    mapped: Mapped,
 }
 
-/// What is known of a mapping: where it starts, and by which keys work requests name it.
+/// What is known of a mapping: where it starts, what it is made of, and by which keys work requests name it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mapped {
     pub(super) base: NonNull<u8>,
+    /// What is registered: at least what was asked for.
+    pub(super) bytes: usize,
+    pub(super) kind: PageKind,
     pub(super) lkey: u32,
     pub(super) rkey: u32,
 }
@@ -29,39 +35,50 @@ pub(super) struct Mapped {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` bytes, zero at first, and registers them.
+    /// Maps `bytes` bytes, zero at first, on huge pages where those are `wanted` and had, and registers them.
     ///
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory (`ulimit -l`), does not suffice.
     ///
     /// # Safety
     /// The domain is live, and outlives the mapping.
-    pub(super) unsafe fn new(domain: *mut sys::ibv_pd, bytes: usize, access: Access) -> io::Result<Mapping> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new anonymous mapping at no given address touches nothing that exists.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+    pub(super) unsafe fn new(
+        domain: *mut sys::ibv_pd,
+        (bytes, wanted): (usize, HugePages),
+        access: Access,
+        relaxation: &Relaxation,
+    ) -> io::Result<Mapping> {
+        if let Some(pages) = Pages::explicit(bytes, wanted) {
+            // SAFETY: this function's rule.
+            let mapping = unsafe { Mapping::of(domain, pages, access, relaxation) };
+            // They are more than was asked for, and so may be more than may be locked.
+            if mapping.is_ok() {
+                return mapping;
+            }
         }
-        // A child must not share these pages: after a copy on write the adapter would keep the old ones.
-        // SAFETY: the range was just mapped and is this mapping's.
-        unsafe { libc::madvise(base, bytes, libc::MADV_DONTFORK) };
+        // SAFETY: this function's rule.
+        unsafe { Mapping::of(domain, Pages::new(bytes, wanted)?, access, relaxation) }
+    }
+
+    /// # Safety
+    /// As for [`Mapping::new`].
+    unsafe fn of(
+        domain: *mut sys::ibv_pd,
+        pages: Pages,
+        access: Access,
+        relaxation: &Relaxation,
+    ) -> io::Result<Mapping> {
+        let (base, bytes) = (pages.base(), pages.bytes());
         // SAFETY: the domain is live; the pages stay until they are deregistered (`drop`).
-        let region = NonNull::new(unsafe { sys::ibv_reg_mr(domain, base, bytes, access.bits() as i32) });
-        let error = io::Error::last_os_error();
-        let (Some(region), Some(start)) = (region, NonNull::new(base.cast())) else {
-            // SAFETY: mapped above, and registered with nobody: no mapping starts at address 0 (`mmap(2)`).
-            unsafe { libc::munmap(base, bytes) };
-            return Err(error);
-        };
-        Ok(Mapping { region, base: start, bytes })
+        let region = unsafe { registration::register(domain, base.as_ptr().cast(), bytes, access, relaxation) }?;
+        // SAFETY: R4, the registration is live; the keys are set once, at registration.
+        let (lkey, rkey) = unsafe { ((*region.as_ptr()).lkey, (*region.as_ptr()).rkey) };
+        let mapped = Mapped { base, bytes, kind: pages.kind(), lkey, rkey };
+        Ok(Mapping { region, pages: Some(pages), mapped })
     }
 
     pub(super) fn mapped(&self) -> Mapped {
-        // SAFETY: R4, the registration is live; the keys are set once, at registration.
-        let (lkey, rkey) = unsafe { ((*self.region.as_ptr()).lkey, (*self.region.as_ptr()).rkey) };
-        Mapped { base: self.base, lkey, rkey }
+        self.mapped
     }
 }
 
@@ -69,10 +86,9 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: R4: registered once, deregistered once.
         let deregistered = errno(unsafe { sys::ibv_dereg_mr(self.region.as_ptr()) });
-        // Where that failed an adapter may still write there.
-        if deregistered.is_ok() {
-            // SAFETY: mapped in `new`, unmapped once, and no adapter reaches it any more (R3).
-            unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        // Unmapped when no adapter reaches them any more (R3). Where that failed, one may still write there: they are left.
+        if deregistered.is_err() {
+            std::mem::forget(self.pages.take());
         }
     }
 }

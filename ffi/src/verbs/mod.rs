@@ -23,13 +23,16 @@
 //! Destroy verbs that fail in `Drop` are ignored: nothing can be done then, and the kernel frees all at process end.
 
 mod arena;
+mod completion;
 mod context;
 mod cq;
 mod domain;
 mod extended;
 mod fork;
 mod mapping;
+mod pages;
 mod qp;
+mod registration;
 mod slots;
 mod srq;
 mod stamped;
@@ -37,11 +40,14 @@ mod status;
 mod ud;
 
 pub use arena::Arena;
+pub use completion::WorkCompletion;
 pub use context::{AsyncEvent, Clock, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
-pub use cq::{CompletionQueue, WorkCompletion};
-pub use domain::{Access, InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
+pub use cq::CompletionQueue;
+pub use domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
 pub use fork::{ForkStatus, fork_init, fork_status};
+pub use pages::{HugePages, PageKind};
 pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Wr};
+pub use registration::Access;
 pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};
 pub use ud::{AddressHandle, Datagram, UdQueuePair};

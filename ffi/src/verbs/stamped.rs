@@ -7,10 +7,9 @@
 //! never mixed between a start and its end.
 //! Path: hot while a tool wants stamps. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
-use super::cq::WorkCompletion;
+use super::completion::{Start, WorkCompletion};
 use ibverbs_sys as sys;
 use std::io;
-use std::mem::offset_of;
 
 /// What is asked for of every completion.
 pub(super) const FLAGS: u64 = (sys::IBV_WC_EX_WITH_BYTE_LEN
@@ -34,18 +33,6 @@ pub(super) struct Reader {
     wc_flags: unsafe extern "C" fn(Queue) -> u32,
     completion_ts: unsafe extern "C" fn(Queue) -> u64,
 }
-
-/// The fields of `struct ibv_wc` before the first that the bindings show.
-#[repr(C)]
-pub(super) struct Start {
-    pub(super) wr_id: u64,
-    pub(super) status: u32,
-    pub(super) opcode: u32,
-    pub(super) vendor_err: u32,
-    pub(super) byte_len: u32,
-}
-
-const _: () = assert!(size_of::<Start>() == offset_of!(sys::ibv_wc, imm_data), "as in infiniband/verbs.h");
 
 impl Reader {
     /// `None` where the provider left one out.
@@ -132,8 +119,6 @@ impl Reader {
             *stamp = (self.completion_ts)(queue);
             (start, (self.imm_data)(queue), (self.qp_num)(queue), (self.wc_flags)(queue))
         };
-        // SAFETY: `WorkCompletion` is an `ibv_wc`, which starts with those fields; every bit pattern is a value of each.
-        unsafe { std::ptr::from_mut(completion).cast::<Start>().write(start) };
-        completion.set(imm, qp_num, flags);
+        completion.set(start, imm, qp_num, flags);
     }
 }

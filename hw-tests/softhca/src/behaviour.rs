@@ -14,7 +14,8 @@ use serde::Deserialize;
 pub use events::Events;
 pub(crate) use events::Group;
 pub use values::{
-    AtomicAccess, ByteLen, CreateErrno, Fork, InlineGrant, Lost, NoSrq, PostErrno, Purge, SendBeforeRts, SrcQp,
+    AtomicAccess, ByteLen, CreateErrno, Fork, InlineGrant, Lost, NoSrq, OptionalAccess, PostErrno, Purge,
+    SendBeforeRts, SrcQp,
 };
 
 /// Defines [`Behaviour`], and the table of the file in which every key may be left out.
@@ -48,8 +49,12 @@ macro_rules! keys {
 }
 
 keys! {
+    /// Whether sysfs has it among the devices without a bus, as the kernel's software adapters.
+    virtual_device: bool = false;
     /// What asking for `REMOTE_ATOMIC` does where the adapter has no atomics.
     atomic_access_without_cap: AtomicAccess = AtomicAccess::Einval;
+    /// What registering memory with flags of the optional range (relaxed ordering) does.
+    optional_access: OptionalAccess = OptionalAccess::Accepted;
     /// What becomes of a queue pair's completions that were not polled, when it is destroyed or reset.
     purge_cq_on_destroy: Purge = Purge::Skip;
     /// Which requests of a shared receive queue a queue pair takes with it when it is destroyed or reset.

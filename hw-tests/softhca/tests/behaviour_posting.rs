@@ -4,7 +4,7 @@
 mod engine_support;
 
 use engine_support::{Folder, RIGHTS, Settings, Side, behaves, limited, none, pair, wait};
-use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, NoSrq, PostErrno, SendBeforeRts};
+use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, NoSrq, OptionalAccess, PostErrno, SendBeforeRts};
 use softhca::engine::{
     Errno, QpAttr, QpCap, QpInit, SendWr,
     codes::{access, attr_mask as m, qp_state, qp_type, send_flags, wc_status, wr_opcode},
@@ -67,6 +67,21 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
             ..SendWr::empty()
         };
         assert_eq!(a.qp.post_send(&atomic), Err(post), "{ways:?}");
+    }
+}
+
+#[test]
+fn flags_of_the_optional_range_are_ignored_or_refused() {
+    const RELAXED_ORDERING: u32 = 1 << 20;
+    for (ways, expected) in [(OptionalAccess::Accepted, None), (OptionalAccess::Eopnotsupp, Some(EOPNOTSUPP))] {
+        let folder = Folder::new(&format!("optional-{ways:?}"));
+        let hca = limited(&folder.0, |_, behaviour| behaviour.optional_access = ways);
+        let side = Side::new(&hca, 4096, &Settings::default());
+        let register = |flags| side.pd.reg_mr(side.addr(), 4096, side.addr(), flags).err();
+        assert_eq!(register(RIGHTS), None, "{ways:?}");
+        assert_eq!(register(RIGHTS | RELAXED_ORDERING), expected, "{ways:?}");
+        let change = side.mr.change(&side.pd, side.addr(), 4096, side.addr(), RIGHTS | RELAXED_ORDERING);
+        assert_eq!(change.err(), expected, "{ways:?}");
     }
 }
 

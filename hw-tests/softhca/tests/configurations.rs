@@ -129,6 +129,7 @@ const LIMITS: &[Key] = &[
 ];
 const BEHAVIOUR: &[Key] = &[
     ("atomic_access_without_cap", NUMBERS),
+    ("optional_access", NUMBERS),
     ("purge_cq_on_destroy", WORDS),
     ("srq_wr_lost_on_destroy", WORDS),
     ("srq", FLAGS),

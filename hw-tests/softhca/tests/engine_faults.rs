@@ -124,19 +124,24 @@ fn a_port_goes_down_and_comes_up_again_and_says_so() {
 
 #[test]
 fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
-    let folder = Folder::new("never");
-    let mut spec = spec(&folder.0);
-    spec.devices[0].latency_ns = u64::MAX;
-    spec.devices[0].bandwidth_gbps = 1e-300;
-    let never = FaultAction::LinkDown { at_ns: u64::MAX, for_ns: u64::MAX };
-    let late = FaultAction::LinkDown { at_ns: u64::MAX / 2, for_ns: u64::MAX };
-    let later = FaultAction::Async { kind: event::SM_CHANGE, at_ns: u64::MAX };
-    let delayed = FaultAction::Delay(u64::MAX);
-    let soon = FaultAction::Async { kind: event::CLIENT_REREGISTER, at_ns: 1_000_000 };
-    spec.faults = [never, late, later, delayed, soon].map(FaultRule::always).to_vec();
-    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    // Opened too late, it is not told: then again with more time.
+    let told = (0..8).find_map(|turn| {
+        let folder = Folder::new(&format!("never-{turn}"));
+        let mut spec = spec(&folder.0);
+        spec.devices[0].latency_ns = u64::MAX;
+        spec.devices[0].bandwidth_gbps = 1e-300;
+        let soon_ns = 20_000_000 << turn;
+        let never = FaultAction::LinkDown { at_ns: u64::MAX, for_ns: u64::MAX };
+        let late = FaultAction::LinkDown { at_ns: u64::MAX / 2, for_ns: u64::MAX };
+        let later = FaultAction::Async { kind: event::SM_CHANGE, at_ns: u64::MAX };
+        let delayed = FaultAction::Delay(u64::MAX);
+        let soon = FaultAction::Async { kind: event::CLIENT_REREGISTER, at_ns: soon_ns };
+        spec.faults = [never, late, later, delayed, soon].map(FaultRule::always).to_vec();
+        let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+        next_event(&hca, 4 * soon_ns).map(|told| (told, hca, folder))
+    });
     // The thread that keeps the time is still there.
-    let told = next_event(&hca, 60_000_000_000).expect("an event within a minute");
+    let (told, hca, _folder) = told.expect("an event");
     assert_eq!(told.kind, event::CLIENT_REREGISTER);
     let (a, b) = pair(&hca, 4096, &quick());
     b.recv(1, 0, 64);
@@ -166,7 +171,7 @@ fn an_overrun_can_be_made() {
     b.recv(1, 0, 64);
     a.send(1, 0, 64);
     assert_eq!(hca.read_async_event().unwrap().kind, event::CQ_ERR);
-    assert_eq!(b.qp.state(), qp_state::ERR);
+    b.stops();
 }
 
 #[test]
@@ -190,11 +195,8 @@ fn objects_fail_at_their_time_and_say_so() {
             _ => told.object, // of the sends or of the receives
         };
         assert_eq!((told.kind, told.object), (kind, object));
-        let until = Instant::now() + Duration::from_secs(20);
-        while (a.qp.state(), b.qp.state()) != (qp_state::ERR, qp_state::ERR) {
-            assert!(Instant::now() < until, "the queue pairs go on");
-            std::thread::yield_now();
-        }
+        a.stops();
+        b.stops();
     }
 }
 
@@ -212,7 +214,7 @@ fn the_model_holds_completions_back() {
     let began = Instant::now();
     a.send(1, 0, 1_000_000); // 8 ms at 1 Gb/s
     a.send(2, 0, 1_000_000);
-    assert!(none(&b.recv_cq) || began.elapsed() >= Duration::from_millis(10));
+    // Taken when it is there, so not before its time.
     wait(&b.recv_cq);
     assert!(began.elapsed() >= Duration::from_millis(10), "{:?}", began.elapsed());
     wait(&b.recv_cq);

@@ -86,7 +86,7 @@ static HARMLESS: &[Harmless] = &[
 ];
 
 /// Programs that compare all they receive: messages of every kind, their order under load, one-sided operations, threads.
-static PROGRAMS: &[&str] = &["pt2pt_modes", "pt2pt_flood", "rma_transfer", "threads"];
+static PROGRAMS: &[&str] = &["pt2pt_modes", "traffic", "pt2pt_flood", "rma_transfer", "threads"];
 
 /// On the usual two rails.
 fn with_faults(rules: &str) -> String {

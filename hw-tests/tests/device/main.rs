@@ -7,7 +7,7 @@
 //! device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are left out that no device changes, and counted.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`], [`adapters`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
+//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
 //! nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -19,6 +19,7 @@ mod faults;
 mod forks;
 mod launch;
 mod listed;
+mod memory;
 mod nodes;
 mod programs;
 mod rails;
@@ -36,6 +37,9 @@ use std::env;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+/// For [`Test::on_emulated_with`].
+const INFINIBAND: (fn(&Device) -> bool, &str) = (Device::has_infiniband, "the adapters have no InfiniBand ports");
 
 /// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
 struct Test {
@@ -111,6 +115,7 @@ fn main() -> ExitCode {
         faults::tests,
         forks::tests,
         adapters::tests,
+        memory::tests,
         spawn::tests,
         reasons::tests,
         tools::tests,

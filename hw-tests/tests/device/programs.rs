@@ -103,13 +103,28 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "messages reach the receive they match", program: "pt2pt_matching", ranks: &[1, 2, 4], ..PLAIN },
-    Case { sentence: "random traffic arrives in order", program: "pt2pt_random", ranks: &[1, 2, 4], ..PLAIN },
+    Case { sentence: "random traffic is matched as MPI says", program: "traffic", ranks: &[1, 2, 3, 4], ..PLAIN },
     Case {
-        sentence: "random traffic arrives in order when all queues are short",
-        program: "pt2pt_random",
-        arguments: &["--seed", "2"],
+        sentence: "random traffic of several threads is matched as MPI says",
+        program: "traffic",
+        arguments: &["--threads", "3", "--seed", "100"],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic is matched as MPI says when all queues are short",
+        program: "traffic",
+        arguments: &["--seed", "200"],
         parameters: STARVED,
-        scale: 0.5,
+        scale: 0.3,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic is matched as MPI says when messages are written by their senders",
+        program: "traffic",
+        arguments: &["--seed", "300"],
+        parameters: WRITTEN,
+        scale: 0.3,
         ..PLAIN
     },
     Case { sentence: "messages with gaps arrive in their places", program: "pt2pt_datatypes", ranks: &[2, 3], ..PLAIN },
@@ -328,7 +343,7 @@ static OVER_THE_PML: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",
     "pt2pt_datatypes",
-    "pt2pt_random",
+    "traffic",
     "pt2pt_requests",
     "pt2pt_flood",
     "outstanding",
@@ -365,16 +380,24 @@ pub(crate) fn tests() -> Vec<Test> {
             if OVER_THE_PML.contains(&case.program) && !case.arguments.contains(&"--by") {
                 // Messages to oneself go by no BTL there.
                 let name = format!("over the pml, {name}");
-                tests.push(Test::new(name, move |site| run(site, case, *ranks, Some("ibex"))));
+                let test = Test::new(name, move |site| run(site, case, *ranks, Some("ibex")));
+                tests.push(if is_device_independent(case, *ranks) { test.device_independent() } else { test });
             }
             let test = Test::new(name, move |site| run(site, case, *ranks, None));
-            // The plain one goes by what the device does.
-            let of_tools =
-                case.program.starts_with("events") && (case.program != "events" || !case.parameters.is_empty());
-            tests.push(if of_tools { test.device_independent() } else { test });
+            tests.push(if is_device_independent(case, *ranks) { test.device_independent() } else { test });
         }
     }
     tests
+}
+
+/// Whether one device is as good as another for it. Of what tools see, and of matching, the plain run is made on each.
+fn is_device_independent(case: &Case, ranks: usize) -> bool {
+    let is_plain = case.parameters.is_empty() && !case.threads;
+    match case.program {
+        "events" => !is_plain,
+        "traffic" => !is_plain || ranks != 2,
+        program => program.starts_with("events"),
+    }
 }
 
 /// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows without

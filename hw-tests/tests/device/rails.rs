@@ -5,10 +5,10 @@
 //! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given a
 //! bandwidth, which it cannot exceed on the busiest machine. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says};
 use crate::programs::{COPIED, STARVED, WRITTEN};
 use crate::site::Site;
+use crate::{INFINIBAND, Test};
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::Device;
 
@@ -47,7 +47,11 @@ pub(crate) fn tests() -> Vec<Test> {
             let launch = Launch::new("events_tools", 2).arguments(&["--threads", "3"]);
             launch.on_adapters(traced(NARROW_CLOCKS)).passes(site)
         }),
-        Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid),
+        Test::on_emulated_with(
+            INFINIBAND,
+            "infiniband ports of the same gid are told apart by their lids",
+            addressed_by_lid,
+        ),
         Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
         Test::on_emulated_with(
             PORT_EVENTS,
@@ -271,7 +275,7 @@ fn goes_down_between(
 
 /// The adapter, what the fault changes, and how ibex says it.
 static READDRESSED: &[(&str, &str, &str)] = &[
-    ("[[device.port]]", "event = \"LID_CHANGE\"\nlid = 99", "its LID is 99, "),
+    ("link_layer = \"infiniband\"\n[[device.port]]", "event = \"LID_CHANGE\"\nlid = 99", "its LID is 99, "),
     (
         "link_layer = \"ethernet\"\n[[device.port]]\ngids = [\"10.0.0.1\"]",
         "event = \"GID_CHANGE\"\ngid = \"10.0.0.9\"",
@@ -317,7 +321,7 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
         )
     };
     let flapping = adapters("", "") + &(1..=60).map(fault).collect::<String>();
-    ["pt2pt_modes", "pt2pt_datatypes", "threads"]
+    ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
         .into_iter()
         .try_for_each(|program| flaps_under(site, program, &flapping))
 }

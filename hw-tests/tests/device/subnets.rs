@@ -4,10 +4,11 @@
 //! The ranks of a job are given different adapters, as hosts are that were cabled differently. On other devices each test is
 //! skipped, with the reason. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says};
 use crate::site::Site;
+use crate::{INFINIBAND, Test};
 use anyhow::{Result, ensure};
+use hw_tests::Outcome;
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
@@ -20,22 +21,58 @@ pub(crate) fn tests() -> Vec<Test> {
             };
             crosswise(&[roce("a", 1), roce("b", 1), roce("b", 2), roce("a", 2)]).passes_over_both(site)
         }),
-        Test::on_emulated("infiniband fabrics of different prefixes are paired by them", |site| {
+        Test::on_emulated_with(INFINIBAND, "infiniband fabrics of different prefixes are paired by them", |site| {
             let prefix = |last: u8| {
                 format!("[[device.port]]\nnetwork = \"{last}\"\nsubnet_prefix = \"fe80:0000:0000:000{last}\"")
             };
             crosswise(&[prefix(1), prefix(2), prefix(2), prefix(1)]).passes_over_both(site)
         }),
-        Test::on_emulated(
-            "infiniband fabrics of one prefix that are paired crosswise are named with what to set",
+        Test::on_emulated_with(
+            INFINIBAND,
+            "infiniband fabrics of one prefix that are cabled crosswise are paired by who answers",
             |site| {
-                let fabric = |name: &str| format!("[[device.port]]\nnetwork = \"{name}\"");
                 for via in ["auto", "ud"] {
-                    let ports = crosswise(&[fabric("a"), fabric("b"), fabric("b"), fabric("a")]);
-                    let launch = ports.launch().with("btl_ibex_connect_via", via).with("btl_ibex_connect_timeout", "2");
-                    let words =
-                        ["through softhca", "to its port ", " (LID ", "different networks", "btl_ibex_if_include"];
-                    launch.is_refused_with(site, &words)?;
+                    let launch =
+                        crossed(&["ab", "ba"], Launch::of_a_short_exchange()).with("btl_ibex_connect_via", via);
+                    let outcome = launch.succeeds(site)?;
+                    says(&outcome, &["connected to port 1 of rank", "as its port 0"])?;
+                    is_without_detour(&outcome)?;
+                }
+                Ok(())
+            },
+        ),
+        Test::on_emulated_with(
+            INFINIBAND,
+            "messages of all sizes cross fabrics that are cabled crosswise, with four ranks",
+            |site| {
+                for program in ["pt2pt_modes", "collectives"] {
+                    let launch = Launch::new(program, 4).environment("IBEX_TEST_SCALE", "0.2");
+                    crossed(&["ab", "ba", "ab", "ba"], launch).passes(site)?;
+                }
+                Ok(())
+            },
+        ),
+        Test::on_emulated_with(
+            INFINIBAND,
+            "a port whose fabric a peer does not have is left out for that peer alone",
+            |site| {
+                let launch =
+                    crossed(&["ab", "ba", "ac"], Launch::new("pt2pt_modes", 3).environment("IBEX_TEST_SCALE", "0.2"));
+                says(
+                    &launch.succeeds(site)?,
+                    &["ibex does without a port", "could not be made", "did not arrive, while TCP did"],
+                )
+            },
+        ),
+        Test::on_emulated_with(
+            INFINIBAND,
+            "infiniband fabrics that do not meet at all end the job with all ports that were tried",
+            |site| {
+                for via in ["auto", "ud"] {
+                    let launch =
+                        crossed(&["ab", "cd"], Launch::of_a_short_exchange()).with("btl_ibex_connect_via", via);
+                    let words = ["could not be made", "its port 0", "its port 1", "btl_ibex_if_include"];
+                    launch.with("btl_ibex_connect_timeout", "2").is_refused_with(site, &words)?;
                 }
                 Ok(())
             },
@@ -76,6 +113,23 @@ fn adapters(each: &[String]) -> String {
     each.iter().enumerate().map(device).collect()
 }
 
+/// Ranks of which each has an adapter, with a port in each of these fabrics, in this order. All fabrics have the default prefix.
+fn crossed(ranks: &[&str], launch: Launch) -> Launch {
+    let port = |fabric: char| format!("[[device.port]]\nnetwork = \"{fabric}\"\n");
+    let ports = |fabrics: &&str| fabrics.chars().map(port).collect::<String>();
+    let each: Vec<String> = ranks.iter().map(ports).collect();
+    let names: Vec<String> = (0..ranks.len()).map(|rank| format!("softhca{rank}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    launch.with("btl_ibex_verbose", "1").on_adapters(adapters(&each)).each_rank_with("btl_ibex_if_include", &names)
+}
+
+/// Every pair of ports that was used was connected.
+fn is_without_detour(outcome: &Outcome) -> Result<()> {
+    let text = format!("{}{}", outcome.stdout, outcome.stderr);
+    ensure!(!text.contains("does without a port"), "a pair of ports was not connected: {outcome}");
+    Ok(())
+}
+
 /// Two ranks, of which each has two of four adapters.
 struct Crosswise(String);
 
@@ -91,10 +145,7 @@ impl Crosswise {
 
     /// Both rails carry what is striped over them.
     fn passes_over_both(&self, site: &mut Site) -> Result<()> {
-        let outcome = self.launch().succeeds(site)?;
-        let text = format!("{}{}", outcome.stdout, outcome.stderr);
-        ensure!(!text.contains("does without a port"), "a pair of ports was not connected: {outcome}");
-        Ok(())
+        is_without_detour(&self.launch().succeeds(site)?)
     }
 }
 
@@ -104,7 +155,7 @@ fn slow_port(site: &mut Site) -> Result<()> {
     let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(both);
     // The environment of the tests names all devices.
     let by_default = launch.clone().with("btl_ibex_if_exclude", "none");
-    says(&by_default.succeeds(site)?, &["softhca1:1 (infiniband", "8000 mb/s, and the fastest port has 200000"])?;
+    says(&by_default.succeeds(site)?, &["softhca1:1 (", "8000 mb/s, and the fastest port has 200000"])?;
     let asked = launch.with("btl_ibex_if_include", "softhca0,softhca1").succeeds(site)?;
     let text = format!("{}{}", asked.stdout, asked.stderr);
     ensure!(!text.contains("the fastest port has"), "a port that was asked for was left out: {asked}");

@@ -6,6 +6,7 @@
 //! Both ports are polled by one thread, so that the order of events is the test's to choose.
 
 mod pair;
+mod receiver_not_ready;
 mod reconnects;
 mod strangers;
 

@@ -90,6 +90,14 @@ pub(crate) fn is_away(module: &Module, to: EndpointId) -> bool {
     name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
 }
 
+/// Whether memory is better not registered for this peer with this port yet: it may reach none of the peer's ports, and what
+/// names a key of it could not go by another one.
+pub(crate) fn is_unproven(module: &Module, to: EndpointId) -> bool {
+    let name =
+        module.enter().and_then(|mut state| state.port.is_unproven(to).then(|| state.port.peer_name(to)).flatten());
+    name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
+}
+
 /// A message was refused: sends it by another port, or by this one all the same. What `btl_send` answers; its callback
 /// comes.
 ///
@@ -135,17 +143,32 @@ pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Des
     }
     // SAFETY: this function's own rule: the first byte of ob1's header is the tag it is sent with.
     let tag = unsafe { pool::start(NonNull::new_unchecked(descriptor)).read() };
-    // Other fragments of the message may be elsewhere by now.
+    // Other fragments of the message may be elsewhere by now, unless no connection could be made: then they come back with
+    // this one. ob1 is not told of them, and makes no further ones, before all have gone the other way.
+    let is_fragment = watch::is_fragment(tag);
+    let stays = is_fragment && !never_connected(module, to);
     // SAFETY: as above.
-    let carried = if watch::is_fragment(tag) { None } else { unsafe { carry(module, to, tag, descriptor) } };
+    let carried = if stays { None } else { unsafe { carry(module, to, tag, descriptor) } };
     // SAFETY: as above.
     let waits_here = |port: &mut Port| unsafe { wait(port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok();
     match carried {
+        Some(Carried::Posted) if is_fragment => {
+            if let Some(mut state) = module.enter() {
+                state.port.complete(to, token::descriptor(descriptor), false);
+            }
+            Again::UnderWay
+        }
         Some(Carried::Posted) => Again::Sent,
         Some(Carried::Waiting) => Again::UnderWay,
         None if module.enter().is_some_and(|mut state| waits_here(&mut state.port)) => Again::UnderWay,
         None => Again::Failed,
     }
+}
+
+/// Whether no connection to the peer could be made by this port.
+fn never_connected(module: &Module, to: EndpointId) -> bool {
+    let is_unmade = |state: State<'_>| matches!(state.port.failure(to)?.cause, Cause::Connect(_)).then_some(());
+    module.enter().and_then(is_unmade).is_some()
 }
 
 /// How far another port is with a message.

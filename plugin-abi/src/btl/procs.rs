@@ -15,7 +15,7 @@ use ibex_ffi::openmpi::{sys, variable};
 use super::endpoint::endpoint;
 use super::module::Module;
 use crate::runtime::guard::fence;
-use crate::runtime::{messages, modex, ports};
+use crate::runtime::{messages, modex};
 use crate::tool;
 
 /// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is
@@ -76,7 +76,7 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
         }
     };
     let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
-    let pairs = address::pair(&ports::published(), &addresses);
+    let pairs = address::pair(&modex::published(), &addresses);
     let Some(remote) = pairs.get(usize::from(module.index())).copied().flatten() else {
         told("none of its ports is on this port's network, or they are paired with other ports of this process");
         return None;

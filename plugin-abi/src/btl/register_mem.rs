@@ -9,9 +9,9 @@ use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
-use super::detour;
 use super::endpoint::endpoint;
 use super::module::Module;
+use super::{detour, modules};
 use crate::runtime::guard::fence;
 use crate::runtime::memory::Registered;
 
@@ -26,8 +26,10 @@ pub(crate) unsafe extern "C" fn btl_register_mem(
     fence("btl_register_mem", null_mut(), || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        // Messages to be read through this port are not announced while it is to be left alone; ob1 takes another one.
-        if module.is_detouring() && detour::is_away(module, endpoint(peer)) {
+        // Messages to be read through this port are not announced while it is to be left alone, or may turn out to
+        // reach no port of the peer; ob1 takes another one, or sends the data itself.
+        let is_away = module.is_detouring() && detour::is_away(module, endpoint(peer));
+        if is_away || modules::only().is_none() && detour::is_unproven(module, endpoint(peer)) {
             return null_mut();
         }
         // SAFETY: M3: until btl_deregister_mem.

@@ -12,7 +12,7 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::instance::Pml;
 use super::link::Link;
-use crate::runtime::{messages, modex, ports};
+use crate::runtime::{messages, modex};
 
 /// The way to a rank of a communicator's peers; `None` where no port of this process reaches it.
 ///
@@ -64,7 +64,7 @@ fn of_process(pml: &Pml, peer: PeerName) -> Result<Link, String> {
         None => return Err("it published no ibex port: it runs without ibex, or found none".to_owned()),
     };
     let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
-    let pairs = address::pair(&ports::published(), &addresses);
+    let pairs = address::pair(&modex::published(), &addresses);
     let link = pml.rails().iter().enumerate().find_map(|(index, rail)| {
         let remote = pairs.get(usize::from(rail.port().index())).copied().flatten()?;
         Some(Link::new(index, rail.enter()?.peer(peer, remote as u8)))

@@ -49,12 +49,20 @@ pub(crate) struct Registration {
 struct Registrar {
     domain: Arc<ProtectionDomain>,
     counters: Arc<Counters>,
-    /// Whether the adapter has atomics.
-    atomics: bool,
+    rights: Rights,
     /// Device and port, for messages.
     place: String,
     /// Which of the process' ports.
     index: u8,
+}
+
+/// What memory of a port may be registered for.
+#[derive(Clone, Copy)]
+struct Rights {
+    /// The adapter has atomics.
+    atomics: bool,
+    /// It may write in any order where nobody can tell (`btl_ibex_relaxed_ordering`).
+    relaxed: bool,
 }
 
 /// The registrations of one port.
@@ -125,12 +133,12 @@ impl Registered {
 }
 
 impl Memory {
-    /// A cache for one port, the process' `index`th; `None` where Open MPI has no `grdma`.
-    pub(crate) fn new(port: &Port, index: u8) -> Option<Self> {
+    /// A cache for one port, the process' `index`th; `None` where Open MPI has no `grdma`. `relaxed`: as `btl_ibex_relaxed_ordering`.
+    pub(crate) fn new(port: &Port, index: u8, relaxed: bool) -> Option<Self> {
         let attributes = port.attributes();
-        let (place, atomics) = (attributes.place(), attributes.atomics != Atomics::None);
+        let (place, rights) = (attributes.place(), Rights { atomics: attributes.atomics != Atomics::None, relaxed });
         let name = CString::new(format!("ibex.{place}")).unwrap_or_default();
-        let registrar = Registrar { domain: port.domain(), counters: port.counters(), atomics, place, index };
+        let registrar = Registrar { domain: port.domain(), counters: port.counters(), rights, place, index };
         let registrar = Lent(NonNull::from(Box::leak(Box::new(registrar))));
         let context = registrar.0.as_ptr().cast();
         // SAFETY: the callbacks write a `Registration` and no more; the registrar is freed after the cache (`Memory`).
@@ -185,7 +193,7 @@ unsafe extern "C" fn register(
         let asked = unsafe { (*registration).base.access_flags };
         // SAFETY: the cache registers whole pages that its caller says are mapped (M3); it takes the registration back
         // when the pages are unmapped (its memory hooks) or its caller has put it back.
-        match unsafe { registrar.domain.register(base.addr(), size, access(asked as u32, registrar.atomics)) } {
+        match unsafe { registrar.domain.register(base.addr(), size, registrar.rights.of(asked as u32)) } {
             Ok(region) => {
                 let handle = RegistrationHandle { rkey: region.rkey(), lkey: region.lkey() };
                 // SAFETY: `sizeof_reg` bytes are the registration's; nobody else uses it yet.
@@ -236,24 +244,33 @@ fn region_place(registration: *mut Registration) -> *const MaybeUninit<MemoryReg
     registration.wrapping_byte_add(offset_of!(Registration, region)).cast()
 }
 
-/// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is
-/// always permitted, so that read-only memory can be sent from.
-fn access(asked: u32, atomics: bool) -> Access {
-    let mut access = Access::empty();
-    if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {
-        access |= Access::LOCAL_WRITE;
+impl Rights {
+    /// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is
+    /// always permitted, so that read-only memory can be sent from.
+    fn of(self, asked: u32) -> Access {
+        let mut access = Access::empty();
+        if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {
+            access |= Access::LOCAL_WRITE;
+        }
+        if asked & sys::MCA_RCACHE_ACCESS_REMOTE_READ != 0 {
+            access |= Access::REMOTE_READ;
+        }
+        if asked & sys::MCA_RCACHE_ACCESS_REMOTE_WRITE != 0 {
+            access |= Access::REMOTE_WRITE | Access::LOCAL_WRITE;
+        }
+        let is_for_atomics = asked & sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC != 0;
+        // "Any access" asks for it also of an adapter that has none, and would refuse it.
+        if is_for_atomics && self.atomics {
+            access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
+        }
+        // ob1 looks at what was read once the read has completed, and at what was written once a message says so, which completes after
+        // it on the same adapter. osc/rdma asks for any access to windows and to its own counters, and polls them; and an atomic
+        // must not be seen before what was written earlier. A registration that both use is asked for with all that either wants.
+        if self.relaxed && !is_for_atomics {
+            access |= Access::RELAXED_ORDERING;
+        }
+        access
     }
-    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_READ != 0 {
-        access |= Access::REMOTE_READ;
-    }
-    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_WRITE != 0 {
-        access |= Access::REMOTE_WRITE | Access::LOCAL_WRITE;
-    }
-    // "Any access" asks for it also of an adapter that has none, and would refuse it.
-    if asked & sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC != 0 && atomics {
-        access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
-    }
-    access
 }
 
 #[cfg(test)]
@@ -265,18 +282,39 @@ mod tests {
         assert_eq!(HANDLE_SIZE, 8);
     }
 
+    const STRICT: Rights = Rights { atomics: true, relaxed: false };
+
     #[test]
     fn letting_peers_write_implies_writing_locally() {
-        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_WRITE, true), Access::REMOTE_WRITE | Access::LOCAL_WRITE);
-        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC, true), Access::REMOTE_ATOMIC | Access::LOCAL_WRITE);
-        assert_eq!(access(sys::MCA_RCACHE_ACCESS_REMOTE_READ, true), Access::REMOTE_READ);
-        assert_eq!(access(0, true), Access::empty());
+        assert_eq!(STRICT.of(sys::MCA_RCACHE_ACCESS_REMOTE_WRITE), Access::REMOTE_WRITE | Access::LOCAL_WRITE);
+        assert_eq!(STRICT.of(sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC), Access::REMOTE_ATOMIC | Access::LOCAL_WRITE);
+        assert_eq!(STRICT.of(sys::MCA_RCACHE_ACCESS_REMOTE_READ), Access::REMOTE_READ);
+        assert_eq!(STRICT.of(0), Access::empty());
     }
 
     #[test]
     fn an_adapter_without_atomics_is_not_asked_for_them() {
-        let any = access(sys::MCA_RCACHE_ACCESS_ANY, false);
+        let any = Rights { atomics: false, relaxed: true }.of(sys::MCA_RCACHE_ACCESS_ANY);
         assert_eq!(any, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
+    }
+
+    #[test]
+    fn memory_of_messages_may_be_written_in_any_order_and_that_of_windows_and_atomics_never() {
+        let messages = [
+            0,
+            sys::MCA_RCACHE_ACCESS_LOCAL_WRITE,
+            sys::MCA_RCACHE_ACCESS_REMOTE_READ,
+            sys::MCA_RCACHE_ACCESS_LOCAL_WRITE | sys::MCA_RCACHE_ACCESS_REMOTE_WRITE,
+        ];
+        for atomics in [false, true] {
+            let rights = Rights { atomics, relaxed: true };
+            for asked in messages {
+                assert_eq!(rights.of(asked), STRICT.of(asked) | Access::RELAXED_ORDERING, "0x{asked:x}");
+                let windows_too = rights.of(asked | sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC);
+                assert!(!windows_too.contains(Access::RELAXED_ORDERING), "0x{asked:x}");
+            }
+            assert!(!rights.of(sys::MCA_RCACHE_ACCESS_ANY).contains(Access::RELAXED_ORDERING));
+        }
     }
 
     #[test]

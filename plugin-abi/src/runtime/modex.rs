@@ -6,9 +6,11 @@
 //! connection. Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each other.
 
 use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
 
 use engine::peer::PeerName;
-use engine::select::address::{self, AddressError, PortEntry};
+use engine::select::address::{self, AddressError, PortAddress, PortEntry};
+use engine::select::partners::partners;
 use engine::transport::Directory;
 use ibex_ffi::openmpi::modex;
 use ibex_ffi::openmpi::process::{Name, Process};
@@ -17,9 +19,28 @@ use super::messages;
 
 const KEY: &CStr = c"btl.ibex.ports";
 
+/// The addresses this process has published. Nobody enters a port or calls Open MPI while this is locked.
+static PUBLISHED: Mutex<Vec<PortAddress>> = Mutex::new(Vec::new());
+
 /// Publishes the ports of this process, in the order in which peers will number them.
 pub(crate) fn publish(ports: &[PortEntry]) -> Result<(), i32> {
-    modex::publish(KEY, &address::encode_ports(ports))
+    modex::publish(KEY, &address::encode_ports(ports))?;
+    set_published(ports.iter().map(|entry| entry.address).collect());
+    Ok(())
+}
+
+/// The addresses this process has published, by the ports' numbers.
+pub(crate) fn published() -> Vec<PortAddress> {
+    PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The ports that were published are closed.
+pub(crate) fn forget_published() {
+    set_published(Vec::new());
+}
+
+fn set_published(addresses: Vec<PortAddress>) {
+    *PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
 }
 
 /// What `peer` published; `None` where it runs no ibex, or found no port.
@@ -47,6 +68,15 @@ pub(crate) struct Published;
 impl Directory for Published {
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
         ports_of(peer)?.ok()?.get(usize::from(port)).copied()
+    }
+
+    fn partners(&self, peer: PeerName, port: u8) -> Vec<u8> {
+        let me = Process::me().map(|me| from_openmpi(me.name()));
+        // A process reaches itself by each port, whatever its fabric.
+        let Some(me) = me.filter(|me| *me != peer) else { return Vec::new() };
+        let Some(Ok(ports)) = ports_of(peer) else { return Vec::new() };
+        let remote: Vec<_> = ports.iter().map(|entry| entry.address).collect();
+        partners(&published(), &remote, port.into(), me < peer)
     }
 
     fn host(&self, peer: PeerName) -> String {

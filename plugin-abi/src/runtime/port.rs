@@ -53,7 +53,7 @@ impl OpenPort {
     ) -> Result<Self, NotOpened> {
         let Setup { index, receive_size, bounce_size, .. } = setup;
         let port = Port::open(choice, tunables, setup).map_err(NotOpened::Port)?;
-        let memory = Memory::new(&port, index).ok_or(NotOpened::NoCache)?;
+        let memory = Memory::new(&port, index, tunables.relaxed_ordering).ok_or(NotOpened::NoCache)?;
         let (attributes, counters, source) = (port.attributes().clone(), port.counters(), port.source());
         let place = attributes.place();
         // SAFETY: without threads Open MPI has promised that one at a time calls (the init functions' `enable_mpi_threads`).

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use engine::fork;
-use engine::select::address::{PortAddress, PortEntry};
+use engine::select::address::PortEntry;
 use engine::select::device;
 use engine::transport::{PortError, Setup};
 use engine::tunables::Tunables;
-use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::process::{self, Process};
 
 use super::port::{NotOpened, OpenPort};
 use super::{messages, modex, variables};
@@ -64,18 +64,12 @@ impl<T> InUse<T> {
 }
 
 /// The ports of the process.
-struct Ports {
-    in_use: InUse<OpenPort>,
-    /// The addresses that were published.
-    published: Vec<PortAddress>,
-}
-
-static PORTS: Mutex<Ports> = Mutex::new(Ports { in_use: InUse::new(), published: Vec::new() });
+static PORTS: Mutex<InUse<OpenPort>> = Mutex::new(InUse::new());
 
 /// Whether a port was opened, in this MPI's life so far.
 static HAS_OPENED: AtomicBool = AtomicBool::new(false);
 
-fn ports() -> MutexGuard<'static, Ports> {
+fn ports() -> MutexGuard<'static, InUse<OpenPort>> {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -84,14 +78,9 @@ pub(crate) fn has_opened() -> bool {
     HAS_OPENED.load(Ordering::Acquire)
 }
 
-/// The addresses this process has published, by the ports' numbers.
-pub(crate) fn published() -> Vec<PortAddress> {
-    ports().published.clone()
-}
-
 /// A component is opened: forgets the MPI before this one, unless another face is using ports already.
 pub(crate) fn start_anew() {
-    if ports().in_use.is_empty() {
+    if ports().is_empty() {
         HAS_OPENED.store(false, Ordering::Release);
     }
     forget();
@@ -99,9 +88,9 @@ pub(crate) fn start_anew() {
 
 /// A component is closed: forgets the ports, unless another face uses them still.
 pub(crate) fn forget() {
-    let mut ports = ports();
-    if ports.in_use.is_empty() {
-        ports.published.clear();
+    let ports = ports();
+    if ports.is_empty() {
+        modex::forget_published();
         variables::forget_ports();
     }
 }
@@ -113,8 +102,7 @@ pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>
         return Vec::new();
     };
     let take = |port: &Arc<OpenPort>| take(port).map_err(|error| messages::port_not_opened(&me.host(), &error)).ok();
-    let Ports { in_use, published } = &mut *ports();
-    let made = in_use.share(take, |take| open_all(request, me, published, take));
+    let made = ports().share(take, |take| open_all(request, me, take));
     if !made.is_empty() {
         HAS_OPENED.store(true, Ordering::Release);
     }
@@ -125,7 +113,6 @@ pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>
 fn open_all<M>(
     request: &Request<'_>,
     me: Process,
-    published: &mut Vec<PortAddress>,
     mut take: impl FnMut(&Arc<OpenPort>) -> Option<M>,
 ) -> Vec<(Arc<OpenPort>, M)> {
     let tunables = request.tunables;
@@ -157,6 +144,7 @@ fn open_all<M>(
         let setup = Setup {
             index: made.len() as u8,
             me: modex::from_openmpi(me.name()),
+            processes: process::local_processes(),
             receive_size: request.receive_size,
             bounce_size: request.bounce_size,
             directory: Box::new(modex::Published),
@@ -184,7 +172,6 @@ fn open_all<M>(
         messages::not_published(code);
         return Vec::new();
     }
-    *published = entries.iter().map(|entry| entry.address).collect();
     for (port, _) in &made {
         variables::show_port(port.counters());
     }

@@ -7,27 +7,50 @@ use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
 use crate::connect::carriers::NetworkCarriers;
 use crate::select::PortChoice;
 use crate::transport::work_request::WrId;
+use crate::tunables::Tunables;
 use ibex_ffi::verbs::{
-    self, Access, Arena, AsyncEvent, LocalSpan, Path, PostError, ProtectionDomain, QueuePairLimits, Reception,
-    SharedReceiveQueue, Transition, WorkCompletion, Wr,
+    self, Access, Arena, AsyncEvent, HugePages, LocalSpan, Path, PostError, ProtectionDomain, QueuePairLimits,
+    Reception, SharedReceiveQueue, Transition, WorkCompletion, Wr,
 };
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A protection domain of a device, and what a queue pair in it is asked to hold.
+/// How the memory of receive slots and send slots is registered, and which pages it has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SlotMemory {
+    access: Access,
+    pages: HugePages,
+}
+
+impl SlotMemory {
+    /// As the parameters say, in one of so many processes of the job on this host. ibex looks at a slot after a completion, which comes after all that was written to it; so the order of
+    /// the writes does not matter.
+    #[must_use]
+    pub fn of(tunables: &Tunables, processes: u32) -> Self {
+        let ordering = if tunables.relaxed_ordering { Access::RELAXED_ORDERING } else { Access::empty() };
+        SlotMemory { access: Access::LOCAL_WRITE | ordering, pages: tunables.pages(processes) }
+    }
+
+    fn arena(self, domain: &Arc<ProtectionDomain>, size: u32, count: u32) -> io::Result<Arena> {
+        Arena::with(domain, size as usize, count as usize, self.access, self.pages)
+    }
+}
+
+/// A protection domain of a device, what a queue pair in it is asked to hold, and the memory of slots.
 #[derive(Debug)]
 pub struct Verbs {
     domain: Arc<ProtectionDomain>,
     limits: QueuePairLimits,
+    memory: SlotMemory,
     start: Instant,
 }
 
 impl Verbs {
     /// Over this domain.
     #[must_use]
-    pub fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits) -> Self {
-        Verbs { domain, limits, start: Instant::now() }
+    pub fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits, memory: SlotMemory) -> Self {
+        Verbs { domain, limits, memory, start: Instant::now() }
     }
 
     pub(crate) fn domain(&self) -> &Arc<ProtectionDomain> {
@@ -47,7 +70,7 @@ impl Adapter for Verbs {
     }
 
     fn send_slots(&self, size: u32, count: u32) -> io::Result<Arena> {
-        Arena::new(&self.domain, size as usize, count as usize)
+        self.memory.arena(&self.domain, size, count)
     }
 
     fn refresh(&self, choice: &PortChoice) -> Option<PortChoice> {
@@ -142,9 +165,20 @@ impl SharedReceives {
     ///
     /// # Errors
     /// What the adapter or the kernel says.
-    pub fn new(domain: &Arc<ProtectionDomain>, size: u32, depth: u32, batch: usize) -> io::Result<Self> {
-        let arena = Arena::new(domain, size as usize, depth as usize)?;
+    pub fn new(
+        domain: &Arc<ProtectionDomain>,
+        memory: SlotMemory,
+        size: u32,
+        depth: u32,
+        batch: usize,
+    ) -> io::Result<Self> {
+        let arena = memory.arena(domain, size, depth)?;
         Ok(SharedReceives { queue: SharedReceiveQueue::new(domain, depth, batch)?, arena })
+    }
+
+    /// The memory that it receives into.
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
     }
 }
 
@@ -178,11 +212,27 @@ impl SendSlots for Arena {
         Arena::bytes(self) as u64
     }
 
+    fn explicit_bytes(&self) -> u64 {
+        Arena::explicit_bytes(self) as u64
+    }
+
     fn span(&self, slot: u32) -> Option<LocalSpan> {
         Arena::span(self, slot as usize)
     }
 
     fn write(&mut self, slot: u32, bytes: &[u8]) -> Option<LocalSpan> {
         Arena::write(self, slot as usize, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_registered_with_relaxed_ordering_unless_it_is_not_wanted() {
+        let slots = |relaxed_ordering| SlotMemory::of(&Tunables { relaxed_ordering, ..Tunables::default() }, 1).access;
+        assert_eq!(slots(true), Access::LOCAL_WRITE | Access::RELAXED_ORDERING);
+        assert_eq!(slots(false), Access::LOCAL_WRITE);
     }
 }

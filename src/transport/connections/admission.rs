@@ -20,6 +20,8 @@ bitflags::bitflags! {
         const OTHER_INSTANCE = 4;
         /// A connection that a peer began came to nothing.
         const NOT_MADE = 8;
+        /// Another port of a peer answered than the one that addresses pair.
+        const OTHER_PARTNER = 16;
     }
 }
 

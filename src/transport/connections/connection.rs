@@ -110,6 +110,11 @@ impl<Q: QueuePair> Connection<Q> {
         &self.key
     }
 
+    /// Another port of the peer is asked, which has another key.
+    pub(crate) fn set_key(&mut self, key: Key) {
+        self.key = key;
+    }
+
     pub(crate) fn handshake(&self) -> &Handshake {
         &self.handshake
     }

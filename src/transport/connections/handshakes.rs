@@ -11,6 +11,7 @@ use crate::connect::{Faults, Identity, Paths, Random, Reach, Via};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
+use crate::transport::connections::search::Search;
 use crate::transport::work_request::{EndpointId, Immediate};
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::Path;
@@ -34,6 +35,10 @@ pub(crate) struct Handshakes<C> {
     ourselves: Ourselves,
     /// Peers whose handshake is not confirmed yet, with their addresses.
     active: Vec<(EndpointId, PortAddress)>,
+    /// Which of their ports is to be asked, where there is a choice.
+    searches: Vec<(EndpointId, Search)>,
+    /// The addresses of ports that were asked before another one of the same peer.
+    left: Vec<(EndpointId, PortAddress)>,
     /// Before this moment none of them has anything to do.
     next_due: Duration,
     /// The connections that this side has begun.
@@ -50,6 +55,8 @@ impl<C: Carriers> Handshakes<C> {
             carriers,
             ourselves,
             active: Vec::new(),
+            searches: Vec::new(),
+            left: Vec::new(),
             next_due: Duration::ZERO,
             epoch: 0,
             random: Random::new(address.instance),
@@ -88,18 +95,53 @@ impl<C: Carriers> Handshakes<C> {
         now: Duration,
         tunables: &Tunables,
     ) -> Handshake {
-        self.epoch += 1;
         let local = QpInfo {
             qpn,
             psn: (self.random.number() & 0x00ff_ffff) as u32,
-            epoch: self.epoch,
+            epoch: self.next_epoch(),
             initiator_depth: self.ourselves.rd_atomic.0,
             responder_resources: self.ourselves.rd_atomic.1,
             endpoint: Immediate::endpoint_bits(to.index()),
         };
-        let ours = &self.ourselves.identity.address;
-        let paths = Paths::between(ours, remote, self.carriers.has_tcp(), tunables);
+        let paths = self.paths(remote, tunables);
         Handshake::new(local, remote.instance, remote_port, paths, now, tunables)
+    }
+
+    /// The number of another connection that this side begins.
+    pub(crate) fn next_epoch(&mut self) -> u32 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// What carries hellos to this port of a peer.
+    pub(crate) fn paths(&self, remote: &PortAddress, tunables: &Tunables) -> Paths {
+        Paths::between(&self.ourselves.identity.address, remote, self.carriers.has_tcp(), tunables)
+    }
+
+    /// There is a choice of the peer's port to ask.
+    pub(crate) fn put_search(&mut self, peer: EndpointId, search: Search) {
+        self.searches.retain(|(of, _)| *of != peer);
+        self.searches.push((peer, search));
+    }
+
+    /// What came of those that were asked; `None` where there is no choice, or the handshake is over.
+    pub(crate) fn search(&mut self, peer: EndpointId) -> Option<&mut Search> {
+        self.searches.iter_mut().find(|(of, _)| *of == peer).map(|(_, search)| search)
+    }
+
+    /// The handshake that is under way with this peer goes on with its port at `address`.
+    pub(crate) fn ask_port(&mut self, peer: EndpointId, address: PortAddress) {
+        self.carriers.expect(&address);
+        let Some((_, known)) = self.active.iter_mut().find(|(active, _)| *active == peer) else { return };
+        let before = std::mem::replace(known, address);
+        self.next_due = Duration::ZERO;
+        if before.instance == address.instance {
+            return;
+        }
+        self.carriers.forget(before.instance);
+        // TCP to that port goes on: its answer may still come, and the connection says that the process lives.
+        self.left.retain(|(of, left)| *of != peer || ![before.instance, address.instance].contains(&left.instance));
+        self.left.push((peer, before));
     }
 
     /// The handshake with this peer is under way.
@@ -124,6 +166,10 @@ impl<C: Carriers> Handshakes<C> {
         let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
         let (_, address) = self.active.swap_remove(place);
         self.carriers.settle(&address);
+        self.searches.retain(|(of, _)| *of != peer);
+        for (_, address) in self.left.extract_if(.., |(of, _)| *of == peer) {
+            self.carriers.settle(&address);
+        }
     }
 
     /// Whether any is under way. Hot.
@@ -151,9 +197,10 @@ impl<C: Carriers> Handshakes<C> {
         self.next_due = due;
     }
 
-    /// How far TCP gets to a peer.
-    pub(crate) fn reach(&self, remote: &PortAddress) -> Reach {
-        self.carriers.reach(remote)
+    /// How far TCP gets to a peer, whose port at `remote` is being asked.
+    pub(crate) fn reach(&self, peer: EndpointId, remote: &PortAddress) -> Reach {
+        let is_open = |(of, left): &(EndpointId, PortAddress)| *of == peer && self.carriers.reach(left) == Reach::Open;
+        if self.left.iter().any(is_open) { Reach::Open } else { self.carriers.reach(remote) }
     }
 
     /// What has come in, `polls` after the last look; `now` reads the clock.
@@ -174,13 +221,40 @@ impl<C: Carriers> Handshakes<C> {
         frame: &[u8; Hello::SIZE],
         counters: &Counters,
     ) {
+        self.send_copies(via, (remote, path), frame, counters);
+        if !self.is_active(to) {
+            self.carriers.forget(remote.instance);
+        }
+    }
+
+    /// Sends a sealed hello that no handshake of ours is for.
+    pub(crate) fn reply(
+        &mut self,
+        via: Via,
+        (remote, path): (&PortAddress, &Path),
+        frame: &[u8; Hello::SIZE],
+        counters: &Counters,
+    ) {
+        self.send_copies(via, (remote, path), frame, counters);
+        self.carriers.forget(remote.instance);
+    }
+
+    fn send_copies(
+        &mut self,
+        via: Via,
+        (remote, path): (&PortAddress, &Path),
+        frame: &[u8; Hello::SIZE],
+        counters: &Counters,
+    ) {
         for _ in 0..self.faults.copies() {
             add(&counters.handshakes_sent, 1);
             self.carriers.send(remote, path, via, frame);
         }
-        if !self.is_active(to) {
-            self.carriers.forget(remote.instance);
-        }
+    }
+
+    /// Where the port is that is being asked; `None` where the handshake is over.
+    pub(crate) fn asked(&self, peer: EndpointId) -> Option<PortAddress> {
+        self.active.iter().find(|(active, _)| *active == peer).map(|(_, address)| *address)
     }
 
     /// Why the last datagram could not be sent.

@@ -25,6 +25,8 @@ pub(super) enum Stranger {
     NotNow,
     /// Its connection has failed before.
     Failed,
+    /// The endpoint is connected, or being connected, to another port of its process.
+    Elsewhere,
 }
 
 impl<A: Adapter> Port<A> {
@@ -35,6 +37,13 @@ impl<A: Adapter> Port<A> {
         if known.is_some_and(|known| self.failure(known).is_some()) {
             return Err(Stranger::Failed);
         }
+        let entry = self.listed(hello)?;
+        Ok((known.unwrap_or_else(|| self.peer(source.name, source.port)), entry))
+    }
+
+    /// What the modex says of the port that a hello names.
+    pub(super) fn listed(&mut self, hello: &Hello) -> Result<PortEntry, Stranger> {
+        let source = hello.source;
         if !self.admission.may_look_up(self.adapter.now()) {
             return Err(Stranger::NotNow);
         }
@@ -49,8 +58,7 @@ impl<A: Adapter> Port<A> {
             // Measured from now on: the lookup may have taken long.
             self.admission.was_in_vain(self.adapter.now());
         }
-        let entry = found?;
-        Ok((known.unwrap_or_else(|| self.peer(source.name, source.port)), entry))
+        found
     }
 
     /// Notes a sealed hello that is not taken.
@@ -59,7 +67,7 @@ impl<A: Adapter> Port<A> {
         let (once, reason) = match why {
             Stranger::NotInJob => (Once::NOT_IN_JOB, "which has published no such port"),
             Stranger::OtherInstance => (Once::OTHER_INSTANCE, "which has published another life of that port"),
-            Stranger::NotNow | Stranger::Failed => return,
+            Stranger::NotNow | Stranger::Failed | Stranger::Elsewhere => return,
         };
         let source = hello.source;
         self.tell_once(once, || {

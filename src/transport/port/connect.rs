@@ -57,8 +57,9 @@ impl<A: Adapter> Port<A> {
         self.look_interval
     }
 
-    /// The first request to a peer: makes the queue pair and sends the first hello. Where that fails the connection fails.
-    pub(super) fn begin_connection(&mut self, to: EndpointId) {
+    /// The first request to a peer, or a word of it (`asked`): makes the queue pair and sends the first hello. Where that fails the
+    /// connection fails.
+    pub(super) fn begin_connection(&mut self, to: EndpointId, asked: bool) {
         // A port that has lost its link meanwhile is known by the time the first message would wait for it.
         self.take_async_events();
         let Some((name, remote_port)) = self.connections.remote(to) else { return };
@@ -66,8 +67,9 @@ impl<A: Adapter> Port<A> {
             let why = format!("it published no address for its port {remote_port}; is ibex loaded there?");
             return self.fail(to, Cause::Connect(why));
         };
-        match self.new_connection(to, &remote, false) {
-            Ok(connection) => {
+        match self.new_connection(to, &remote, asked) {
+            Ok(mut connection) => {
+                self.search(to, &mut connection, &remote.address);
                 self.connections.put(to, connection);
                 self.handshakes.activate(to, remote.address);
                 self.countdown = 1;
@@ -109,10 +111,11 @@ impl<A: Adapter> Port<A> {
         if self.is_closing {
             return add(&self.counters.handshakes_dropped, 1);
         }
+        if let Some(declined) = hello.declined {
+            return self.on_declined(hello, declined);
+        }
         let (me, source) = (*self.handshakes.identity(), hello.source);
-        let known = self.connections.known(source.name, source.port);
-        let known = known.filter(|known| self.connections.get(*known).is_some());
-        let to = match known.map_or_else(|| self.admit(hello).and_then(|(to, entry)| self.answer(to, &entry)), Ok) {
+        let to = match self.endpoint_of(hello, carrier) {
             Ok(to) => to,
             Err(why) => return self.turn_away(hello, why),
         };
@@ -139,10 +142,19 @@ impl<A: Adapter> Port<A> {
         self.take_step(to, &step, &source.address);
     }
 
+    /// The endpoint of a hello, which has a connection.
+    fn endpoint_of(&mut self, hello: &Hello, carrier: Carrier) -> Result<EndpointId, Stranger> {
+        self.hear(hello, carrier)?;
+        let known = self.connections.known(hello.source.name, hello.source.port);
+        let known = known.filter(|known| self.connections.get(*known).is_some());
+        known.map_or_else(|| self.admit(hello).and_then(|(to, entry)| self.answer(to, &entry)), Ok)
+    }
+
     /// Begins a connection because the peer asks for it.
     fn answer(&mut self, to: EndpointId, entry: &PortEntry) -> Result<EndpointId, Stranger> {
         match self.new_connection(to, entry, true) {
-            Ok(connection) => {
+            Ok(mut connection) => {
+                self.search(to, &mut connection, &entry.address);
                 self.connections.put(to, connection);
                 self.handshakes.activate(to, entry.address);
                 Ok(to)
@@ -170,15 +182,17 @@ impl<A: Adapter> Port<A> {
         if !self.handshakes.are_due(now) {
             return;
         }
-        for (to, remote) in self.handshakes.active() {
+        for (to, _) in self.handshakes.active() {
             let due = self.connections.making(to).and_then(|connection| connection.handshake().due());
             match due {
                 None => self.handshakes.settle(to),
                 Some(due) if due > now => {}
                 Some(_) => {
+                    self.reconsider(to);
+                    let Some(remote) = self.handshakes.asked(to) else { continue };
                     // That the process lives is no reason to wait for it while there is a connection to it.
                     let replaces = self.connections.has_successor(to);
-                    let reach = if replaces { Reach::Unused } else { self.handshakes.reach(&remote) };
+                    let reach = if replaces { Reach::Unused } else { self.handshakes.reach(to, &remote) };
                     let Some(connection) = self.connections.making(to) else { continue };
                     let step = connection.handshake_mut().on_timer(reach, now);
                     self.take_step(to, &step, &remote);

@@ -15,9 +15,6 @@ use crate::transport::connections::connection::Phase;
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::Status;
 
-/// Ports of one peer that are looked through.
-const PORTS: u8 = 16;
-
 impl<A: Adapter> Port<A> {
     /// The adapter says that the port has a link again, or none any more.
     #[cold]
@@ -82,7 +79,7 @@ impl<A: Adapter> Port<A> {
     /// The endpoint by which this port reaches the process; `None` where it does not, or not now.
     #[must_use]
     pub fn reaches(&self, name: PeerName) -> Option<EndpointId> {
-        let to = self.known(name)?;
+        let to = self.connections.of_peer(name)?;
         let is_diverted = self.connections.is_diverted(to) || self.diversion.is_down;
         (self.connections.takes_requests(to) && !is_diverted).then_some(to)
     }
@@ -90,7 +87,7 @@ impl<A: Adapter> Port<A> {
     /// Whether messages to the process wait to be posted, or were posted and are not known to be delivered.
     #[must_use]
     pub fn is_busy_with(&self, name: PeerName) -> bool {
-        let connection = self.known(name).and_then(|to| self.connections.get(to));
+        let connection = self.connections.of_peer(name).and_then(|to| self.connections.get(to));
         connection.is_some_and(|connection| connection.queue().waiting() > 0 || connection.queue().is_completion_due())
     }
 
@@ -98,9 +95,5 @@ impl<A: Adapter> Port<A> {
     pub fn complete(&mut self, to: EndpointId, token: Token, is_lost: bool) {
         let outcome = if is_lost { Err(Failed { status: Status::FLUSHED, posted: true }) } else { Ok(()) };
         self.undelivered.push(Completion::Request { token, to, outcome });
-    }
-
-    fn known(&self, name: PeerName) -> Option<EndpointId> {
-        (0..PORTS).find_map(|port| self.connections.known(name, port))
     }
 }

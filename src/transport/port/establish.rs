@@ -8,19 +8,19 @@ use super::Port;
 use crate::connect::Via;
 use crate::connect::handshake::{Failure, Program, Step};
 use crate::connect::ud::path;
-use crate::counters::add;
+use crate::counters::{add, raise};
 use crate::select::address::PortAddress;
 use crate::transport::adapter::{Adapter, QueuePair as _};
 use crate::transport::connections::admission::Once;
 use crate::transport::connections::connection::{Connection, Phase};
 use crate::transport::connections::failure::Cause;
 use crate::transport::connections::retransmission::Retransmission;
+use crate::transport::connections::rnr_timer::RnrTimer;
 use crate::transport::watch;
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::{Reception, Transition};
 use std::fmt::Write as _;
 use std::io;
-use std::sync::atomic::Ordering;
 
 impl<A: Adapter> Port<A> {
     /// Does what a handshake says.
@@ -51,7 +51,7 @@ impl<A: Adapter> Port<A> {
     }
 
     /// A queue pair could not be set: the connection fails, unless it was to take the place of one in use.
-    fn not_set(&mut self, to: EndpointId, why: String) {
+    pub(super) fn not_set(&mut self, to: EndpointId, why: String) {
         if !self.drop_successor(to) {
             return self.fail(to, Cause::Connect(why));
         }
@@ -68,6 +68,9 @@ impl<A: Adapter> Port<A> {
         let mut why = failure.message(name, &self.attributes.place(), remote);
         if let Some(error) = self.handshakes.carrier_error() {
             let _ = write!(why, " The last datagram could not be sent: {error}.");
+        }
+        if let Some(tried) = self.tried(to) {
+            let _ = write!(why, " All that was tried: {tried}.");
         }
         if self.drop_successor(to) {
             self.handshakes.settle(to);
@@ -88,7 +91,8 @@ impl<A: Adapter> Port<A> {
         path.psn = program.psn;
         path.mtu = u32::from(program.mtu);
         let (port, pkey) = (self.choice.port, self.tunables.pkey_index as u16);
-        let (rnr_timer, access) = (self.tunables.rnr_timer as u8, self.attributes.access());
+        let rnr_timer = RnrTimer::choose(self.tunables.forced_rnr_timer(), self.connections.spoken_to());
+        let access = self.attributes.access();
         let Some(connection) = self.connections.making(to) else { return Ok(()) };
         connection.set_initiator_depth(program.max_rd_atomic);
         let queue = connection.queue_mut();
@@ -98,7 +102,10 @@ impl<A: Adapter> Port<A> {
             qp.reset()?;
             qp.initialise(port, pkey, access)?;
         }
-        qp.ready_to_receive(&path, &Reception { rnr_timer, max_dest_rd_atomic: program.max_dest_rd_atomic })
+        let max_dest_rd_atomic = program.max_dest_rd_atomic;
+        qp.ready_to_receive(&path, &Reception { rnr_timer: rnr_timer.code(), max_dest_rd_atomic })?;
+        raise(&self.counters.rnr_timer, rnr_timer.time().as_micros() as u64);
+        Ok(())
     }
 
     /// The peer can receive: what waits may go. Only now is the path's round trip known, and with it the time-out.
@@ -130,6 +137,7 @@ impl<A: Adapter> Port<A> {
         }
         self.count_connection(retransmission);
         self.tell_established(to);
+        self.tell_partner(to);
         self.handshakes.settle(to);
         self.enlist(to);
         self.tx.expect_room();
@@ -147,8 +155,7 @@ impl<A: Adapter> Port<A> {
         add(&self.counters.connections, 1);
         add(&self.counters.connected, 1);
         let timeout = retransmission.timeout().as_micros() as u64;
-        let longest = self.counters.ack_timeout.load(Ordering::Relaxed).max(timeout);
-        self.counters.ack_timeout.store(longest, Ordering::Relaxed);
+        raise(&self.counters.ack_timeout, timeout);
     }
 
     fn tell_established(&self, to: EndpointId) {

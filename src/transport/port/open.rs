@@ -11,7 +11,7 @@ use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
 use crate::transport::adapter::Adapter;
-use crate::transport::adapter::verbs::{SharedReceives, Verbs};
+use crate::transport::adapter::verbs::{SharedReceives, SlotMemory, Verbs};
 use crate::transport::completion::{Batch, Undelivered};
 use crate::transport::connections::Connections;
 use crate::transport::connections::admission::Admission;
@@ -148,7 +148,8 @@ impl Port<Verbs> {
             .completion_queue(depth, tunables)
             .map_err(|(entries, error)| failed(&format!("making a completion queue of {entries} entries"), error))?;
         let batch = (tunables.receive_batch as usize).min(depth as usize / 2).max(1);
-        let rx = SharedReceives::new(&device.domain, setup.receive_size, depth, batch)
+        let memory = SlotMemory::of(tunables, setup.processes);
+        let rx = SharedReceives::new(&device.domain, memory, setup.receive_size, depth, batch)
             .and_then(|receives| Rx::new(receives, batch, setup.index))
             .map_err(|error| PortError {
                 bytes: Some(u64::from(depth) * u64::from(setup.receive_size)),
@@ -157,9 +158,21 @@ impl Port<Verbs> {
                     error,
                 )
             })?;
+        let slots = rx.queue().arena();
+        if tunables.verbose > 0 {
+            let (kib, pages) = (slots.bytes() / 1024, slots.pages());
+            setup.directory.tell(&format!("{place}: {kib} KiB of receive slots are in {pages} (btl_ibex_huge_pages)"));
+        }
+        let counters = Counters::new(device.context.sysfs(), choice.port);
+        add(&counters.huge_memory, slots.explicit_bytes() as u64);
+        if device.domain.refuses_relaxed_ordering() && tunables.verbose > 0 {
+            setup.directory.tell(&format!(
+                "{place}: the adapter refuses memory with relaxed ordering (btl_ibex_relaxed_ordering); it gets all memory without"
+            ));
+        }
 
         let limits = device.queue_pair_limits(tunables);
-        let adapter = Verbs::new(Arc::clone(&device.domain), limits);
+        let adapter = Verbs::new(Arc::clone(&device.domain), limits, memory);
         let bounce = adapter
             .send_slots(setup.bounce_size, bounce::COUNT)
             .map_err(|error| failed(&format!("registering bounce buffers of {} bytes", setup.bounce_size), error))?;
@@ -190,7 +203,7 @@ impl Port<Verbs> {
             tx,
             adapter,
             attributes: device.attributes(choice, max_inline),
-            counters: Counters::new(device.context.sysfs(), choice.port),
+            counters,
             bounce_size: setup.bounce_size,
             depth: limits.sends,
             directory: setup.directory,

@@ -3,8 +3,10 @@
 
 mod closings;
 mod direct;
+mod held_back;
 mod histories;
 mod pair;
+mod partners;
 
 use super::*;
 use crate::transport::adapter::scripted::{QpState, send_id};

@@ -2,7 +2,8 @@
 //! What waits to be posted: queued for each peer, in order, without loss, and posted when there is room.
 //!
 //! `send.rs` queues puts, gets and atomics here, the plugin sends; `poll.rs` works the backlog when completions have made
-//! room. While anything waits for a peer, all that follows queues behind it. Pending grade: it may allocate. One thread
+//! room. While anything waits for a peer, all that follows queues behind it; who takes nothing for long is held back
+//! (`tx/send_window.rs`), which is looked at here alone. Pending grade: it may allocate. One thread
 //! at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::{Port, Refused};
@@ -142,7 +143,7 @@ impl<A: Adapter> Port<A> {
     pub(super) fn queue(&mut self, to: EndpointId, request: Request) -> Result<(), Refused> {
         self.check(to)?;
         if self.connections.get(to).is_none() {
-            self.begin_connection(to);
+            self.begin_connection(to, false);
         }
         self.check(to)?;
         let Some(connection) = self.connections.get_mut(to) else { return Err(Refused) };
@@ -158,12 +159,17 @@ impl<A: Adapter> Port<A> {
     /// Posts what waits, peer by peer, as far as there is room. Pending grade.
     #[cold]
     pub(super) fn work_backlog(&mut self) {
+        let mut now = None;
         for _ in 0..self.tx.peers_waiting() {
             let Some(to) = self.tx.next_waiting() else { return };
             if let Some(connection) = self.connections.get_mut(to) {
                 connection.queue_mut().note_backlog(false);
             }
             if self.post_waiting(to) {
+                let now = *now.get_or_insert_with(|| self.adapter.now());
+                if let Some(connection) = self.connections.get_mut(to) {
+                    self.tx.look(connection.queue_mut(), now, &self.counters);
+                }
                 self.enlist(to);
             }
         }

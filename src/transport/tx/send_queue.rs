@@ -8,6 +8,7 @@ use super::bounce::InUse;
 use super::full_queue::QueueFull;
 use super::posted::List;
 use super::request::Request;
+use super::send_window::{Held, SendWindow};
 use crate::transport::adapter::{QueuePair, Work};
 use crate::transport::work_request::Immediate;
 use ibex_ffi::verbs::{PostError, Wr};
@@ -22,7 +23,7 @@ pub(crate) struct SendQueue<Q> {
     /// Those known to be done.
     retired: u32,
     /// How many may be posted and not done.
-    depth: u32,
+    window: SendWindow,
     /// What `posted` may grow to; equal to it while nothing new may be posted. Kept by [`Self::set_limit`].
     limit: u32,
     /// What `posted` was when a request last asked for a completion.
@@ -50,7 +51,7 @@ impl<Q: QueuePair> SendQueue<Q> {
             qp,
             posted: 0,
             retired: 0,
-            depth,
+            window: SendWindow::new(depth),
             limit: 0,
             signalled: 0,
             named: Immediate::endpoint_bits(u32::MAX),
@@ -98,8 +99,8 @@ impl<Q: QueuePair> SendQueue<Q> {
     /// has one comparison to make.
     #[inline]
     pub(super) fn set_limit(&mut self) {
-        let open = self.is_open && self.waiting.is_empty();
-        self.limit = if open { self.retired.wrapping_add(self.depth) } else { self.posted };
+        let open = self.is_open && self.waiting.is_empty() && !self.is_full();
+        self.limit = if open { self.retired.wrapping_add(self.window.size()) } else { self.posted };
     }
 
     /// Whether a new request has no room, or may not be posted. Hot.
@@ -108,9 +109,17 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.posted == self.limit
     }
 
-    /// Whether the adapter has as many requests as it takes.
+    /// Whether the adapter has as many requests as it takes, or as the peer may have unacknowledged. Hot.
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.in_flight() >= self.depth
+        self.in_flight() >= self.window.size()
+    }
+
+    /// Looks `now` whether the peer, for which requests wait, takes what is posted. It is held back where it does not.
+    pub(super) fn look(&mut self, signal_interval: u32, now: Duration) -> Held {
+        let held = self.window.look(self.retired, self.is_completion_due(), signal_interval, now);
+        self.set_limit();
+        held
     }
 
     /// The number of the next request. Hot.

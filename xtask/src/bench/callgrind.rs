@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What callgrind writes: the instructions of each object (a shared library, or the program itself), and how often functions
-//! were called.
+//! What callgrind writes: the instructions of each object (a shared library, or the program itself), what objects have others
+//! do, and how often functions were called.
 //!
 //! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost lines
 //! after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of what was
-//! called, which has lines of its own elsewhere, and is not counted here. A cost line is a position and counts.
+//! called, which has lines of its own elsewhere, and is not the caller's. `cob=` names the called function's object where it is
+//! another. A cost line is a position and counts.
 //!
 //! Grade: setup. Called by [`super::instructions`]. Tests: at the end of this file.
 
@@ -16,9 +17,11 @@ use std::collections::BTreeMap;
 pub(crate) struct Profile {
     /// Instructions of each object, by file name.
     pub(crate) objects: BTreeMap<String, u64>,
+    /// Of those, what an object (the first name) executed because another (the second) called it.
+    pub(crate) on_behalf: BTreeMap<(String, String), u64>,
     /// Calls of each function from places that were passed while callgrind counted. Where such a place was passed before, too,
     /// callgrind counts that, so that only 0 is exact.
-    calls: BTreeMap<String, u64>,
+    pub(super) calls: BTreeMap<String, u64>,
 }
 
 impl Profile {
@@ -29,12 +32,12 @@ impl Profile {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (mut objects, mut functions) = (BTreeMap::new(), BTreeMap::new());
         let mut profile = Self::default();
-        let (mut object, mut callee, mut cost_of_call) = ("", "", false);
+        let (mut object, mut called_object, mut callee, mut cost_of_call) = ("", None, "", false);
         for line in text.lines() {
             if let Some(named) = line.strip_prefix("ob=") {
                 object = name(named, &mut objects)?;
             } else if let Some(named) = line.strip_prefix("cob=") {
-                name(named, &mut objects)?;
+                called_object = Some(name(named, &mut objects)?);
             } else if let Some(named) = line.strip_prefix("fn=") {
                 name(named, &mut functions)?;
             } else if let Some(named) = line.strip_prefix("cfn=") {
@@ -44,11 +47,15 @@ impl Profile {
                 let calls = calls.with_context(|| format!("callgrind wrote no number of calls: {line}"))?;
                 *profile.calls.entry(callee.to_owned()).or_default() += calls;
                 cost_of_call = true;
-            } else if let Some(count) = cost(line)
-                && !std::mem::take(&mut cost_of_call)
-            {
-                let file = object.rsplit('/').next().unwrap_or(object);
-                *profile.objects.entry(file.to_owned()).or_default() += count;
+            } else if let Some(count) = cost(line) {
+                let counted = if !std::mem::take(&mut cost_of_call) {
+                    profile.objects.entry(file_name(object)).or_default()
+                } else if let Some(called) = called_object.take() {
+                    profile.on_behalf.entry((file_name(called), file_name(object))).or_default()
+                } else {
+                    continue;
+                };
+                *counted += count;
             }
         }
         profile.objects.retain(|_, count| *count > 0);
@@ -62,6 +69,10 @@ impl Profile {
     pub(crate) fn calls(&self, functions: &[&str]) -> u64 {
         functions.iter().filter_map(|function| self.calls.get(*function)).sum()
     }
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 /// The name that `(3) /lib/x.so` or, once it was given, `(3)` stands for.
@@ -116,6 +127,12 @@ totals: 1003
     fn each_instruction_is_counted_once_for_the_object_it_is_in() {
         let profile = Profile::parse(TEXT).unwrap();
         assert_eq!(profile.objects, BTreeMap::from([("liba.so.1".to_owned(), 403), ("libb.so".to_owned(), 600)]));
+    }
+
+    #[test]
+    fn what_an_object_has_another_do_is_known() {
+        let between = ["libb.so", "liba.so.1"].map(str::to_owned).into();
+        assert_eq!(Profile::parse(TEXT).unwrap().on_behalf, BTreeMap::from([(between, 600)]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and tells the
-//! adapter's instructions from those of everything above it.
+//! adapter's instructions from those of everything above it. What the adapter has other libraries do (`memcpy`) is the adapter's.
 //!
 //! The two ranks take turns, so that nothing is polled for in vain and the counts repeat; see the program.
 //!
@@ -26,6 +26,9 @@ const MESSAGES_BEFORE: u64 = 500;
 const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
+
+/// What the adapter has other libraries do.
+const CALLED_BY_ADAPTER: &str = "called by it";
 
 /// The instructions of one object, for a message sent and received.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +78,7 @@ pub(crate) fn command(place: Place, transport: Transport) -> Result<(Vec<String>
 pub(crate) fn read(file: &Path, events: Counts) -> Result<Counted> {
     let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
     let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
-    let objects: Vec<OfObject> = profile.objects.iter().map(|(file, count)| of_object(file, *count)).collect();
+    let objects = of_objects(&profile);
     if !objects.iter().any(|object| object.adapter) {
         bail!("no instruction of the emulated adapter is among those counted: {objects:?}");
     }
@@ -101,14 +104,42 @@ pub(crate) fn repeats(count: f64, other: f64) -> bool {
     (count - other).abs() <= 0.01 * other
 }
 
+/// Of each object, what it did for the adapter aside: that is one more entry, of the adapter's.
+fn of_objects(profile: &Profile) -> Vec<OfObject> {
+    let mut counts = profile.objects.clone();
+    let mut for_adapter = 0;
+    for ((called, caller), count) in &profile.on_behalf {
+        if is_adapter(object_name(caller)) && !is_adapter(object_name(called)) {
+            let own = counts.entry(called.clone()).or_default();
+            // Nested calls are counted at every level; no object did more for others than it did.
+            let moved = (*count).min(*own);
+            *own -= moved;
+            for_adapter += moved;
+        }
+    }
+    let mut objects: Vec<_> = counts.iter().map(|(file, count)| of_object(file, *count)).collect();
+    if for_adapter > 0 {
+        let per_message = for_adapter as f64 / MESSAGES as f64;
+        objects.push(OfObject { object: CALLED_BY_ADAPTER.to_owned(), adapter: true, per_message });
+    }
+    objects
+}
+
 fn of_object(file: &str, count: u64) -> OfObject {
-    let object = match file.split(".so").next() {
+    let object = object_name(file);
+    OfObject { object: object.to_owned(), adapter: is_adapter(object), per_message: count as f64 / MESSAGES as f64 }
+}
+
+fn object_name(file: &str) -> &str {
+    match file.split(".so").next() {
         Some(PROGRAM) => "the program",
         Some("???") | None => "unknown",
         Some(name) => name,
-    };
-    let adapter = ["libsofthca", "libibverbs"].contains(&object);
-    OfObject { object: object.to_owned(), adapter, per_message: count as f64 / MESSAGES as f64 }
+    }
+}
+
+fn is_adapter(object: &str) -> bool {
+    ["libsofthca", "libibverbs"].contains(&object)
 }
 
 #[cfg(test)]
@@ -129,6 +160,27 @@ mod tests {
     fn counts_repeat_within_one_percent() {
         assert!(repeats(1606.0, 1604.0) && repeats(100.0, 101.0));
         assert!(!repeats(100.0, 102.0) && !repeats(102.0, 100.0));
+    }
+
+    #[test]
+    fn what_the_adapter_has_others_do_is_the_adapters() {
+        let named = |names: [&str; 2]| names.map(str::to_owned).into();
+        let profile = Profile {
+            objects: [("libsofthca.so", 500_000), ("libc.so.6", 184_000), ("libibex.so", 429_000)]
+                .map(|(file, count)| (file.to_owned(), count))
+                .into(),
+            on_behalf: [
+                (named(["libc.so.6", "libsofthca.so"]), 172_000),
+                (named(["libc.so.6", "libibex.so"]), 12_000),
+                (named(["libsofthca.so", "libibex.so"]), 672_000),
+            ]
+            .into(),
+            ..Profile::default()
+        };
+        let counted = of_objects(&profile);
+        let of = |name: &str| counted.iter().find(|object| object.object == name).map(|object| object.per_message);
+        assert_eq!([of("libc"), of(CALLED_BY_ADAPTER), of("libsofthca")], [Some(12.0), Some(172.0), Some(500.0)]);
+        assert!((without_adapter(&counted) - 441.0).abs() < 1e-9);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `ibv_get_sysfs_path` and `ibv_read_sysfs_file`. Programs read about an adapter below that path (Open MPI's openib asks
 //! whether it has `class/infiniband` at all), so there is a small tree of it in the fabric's folder, in the shape of the
 //! kernel's: `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus device holds
-//! what a PCI device's does.
+//! what a PCI device's does. Software adapters are below `devices/virtual`.
 //! Grade: setup. Threads: any; the first of the fabric's processes makes the tree, under another name, and renames it.
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -43,11 +43,12 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
 
 fn describe_device(draft: &Path, spec: &DeviceSpec, counters_of: impl Fn(usize) -> PathBuf) -> io::Result<()> {
     let name = &spec.name;
-    let bus = draft.join("devices").join(name);
+    let place = if spec.behaviour.virtual_device { "devices/virtual" } else { "devices" };
+    let bus = draft.join(place).join(name);
     let device = bus.join("infiniband").join(name);
     fs::create_dir_all(&device)?;
     symlink("../..", device.join("device"))?;
-    symlink(format!("../../devices/{name}/infiniband/{name}"), draft.join("class/infiniband").join(name))?;
+    symlink(format!("../../{place}/{name}/infiniband/{name}"), draft.join("class/infiniband").join(name))?;
 
     write(&bus, "vendor", &format!("{:#06x}", spec.vendor_id & 0xffff))?;
     write(&bus, "device", &format!("{:#06x}", spec.vendor_part_id & 0xffff))?;

@@ -26,6 +26,14 @@ words! {
         Einval = "einval" | "EINVAL",
     }
 
+    /// What `ibv_reg_mr` says to flags of the optional range.
+    OptionalAccess {
+        /// Success, whether they have an effect or not.
+        Accepted = "accepted",
+        /// EOPNOTSUPP.
+        Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
+    }
+
     /// Completions of a queue pair that goes.
     Purge {
         /// They are removed, and their places are free at once.

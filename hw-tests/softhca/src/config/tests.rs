@@ -147,7 +147,9 @@ fn every_key_of_a_behaviour_is_read_and_an_unknown_one_or_value_is_named() {
     let device = |lines: &str| Config::parse(&format!("[[device]]\n[device.behaviour]\n{lines}\n"));
     // Each differs from the usual one.
     for line in [
+        "virtual_device = true",
         "atomic_access_without_cap = \"eopnotsupp\"",
+        "optional_access = \"eopnotsupp\"",
         "purge_cq_on_destroy = \"compact\"",
         "srq_wr_lost_on_destroy = \"both\"",
         "qp_recycle_via_reset = false",

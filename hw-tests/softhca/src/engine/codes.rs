@@ -134,7 +134,7 @@ pub mod access {
     pub const ZERO_BASED: u32 = 1 << 5;
     pub const ON_DEMAND: u32 = 1 << 6;
     pub const HUGETLB: u32 = 1 << 7;
-    /// The optional range (relaxed ordering and others): accepted, without effect.
+    /// The optional range (relaxed ordering and others): without effect.
     pub const OPTIONAL: u32 = 0x3ff0_0000;
 }
 

@@ -20,6 +20,8 @@ use super::{
     words::{W32, W64},
 };
 
+use crate::behaviour::OptionalAccess;
+
 pub use window::Mw;
 pub(crate) use window::{Binding, bind, invalidate, may_invalidate};
 
@@ -126,11 +128,14 @@ impl Mr {
         if fabric.has_faults {
             super::faults::on_register(fabric, pd.0.hca.device)?;
         }
-        may_register(addr, len, flags)?;
+        may_register(pd, addr, len, flags)?;
         let pages = fabric.locked.lock(addr, len)?;
         let in_pd = pd.enter();
         let key = take_entry(fabric, |entry| entry.describe(pd, addr, len, iova, flags | LOCAL))
             .inspect_err(|_| fabric.locked.unlock(pages))?;
+        if let Some(trace) = &fabric.trace {
+            trace.registered(pd.0.hca.spec(), flags, len);
+        }
         Ok(Mr { key, holds: Mutex::new(Some((in_pd, pages))) })
     }
 
@@ -138,7 +143,7 @@ impl Mr {
     /// # Errors
     /// As for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
     pub fn change(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<()> {
-        may_register(addr, len, flags)?;
+        may_register(pd, addr, len, flags)?;
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((_, before)) = *holds else { return Err(Errno(libc::EINVAL)) };
         let fabric = &pd.0.hca.fabric;
@@ -198,7 +203,7 @@ impl Mr {
 }
 
 /// Whether this memory may be registered with these rights.
-fn may_register(addr: u64, len: u64, flags: u32) -> Result<()> {
+fn may_register(pd: &Pd, addr: u64, len: u64, flags: u32) -> Result<()> {
     let known = access::LOCAL_WRITE
         | access::REMOTE_WRITE
         | access::REMOTE_READ
@@ -207,7 +212,8 @@ fn may_register(addr: u64, len: u64, flags: u32) -> Result<()> {
         | access::HUGETLB
         | access::ZERO_BASED
         | access::OPTIONAL;
-    if flags & access::ON_DEMAND != 0 {
+    let is_refused = pd.0.hca.behaviour().optional_access == OptionalAccess::Eopnotsupp;
+    if flags & access::ON_DEMAND != 0 || (flags & access::OPTIONAL != 0 && is_refused) {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let remote_writes = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;

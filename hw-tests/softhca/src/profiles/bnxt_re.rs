@@ -5,8 +5,8 @@
 
 use super::Profile;
 use crate::behaviour::{
-    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, PostErrno, Purge,
-    SendBeforeRts, SrcQp,
+    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, OptionalAccess,
+    PostErrno, Purge, SendBeforeRts, SrcQp,
 };
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
@@ -33,8 +33,10 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                             // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Accepted, // hw/bnxt_re/ib_verbs.c bnxt_re_modify_qp has no check
-            purge_cq_on_destroy: Purge::Skip,                  // providers/bnxt_re/verbs.c bnxt_re_cleanup_cq
+            optional_access: OptionalAccess::Accepted, // hw/bnxt_re/main.c bnxt_re_check_and_set_relaxed_ordering: on whatever is asked
+            purge_cq_on_destroy: Purge::Skip,          // providers/bnxt_re/verbs.c bnxt_re_cleanup_cq
             srq_wr_lost_on_destroy: Lost::Both, // providers/bnxt_re/verbs.c bnxt_re_poll_one: no bnxt_re_release_srqe
             qp_recycle_via_reset: true,         // hw/bnxt_re/ib_verbs.c bnxt_re_modify_qp
             srq: true,                          // hw/bnxt_re/ib_verbs.c bnxt_re_create_srq

@@ -5,8 +5,8 @@
 
 use super::Profile;
 use crate::behaviour::{
-    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, PostErrno, Purge,
-    SendBeforeRts, SrcQp,
+    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, OptionalAccess,
+    PostErrno, Purge, SendBeforeRts, SrcQp,
 };
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
@@ -32,7 +32,9 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                             // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Accepted, // hw/irdma/verbs.c irdma_modify_qp_roce, irdma_hwreg_mr
+            optional_access: OptionalAccess::Accepted,         // core/verbs.c: ignored
             purge_cq_on_destroy: Purge::Skip,                  // providers/irdma/uk.c irdma_uk_clean_cq
             srq_wr_lost_on_destroy: Lost::No,                  // there are no shared receive queues
             qp_recycle_via_reset: false,                       // hw/irdma/verbs.c irdma_modify_qp_roce

@@ -6,8 +6,8 @@
 
 use super::Profile;
 use crate::behaviour::{
-    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, PostErrno, Purge,
-    SendBeforeRts, SrcQp,
+    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, OptionalAccess,
+    PostErrno, Purge, SendBeforeRts, SrcQp,
 };
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
@@ -34,36 +34,38 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                           // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Einval, // ibv_modify_qp(3)
-            purge_cq_on_destroy: Purge::No,                  // as providers/rxe
-            srq_wr_lost_on_destroy: Lost::Both,              // as providers/bnxt_re
-            qp_recycle_via_reset: true,                      // specification 10.3.1
-            srq: true,                                       // choice
-            srq_errno: NoSrq::Eopnotsupp,                    // not used
-            cq_ex: false,                                    // as providers/bnxt_re
-            standard_wc_flags: false,                        // not used
-            timestamps: false,                               // libibverbs/dummy_ops.c
-            wallclock: false,                                // libibverbs/dummy_ops.c
-            refused_timestamp_bits: 0,                       // choice
-            rt_values: false,                                // libibverbs/dummy_ops.c
-            wr_api: false,                                   // libibverbs/dummy_ops.c
-            thread_domain: false,                            // libibverbs/dummy_ops.c
-            ah_by_index: true,            // specification 11.2.2: a handle is an index of the adapter's
-            last_wqe_event: false,        // as providers/irdma
-            qp_fatal_on_retry_exc: false, // choice
-            async_events: Events::of(&[Group::Device]), // specification 11.6.3: few are mandatory
-            flush_needs_async_read: false, // choice: there is no event to read
+            optional_access: OptionalAccess::Eopnotsupp, // as sw/rxe of some kernels: its mask of rights lacked the range
+            purge_cq_on_destroy: Purge::No,              // as providers/rxe
+            srq_wr_lost_on_destroy: Lost::Both,          // as providers/bnxt_re
+            qp_recycle_via_reset: true,                  // specification 10.3.1
+            srq: true,                                   // choice
+            srq_errno: NoSrq::Eopnotsupp,                // not used
+            cq_ex: false,                                // as providers/bnxt_re
+            standard_wc_flags: false,                    // not used
+            timestamps: false,                           // libibverbs/dummy_ops.c
+            wallclock: false,                            // libibverbs/dummy_ops.c
+            refused_timestamp_bits: 0,                   // choice
+            rt_values: false,                            // libibverbs/dummy_ops.c
+            wr_api: false,                               // libibverbs/dummy_ops.c
+            thread_domain: false,                        // libibverbs/dummy_ops.c
+            ah_by_index: true,                           // specification 11.2.2: a handle is an index of the adapter's
+            last_wqe_event: false,                       // as providers/irdma
+            qp_fatal_on_retry_exc: false,                // choice
+            async_events: Events::of(&[Group::Device]),  // specification 11.6.3: few are mandatory
+            flush_needs_async_read: false,               // choice: there is no event to read
             success_byte_len_on_send: ByteLen::Untouched, // ibv_poll_cq(3): valid for receives
-            src_qp_top_bits: SrcQp::Right, // choice
+            src_qp_top_bits: SrcQp::Right,               // choice
             create_qp_errno_on_limit: CreateErrno::Einval, // ibv_create_qp(3)
-            errno_sge: PostErrno::Einval, // ibv_post_send(3)
-            errno_inline: PostErrno::Einval, // ibv_post_send(3)
-            send_before_rts: SendBeforeRts::Einval, // specification 10.3.1
-            retry7_endless: false,        // specification 9.7.5.2.8
-            rnr7_endless: true,           // specification 9.7.5.2.8
-            gid_vanish_kills_rc: true,    // as sw/rxe
-            inline_grant: InlineGrant::Exact, // choice
-            fork: Fork::Disabled,         // a kernel before 5.12
+            errno_sge: PostErrno::Einval,                // ibv_post_send(3)
+            errno_inline: PostErrno::Einval,             // ibv_post_send(3)
+            send_before_rts: SendBeforeRts::Einval,      // specification 10.3.1
+            retry7_endless: false,                       // specification 9.7.5.2.8
+            rnr7_endless: true,                          // specification 9.7.5.2.8
+            gid_vanish_kills_rc: true,                   // as sw/rxe
+            inline_grant: InlineGrant::Exact,            // choice
+            fork: Fork::Disabled,                        // a kernel before 5.12
         },
         clock: ClockSpec::default(), // there is none that could be read
     }

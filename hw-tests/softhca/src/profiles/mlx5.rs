@@ -5,8 +5,8 @@
 
 use super::Profile;
 use crate::behaviour::{
-    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, InlineGrant, Lost, NoSrq, PostErrno, Purge,
-    SendBeforeRts, SrcQp,
+    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, InlineGrant, Lost, NoSrq, OptionalAccess, PostErrno,
+    Purge, SendBeforeRts, SrcQp,
 };
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
@@ -32,7 +32,9 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: false,                               // an adapter of a bus
             atomic_access_without_cap: AtomicAccess::Eopnotsupp, // hw/mlx5/qp.c set_qpc_atomic_flags
+            optional_access: OptionalAccess::Accepted,           // hw/mlx5/mr.c set_mkc_access_pd_addr_fields: honoured
             purge_cq_on_destroy: Purge::Compact,                 // providers/mlx5/cq.c __mlx5_cq_clean
             srq_wr_lost_on_destroy: Lost::Taken, // providers/mlx5/cq.c free_res_cqe returns the purged ones
             qp_recycle_via_reset: true,          // hw/mlx5/qp.c

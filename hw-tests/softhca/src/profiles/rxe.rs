@@ -5,8 +5,8 @@
 
 use super::Profile;
 use crate::behaviour::{
-    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, PostErrno, Purge,
-    SendBeforeRts, SrcQp,
+    AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, OptionalAccess,
+    PostErrno, Purge, SendBeforeRts, SrcQp,
 };
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
@@ -32,7 +32,9 @@ pub(super) fn profile() -> Profile {
             ..Limits::USUAL
         },
         behaviour: Behaviour {
+            virtual_device: true,                              // drivers/base/core.c: no parent
             atomic_access_without_cap: AtomicAccess::Accepted, // not used
+            optional_access: OptionalAccess::Accepted,         // sw/rxe/rxe_verbs.h: ignored (some kernels: EOPNOTSUPP)
             purge_cq_on_destroy: Purge::No,                    // providers/rxe/rxe.c rxe_destroy_qp
             srq_wr_lost_on_destroy: Lost::Taken, // sw/rxe/rxe_resp.c get_srq_wqe: at a message's first packet
             qp_recycle_via_reset: true,          // sw/rxe/rxe_qp.c rxe_qp_reset

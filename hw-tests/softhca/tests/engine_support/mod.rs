@@ -131,6 +131,15 @@ impl Default for Settings {
 }
 
 impl Side {
+    /// Waits until the queue pair is in error. What stops several of them raises its event first.
+    pub fn stops(&self) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.qp.state() != qp_state::ERR {
+            assert!(Instant::now() < until, "the queue pair goes on");
+            std::thread::yield_now();
+        }
+    }
+
     pub fn new(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> Side {
         let pd = hca.alloc_pd().unwrap();
         let send_cq = hca.create_cq(settings.cqe, None, 1, 0).unwrap();

@@ -10,16 +10,16 @@ use ibex::transport::{Batch, Completion, EndpointId, Token};
 use ibex::transport::{Directory, Port, Setup};
 use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
-use ibex_ffi::verbs::{Access, Arena, LocalSpan, RemoteSpan, Status};
+use ibex_ffi::verbs::{Access, Arena, HugePages, LocalSpan, RemoteSpan, Status};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before it counts as a hang; far above what a slow emulated processor needs.
-const PATIENCE: Duration = Duration::from_mins(3);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What both have published, and the lines they have said to a user who wants to know more.
 #[derive(Clone, Default)]
-struct Published(Arc<Mutex<Vec<PortEntry>>>, Arc<Mutex<Vec<String>>>);
+pub(crate) struct Published(Arc<Mutex<Vec<PortEntry>>>, Arc<Mutex<Vec<String>>>);
 
 impl Directory for Published {
     fn entry(&self, peer: PeerName, _port: u8) -> Option<PortEntry> {
@@ -48,8 +48,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(port: &Port, len: usize, slots: usize) -> Self {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        Memory { arena: Arena::with_access(&port.domain(), len, slots, access).expect("memory"), len }
+        let access = Access::RIGHTS;
+        Memory { arena: Arena::with(&port.domain(), len, slots, access, HugePages::No).expect("memory"), len }
     }
 
     pub(crate) fn span(&self, slot: usize) -> LocalSpan {
@@ -97,6 +97,29 @@ pub(crate) fn completed(events: &[Got]) -> Vec<(u64, Result<(), Status>)> {
     events.iter().filter_map(done).collect()
 }
 
+/// The port of the device to test on.
+pub(crate) fn choice(tunables: &Tunables) -> PortChoice {
+    let device = std::env::var("IBEX_DEVICE").expect("IBEX_DEVICE names the RDMA device to test on");
+    let survey = survey(&Tunables { if_include: device.clone(), ..tunables.clone() });
+    survey.ports.first().unwrap_or_else(|| panic!("{device}: {}", survey.complaint())).clone()
+}
+
+/// Opens it once more, for another rank: the next that has published nothing yet.
+pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, published: &Published) -> Port {
+    let me = PeerName { job: 1, rank };
+    let setup = Setup {
+        index: 0,
+        me,
+        processes: 1,
+        receive_size: 8192,
+        bounce_size: 4096,
+        directory: Box::new(published.clone()),
+    };
+    let port = Port::open(choice, tunables, setup).expect("a port");
+    published.0.lock().unwrap().push(port.entry());
+    port
+}
+
 /// Two ports that know each other and are not connected yet.
 pub(crate) struct Pair {
     pub(crate) a: Port,
@@ -111,25 +134,12 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn open(tunables: &Tunables) -> Self {
-        let device = std::env::var("IBEX_DEVICE").expect("IBEX_DEVICE names the RDMA device to test on");
-        let tunables = Tunables { if_include: device.clone(), ..tunables.clone() };
-        let survey = survey(&tunables);
-        let choice = survey.ports.first().unwrap_or_else(|| panic!("{device}: {}", survey.complaint()));
-        let published = Published::default();
-        let open = |rank| {
-            let me = PeerName { job: 1, rank };
-            let setup =
-                Setup { index: 0, me, receive_size: 8192, bounce_size: 4096, directory: Box::new(published.clone()) };
-            let port = Port::open(choice, &tunables, setup).expect("a port");
-            published.0.lock().unwrap().push(port.entry());
-            port
-        };
-        let (mut a, mut b) = (open(0), open(1));
+        let (choice, published) = (choice(tunables), Published::default());
+        let (mut a, mut b) = (open(&choice, tunables, 0, &published), open(&choice, tunables, 1, &published));
         let to_b = a.peer(PeerName { job: 1, rank: 1 }, 0);
         // A second endpoint first, so that the names both sides have for each other differ.
         b.peer(PeerName { job: 1, rank: 9 }, 0);
         let to_a = b.peer(PeerName { job: 1, rank: 0 }, 0);
-        let choice = choice.clone();
         Pair { a, b: Some(b), to_b, to_a, published, choice, got_a: Vec::new(), got_b: Vec::new() }
     }
 
@@ -313,7 +323,7 @@ fn inline_or_queued(port: &mut Port, to: EndpointId, tag: u8, header: &[u8], pay
     port.queue_bytes(to, tag, (bytes.into(), length), Token(0), WhenDiverted::Refuse).expect("taken");
 }
 
-fn poll(port: &mut Port, got: &mut Vec<Got>) {
+pub(crate) fn poll(port: &mut Port, got: &mut Vec<Got>) {
     let mut batch = Batch::new();
     port.poll(&mut batch);
     for event in batch.completions() {
@@ -332,7 +342,7 @@ fn poll(port: &mut Port, got: &mut Vec<Got>) {
     port.release(&mut batch);
 }
 
-fn count(port: &Port, name: &str) -> u64 {
+pub(crate) fn count(port: &Port, name: &str) -> u64 {
     let row = COUNTERS.iter().find(|row| row.name == name).expect("a count of this name");
     (row.read)(&port.counters())
 }

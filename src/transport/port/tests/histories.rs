@@ -28,6 +28,8 @@ enum Step {
     Flush,
     /// Time passes.
     Wait,
+    /// B computes for so long that A holds it back if anything waits for it.
+    Compute,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -43,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Carry),
         3 => Just(Step::Flush),
         1 => Just(Step::Wait),
+        1 => Just(Step::Compute),
     ]
 }
 
@@ -81,6 +84,7 @@ fn run(steps: &[Step]) {
             Step::Carry => pair.carry(),
             Step::Flush => [&pair.a, &pair.b].into_iter().for_each(|side| side.script.flush()),
             Step::Wait => pair.a.script.state().now += Duration::from_secs(2),
+            Step::Compute => (0..10).for_each(|_| pair.a.poll()),
         }
         look(&mut pair, &mut outstanding);
     }

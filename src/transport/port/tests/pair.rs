@@ -6,6 +6,7 @@ use crate::connect::Identity;
 use crate::connect::hello::Hello;
 use crate::connect::key::Key;
 use crate::select::address::tests::ethernet;
+use crate::select::partners::partners;
 use crate::transport::adapter::scripted::{Script, Scripted};
 use crate::transport::connections::handshakes::Ourselves;
 use crate::transport::port::open::Parts;
@@ -20,13 +21,24 @@ pub(super) const CAPACITY: u32 = 48;
 /// Requests that a queue pair takes.
 pub(super) const DEPTH: u32 = 8;
 
-/// What both have published.
+/// What both have published: the ports of rank 0 and of rank 1.
 #[derive(Clone, Default)]
-struct Published(Arc<Mutex<Vec<PortEntry>>>);
+pub(super) struct Published(Arc<Mutex<[Vec<PortEntry>; 2]>>, u32);
+
+impl Published {
+    fn of(&self, rank: u32) -> Vec<PortEntry> {
+        self.0.lock().expect("no test failed in it")[rank as usize].clone()
+    }
+}
 
 impl Directory for Published {
-    fn entry(&self, peer: PeerName, _port: u8) -> Option<PortEntry> {
-        self.0.lock().expect("no test failed in it").get(peer.rank as usize).copied()
+    fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
+        self.of(peer.rank).get(usize::from(port)).copied()
+    }
+
+    fn partners(&self, peer: PeerName, port: u8) -> Vec<u8> {
+        let addresses = |rank| self.of(rank).iter().map(|entry| entry.address).collect::<Vec<_>>();
+        partners(&addresses(self.1), &addresses(peer.rank), port.into(), self.1 < peer.rank)
     }
 
     fn host(&self, _peer: PeerName) -> String {
@@ -40,7 +52,7 @@ pub(super) struct Side {
     pub(super) script: Script,
     /// The other side's endpoint.
     pub(super) peer: EndpointId,
-    key: Key,
+    pub(super) key: Key,
     batch: Batch,
     /// What was reported and not looked at yet.
     pub(super) seen: Vec<Completion>,
@@ -48,16 +60,28 @@ pub(super) struct Side {
 
 impl Side {
     fn new(rank: u32, published: &Published, tunables: &Tunables, atomics: Atomics) -> Self {
+        let address = PortAddress { instance: 7 + u64::from(rank), tcp_port: 0, ..ethernet() };
+        Side::of((rank, 0), address, published, tunables, atomics)
+    }
+
+    /// The `port`th port of rank `rank`, which is at `address`; its partner is to be the other's `port`th.
+    pub(super) fn of(
+        (rank, port_number): (u32, u8),
+        address: PortAddress,
+        published: &Published,
+        tunables: &Tunables,
+        atomics: Atomics,
+    ) -> Self {
         let script = Script::default();
         script.state().is_without_atomics = atomics == Atomics::None;
         let (adapter, cq) = (script.adapter(), script.completion_queue(CAPACITY, 16));
         let rx = Rx::new(script.receive_queue(SLOTS), BATCH, 0).expect("slots are posted");
         let limits = tx::Limits { credits: CAPACITY - SLOTS, signal_interval: 4, send_slots: 0, max_inline: 64 };
         let tx = Tx::new(&limits, adapter.send_slots(1024, 2).expect("slots"));
-        let key = Key::from_bytes([rank as u8; Key::SIZE]);
-        let address = PortAddress { instance: 7 + u64::from(rank), tcp_port: 0, ..ethernet() };
+        let key = Key::from_bytes([16 * rank as u8 + port_number + 1; Key::SIZE]);
         script.state().ud_qpn = address.ud_qpn;
-        let identity = Identity { name: PeerName { job: 1, rank }, port: 0, address };
+        script.state().has_tcp = address.tcp_port != 0;
+        let identity = Identity { name: PeerName { job: 1, rank }, port: port_number, address };
         let ourselves = Ourselves { identity, key, rd_atomic: (4, 4) };
         let parts = Parts {
             handshakes: Handshakes::new(script.carriers(), ourselves, tunables),
@@ -69,13 +93,13 @@ impl Side {
             counters: Counters::default(),
             bounce_size: 1024,
             depth: DEPTH,
-            directory: Box::new(published.clone()),
+            directory: Box::new(Published(Arc::clone(&published.0), rank)),
             choice: choice(&address),
             source: None,
         };
         let mut port = Port::of(parts, tunables);
-        published.0.lock().expect("no test failed in it").push(port.entry());
-        let peer = port.peer(PeerName { job: 1, rank: 1 - rank }, 0);
+        published.0.lock().expect("no test failed in it")[rank as usize].push(port.entry());
+        let peer = port.peer(PeerName { job: 1, rank: 1 - rank }, port_number);
         Side { port, script, peer, key, batch: Batch::new(), seen: Vec::new() }
     }
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Work completions: what an adapter says of a work request that is done.
+//!
+//! Written by the provider as a whole (`cq.rs`) or field by field (`stamped.rs`), looked at by the engine. Hot; plain values. Tests:
+//! at the end of the file, and device tests in `hw-tests`.
+
+use super::Status;
+use ibverbs_sys as sys;
+use std::mem::{self, offset_of};
+
+/// The fields of `struct ibv_wc` before the first that the bindings show.
+#[repr(C)]
+pub(super) struct Start {
+    pub(super) wr_id: u64,
+    pub(super) status: u32,
+    pub(super) opcode: u32,
+    pub(super) vendor_err: u32,
+    pub(super) byte_len: u32,
+}
+
+const _: () = assert!(size_of::<Start>() == offset_of!(sys::ibv_wc, imm_data), "as in infiniband/verbs.h");
+
+/// One work completion (`struct ibv_wc`). Status and opcode stay integers, as the adapter wrote them.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct WorkCompletion(sys::ibv_wc);
+
+impl WorkCompletion {
+    /// A completion as an adapter would write it: for what stands in for an adapter in tests. `immediate` in host order.
+    #[must_use]
+    pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {
+        let start = Start { wr_id: id, status: status.0, opcode: 0, vendor_err: 0, byte_len: len };
+        let flags = if immediate.is_some() { sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 } else { 0 };
+        let mut completion = WorkCompletion::blank();
+        completion.set(start, immediate.unwrap_or(0).to_be(), qp_num, flags);
+        completion
+    }
+
+    /// A completion of nothing: what a place has before the provider writes it.
+    pub(super) fn blank() -> Self {
+        // SAFETY: every field of `ibv_wc` is an integer, for which zero is a value.
+        WorkCompletion(unsafe { mem::zeroed() })
+    }
+
+    /// Writes what is looked at of a `struct ibv_wc`: its first fields, and of the others those given.
+    #[inline]
+    pub(super) fn set(&mut self, start: Start, imm_data: u32, qp_num: u32, flags: u32) {
+        // SAFETY: an `ibv_wc` starts with those fields (compared above); every bit pattern is a value of each.
+        unsafe { (&raw mut self.0).cast::<Start>().write(start) };
+        (self.0.imm_data, self.0.qp_num, self.0.wc_flags) = (imm_data, qp_num, sys::ibv_wc_flags(flags));
+    }
+
+    /// The identifier given when the work request was posted.
+    #[must_use]
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.0.wr_id()
+    }
+
+    /// Whether it succeeded.
+    #[must_use]
+    #[inline]
+    pub fn succeeded(&self) -> bool {
+        self.0.is_valid()
+    }
+
+    /// The status, and the vendor's error code.
+    #[must_use]
+    pub fn status(&self) -> (Status, u32) {
+        let (status, vendor) = self.0.error().unwrap_or((0, 0));
+        (Status(status), vendor)
+    }
+
+    /// Bytes received. Of a UD datagram, with the 40 bytes of the GRH.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Whether no byte was received.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The immediate data, in host order, where the message carried one.
+    #[must_use]
+    #[inline]
+    pub fn immediate(&self) -> Option<u32> {
+        self.0.imm_data().map(u32::from_be)
+    }
+
+    /// The number of the local queue pair it belongs to.
+    #[must_use]
+    #[inline]
+    pub fn qp_num(&self) -> u32 {
+        self.0.qp_num
+    }
+}
+
+impl std::fmt::Debug for WorkCompletion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "id 0x{:x}, QP 0x{:06x}, {:?}", self.id(), self.qp_num(), self.status())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_has_the_fields_that_were_written() {
+        let completion = WorkCompletion::scripted(7, Status::SUCCESS, 48, Some(0x0102_0304), 0x1234);
+        assert_eq!((completion.id(), completion.len(), completion.qp_num()), (7, 48, 0x1234));
+        assert!(completion.succeeded() && completion.immediate() == Some(0x0102_0304));
+        let failed = WorkCompletion::scripted(8, Status::FLUSHED, 0, None, 0x1234);
+        assert!(!failed.succeeded() && failed.immediate().is_none() && failed.is_empty());
+        assert_eq!(failed.status(), (Status::FLUSHED, 0));
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pages from the kernel for memory of ibex's own: huge ones where they are wanted and to be had, else ordinary ones.
+//!
+//! Called by `mapping.rs`, which registers them. An adapter that finds 2 MiB by one entry of its translation table, and a processor by
+//! one of its TLB, have 16 entries for the receive slots of a port instead of 8192.
+//!
+//! - **Explicit** ones come from the pool of the host (`vm.nr_hugepages`), which others count on too. They are taken for memory that
+//!   fills them but for an eighth, and are populated at once: where the pool has pages that this process may not use (a limit of its
+//!   cgroup), touching them would end it. What is mapped is registered whole, since neither `MADV_DONTFORK` nor what libibverbs does
+//!   of the kind may end within such a page.
+//! - **Transparent** ones are asked for; the kernel gives them when the pages are first touched, or does not. No memory is lost by
+//!   them: what ends within one gets ordinary pages.
+//!
+//! Setup grade; any thread. Sizes in bytes. Tests: at the end of the file, and device tests in `hw-tests`.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::ptr::{self, NonNull};
+
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+
+/// The kernel's description of the pool.
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+/// Which huge pages memory may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// None that are asked for.
+    No,
+    /// Transparent ones.
+    Transparent,
+    /// Explicit ones where so many processes could each take as many and leave half of the pool, while a quarter of it stays free;
+    /// else transparent ones.
+    Shared {
+        /// Processes of the job on this host.
+        processes: u32,
+    },
+    /// Explicit ones as long as there are any; else transparent ones.
+    Explicit,
+}
+
+/// Which pages memory has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// What the kernel gives to those who do not ask.
+    Ordinary,
+    /// Transparent huge pages were asked for.
+    Transparent,
+    /// Explicit huge pages.
+    Explicit,
+}
+
+impl fmt::Display for PageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PageKind::Ordinary => "ordinary pages",
+            PageKind::Transparent => "pages for which transparent huge pages were asked",
+            PageKind::Explicit => "explicit huge pages",
+        })
+    }
+}
+
+/// Mapped pages, zero at first, unmapped when dropped. A child does not get them.
+#[derive(Debug)]
+pub(super) struct Pages {
+    base: NonNull<u8>,
+    bytes: usize,
+    kind: PageKind,
+}
+
+// SAFETY: pages are tied to no thread.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// Explicit huge pages for `bytes` bytes, where `wanted` lets them be taken and the host has them.
+    pub(super) fn explicit(bytes: usize, wanted: HugePages) -> Option<Pages> {
+        let whole = filled(bytes)?;
+        let may_be_taken = match wanted {
+            HugePages::No | HugePages::Transparent => false,
+            HugePages::Shared { processes } => Pool::now()?.spares(whole / HUGE, processes),
+            HugePages::Explicit => true,
+        };
+        if !may_be_taken {
+            return None;
+        }
+        let base = map(whole, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB).ok()?;
+        let pages = Pages { base, bytes: whole, kind: PageKind::Explicit };
+        let populated = pages.advise(libc::MADV_POPULATE_WRITE);
+        // Linux before 5.14 does not know it. Registration then populates them, or fails.
+        let is_known = populated.as_ref().is_err_and(|error| error.raw_os_error() != Some(libc::EINVAL));
+        if is_known {
+            return None;
+        }
+        pages.keep_from_children();
+        Some(pages)
+    }
+
+    /// Pages for `bytes` bytes, transparent huge ones where they are wanted, would be filled, and the kernel gives any.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn new(bytes: usize, wanted: HugePages) -> io::Result<Pages> {
+        let pages = if wanted == HugePages::No || bytes < HUGE || !has_transparent() {
+            Pages { base: map(bytes, 0)?, bytes, kind: PageKind::Ordinary }
+        } else {
+            let pages = Pages { base: map_aligned(bytes)?, bytes, kind: PageKind::Transparent };
+            let advised = pages.advise(libc::MADV_HUGEPAGE);
+            if advised.is_ok() { pages } else { pages.of_kind(PageKind::Ordinary) }
+        };
+        pages.keep_from_children();
+        Ok(pages)
+    }
+
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// How many bytes they have; of explicit huge pages more than were asked for.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn kind(&self) -> PageKind {
+        self.kind
+    }
+
+    fn of_kind(mut self, kind: PageKind) -> Pages {
+        self.kind = kind;
+        self
+    }
+
+    /// A child must not share them: after a copy on write the adapter would keep the old ones. They are a mapping of their own, whole
+    /// pages of whatever size.
+    fn keep_from_children(&self) {
+        // The kernel knows this advice since 2.6.16.
+        let _ = self.advise(libc::MADV_DONTFORK);
+    }
+
+    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        // SAFETY: the range is this value's; none of the advices that are given here changes what its bytes are.
+        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by this file, unmapped once; whoever gave out an address in it is gone.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The bytes of the huge pages that `bytes` fill but for an eighth; `None` where they would fill less.
+fn filled(bytes: usize) -> Option<usize> {
+    let whole = bytes.checked_next_multiple_of(HUGE)?;
+    (bytes > 0 && whole - bytes <= bytes / 8).then_some(whole)
+}
+
+/// The host's explicit huge pages.
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    pages: usize,
+    /// Those that nobody has and nobody has been promised.
+    available: usize,
+}
+
+impl Pool {
+    /// As it is now; `None` where there is none.
+    fn now() -> Option<Pool> {
+        let count = |file| fs::read_to_string(format!("{POOL}/{file}")).ok()?.trim().parse::<usize>().ok();
+        let available = count("free_hugepages")?.saturating_sub(count("resv_hugepages")?);
+        Some(Pool { pages: count("nr_hugepages")?, available })
+    }
+
+    /// Whether each of `processes` could take so many and leave half of the pool: all come to the same answer, whoever is first. And
+    /// whether this one leaves a quarter, of what others have left.
+    fn spares(self, pages: usize, processes: u32) -> bool {
+        let of_all = pages.saturating_mul(processes.max(1) as usize);
+        of_all <= self.pages / 2 && pages + self.pages.div_ceil(4) <= self.available
+    }
+}
+
+/// Whether the kernel gives transparent huge pages to those who ask.
+fn has_transparent() -> bool {
+    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|modes| !modes.contains("[never]"))
+}
+
+/// A new anonymous mapping.
+fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: a new anonymous mapping at no given address touches nothing that exists.
+    let base = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // No mapping starts at address 0 (`mmap(2)`).
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// A new mapping that starts where a huge page may.
+fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
+    let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
+    // SAFETY: asks for a number of the system's.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let bytes = bytes.checked_next_multiple_of(page).ok_or_else(too_large)?;
+    let base = map(bytes.checked_add(HUGE).ok_or_else(too_large)?, 0)?;
+    let before = base.as_ptr().align_offset(HUGE);
+    // SAFETY: less than `HUGE` further, inside the mapping.
+    let start = unsafe { base.add(before) };
+    // SAFETY: what is before the start is this mapping's, in whole pages, and nobody's yet.
+    unsafe { unmap_some(base, before) };
+    // SAFETY: as above, of what is after the end.
+    unsafe { unmap_some(start.add(bytes), HUGE - before) };
+    Ok(start)
+}
+
+/// # Safety
+/// The bytes are mapped, and in nobody's use.
+unsafe fn unmap_some(start: NonNull<u8>, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: this function's rule.
+        unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

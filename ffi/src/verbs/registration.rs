@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What may be done to registered memory, and the verb that registers it.
+//!
+//! Called for memory of ibex's own (`mapping.rs`) and for a program's (`domain.rs`). Setup grade, any thread. Tests: at the end of the
+//! file, and device tests in `hw-tests`.
+
+use ibverbs_sys as sys;
+use std::ffi::c_void;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+bitflags::bitflags! {
+    /// What may be done to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// The adapter may write here for this process: receives, reads' and atomics' results.
+        const LOCAL_WRITE = 1;
+        /// Peers may write here.
+        const REMOTE_WRITE = 2;
+        /// Peers may read from here.
+        const REMOTE_READ = 4;
+        /// Peers may do atomics here.
+        const REMOTE_ATOMIC = 8;
+        /// The adapter's writes to this memory may reach it in any order; a completion still comes after all that were made before
+        /// it. In the optional range: who does not know it ignores it. Not a right of queue pairs.
+        const RELAXED_ORDERING = 1 << 20;
+    }
+}
+
+impl Access {
+    /// What a queue pair may allow its peer: all rights there are.
+    pub const RIGHTS: Access =
+        Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
+}
+
+/// Whether an adapter takes memory with relaxed ordering, as far as is known.
+#[derive(Debug, Default)]
+pub(super) struct Relaxation {
+    is_refused: AtomicBool,
+}
+
+impl Relaxation {
+    /// The adapter has refused it.
+    pub(super) fn is_refused(&self) -> bool {
+        // Relaxed: who learns of it late is refused once more.
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Registers by `verb` with `access`. What is refused for the ordering alone is registered without, now and from now on.
+    fn register<T>(&self, access: Access, verb: impl Fn(Access) -> io::Result<T>) -> io::Result<T> {
+        let strict = access.difference(Access::RELAXED_ORDERING);
+        if access == strict || self.is_refused() {
+            return verb(strict);
+        }
+        match verb(access) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+                let registered = verb(strict)?;
+                self.is_refused.store(true, Ordering::Relaxed);
+                Ok(registered)
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// Registers `bytes` bytes at `start` (`ibv_reg_mr(3)`).
+///
+/// # Errors
+/// The errno of the verb.
+///
+/// # Safety
+/// The domain is live (R4). While the registration lives, the adapter may read the range, and write it if `access` lets it.
+pub(super) unsafe fn register(
+    domain: *mut sys::ibv_pd,
+    start: *mut c_void,
+    bytes: usize,
+    access: Access,
+    relaxation: &Relaxation,
+) -> io::Result<NonNull<sys::ibv_mr>> {
+    relaxation.register(access, |access| {
+        // `ibv_reg_mr` is a macro in C, which calls this one where a flag may be optional: it leaves such flags out where the kernel
+        // knows of none.
+        // SAFETY: this function's rule.
+        let region = unsafe { sys::ibv_reg_mr_iova2(domain, start, bytes, start.addr() as u64, access.bits()) };
+        NonNull::new(region).ok_or_else(io::Error::last_os_error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    const RELAXED: Access = Access::LOCAL_WRITE.union(Access::RELAXED_ORDERING);
+
+    /// An adapter that answers so to relaxed ordering, and so to all else.
+    fn adapter(relaxed: i32, strict: i32, asked: &RefCell<Vec<Access>>) -> impl Fn(Access) -> io::Result<()> {
+        move |access| {
+            asked.borrow_mut().push(access);
+            match if access.contains(Access::RELAXED_ORDERING) { relaxed } else { strict } {
+                0 => Ok(()),
+                errno => Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+    }
+
+    #[test]
+    fn the_flag_is_the_header_s_and_no_right_of_a_queue_pair() {
+        assert_eq!(Access::RELAXED_ORDERING.bits(), sys::ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0);
+        assert_eq!(Access::RIGHTS.bits(), 15);
+    }
+
+    #[test]
+    fn memory_is_registered_as_asked_where_the_adapter_takes_it() {
+        let (relaxation, asked) = (Relaxation::default(), RefCell::default());
+        for access in [RELAXED, Access::LOCAL_WRITE] {
+            assert!(relaxation.register(access, adapter(0, 0, &asked)).is_ok());
+        }
+        assert_eq!(*asked.borrow(), [RELAXED, Access::LOCAL_WRITE]);
+        assert!(!relaxation.is_refused());
+    }
+
+    #[test]
+    fn what_is_refused_for_its_ordering_is_registered_without_and_not_asked_for_again() {
+        for errno in [libc::EINVAL, libc::EOPNOTSUPP] {
+            let (relaxation, asked) = (Relaxation::default(), RefCell::default());
+            for _ in 0..2 {
+                assert!(relaxation.register(RELAXED, adapter(errno, 0, &asked)).is_ok());
+            }
+            assert_eq!(*asked.borrow(), [RELAXED, Access::LOCAL_WRITE, Access::LOCAL_WRITE]);
+            assert!(relaxation.is_refused());
+        }
+    }
+
+    #[test]
+    fn what_fails_for_another_reason_says_nothing_of_the_ordering() {
+        let (relaxation, asked) = (Relaxation::default(), RefCell::default());
+        let failed = relaxation.register(RELAXED, adapter(libc::ENOMEM, 0, &asked)).expect_err("no memory");
+        assert_eq!((failed.raw_os_error(), asked.borrow().len()), (Some(libc::ENOMEM), 1));
+        let failed =
+            relaxation.register(RELAXED, adapter(libc::EINVAL, libc::EINVAL, &asked)).expect_err("a bad range");
+        assert_eq!(failed.raw_os_error(), Some(libc::EINVAL));
+        assert!(!relaxation.is_refused());
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What a round of random traffic exchanges over one communicator, and which receive must get which message: the
+// reference that traffic.c compares MPI with.
+//
+// Every rank makes the same plan from the same seed. A participant is a process of the communicator; of an
+// intercommunicator the processes of both groups are numbered one group after the other, and messages cross.
+//
+// Receives are posted class by class, the narrower before the wider (enum class). So whatever order messages of
+// different senders come in, as many receives as messages fit, and MPI's rules leave this open alone: which senders'
+// messages a receive with any source gets. resolve() takes that from the statuses and predicts all else.
+#ifndef IBEX_HW_TESTS_TRAFFIC_PLAN_H
+#define IBEX_HW_TESTS_TRAFFIC_PLAN_H
+
+#include "check.h"
+
+enum { ANY = -1, MOST_MESSAGES = 96, MOST_PARTICIPANTS = 64, TAGS = 4, BLOCK = 7, STRIDE = 11 };
+
+// Tags of all widths: what is sent under the last needs 31 bits.
+static const int tag_values[TAGS] = {0, 1, 70000, 0x7ffffff0};
+
+struct random {
+    uint64_t state;
+};
+
+static inline uint64_t random_word(struct random *random) { return pattern_word(random->state++, 0); }
+
+// From 0 to below `bound`.
+static inline int random_below(struct random *random, int bound) {
+    return bound > 0 ? (int)(random_word(random) >> 33) % bound : 0;
+}
+
+enum mode { STANDARD, SYNCHRONOUS, BUFFERED, MODES };
+
+struct message {
+    int from, to; // participants
+    int tag, bytes;
+    enum mode mode;
+    bool has_gaps, is_persistent; // at the sender
+    uint64_t seed;                // of its pattern
+    bool taken;                   // by a receive, as far as resolve() has come
+};
+
+struct plan {
+    int count;
+    struct message messages[MOST_MESSAGES]; // each sender sends its own in this order
+};
+
+// From the narrowest to the widest; in this order they are posted.
+enum class { EXACT, OF_SOURCE, OF_TAG, OF_ALL };
+
+enum way { POSTED, PERSISTENT, PROBED, MATCHED, WAYS };
+
+struct receive {
+    enum class class;
+    enum way way;
+    int source, tag; // a participant, a value of tag_values, or ANY
+    int capacity;    // bytes
+    bool has_gaps;
+};
+
+struct receives {
+    int count;
+    struct receive each[MOST_MESSAGES];
+};
+
+// Mostly short; some on both sides of the limits of protocols; always with room for a whole number of blocks.
+static inline int random_bytes(struct random *random, bool has_gaps) {
+    static const int near[] = {0, 1, 8, 64, 256, 320, 4096, 12288, 16384, 32768, 65536, 262144};
+    int bytes = random_below(random, 3) ? random_below(random, 600)
+                                        : near[random_below(random, sizeof near / sizeof *near)] +
+                                              random_below(random, 33);
+    return has_gaps ? bytes - bytes % BLOCK : bytes;
+}
+
+// `first` is the number of participants of the first group of an intercommunicator, 0 where there is one group.
+static inline void make_plan(struct plan *plan, uint64_t seed, int participants, int first, int most) {
+    struct random random = {seed};
+    plan->count = random_below(&random, (most < MOST_MESSAGES ? most : MOST_MESSAGES) + 1);
+    for (int i = 0; i < plan->count; i++) {
+        struct message *message = &plan->messages[i];
+        int from = random_below(&random, participants), to = random_below(&random, participants);
+        if (first > 0)
+            to = from < first ? first + to % (participants - first) : to % first;
+        bool has_gaps = random_below(&random, 4) == 0;
+        int bytes = random_bytes(&random, has_gaps);
+        enum mode mode = (enum mode)random_below(&random, MODES);
+        *message = (struct message){
+            .from = from,
+            .to = to,
+            .tag = tag_values[random_below(&random, TAGS)],
+            .bytes = bytes,
+            .mode = mode == BUFFERED && bytes > 4096 ? STANDARD : mode,
+            .has_gaps = has_gaps,
+            .is_persistent = mode != BUFFERED && random_below(&random, 5) == 0,
+            .seed = random_word(&random),
+        };
+    }
+}
+
+static inline bool fits(const struct receive *receive, const struct message *message) {
+    return (receive->source == ANY || receive->source == message->from) &&
+           (receive->tag == ANY || receive->tag == message->tag);
+}
+
+// The first message to `me` that no receive has taken and that this one may get; NULL where there is none.
+static inline struct message *first_fitting(struct plan *plan, int me, const struct receive *receive) {
+    for (int i = 0; i < plan->count; i++) {
+        struct message *message = &plan->messages[i];
+        if (message->to == me && !message->taken && fits(receive, message))
+            return message;
+    }
+    return NULL;
+}
+
+static inline void take_none(struct plan *plan) {
+    for (int i = 0; i < plan->count; i++)
+        plan->messages[i].taken = false;
+}
+
+// Room for the message that each receive gets, or for the longest that it may get.
+static inline void give_room(struct receives *receives, struct plan *plan, int me, struct random *random) {
+    take_none(plan);
+    for (int i = 0; i < receives->count; i++) {
+        struct receive *receive = &receives->each[i];
+        struct message *expected = receive->source == ANY ? NULL : first_fitting(plan, me, receive);
+        int bytes = expected ? expected->bytes : 0;
+        if (expected)
+            expected->taken = true;
+        for (int j = 0; !expected && j < plan->count; j++) {
+            struct message *message = &plan->messages[j];
+            if (message->to == me && fits(receive, message) && message->bytes > bytes)
+                bytes = message->bytes;
+        }
+        bytes += random_below(random, 40);
+        receive->capacity = bytes + (BLOCK - bytes % BLOCK) % BLOCK;
+    }
+    take_none(plan);
+}
+
+// As many receives as there are messages to `me`, in the order in which they are to be posted.
+static inline void make_receives(struct receives *receives, struct plan *plan, int me, struct random *random) {
+    int share = random_below(random, 5); // of four messages, so many are left to wider classes
+    receives->count = 0;
+    take_none(plan);
+    for (enum class class = EXACT; class <= OF_ALL; class ++) {
+        int begin = receives->count;
+        for (int i = 0; i < plan->count; i++) {
+            struct message *message = &plan->messages[i];
+            // One that was taken already stands for another of the same source or tag, which this class leaves.
+            if (message->to != me || message->taken || (class != OF_ALL && random_below(random, 4) < share))
+                continue;
+            struct receive *receive = &receives->each[receives->count++];
+            *receive = (struct receive){
+                .class = class,
+                .way = (enum way)random_below(random, WAYS),
+                .source = class == EXACT || class == OF_SOURCE ? message->from : ANY,
+                .tag = class == EXACT || class == OF_TAG ? message->tag : ANY,
+                .has_gaps = random_below(random, 4) == 0,
+            };
+            // Some message of that kind is gone; which one, only matters where the source is known.
+            first_fitting(plan, me, receive)->taken = true;
+        }
+        // Those that are posted come first: a probe may wait for what this class alone cannot know.
+        for (int i = begin; i < receives->count; i++)
+            for (int j = i; j > begin && receives->each[j].way < receives->each[j - 1].way; j--) {
+                struct receive swap = receives->each[j];
+                receives->each[j] = receives->each[j - 1];
+                receives->each[j - 1] = swap;
+            }
+    }
+    give_room(receives, plan, me, random);
+}
+
+// The message that a receive must have got, by whom its status names; NULL where it can have got none of that one's.
+// To be called once for each receive, in the order in which they were posted.
+static inline struct message *resolve(struct plan *plan, int me, const struct receive *receive, int source) {
+    struct receive of_source = *receive;
+    if (receive->source == ANY)
+        of_source.source = source;
+    struct message *message = of_source.source == source ? first_fitting(plan, me, &of_source) : NULL;
+    if (message)
+        message->taken = true;
+    return message;
+}
+
+#endif

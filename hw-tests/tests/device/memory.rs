@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory that ranks register, on emulated adapters: with which flags, and on which pages.
+//!
+//! softhca writes each registration to the file `registrations` of the fabric's folder, where its configuration asks for a trace. The
+//! pool of explicit huge pages is this host's; who needs some puts them there, where this process may, and gives them back. On other
+//! devices each case is skipped. Setup grade; one at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says};
+use crate::site::Site;
+use anyhow::{Context, Result, ensure};
+use std::fs::File;
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::on_emulated("slots and the memory of messages are registered with relaxed ordering", of_messages),
+        Test::on_emulated("windows and the targets of atomics are registered with strict ordering", of_windows),
+        Test::on_emulated("no memory is registered with relaxed ordering where it is not wanted", unwanted),
+        Test::on_emulated("an adapter that refuses relaxed ordering is used without", refused),
+        Test::on_emulated("slots lie in explicit huge pages where the job may take them", in_explicit_pages),
+        Test::on_emulated("slots lie in other pages where the job may not take explicit ones", in_other_pages),
+    ]
+}
+
+/// `enum ibv_access_flags`.
+const LOCAL_WRITE: u32 = 1;
+const REMOTE_WRITE: u32 = 2;
+const REMOTE_READ: u32 = 4;
+const REMOTE_ATOMIC: u32 = 8;
+const RELAXED: u32 = 1 << 20;
+
+/// Bytes above which memory is that of all receive slots, and of no message of the programs that run here.
+const RECEIVE_SLOTS: u64 = 30 << 20;
+
+/// A registration: flags and bytes.
+struct Registration {
+    flags: u32,
+    bytes: u64,
+}
+
+impl Registration {
+    fn is_relaxed(&self) -> bool {
+        self.flags & RELAXED != 0
+    }
+
+    fn read(line: &str) -> Option<Registration> {
+        let mut words = line.split(' ').skip(2);
+        let flags = u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        Some(Registration { flags, bytes: words.next()?.parse().ok()? })
+    }
+}
+
+/// An adapter with the profile's usual limits, these behaviours, and the files of a trace.
+fn adapter(behaviour: &str) -> String {
+    format!("trace = true\n[[device]]\nname = \"softhca0\"\nprofile = \"mlx5\"\n[device.behaviour]\n{behaviour}\n")
+}
+
+/// What two ranks register that run this program to a good end.
+fn registered(site: &mut Site, launch: Launch, behaviour: &str) -> Result<Vec<Registration>> {
+    launch.environment("IBEX_TEST_SCALE", "0.2").on_adapters(adapter(behaviour)).passes(site)?;
+    let lines = site.noted("registrations")?;
+    let all: Option<Vec<Registration>> = lines.lines().map(Registration::read).collect();
+    let all = all.with_context(|| format!("not lines of registrations: {lines}"))?;
+    ensure!(!all.is_empty(), "nothing was registered");
+    Ok(all)
+}
+
+fn of_messages(site: &mut Site) -> Result<()> {
+    let all = registered(site, Launch::new("pt2pt_modes", 2), "")?;
+    let slots: Vec<_> = all.iter().filter(|one| one.bytes > RECEIVE_SLOTS).map(|one| one.flags).collect();
+    ensure!(slots == [LOCAL_WRITE | RELAXED; 2], "receive slots were registered with {slots:x?}");
+    for (whose, flag) in [("the senders'", REMOTE_READ), ("the receivers'", REMOTE_WRITE)] {
+        let memory: Vec<_> = all.iter().filter(|one| one.flags & flag != 0).collect();
+        ensure!(!memory.is_empty(), "no memory of {whose} was registered");
+        ensure!(memory.iter().all(|one| one.is_relaxed()), "{whose} memory was registered with strict ordering");
+    }
+    Ok(())
+}
+
+fn of_windows(site: &mut Site) -> Result<()> {
+    for program in ["rma_transfer", "rma_atomics"] {
+        let all = registered(site, Launch::new(program, 2), "")?;
+        let windows: Vec<_> = all.iter().filter(|one| one.flags & REMOTE_ATOMIC != 0).collect();
+        ensure!(!windows.is_empty(), "{program} registered no window");
+        ensure!(windows.iter().all(|one| !one.is_relaxed()), "{program} registered a window with relaxed ordering");
+    }
+    Ok(())
+}
+
+fn unwanted(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("pt2pt_modes", 2).with("btl_ibex_relaxed_ordering", "0");
+    let all = registered(site, launch, "")?;
+    ensure!(!all.iter().any(Registration::is_relaxed), "memory was registered with relaxed ordering");
+    Ok(())
+}
+
+fn refused(site: &mut Site) -> Result<()> {
+    let launch = || Launch::new("pt2pt_modes", 2);
+    let all = registered(site, launch(), "optional_access = \"eopnotsupp\"")?;
+    ensure!(!all.iter().any(Registration::is_relaxed), "the adapter took what it refuses");
+    let verbose = launch().with("btl_ibex_verbose", "1").environment("IBEX_TEST_SCALE", "0.2");
+    let outcome = verbose.on_adapters(adapter("optional_access = \"eopnotsupp\"")).succeeds(site)?;
+    says(&outcome, &["softhca0:1: the adapter refuses memory with relaxed ordering"])
+}
+
+/// The number of explicit huge pages of the usual size, and how many of them are free.
+const POOL: [&str; 2] = ["/proc/sys/vm/nr_hugepages", "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"];
+
+/// Explicit huge pages that the receive slots of a port take, and their bytes.
+const PAGES: usize = 17;
+const IN_PAGES: u64 = (PAGES as u64) << 21;
+
+fn read(path: &str) -> Option<usize> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The host's pool, of another size, locked against other processes that test with it; has its former size again when dropped.
+struct Pool {
+    before: usize,
+    _lock: File,
+}
+
+impl Pool {
+    /// With so many free pages, or why not.
+    fn with(pages: usize) -> Result<Pool, String> {
+        let lock = File::open(POOL[0]).and_then(|file| file.lock().map(|()| file));
+        let lock = lock.map_err(|error| format!("{}: {error}", POOL[0]))?;
+        let before = read(POOL[0]).ok_or_else(|| format!("the kernel has no {}", POOL[0]))?;
+        let used = before.saturating_sub(read(POOL[1]).ok_or_else(|| format!("the kernel has no {}", POOL[1]))?);
+        std::fs::write(POOL[0], (used + pages).to_string()).map_err(|error| format!("{}: {error}", POOL[0]))?;
+        let pool = Pool { before, _lock: lock };
+        match read(POOL[1]) {
+            Some(free) if free == pages => Ok(pool),
+            free => Err(format!("the host has {free:?} free huge pages instead of {pages}")),
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::write(POOL[0], self.before.to_string()) {
+            println!("{} is no longer {}: {error}", POOL[0], self.before);
+        }
+    }
+}
+
+/// Two ranks whose slots are to lie in such pages.
+fn ranks_on(pages: &str) -> Launch {
+    Launch::new("pt2pt_modes", 2).with("btl_ibex_huge_pages", pages).with("btl_ibex_verbose", "1")
+}
+
+fn in_explicit_pages(site: &mut Site) -> Result<()> {
+    let free = 4 * PAGES;
+    let pool = match Pool::with(free) {
+        Ok(pool) => pool,
+        Err(reason) => {
+            site.skip("slots lie in explicit huge pages where the job may take them", &reason);
+            return Ok(());
+        }
+    };
+    let launch = ranks_on("auto").environment("IBEX_TEST_SCALE", "0.2");
+    let outcome = launch.on_adapters(adapter("")).succeeds(site)?;
+    says(&outcome, &["softhca0:1: 34816 KiB of receive slots are in explicit huge pages"])?;
+    let slots = site.noted("registrations")?;
+    let slots = slots.lines().filter_map(Registration::read).filter(|one| one.bytes == IN_PAGES).count();
+    ensure!(slots == 2, "{slots} registrations are of whole huge pages");
+    ensure!(read(POOL[1]) == Some(free), "{:?} pages are free after the job, of {free}", read(POOL[1]));
+    // Where libibverbs has to keep registered memory out of children.
+    let forks = Launch::new("fork_exec", 2).with("btl_ibex_huge_pages", "explicit");
+    registered(site, forks, "fork = \"disabled\"")?;
+    let counted = format!("huge_memory={IN_PAGES}");
+    let counts =
+        Launch::new("pvars", 2).arguments(&["--no-one-sided", &counted]).with("btl_ibex_huge_pages", "explicit");
+    counts.on_adapters(adapter("")).passes(site)?;
+    drop(pool);
+    Ok(())
+}
+
+fn in_other_pages(site: &mut Site) -> Result<()> {
+    // A pool of which the job would take more than half.
+    let pool = Pool::with(4 * PAGES - 1);
+    for (wanted, is_possible) in [("auto", pool.is_ok()), ("transparent", true), ("no", true)] {
+        if !is_possible {
+            continue;
+        }
+        let launch = ranks_on(wanted).environment("IBEX_TEST_SCALE", "0.2");
+        let outcome = launch.on_adapters(adapter("")).succeeds(site)?;
+        let is_asked = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        let is_asked = wanted != "no" && is_asked.is_ok_and(|modes| !modes.contains("[never]"));
+        let pages = if is_asked { "in pages for which transparent huge pages were asked" } else { "in ordinary pages" };
+        says(&outcome, &["32832 KiB of receive slots", pages])?;
+    }
+    drop(pool);
+    // None at all.
+    let pool = Pool::with(0);
+    if pool.is_ok() {
+        let outcome =
+            ranks_on("explicit").environment("IBEX_TEST_SCALE", "0.2").on_adapters(adapter("")).succeeds(site)?;
+        says(&outcome, &["32832 KiB of receive slots"])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Many senders to one receiver that computes: how often its adapter turns them away, how much they leave with their own, and
+//! that all of it arrives in order when the receiver looks.
+//!
+//! Each test prints what it measured (`--nocapture`). What depends on time is bounded from above only, by time that has passed.
+
+use crate::pair::{Got, Memory, PATIENCE, Published, choice, count, open, poll};
+use ibex::peer::PeerName;
+use ibex::transport::{EndpointId, Port, Sent, Token, WhenDiverted};
+use ibex::tunables::Tunables;
+use ibex_ffi::verbs::LocalSpan;
+use std::time::{Duration, Instant};
+
+/// Receive slots of a port.
+const SLOTS: u64 = 64;
+/// Messages that each sender sends in a round.
+const MESSAGES: usize = 400;
+/// Places that a sender sends from, one for each message of a test.
+const SLOTS_OF_SENDER: usize = 1024;
+
+/// A sender, and the memory that it sends from.
+struct Sender {
+    port: Port,
+    to: EndpointId,
+    slots: Memory,
+    sent: usize,
+    got: Vec<Got>,
+}
+
+impl Sender {
+    /// Sends `messages` that carry their number, or lets them wait.
+    fn send(&mut self, messages: usize) {
+        for number in self.sent..self.sent + messages {
+            let slot = number % SLOTS_OF_SENDER;
+            self.slots.write(slot, &(number as u32).to_le_bytes());
+            let span: [LocalSpan; 1] = [self.slots.span(slot).first(4)];
+            let token = Token(number as u64 + 1);
+            if self.port.send(self.to, 1, &span, token, false) == Ok(Sent::Busy) {
+                self.port.queue_send(self.to, 1, &span, token, WhenDiverted::Refuse).expect("taken");
+            }
+        }
+        self.sent += messages;
+    }
+}
+
+/// One receiver and those who send to it, all in this process.
+struct Crowd {
+    receiver: Port,
+    senders: Vec<Sender>,
+    /// What came to the receiver, and from how many messages of each sender.
+    got: Vec<Got>,
+    arrived: Vec<(EndpointId, usize)>,
+}
+
+impl Crowd {
+    /// So many senders, each connected by a message that is thrown away.
+    fn connected(senders: u32, tunables: &Tunables) -> Self {
+        let (published, choice) = (Published::default(), choice(tunables));
+        let mut receiver = open(&choice, tunables, 0, &published);
+        let mut made = Vec::new();
+        let mut arrived = Vec::new();
+        for rank in 1..=senders {
+            let mut port = open(&choice, tunables, rank, &published);
+            let to = port.peer(PeerName { job: 1, rank: 0 }, 0);
+            arrived.push((receiver.peer(PeerName { job: 1, rank }, 0), 0));
+            let slots = Memory::new(&port, 64, SLOTS_OF_SENDER);
+            made.push(Sender { port, to, slots, sent: 0, got: Vec::new() });
+        }
+        let mut crowd = Crowd { receiver, senders: made, got: Vec::new(), arrived };
+        crowd.senders.iter_mut().for_each(|sender| sender.send(1));
+        crowd.finish();
+        crowd
+    }
+
+    /// Only the senders poll, for so long at least, and until they hold the receiver back so many times in all.
+    fn receiver_computes_for(&mut self, time: Duration, held_back: u64) {
+        let begin = Instant::now();
+        while begin.elapsed() < time || self.sum("held_back") < held_back {
+            let held = self.sum("held_back");
+            assert!(begin.elapsed() < PATIENCE, "held back {held} times");
+            self.poll_senders();
+        }
+    }
+
+    fn poll_senders(&mut self) {
+        self.senders.iter_mut().for_each(|sender| poll(&mut sender.port, &mut sender.got));
+        std::thread::yield_now();
+    }
+
+    /// The receiver looks once. Every message must be its sender's next.
+    fn receiver_looks(&mut self) {
+        poll(&mut self.receiver, &mut self.got);
+        for event in self.got.drain(..) {
+            let Got::Message { bytes, from, .. } = event else { panic!("{event:?}") };
+            let sender = self.arrived.iter_mut().find(|(sender, _)| Some(*sender) == from).expect("a sender");
+            assert_eq!(bytes, (sender.1 as u32).to_le_bytes(), "of {:?}", sender.0);
+            sender.1 += 1;
+        }
+    }
+
+    /// All poll until all has arrived.
+    fn finish(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        while self.arrived.iter().zip(&self.senders).any(|((_, arrived), sender)| *arrived < sender.sent) {
+            assert!(Instant::now() < end, "{:?} of {:?} arrived", self.arrived, self.sum("posted"));
+            self.poll_senders();
+            self.receiver_looks();
+        }
+    }
+
+    /// A count, over all senders.
+    fn sum(&self, name: &str) -> u64 {
+        self.senders.iter().map(|sender| count(&sender.port, name)).sum()
+    }
+
+    /// Requests that the senders' adapters have and the receiver's has not taken.
+    fn behind(&self) -> u64 {
+        self.sum("posted") - (self.taken() as u64 + SLOTS)
+    }
+
+    /// Messages that the receiver has taken.
+    fn taken(&self) -> usize {
+        self.arrived.iter().map(|(_, arrived)| arrived).sum()
+    }
+
+    fn turned_away(&self) -> u64 {
+        count(&self.receiver, "receiver_not_ready")
+    }
+}
+
+fn tunables() -> Tunables {
+    Tunables { receive_queue_depth: SLOTS, receive_batch: 16, ..Tunables::default() }
+}
+
+/// What a receiver cost that computed while all sent more than it had slots for.
+struct Cost {
+    turned_away: u64,
+    time: Duration,
+    held_back: u64,
+    held_back_time: u64,
+    /// The longest time that it tells a sender to wait, us.
+    timer: u64,
+}
+
+/// The senders send more than there are slots while the receiver computes; then all of it arrives.
+fn flood(senders: u32, rnr_timer: &str) -> Cost {
+    let mut crowd = Crowd::connected(senders, &Tunables { rnr_timer: rnr_timer.to_owned(), ..tunables() });
+    let (before, begin) = (crowd.turned_away(), Instant::now());
+    crowd.senders.iter_mut().for_each(|sender| sender.send(MESSAGES));
+    crowd.receiver_computes_for(Duration::from_millis(300), u64::from(senders));
+    let cost = Cost {
+        turned_away: crowd.turned_away() - before,
+        time: begin.elapsed(),
+        held_back: crowd.sum("held_back"),
+        held_back_time: crowd.sum("held_back_time"),
+        timer: count(&crowd.receiver, "rnr_timer"),
+    };
+    println!(
+        "\n{senders} senders, rnr_timer {rnr_timer}: turned away {:.0} times a second; {} requests with the adapter of each; held \
+         back {} times, for {} us",
+        cost.turned_away as f64 / cost.time.as_secs_f64(),
+        crowd.behind() / u64::from(senders),
+        cost.held_back,
+        cost.held_back_time
+    );
+    crowd.finish();
+    cost
+}
+
+/// With the timer that is chosen, whose longest is `timer` us, the senders are turned away as often as is borne, and held back. For
+/// comparison it is shown with the shortest timer, too.
+fn is_bounded(senders: u32, timer: u64) {
+    flood(senders, "12");
+    let cost = flood(senders, "auto");
+    // By the timers that the connections got, one after the other: src/transport/connections/rnr_timer.rs.
+    let a_second = 5000.0 * (1.0 + (f64::from(senders) / 3.0).max(1.0).ln());
+    let bound = (a_second * cost.time.as_secs_f64()) as u64 + u64::from(senders);
+    assert!(
+        (1..=bound).contains(&cost.turned_away),
+        "turned away {} times, at most {bound} expected",
+        cost.turned_away
+    );
+    assert!(cost.held_back >= u64::from(senders));
+    assert!(cost.held_back_time <= u64::from(senders) * cost.time.as_micros() as u64);
+    assert_eq!(cost.timer, timer);
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn four_senders_to_a_receiver_that_computes_lose_nothing() {
+    is_bounded(1, 640);
+    is_bounded(4, 960);
+}
+
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn sixteen_senders_to_a_receiver_that_computes_lose_nothing() {
+    is_bounded(16, 3840);
+}
+
+/// The receiver computes and looks in turn, as programs do: what it takes in between is 128 messages for each sender.
+#[test]
+#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
+fn a_receiver_that_computes_again_and_again_finds_less_with_its_senders() {
+    let mut crowd = Crowd::connected(8, &tunables());
+    let (mut behind, before, begin) = (Vec::new(), crowd.turned_away(), Instant::now());
+    for _ in 0..6 {
+        for ((_, arrived), sender) in crowd.arrived.iter().zip(&mut crowd.senders) {
+            sender.send(MESSAGES - (sender.sent - arrived));
+        }
+        crowd.receiver_computes_for(Duration::from_millis(60), 0);
+        behind.push(crowd.behind());
+        let until = crowd.taken() + 8 * 128;
+        while crowd.taken() < until {
+            crowd.poll_senders();
+            crowd.receiver_looks();
+        }
+    }
+    let turned_away = crowd.turned_away() - before;
+    println!(
+        "\n8 senders, computing six times: requests with their adapters each time {behind:?}; turned away {turned_away} times, \
+         {:.0} a second; held back {} times, for {} us",
+        turned_away as f64 / begin.elapsed().as_secs_f64(),
+        crowd.sum("held_back"),
+        crowd.sum("held_back_time")
+    );
+    assert!(behind.iter().all(|behind| *behind <= 8 * 128), "{behind:?}");
+    crowd.finish();
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which of a peer's ports a port may be connected to, where addresses leave a choice.
+//!
+//! Owns the order in which they are tried ([`partners`]). Addresses pair ports one to one ([`super::address::pair`]). InfiniBand
+//! fabrics that nobody gave a prefix of their own all have the same one: whether two ports are in one fabric shows only when a
+//! datagram arrives. So each port that is paired within such a prefix may be connected to each of the peer's that are, and the
+//! one it is paired with comes first. On Ethernet the address tells, so there is no choice.
+//!
+//! Path: setup. Threads: plain data. Tests: at the end of the file.
+
+use super::address::{LINK_INFINIBAND, PortAddress, pair};
+
+/// The remote ports that the `index`th local port may be connected to, best first; none where it is paired with none.
+///
+/// `is_lower`: this process has the lower name of the two. Two ports stand at the same place in each other's lists, so that both
+/// sides prefer the same pairs.
+#[must_use]
+pub fn partners(local: &[PortAddress], remote: &[PortAddress], index: usize, is_lower: bool) -> Vec<u8> {
+    let pairs = pair(local, remote);
+    let Some(paired) = pairs.get(index).copied().flatten() else { return Vec::new() };
+    if local[index].link_layer != LINK_INFINIBAND {
+        return vec![paired as u8];
+    }
+    let prefix = local[index].subnet_prefix;
+    let is_among = |port: &PortAddress| port.link_layer == LINK_INFINIBAND && port.subnet_prefix == prefix;
+    let among = local.iter().zip(&pairs).filter(|(port, _)| is_among(port));
+    let others: Vec<usize> = among.filter_map(|(_, partner)| *partner).collect();
+    let count = others.len();
+    let place = others.iter().position(|other| *other == paired).unwrap_or(0);
+    let at = |shift: usize| (place + if is_lower { shift } else { count - shift }) % count;
+    (0..count).map(|shift| others[at(shift)] as u8).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::address::tests::{ethernet, infiniband};
+
+    #[test]
+    fn the_partner_by_address_comes_first_and_then_the_others_of_its_prefix() {
+        let ports = [infiniband(1); 3];
+        assert_eq!(partners(&ports, &ports, 1, true), [1, 2, 0]);
+        assert_eq!(partners(&ports, &ports, 1, false), [1, 0, 2]);
+    }
+
+    #[test]
+    fn two_ports_stand_at_the_same_place_in_each_others_lists() {
+        let (here, there) = ([infiniband(1); 4], [infiniband(2), infiniband(1), infiniband(1), infiniband(1)]);
+        for index in 0..4_u8 {
+            for (place, other) in partners(&here, &there, index.into(), true).into_iter().enumerate() {
+                let back = partners(&there, &here, other.into(), false);
+                assert_eq!(back.iter().position(|port| *port == index), Some(place), "{index} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_paired_with_none_has_none_and_is_nobodys() {
+        let (here, there) = ([infiniband(1); 3], [infiniband(1); 2]);
+        assert_eq!(partners(&here, &there, 2, true), []);
+        assert_eq!(partners(&there, &here, 0, false), [0, 1]);
+    }
+
+    #[test]
+    fn where_addresses_tell_there_is_no_choice() {
+        let mixed = [infiniband(1), ethernet(), infiniband(2), ethernet()];
+        for index in 0..4_u8 {
+            assert_eq!(partners(&mixed, &mixed, index.into(), true), [index]);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long a peer is told to wait when its message finds no receive slot: the "receiver not ready" timer.
+//!
+//! Owns [`RnrTimer`] and its choice. The receiver names the timer when it sets a queue pair (`port/establish.rs`), and its adapter
+//! tells it to the peer with each such answer; while this process computes nothing can change it. Setup grade. Tests: at the end
+//! of the file.
+//!
+//! While a receiver computes, the oldest message of each peer is sent again once a timer: peers divided by timer is how often a second
+//! its adapter turns messages away. So the more connections there are, the longer the timer of the next one is: the k-th takes
+//! k / [`PER_SECOND`]. Those made before keep theirs, and n connections that all send are turned away at most
+//! [`PER_SECOND`] * (1 + ln(n / 3)) times a second: 16 connections 11000 times, 100 connections 20000 times.
+
+use std::time::Duration;
+
+/// How often peers may be turned away in a second; see the head of the file for what it comes to with many.
+///
+/// Two costs pull apart. Each time, what the peer has sent until it is told is thrown away: a round trip's worth of the link, some
+/// 2 to 5 us, so 5000 a second waste 1% to 2.5% of it, and 20000 waste 4% to 10%. But a receiver that is back also waits for its
+/// peers to try again, each with a send queue of 128 messages at most: 5000 a second bring 640000 messages, about as many as an
+/// MPI process takes.
+const PER_SECOND: u32 = 5_000;
+
+/// The timers that are chosen from. The shortest, 0.64 ms, is a few times what a polling receiver needs to give back a batch of
+/// slots, and suits three connections. The longest, 41 ms, suits 205. With more, peers are turned away more often: a timer
+/// that were longer still would leave them idle long after the receiver is back.
+const SHORTEST: u8 = 12;
+const LONGEST: u8 = 24;
+
+/// What the codes stand for, in units of 10 us (InfiniBand specification, table 46).
+const TENS_OF_MICROSECONDS: [u32; 32] = [
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
+    6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+
+/// A "receiver not ready" timer, as the specification's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RnrTimer(u8);
+
+impl RnrTimer {
+    /// What the user has set, or what suits a port that has so many connections with this one.
+    pub(crate) fn choose(set: Option<u8>, connections: usize) -> Self {
+        let suits = |code: &u8| RnrTimer(*code).time() >= Duration::from_secs(1) / PER_SECOND * connections as u32;
+        RnrTimer(set.unwrap_or_else(|| (SHORTEST..LONGEST).find(suits).unwrap_or(LONGEST)))
+    }
+
+    pub(crate) fn code(self) -> u8 {
+        self.0
+    }
+
+    /// How long it lasts.
+    pub(crate) fn time(self) -> Duration {
+        Duration::from_micros(10 * u64::from(TENS_OF_MICROSECONDS[usize::from(self.0) % TENS_OF_MICROSECONDS.len()]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(connections: usize) -> RnrTimer {
+        RnrTimer::choose(None, connections)
+    }
+
+    #[test]
+    fn few_connections_have_a_short_timer_and_many_a_longer_one() {
+        assert!((0..=3).all(|connections| chosen(connections).code() == 12));
+        let timers = [4, 6, 16, 64, 100, 205, 5000].map(|connections| chosen(connections).time().as_micros());
+        assert_eq!(timers, [960, 1280, 3840, 15360, 20480, 40960, 40960]);
+    }
+
+    #[test]
+    fn all_connections_together_are_turned_away_about_as_often_as_is_borne() {
+        let mut a_second = 0.0;
+        for connection in 1..=205_u32 {
+            a_second += 1.0 / chosen(connection as usize).time().as_secs_f64();
+            let bound = f64::from(PER_SECOND) * (1.0 + (f64::from(connection) / 3.0).ln().max(0.0));
+            assert!(a_second <= bound, "{connection} connections: {a_second:.0} times a second, more than {bound:.0}");
+        }
+    }
+
+    #[test]
+    fn a_timer_that_is_set_is_taken_as_it_is() {
+        assert_eq!(RnrTimer::choose(Some(0), 100).time().as_micros(), 655_360);
+        assert_eq!(RnrTimer::choose(Some(1), 100).time().as_micros(), 10);
+        assert_eq!(RnrTimer::choose(Some(31), 1).time().as_micros(), 491_520);
+    }
+}

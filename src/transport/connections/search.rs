@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which of a peer's ports to ask for a connection, where the addresses leave a choice (`select/partners.rs`): one after the
+//! other, until one answers.
+//!
+//! Owns what came of each. Made when the connection begins, gone when it is made; beside the handshake, which asks
+//! (`connect/handshake/port_attempt.rs`), and driven by `port/partner.rs`. It has no clock and no adapter. Setup grade; the port's
+//! thread. Tests: at the end of the file, and `port/tests/partners.rs`.
+
+/// How often a port is asked before the next one is.
+const TRIES: u32 = 3;
+/// The same, while the peer's process is known to look at what comes.
+const TRIES_AWAKE: u32 = 2;
+
+/// What is known of one of the peer's ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may be the one.
+    Open,
+    /// It declined, being connected to another port of this process.
+    Taken,
+    /// No datagram comes through, although its process answers by TCP.
+    Unmet,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    port: u8,
+    verdict: Verdict,
+    /// Datagrams and TCP packets sent to it, but for what the handshake counts.
+    sent: (u32, u32),
+    /// It was silent while its process was awake.
+    is_ruled_out: bool,
+}
+
+/// The ports of one peer that may be the one to connect to, best first.
+#[derive(Debug)]
+pub(crate) struct Search {
+    candidates: Vec<Candidate>,
+    current: usize,
+    /// One that has spoken, before better ones had their say while its process was awake.
+    wanted: Option<usize>,
+}
+
+impl Search {
+    /// A search among `ports`, which begins with `first`; `None` where there is no choice.
+    pub(crate) fn new(ports: &[u8], first: u8) -> Option<Search> {
+        let current = ports.iter().position(|port| *port == first).filter(|_| ports.len() > 1)?;
+        let candidate =
+            |port: &u8| Candidate { port: *port, verdict: Verdict::Open, sent: (0, 0), is_ruled_out: false };
+        Some(Search { candidates: ports.iter().map(candidate).collect(), current, wanted: None })
+    }
+
+    fn find(&self, port: u8) -> Option<usize> {
+        self.candidates.iter().position(|candidate| candidate.port == port)
+    }
+
+    /// The port that is being asked.
+    pub(crate) fn current(&self) -> u8 {
+        self.candidates[self.current].port
+    }
+
+    /// Whether that is the one that addresses pair.
+    pub(crate) fn is_first_choice(&self) -> bool {
+        self.current == 0
+    }
+
+    /// The port that addresses pair.
+    pub(crate) fn first_choice(&self) -> u8 {
+        self.candidates[0].port
+    }
+
+    /// What is known of this port; `None` where it is none of the candidates.
+    pub(crate) fn verdict(&self, port: u8) -> Option<Verdict> {
+        self.find(port).map(|place| self.candidates[place].verdict)
+    }
+
+    /// Whether the port that is being asked is no worse a partner than this one. The peer ranks the two alike.
+    pub(crate) fn prefers_current_to(&self, port: u8) -> bool {
+        self.find(port).is_none_or(|place| self.current <= place)
+    }
+
+    /// How often the port that is being asked is asked before it is left.
+    pub(crate) fn tries(&self) -> u32 {
+        if self.wanted.is_some() { TRIES_AWAKE } else { TRIES }
+    }
+
+    /// Whether this port may be taken, now that it speaks: no better one is left that might have been silent only because the
+    /// peer computed. So ports of one fabric are connected as addresses pair them, whoever is late.
+    pub(crate) fn may_take(&self, port: u8) -> bool {
+        self.find(port).is_some_and(|place| self.better_than(place).is_none())
+    }
+
+    /// The best port above `place` that has not had its say.
+    fn better_than(&self, place: usize) -> Option<usize> {
+        let is_left = |candidate: &Candidate| candidate.verdict == Verdict::Open && !candidate.is_ruled_out;
+        self.candidates[..place].iter().position(is_left)
+    }
+
+    /// This port has spoken, and may not be taken yet: its process is awake, so that better ones are asked again first. False
+    /// where they are being asked already.
+    pub(crate) fn want(&mut self, port: u8) -> bool {
+        let place = self.find(port).filter(|place| self.wanted.is_none_or(|wanted| *place < wanted));
+        self.wanted = place.or(self.wanted);
+        place.is_some()
+    }
+
+    /// Whether better ones are being asked before one that has spoken is taken.
+    pub(crate) fn has_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// The port that is being asked has said nothing.
+    pub(crate) fn was_silent(&mut self) {
+        self.candidates[self.current].is_ruled_out |= self.wanted.is_some();
+        self.wanted = self.wanted.filter(|wanted| *wanted != self.current);
+    }
+
+    /// The next port to ask; the one that is being asked where no other is open, `None` where none is at all.
+    pub(crate) fn next(&self) -> Option<u8> {
+        let is_open = |place: &usize| self.candidates[*place].verdict == Verdict::Open;
+        let wanted = self.wanted.map(|wanted| self.better_than(wanted).unwrap_or(wanted)).filter(is_open);
+        let count = self.candidates.len();
+        let next = (1..=count).map(|step| (self.current + step) % count).find(is_open);
+        wanted.or(next).map(|place| self.candidates[place].port)
+    }
+
+    /// Nothing is to be had of this port.
+    pub(crate) fn exclude(&mut self, port: u8, verdict: Verdict) {
+        if let Some(place) = self.find(port) {
+            self.candidates[place].verdict = verdict;
+        }
+    }
+
+    /// So much was sent to the port that was being asked; this one is asked now. How much was sent to that before.
+    pub(crate) fn ask_port(&mut self, port: u8, sent: (u32, u32)) -> (u32, u32) {
+        self.candidates[self.current].sent = sent;
+        if let Some(place) = self.find(port) {
+            self.current = place;
+            self.candidates[place].verdict = Verdict::Open;
+        }
+        self.candidates[self.current].sent
+    }
+
+    /// What was tried, and what came of it, `sent` being of the port that is being asked.
+    pub(crate) fn tried(&self, sent: (u32, u32)) -> String {
+        let what = self.candidates.iter().enumerate().map(|(place, candidate)| {
+            let sent = if place == self.current { sent } else { candidate.sent };
+            let (port, (datagrams, packets)) = (candidate.port, sent);
+            match candidate.verdict {
+                Verdict::Taken => format!("its port {port} is connected to another port, or has none to connect to"),
+                Verdict::Unmet => format!("{datagrams} datagrams to its port {port} did not arrive, while TCP did"),
+                Verdict::Open => {
+                    format!("its port {port} left {datagrams} datagrams and {packets} TCP packets unanswered")
+                }
+            }
+        });
+        what.collect::<Vec<_>>().join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_port_is_no_choice_and_so_is_a_port_that_is_no_candidate() {
+        assert!(Search::new(&[], 0).is_none() && Search::new(&[0], 0).is_none() && Search::new(&[0, 1], 2).is_none());
+    }
+
+    #[test]
+    fn all_are_asked_in_turn_until_they_are_excluded() {
+        let mut search = Search::new(&[1, 2, 0], 1).expect("a choice");
+        assert!(search.is_first_choice());
+        let turns: Vec<u8> = (0..4)
+            .map(|_| {
+                let next = search.next().expect("one is open");
+                search.ask_port(next, (0, 0));
+                next
+            })
+            .collect();
+        assert_eq!(turns, [2, 0, 1, 2]);
+        search.exclude(0, Verdict::Unmet);
+        assert_eq!(search.next(), Some(1));
+        search.exclude(1, Verdict::Taken);
+        assert_eq!((search.next(), search.current()), (Some(2), 2), "the one that is being asked is the last");
+        search.exclude(2, Verdict::Taken);
+        assert_eq!(search.next(), None);
+    }
+
+    #[test]
+    fn a_turn_goes_on_where_the_last_one_of_that_port_ended() {
+        let mut search = Search::new(&[1, 2], 1).expect("a choice");
+        assert_eq!(search.ask_port(2, (3, 0)), (0, 0));
+        assert_eq!(search.ask_port(1, (2, 1)), (3, 0));
+        let told = search.tried((5, 1));
+        assert!(told.contains("port 1 left 5 datagrams and 1 TCP"), "{told}");
+        assert!(told.contains("port 2 left 2 datagrams and 1 TCP"), "{told}");
+    }
+
+    #[test]
+    fn a_better_partner_is_preferred_and_a_stranger_never() {
+        let mut search = Search::new(&[1, 2, 0], 2).expect("a choice");
+        assert_eq!([1, 2, 0, 9].map(|port| search.prefers_current_to(port)), [false, true, true, true]);
+        search.ask_port(1, (0, 0));
+        assert!(search.prefers_current_to(2));
+    }
+
+    #[test]
+    fn better_ports_are_asked_again_before_one_that_has_spoken_is_taken() {
+        let mut search = Search::new(&[5, 6, 7], 6).expect("a choice");
+        assert_eq!([5, 6, 7].map(|port| search.may_take(port)), [true, false, false]);
+        assert!(search.want(7) && !search.want(7) && search.want(6), "the better one of two");
+        assert_eq!((search.next(), search.tries()), (Some(5), TRIES_AWAKE));
+        search.ask_port(5, (0, 0));
+        search.was_silent();
+        assert!(search.may_take(6) && !search.may_take(7));
+        assert_eq!(search.next(), Some(6));
+        search.ask_port(6, (0, 0));
+        search.was_silent();
+        assert_eq!((search.has_wanted(), search.next(), search.tries()), (false, Some(7), TRIES));
+    }
+
+    #[test]
+    fn a_port_that_speaks_after_all_is_open_again() {
+        let mut search = Search::new(&[0, 1], 0).expect("a choice");
+        search.exclude(1, Verdict::Unmet);
+        search.ask_port(1, (4, 4));
+        assert_eq!(search.verdict(1), Some(Verdict::Open));
+    }
+}

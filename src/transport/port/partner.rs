@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The port of a peer that is in our fabric, where several may be: asked for in turn, taken when a datagram comes through.
+//!
+//! InfiniBand fabrics often have the same prefix, the default, so that a host whose ports are cabled or numbered the other way
+//! round is paired across fabrics by address. So an endpoint is not bound to the port that it is paired with: while no
+//! datagram has come through it turns to the others (`connections/search.rs` says in which order), and to whichever speaks to it.
+//! What waits stays in its send queue and goes, in order, to the port that answers. Memory keys meet the port they were made for,
+//! because an endpoint has one connection and both sides use the same.
+//!
+//! Both sides agree without a vote. A side that has set its queue pair to a port and said so is bound to it, since the other
+//! may be sending already; it is set free by that port's word alone. A port that is bound or connected elsewhere declines, for good
+//! where it is connected. Four ports that are each bound to the next would wait for ever; so a port that is bound declines
+//! those that are no better partners than the one it has. Both ends of a pair rank it alike, so that of such a circle
+//! the best pair always declines what is before it.
+//!
+//! A peer that computes is silent at its best port, too, and has the hellos to all its ports when it wakes. So a port that is not
+//! the best is not taken at its first word: the better ones are asked once more, now that the process is awake.
+//!
+//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or comes to nothing. Setup grade. One
+//! thread at a time (`&mut Port`). Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
+
+use super::Port;
+use super::admission::Stranger;
+use crate::connect::Carrier;
+use crate::connect::hello::{Declined, Hello};
+use crate::connect::ud::path;
+use crate::counters::add;
+use crate::peer::PeerName;
+use crate::select::address::{LINK_INFINIBAND, PortAddress, PortEntry};
+use crate::transport::adapter::{Adapter, QueuePair as _};
+use crate::transport::connections::admission::Once;
+use crate::transport::connections::connection::{Connection, Phase};
+use crate::transport::connections::failure::Cause;
+use crate::transport::connections::search::{Search, Verdict};
+use crate::transport::tx::request::Request;
+use crate::transport::work_request::EndpointId;
+use std::io;
+use std::time::Duration;
+
+/// What is answered to a port of the peer.
+enum Answer {
+    /// The endpoint stands for that port from now on.
+    Take,
+    /// Better ones are asked first.
+    AskBetter,
+    Decline(Declined),
+    /// It will ask again.
+    Nothing,
+}
+
+impl<A: Adapter> Port<A> {
+    /// The port of a peer that an endpoint is to stand for: the one that addresses pair, unless another one has spoken already.
+    pub(super) fn answering(&self, name: PeerName, paired: u8) -> u8 {
+        let other =
+            if self.connections.known(name, paired).is_none() { self.other_endpoint(name, paired) } else { None };
+        other.and_then(|other| self.connections.remote(other)).map_or(paired, |(_, port)| port)
+    }
+
+    /// The endpoint that stands for another port of this peer, where this one may be the one to connect to instead.
+    fn other_endpoint(&self, name: PeerName, port: u8) -> Option<EndpointId> {
+        let other = self.connections.of_peer(name)?;
+        let partners = self.partners(name);
+        (partners.len() > 1 && partners.contains(&port)).then_some(other)
+    }
+
+    fn partners(&self, name: PeerName) -> Vec<u8> {
+        if self.choice.link_layer == LINK_INFINIBAND { self.directory.partners(name, self.index()) } else { Vec::new() }
+    }
+
+    /// A connection begins: where there is a choice, the peer's ports are asked in turn, and none is taken without a datagram.
+    /// Where there are no datagrams, the port that addresses pair has to do.
+    pub(super) fn search(&mut self, to: EndpointId, connection: &mut Connection<A::QueuePair>, remote: &PortAddress) {
+        let Some((name, port)) = self.connections.remote(to) else { return };
+        let has_datagrams = self.handshakes.paths(remote, &self.tunables).ud;
+        if let Some(search) = Search::new(&self.partners(name), port).filter(|_| has_datagrams) {
+            connection.handshake_mut().require_datagram();
+            self.handshakes.put_search(to, search);
+        }
+    }
+
+    /// Whether it is not known yet which port of the peer this one reaches, if any. What is sent to it now may come back, to go by
+    /// another port. Begins to find out.
+    pub fn is_unproven(&mut self, to: EndpointId) -> bool {
+        if let Some(connection) = self.connections.get(to) {
+            return connection.phase() == Phase::Connecting && self.handshakes.search(to).is_some();
+        }
+        let has_choice = self.connections.name(to).is_some_and(|name| self.partners(name).len() > 1);
+        has_choice && self.queue(to, Request::NOTHING).is_ok() && self.handshakes.search(to).is_some()
+    }
+
+    /// A hello came. Where no endpoint stands for its port, but that may be the one to connect to instead of another port of its
+    /// process, the endpoint for that turns to it.
+    ///
+    /// # Errors
+    /// The endpoint stays with the other port, or asks better ones first.
+    pub(super) fn hear(&mut self, hello: &Hello, carrier: Carrier) -> Result<(), Stranger> {
+        let source = hello.source;
+        let known = self.connections.known(source.name, source.port).filter(|known| self.failure(*known).is_none());
+        let met = known.or_else(|| self.other_endpoint(source.name, source.port));
+        let to = if met.is_some() { met } else { self.meet(hello)? };
+        let Some(to) = to else { return Ok(()) };
+        let answer = if known.is_some() {
+            self.answer_to_asked(to, hello, carrier)
+        } else {
+            self.answer_to_other(to, hello, carrier)
+        };
+        match answer {
+            Answer::Take if known.is_some() => return Ok(()),
+            Answer::Take => {
+                let (entry, now) = (self.listed(hello)?, self.adapter.now());
+                self.ask_port(to, source.port, &entry, now);
+                return Ok(());
+            }
+            Answer::AskBetter => self.ask_better(to, hello)?,
+            Answer::Decline(declined) => self.decline(to, hello, carrier, declined),
+            Answer::Nothing => {}
+        }
+        Err(Stranger::Elsewhere)
+    }
+
+    /// An endpoint for a process that nobody has spoken of yet, where its first word comes from a port that is not the best for
+    /// this one.
+    fn meet(&mut self, hello: &Hello) -> Result<Option<EndpointId>, Stranger> {
+        let (name, port) = (hello.source.name, hello.source.port);
+        if self.choice.link_layer != LINK_INFINIBAND || self.connections.of_peer(name).is_some() {
+            return Ok(None);
+        }
+        // Before the modex is asked for more.
+        self.listed(hello)?;
+        let partners = self.partners(name);
+        let best = partners.first().filter(|best| **best != port && partners.contains(&port));
+        Ok(best.map(|best| self.connections.learn(name, *best, self.diversion.is_on)))
+    }
+
+    /// What an endpoint answers to the port of the peer that it stands for.
+    fn answer_to_asked(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
+        let Some(connection) = self.connections.get(to) else { return Answer::Take };
+        let handshake = connection.handshake();
+        // Whoever answers us has asked better ones before.
+        if carrier == Carrier::Tcp || handshake.is_programmed() || handshake.is_answered_by(hello) {
+            return Answer::Take;
+        }
+        let search = self.handshakes.search(to);
+        if search.is_none_or(|search| search.may_take(hello.source.port)) { Answer::Take } else { Answer::AskBetter }
+    }
+
+    /// What an endpoint answers to a port of the peer that it does not stand for.
+    fn answer_to_other(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
+        let port = hello.source.port;
+        if self.failure(to).is_some() {
+            return Answer::Decline(Declined::Taken);
+        }
+        let Some(connection) = self.connections.get(to) else {
+            return if carrier == Carrier::Ud { Answer::AskBetter } else { Answer::Take };
+        };
+        let (phase, handshake) = (connection.phase(), connection.handshake());
+        let (is_bound, is_unheard) = (handshake.is_programmed(), handshake.is_unheard());
+        let is_answer = handshake.is_answered_by(hello);
+        let Some(search) = self.handshakes.search(to).filter(|_| phase == Phase::Connecting) else {
+            return Answer::Decline(Declined::Taken);
+        };
+        let is_open = search.verdict(port) == Some(Verdict::Open);
+        match is_bound {
+            true if search.prefers_current_to(port) => Answer::Decline(Declined::ForNow),
+            true => Answer::Nothing,
+            false if is_answer || carrier == Carrier::Ud && search.may_take(port) => Answer::Take,
+            false if carrier == Carrier::Ud => Answer::AskBetter,
+            false if is_unheard && is_open && !search.has_wanted() => Answer::Take,
+            false if is_open => Answer::Nothing,
+            false => Answer::Decline(Declined::Unmet),
+        }
+    }
+
+    /// A port has spoken that is not the best: now that the peer's process is awake, better ones are asked again before.
+    fn ask_better(&mut self, to: EndpointId, hello: &Hello) -> Result<(), Stranger> {
+        self.listed(hello)?;
+        if self.connections.get(to).is_none() {
+            self.begin_connection(to, true);
+        }
+        let Some(search) = self.handshakes.search(to) else { return Ok(()) };
+        let better = if search.want(hello.source.port) { search.next() } else { None };
+        let entry = better.and_then(|port| Some((port, self.directory.entry(hello.source.name, port)?)));
+        if let Some((port, entry)) = entry {
+            let now = self.adapter.now();
+            self.ask_port(to, port, &entry, now);
+        }
+        Ok(())
+    }
+
+    /// Tells a port of the peer that the endpoint is another port's.
+    fn decline(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier, declined: Declined) {
+        let Ok(entry) = self.listed(hello) else { return };
+        let Some(connection) = self.connections.get(to).filter(|_| !hello.confirmed) else { return };
+        let me = *self.handshakes.identity();
+        let frame = connection.handshake().declining(&me, hello, declined).encode(&entry.key);
+        let path = path(&self.choice, &self.tunables, &entry.address, entry.address.ud_qpn);
+        self.handshakes.reply(carrier.into(), (&entry.address, &path), &frame, &self.counters);
+    }
+
+    /// A port of the peer declines.
+    pub(super) fn on_declined(&mut self, hello: &Hello, declined: Declined) {
+        let source = hello.source;
+        let asking = self.connections.of_peer(source.name).filter(|to| {
+            self.connections.get(*to).is_some_and(|connection| connection.handshake().is_answered_by(hello))
+        });
+        let search = asking.and_then(|to| Some((to, self.handshakes.search(to)?)));
+        let Some((to, search)) = search.filter(|(_, search)| search.verdict(source.port).is_some()) else {
+            return add(&self.counters.handshakes_dropped, 1);
+        };
+        match declined {
+            Declined::ForNow => {}
+            Declined::Taken => search.exclude(source.port, Verdict::Taken),
+            Declined::Unmet => search.exclude(source.port, Verdict::Unmet),
+        }
+        if search.current() == source.port {
+            let wants_another = search.has_wanted()
+                || self.connections.get(to).is_some_and(|connection| connection.queue().waiting() > 0);
+            self.leave(to, wants_another);
+        }
+    }
+
+    /// Time has passed for an endpoint that has a choice: where the port that it asks is silent, or speaks by TCP alone, it turns
+    /// to the next.
+    pub(super) fn reconsider(&mut self, to: EndpointId) {
+        let Some(connection) = self.connections.get(to) else { return };
+        let (handshake, waiting) = (connection.handshake(), connection.queue().waiting());
+        let Some(search) = self.handshakes.search(to).filter(|_| connection.phase() == Phase::Connecting) else {
+            return;
+        };
+        let (is_unmet, is_silent) = (handshake.is_unmet(), handshake.is_silent_after(search.tries()));
+        if waiting == 0 && !search.has_wanted() || !(is_unmet || is_silent) {
+            return;
+        }
+        let current = search.current();
+        if is_unmet {
+            search.exclude(current, Verdict::Unmet);
+        }
+        search.was_silent();
+        let wants_another = waiting > 0 || search.has_wanted();
+        if search.next() != Some(current) {
+            self.leave(to, wants_another);
+        }
+    }
+
+    /// The port that is being asked is not the one. Where nobody here wants another, the peer had begun, and shall again.
+    fn leave(&mut self, to: EndpointId, wants_another: bool) {
+        let Some(search) = self.handshakes.search(to) else { return };
+        let (current, first, next) = (search.current(), search.first_choice(), search.next());
+        if !wants_another {
+            self.drop_connection(to);
+            self.handshakes.settle(to);
+            return self.connections.rename(to, first);
+        }
+        let Some(next) = next else { return self.give_up_search(to) };
+        let entry = self.connections.name(to).and_then(|name| self.directory.entry(name, next));
+        let Some(entry) = entry else { return self.give_up_search(to) };
+        // Who has declined for now is not asked again at once.
+        let pause = if next == current { Duration::from_millis(self.tunables.connect_retry) } else { Duration::ZERO };
+        let at = self.adapter.now() + pause;
+        self.ask_port(to, next, &entry, at);
+    }
+
+    /// Asks this port of the peer from now on, the first time at `at`.
+    fn ask_port(&mut self, to: EndpointId, port: u8, entry: &PortEntry, at: Duration) {
+        let paths = self.handshakes.paths(&entry.address, &self.tunables);
+        let epoch = match self.unbind(to) {
+            Ok(was_bound) => was_bound.then(|| self.handshakes.next_epoch()),
+            Err(error) => return self.not_set(to, format!("resetting the queue pair failed: {error}")),
+        };
+        let Some(connection) = self.connections.get_mut(to) else { return self.connections.rename(to, port) };
+        connection.set_key(entry.key);
+        let sent = connection.handshake().sent();
+        let before = self.handshakes.search(to).map_or((0, 0), |search| search.ask_port(port, sent));
+        connection.handshake_mut().ask_port((entry.address.instance, port), paths, epoch, before, at);
+        self.connections.rename(to, port);
+        self.handshakes.ask_port(to, entry.address);
+        self.countdown = 1;
+    }
+
+    /// Resets the queue pair where it was set to one of the peer. Whether it was.
+    fn unbind(&mut self, to: EndpointId) -> io::Result<bool> {
+        let (port, pkey, access) = (self.choice.port, self.tunables.pkey_index as u16, self.attributes.access());
+        let bound = self.connections.get_mut(to).filter(|connection| connection.handshake().is_programmed());
+        let Some(connection) = bound else { return Ok(false) };
+        let qp = connection.queue_mut().qp_mut();
+        qp.reset()?;
+        qp.initialise(port, pkey, access)?;
+        Ok(true)
+    }
+
+    /// No port of the peer is left to ask.
+    fn give_up_search(&mut self, to: EndpointId) {
+        let (place, tried) = (self.attributes.place(), self.tried(to).unwrap_or_default());
+        let Some(name) = self.connections.name(to) else { return };
+        let why = format!(
+            "no port of peer {name} can be reached from {place}: {tried}. Look at the cables and the fabrics of both hosts; name ports \
+             of one network with btl_ibex_if_include"
+        );
+        self.fail(to, Cause::Connect(why));
+    }
+
+    /// Which ports of the peer were tried, and what came of it; `None` where there was no choice.
+    pub(super) fn tried(&mut self, to: EndpointId) -> Option<String> {
+        let sent = self.connections.get(to).map(|connection| connection.handshake().sent())?;
+        self.handshakes.search(to).map(|search| search.tried(sent))
+    }
+
+    /// A connection is made: says so where it is to another port than addresses pair.
+    pub(super) fn tell_partner(&mut self, to: EndpointId) {
+        let Some(search) = self.handshakes.search(to).filter(|search| !search.is_first_choice()) else { return };
+        let (first, current) = (search.first_choice(), search.current());
+        let verdict = search.verdict(first);
+        let Some(name) = self.connections.name(to).filter(|_| self.tunables.verbose > 0) else { return };
+        let why = match verdict {
+            Some(Verdict::Taken) => "is connected to another port",
+            Some(Verdict::Unmet) => "is not reached by datagrams, only by TCP",
+            _ => "has not answered, while this one has",
+        };
+        self.tell_once(Once::OTHER_PARTNER, || {
+            format!(
+                "connected to port {current} of rank {} ({name}), as its port {first}, to which the order of ports pairs this one, {why}",
+                name.rank
+            )
+        });
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A peer that takes nothing for long: when less is posted to it, when more again, what is counted, and that all comes back in order.
+
+use super::*;
+use std::sync::atomic::Ordering;
+
+/// What is posted to a peer that was held back: a quarter of the queue, and not fewer than the requests of which one asks for a
+/// completion.
+const WINDOW: usize = 4;
+
+/// A sender with 40 requests for a peer that takes none, once it has waited for long.
+fn held() -> Pair {
+    let mut pair = Pair::connected();
+    (100..140).for_each(|token| pair.a.send(token).expect("it may wait"));
+    assert_eq!(pair.a.script.posted(0).len(), DEPTH as usize);
+    (0..20).for_each(|_| pair.a.poll());
+    assert_eq!(count(&pair.a, |counters| &counters.held_back), 1);
+    pair
+}
+
+fn count(side: &Side, of: impl Fn(&Counters) -> &std::sync::atomic::AtomicU64) -> u64 {
+    of(&side.port.counters()).load(Ordering::Relaxed)
+}
+
+/// The peer's adapter takes `requests` requests; the sender sees that.
+fn take(pair: &mut Pair, requests: usize) {
+    (0..requests).for_each(|_| assert!(pair.a.script.complete(0, Status::SUCCESS)));
+    pair.a.poll();
+}
+
+#[test]
+fn a_peer_that_takes_nothing_is_sent_no_more_until_it_has_taken_all_but_a_quarter_of_a_queue() {
+    let mut pair = held();
+    take(&mut pair, 2);
+    assert_eq!(pair.a.script.posted(0).len(), DEPTH as usize - 2, "posted to a peer that is held back");
+    take(&mut pair, DEPTH as usize - 2 - WINDOW);
+    assert_eq!(pair.a.script.posted(0).len(), WINDOW);
+    take(&mut pair, 1);
+    assert_eq!(pair.a.script.posted(0).len(), WINDOW + 1, "it has taken a window's worth, and may have one more");
+}
+
+#[test]
+fn it_is_counted_how_often_and_how_long_a_peer_is_held_back() {
+    let mut pair = held();
+    let before = count(&pair.a, |counters| &counters.held_back_time);
+    pair.a.script.state().now += Duration::from_secs(3);
+    pair.a.poll();
+    let held = count(&pair.a, |counters| &counters.held_back_time) - before;
+    assert!((3_000_000..3_100_000).contains(&held), "{held} us");
+    take(&mut pair, 1);
+    let ended = count(&pair.a, |counters| &counters.held_back_time);
+    pair.a.script.state().now += Duration::from_secs(3);
+    pair.a.poll();
+    assert_eq!(count(&pair.a, |counters| &counters.held_back_time), ended, "it is not held back any more");
+    assert_eq!(count(&pair.a, |counters| &counters.held_back), 1);
+    (0..20).for_each(|_| pair.a.poll());
+    assert_eq!(count(&pair.a, |counters| &counters.held_back), 2);
+}
+
+#[test]
+fn a_peer_that_was_held_back_gets_everything_in_order_and_the_whole_queue_again() {
+    let mut pair = held();
+    let mut most = 0;
+    for _ in 0..200 {
+        if pair.a.script.posted(0).is_empty() {
+            break;
+        }
+        most = most.max(pair.a.script.posted(0).len());
+        take(&mut pair, 1);
+    }
+    assert_eq!(most, DEPTH as usize);
+    assert_eq!(pair.a.ended(), (100..140).map(|token| (token, Ok(()))).collect::<Vec<_>>());
+    assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
+    assert_eq!(count(&pair.a, |counters| &counters.waiting), 0);
+}
+
+#[test]
+fn one_sided_requests_to_a_peer_that_is_held_back_keep_their_place_among_messages() {
+    let mut pair = held();
+    let (local, remote) = (LocalSpan::EMPTY, ibex_ffi::verbs::RemoteSpan { addr: 0, rkey: 0 });
+    pair.a.port.put(pair.a.peer, local, remote, Token(200)).expect("it may wait");
+    pair.a.send(201).expect("it may wait");
+    pair.a.port.get(pair.a.peer, local, remote, Token(202)).expect("it may wait");
+    let mut works = Vec::new();
+    while let Some(oldest) = {
+        let state = pair.a.script.state();
+        state.qps[0].posted.front().cloned()
+    } {
+        works.push(oldest.work.0);
+        take(&mut pair, 1);
+    }
+    assert_eq!(works[works.len() - 3..], ["write", "send inline", "read"]);
+    assert_eq!(pair.a.ended().into_iter().map(|(token, _)| token).skip(40).collect::<Vec<_>>(), [200, 201, 202]);
+}
+
+#[test]
+fn a_peer_that_fails_while_it_is_held_back_gives_every_token_back_once() {
+    let mut pair = held();
+    pair.a.script.complete(0, Status::RETRY_EXCEEDED);
+    pair.a.script.flush();
+    pair.a.script.complete_all(0, Status::FLUSHED);
+    (0..8).for_each(|_| pair.a.poll());
+    let mut tokens: Vec<u64> = pair.a.ended().into_iter().map(|(token, _)| token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, (100..140).collect::<Vec<_>>());
+    assert_eq!(pair.a.failures(), 1);
+    assert_eq!(count(&pair.a, |counters| &counters.waiting), 0);
+}
+
+#[test]
+fn messages_that_asked_for_no_completion_never_fill_the_window_of_a_peer_that_was_held_back() {
+    let mut pair = held();
+    while !pair.a.script.posted(0).is_empty() {
+        take(&mut pair, 1);
+    }
+    for _ in 0..100 {
+        let sent = pair
+            .a
+            .port
+            .send_inline(pair.a.peer, 5, [1_u8][..].into(), ibex_ffi::verbs::InlineSpan::EMPTY)
+            .expect("connected");
+        if sent == Sent::Busy {
+            let queue = pair.a.port.connections.get(pair.a.peer).expect("a connection").queue();
+            assert!(queue.is_completion_due());
+            take(&mut pair, 1);
+            pair.a.script.complete_all(0, Status::SUCCESS);
+            pair.a.poll();
+        }
+    }
+}
+
+#[test]
+fn a_first_peer_is_told_the_shortest_timer_and_it_is_shown() {
+    let pair = Pair::connected();
+    assert_eq!(pair.b.script.state().qps[0].rnr_timer, 12);
+    assert_eq!(count(&pair.b, |counters| &counters.rnr_timer), 640);
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How many requests a peer may have unacknowledged: all that the queue pair takes, and fewer once it took none for long.
+//!
+//! A peer that computes takes no message when its receive slots are used up. The adapter then sends the oldest again, and all
+//! that was posted after it too, each time that it is told to wait. So a peer that has acknowledged nothing for [`PATIENCE`] is *held
+//! back*: nothing more is posted to it until it has acknowledged all but a quarter of a queue. From then on it may have that many,
+//! and one more each time it has taken a window's worth: the window opens slowly, as who computes once computes again. A quarter
+//! of a queue, 32 requests by default, still keeps a path busy: 32 messages in a round trip of 5 us are six million a second.
+//!
+//! Part of a send queue (`send_queue.rs`), which compares with [`SendWindow::size`] when it works out its limit: that is hot. All else
+//! is pending grade: looked at for peers with requests that wait, and only then does the size matter. What is held back waits in
+//! the port's backlog in order, one-sided requests among it. Tests: at the end of the file, `tests.rs`, `port/tests/held_back.rs`.
+
+use std::time::Duration;
+
+/// For so long a peer may acknowledge nothing before it is held back: eight times the shortest timer of a receiver that is not
+/// ready, and above what a message waits for in a busy network. A link that is silent and one-sided requests that take so long
+/// hold a peer back, too: what is posted to it then goes on all the same, a quarter of a queue at a time.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Of the time between two looks no more than this counts towards [`PATIENCE`]: who computes itself has not seen yet what its peers
+/// have acknowledged meanwhile.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// What a look has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// From now on the peer is held back.
+    pub(super) begins: bool,
+    /// So long it was held back since the last look.
+    pub(super) time: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct SendWindow {
+    /// How many may be posted and not done.
+    size: u32,
+    /// The most that the queue pair takes.
+    depth: u32,
+    /// What was done at the last look, and for how long it is so; `None` where no completion was to come then.
+    stood: Option<(u32, Duration)>,
+    /// What was done when the size last changed.
+    changed_at: u32,
+    is_held: bool,
+    /// When the last look was.
+    looked: Duration,
+}
+
+impl SendWindow {
+    /// Open, for a queue pair that takes `depth` requests.
+    pub(super) fn new(depth: u32) -> Self {
+        SendWindow { size: depth, depth, stood: None, changed_at: 0, is_held: false, looked: Duration::ZERO }
+    }
+
+    /// How many requests may be posted and not done. Hot.
+    #[inline]
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Looks at a peer whose requests wait, `now`, when the requests before `retired` are done. Requests that asked for no completion
+    /// tell nothing: `is_due` says whether a completion is to come. Every `signal_interval`-th request asks for one, so a window of that
+    /// many always has one that ends its being full.
+    pub(super) fn look(&mut self, retired: u32, is_due: bool, signal_interval: u32, now: Duration) -> Held {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
+        let time = if self.is_held { passed } else { Duration::ZERO };
+        let Some((_, stood)) = self.stood.as_mut().filter(|(done, _)| is_due && *done == retired) else {
+            self.stood = is_due.then_some((retired, Duration::ZERO));
+            self.is_held = false;
+            if retired.wrapping_sub(self.changed_at) >= self.size {
+                self.resize(self.size + 1, retired);
+            }
+            return Held { begins: false, time };
+        };
+        *stood += passed.min(BETWEEN_LOOKS);
+        let begins = !self.is_held && *stood >= PATIENCE;
+        if begins {
+            self.is_held = true;
+            self.resize((self.depth / 4).max(signal_interval), retired);
+        }
+        Held { begins, time }
+    }
+
+    fn resize(&mut self, size: u32, retired: u32) {
+        (self.size, self.changed_at) = (size.min(self.depth), retired);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// Looks every millisecond from `from` to `to`, both included, while nothing is acknowledged. Returns what the last look found.
+    fn stand(window: &mut SendWindow, (from, to): (u64, u64)) -> Held {
+        (from..=to).map(|now| window.look(7, true, 32, at(now))).last().expect("a look")
+    }
+
+    /// Held back at 5 ms.
+    fn held() -> SendWindow {
+        let mut window = SendWindow::new(128);
+        assert_eq!(stand(&mut window, (0, 4)), Held::default());
+        assert_eq!(window.size(), 128, "not yet for long");
+        assert_eq!(stand(&mut window, (5, 5)), Held { begins: true, time: at(0) });
+        window
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_for_long_may_have_a_quarter_of_the_queue_unacknowledged() {
+        assert_eq!(held().size(), 32);
+    }
+
+    #[test]
+    fn a_process_that_computes_itself_does_not_take_its_peers_for_silent() {
+        let mut window = SendWindow::new(128);
+        window.look(7, true, 32, at(0));
+        assert_eq!(window.look(7, true, 32, at(10_000)), Held::default());
+        assert_eq!(window.look(7, true, 32, at(10_003)), Held::default());
+        assert_eq!(stand(&mut window, (10_004, 10_006)), Held { begins: true, time: at(0) });
+    }
+
+    #[test]
+    fn a_window_is_never_so_small_that_all_in_it_may_have_asked_for_no_completion() {
+        for (depth, size) in [(64, 32), (16, 16), (1024, 256)] {
+            let mut window = SendWindow::new(depth);
+            assert!(stand(&mut window, (0, 5)).begins);
+            assert_eq!(window.size(), size);
+        }
+    }
+
+    #[test]
+    fn the_time_that_a_peer_is_held_back_is_told_once_and_ends_with_what_it_takes() {
+        let mut window = held();
+        assert_eq!(window.look(7, true, 32, at(9)), Held { begins: false, time: at(4) });
+        assert_eq!(window.look(8, true, 32, at(10)), Held { begins: false, time: at(1) });
+        assert_eq!(stand(&mut window, (20, 24)), Held::default());
+        assert_eq!(stand(&mut window, (25, 25)), Held { begins: true, time: at(0) });
+    }
+
+    #[test]
+    fn the_window_opens_by_one_each_time_the_peer_has_taken_as_much() {
+        let mut window = held();
+        let mut look = |retired| {
+            assert!(!window.look(retired, true, 32, at(6)).begins);
+            window.size()
+        };
+        assert_eq!([7 + 31, 7 + 32, 7 + 32 + 32, 7 + 32 + 33].map(&mut look), [32, 33, 33, 34]);
+        assert_eq!((73..20_000).map(look).last(), Some(128));
+    }
+
+    #[test]
+    fn a_peer_of_which_no_completion_is_due_is_not_held_back() {
+        let mut window = SendWindow::new(128);
+        for second in 0..10 {
+            assert_eq!(window.look(7, false, 32, at(1000 * second)), Held::default());
+        }
+        // What is due from now on was posted only now.
+        assert_eq!((stand(&mut window, (20_000, 20_004)), window.size()), (Held::default(), 128));
+    }
+}
