@@ -3,25 +3,28 @@
 // Small messages between two ranks that take turns, for an instruction counter: how much a message costs when it never has
 // to be waited for. Build: mpicc -O2 -o ibex_mpi_instructions ibex_mpi_instructions.c
 // Run: mpirun -n 1 valgrind --tool=callgrind --toggle-collect=counted_send --toggle-collect=counted_recv
-//          ./ibex_mpi_instructions 1000 : -n 1 ./ibex_mpi_instructions 1000
+//          ./ibex_mpi_instructions 1000 8 : -n 1 ./ibex_mpi_instructions 1000 8
+// A third argument, `nonblocking`, counts MPI_Isend, MPI_Irecv and MPI_Wait in place of MPI_Send and MPI_Recv.
 //
 // Each rank sends, then hands the turn to the other through a datagram socket on which the other sleeps. So a message has
 // arrived when MPI_Recv looks for it, no rank ever polls in vain, and the count is the same in each run. The first messages
 // (connections, caches, first use of a code path) go through functions of other names and are not counted.
 #include <mpi.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BYTES = 8, TAG = 1, MESSAGES_BEFORE = 500, USAGE_EXIT = 2 };
+enum { MOST_BYTES = 1 << 16, TAG = 1, MESSAGES_BEFORE = 500, USAGE_EXIT = 2 };
 
-static int rank, turns = -1;
+static int rank, bytes, turns = -1;
 static struct sockaddr_un peer;
 static socklen_t peer_length;
-static char sent[BYTES], received[BYTES];
+static char sent[MOST_BYTES], received[MOST_BYTES];
 
 static void fail(const char *what) {
     fprintf(stderr, "ibex_mpi_instructions: rank %d: ", rank);
@@ -59,20 +62,38 @@ static void await_turn(void) {
         fail("cannot take the turn");
 }
 
-static inline void send_one(void) { MPI_Send(sent, BYTES, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD); }
+static inline void send_one(void) { MPI_Send(sent, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD); }
 
 static inline void receive_one(void) {
-    MPI_Recv(received, BYTES, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(received, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-// Global and never inlined: the counter finds these two by their names.
+static inline void isend_one(void) {
+    MPI_Request request;
+    MPI_Isend(sent, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static inline void ireceive_one(void) {
+    MPI_Request request;
+    MPI_Irecv(received, bytes, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+// Global and never inlined: the counter finds these by their names.
 __attribute__((noinline)) void counted_send(void);
 __attribute__((noinline)) void counted_recv(void);
+__attribute__((noinline)) void counted_isend(void);
+__attribute__((noinline)) void counted_irecv(void);
 void counted_send(void) { send_one(); }
 void counted_recv(void) { receive_one(); }
+void counted_isend(void) { isend_one(); }
+void counted_irecv(void) { ireceive_one(); }
 
 static void uncounted_send(void) { send_one(); }
 static void uncounted_receive(void) { receive_one(); }
+static void uncounted_isend(void) { isend_one(); }
+static void uncounted_ireceive(void) { ireceive_one(); }
 
 static void messages(long count, void (*send)(void), void (*receive)(void)) {
     for (long i = 0; i < count; i++)
@@ -91,19 +112,29 @@ static void messages(long count, void (*send)(void), void (*receive)(void)) {
 
 int main(int argc, char **argv) {
     int ranks;
-    long count = argc == 2 ? strtol(argv[1], NULL, 10) : 0;
+    bool nonblocking = argc == 4 && strcmp(argv[3], "nonblocking") == 0;
+    bool usable = argc == 3 || nonblocking;
+    long count = usable ? strtol(argv[1], NULL, 10) : 0;
+    long size = usable ? strtol(argv[2], NULL, 10) : -1;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2 || count < 1) {
+    if (ranks != 2 || count < 1 || size < 0 || size > MOST_BYTES) {
         if (rank == 0)
-            fprintf(stderr, "usage: mpirun -n 2 ibex_mpi_instructions MESSAGES (of each rank, from 1)\n");
+            fprintf(stderr, "usage: mpirun -n 2 ibex_mpi_instructions MESSAGES BYTES [nonblocking]\n"
+                            "(MESSAGES of each rank, from 1; BYTES from 0 to %d)\n", MOST_BYTES);
         MPI_Finalize();
         return USAGE_EXIT;
     }
+    bytes = (int)size;
     open_turns();
-    messages(MESSAGES_BEFORE, uncounted_send, uncounted_receive);
-    messages(count, counted_send, counted_recv);
+    if (nonblocking) {
+        messages(MESSAGES_BEFORE, uncounted_isend, uncounted_ireceive);
+        messages(count, counted_isend, counted_irecv);
+    } else {
+        messages(MESSAGES_BEFORE, uncounted_send, uncounted_receive);
+        messages(count, counted_send, counted_recv);
+    }
     close(turns);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();

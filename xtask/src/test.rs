@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Arguments {
     /// Run the device tests on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe, irdma,
     /// `bnxt_re` or minimal), `soft-roce` (a software device in a virtual machine), or an adapter of this machine such as
-    /// `mlx5_0` [default: softhca:mlx5, softhca:minimal, then soft-roce without what is the same on every device]
+    /// `mlx5_0` [default: softhca:mlx5, then softhca:minimal and soft-roce without what is the same on every device]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Of the device tests only those whose name contains this
@@ -116,7 +116,7 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
     let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
         return;
     };
-    for device in devices {
+    for (index, device) in devices.iter().enumerate() {
         let mut tests = cargo(workspace.root());
         tests
             .args(["test", "--package", "ibex-hw-tests", "--test", "device", "--"])
@@ -125,7 +125,7 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
             .env("IBEX_COMPONENTS", workspace.components())
             .env("IBEX_PROGRAMS", workspace.programs())
             .env("IBEX_ENGINE_TESTS", &engine);
-        if *device == SOFT_ROCE && devices.len() > 1 {
+        if index > 0 {
             tests.env("IBEX_ONLY_DEVICE_DEPENDENT", "1");
         }
         tally.tests(&format!("device tests on {device}"), &mut tests);

@@ -368,26 +368,34 @@ pub(crate) fn tests() -> Vec<Test> {
         let listed = CASES.iter().chain(OF_PML).map(|case| case.program).chain(ELSEWHERE.iter().copied());
         every_program_is_listed("mpi", listed, file!())
     })];
-    for case in OF_PML {
-        for ranks in case.ranks {
-            let name = format!("over the pml, {} on {ranks} ranks", case.sentence);
-            tests.push(Test::new(name, move |site| run(site, case, *ranks, Some("ibex"))));
-        }
+    for (case, ranks) in OF_PML.iter().flat_map(each_number_of_ranks) {
+        tests.push(over_the_pml(case, ranks));
     }
-    for case in CASES {
-        for ranks in case.ranks {
-            let name = format!("{} on {ranks} ranks", case.sentence);
-            if OVER_THE_PML.contains(&case.program) && !case.arguments.contains(&"--by") {
-                // Messages to oneself go by no BTL there.
-                let name = format!("over the pml, {name}");
-                let test = Test::new(name, move |site| run(site, case, *ranks, Some("ibex")));
-                tests.push(if is_device_independent(case, *ranks) { test.device_independent() } else { test });
-            }
-            let test = Test::new(name, move |site| run(site, case, *ranks, None));
-            tests.push(if is_device_independent(case, *ranks) { test.device_independent() } else { test });
+    for (case, ranks) in CASES.iter().flat_map(each_number_of_ranks) {
+        // Messages to oneself go by no BTL over the PML.
+        if OVER_THE_PML.contains(&case.program) && !case.arguments.contains(&"--by") {
+            tests.push(over_the_pml(case, ranks));
         }
+        let test = Test::new(named(case, ranks), move |site| run(site, case, ranks, None));
+        tests.push(if is_device_independent(case, ranks) { test.device_independent() } else { test });
     }
     tests
+}
+
+fn each_number_of_ranks(case: &'static Case) -> impl Iterator<Item = (&'static Case, usize)> {
+    case.ranks.iter().map(move |ranks| (case, *ranks))
+}
+
+fn named(case: &Case, ranks: usize) -> String {
+    format!("{} on {ranks} ranks", case.sentence)
+}
+
+/// A case over ibex's PML. One plain run of each program is made on each device.
+fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
+    let test =
+        Test::new(format!("over the pml, {}", named(case, ranks)), move |site| run(site, case, ranks, Some("ibex")));
+    let is_plain = case.parameters.is_empty() && !case.threads && ranks == case.ranks[0].max(2);
+    if is_plain { test } else { test.device_independent() }
 }
 
 /// Whether one device is as good as another for it. Of what tools see, and of matching, the plain run is made on each.

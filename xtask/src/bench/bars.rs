@@ -60,31 +60,65 @@ pub(crate) enum Outcome {
 }
 
 const EVERY_SIZE: (u64, u64) = (0, u64::MAX);
+const SHORT: (u64, u64) = (8, 512);
+const FROM_64_KIB: (u64, u64) = (64 << 10, u64::MAX);
+const BETTER_WRITE_OR_READ: &str = "the better of ib_write_bw and ib_read_bw";
 
 static AGAINST_RAW: [Bar; 4] = [
     Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), Bound::AtMost(1.15)),
     Bar::raw(
         "bandwidth at 1 MiB and above",
-        "the better of ib_write_bw and ib_read_bw",
+        BETTER_WRITE_OR_READ,
         "bandwidth",
         (1 << 20, u64::MAX),
         Bound::AtLeast(0.95),
     ),
-    Bar::raw(
-        "bandwidth at 64 KiB",
-        "the better of ib_write_bw and ib_read_bw",
-        "bandwidth",
-        (64 << 10, 64 << 10),
-        Bound::AtLeast(0.85),
-    ),
+    Bar::raw("bandwidth at 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", (64 << 10, 64 << 10), Bound::AtLeast(0.85)),
     Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), Bound::AtLeast(0.9)),
 ];
 
-static EMULATED: [Bar; 6] = [
-    Bar::lower("ibex: latency at every size", "openib", "latency", Transport::Openib),
-    Bar::lower("ibex: latency at every size", "UCX", "latency", Transport::Ucx),
-    Bar::lower("ibex: instructions per message", "openib", "instructions", Transport::Openib),
-    Bar::lower("ibex: instructions per message", "UCX", "instructions", Transport::Ucx),
+static EMULATED: [Bar; 25] = [
+    Bar::to("instructions per message", Transport::Ucx, "instructions", EVERY_SIZE, Bound::AtMost(0.60)),
+    Bar::to(
+        "instructions per message, nonblocking",
+        Transport::Ucx,
+        "nonblocking_instructions",
+        EVERY_SIZE,
+        Bound::AtMost(0.65),
+    ),
+    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), Bound::AtMost(1.05)),
+    Bar::raw("latency from 4 to 64 KiB", "ib_send_lat", "latency", (4 << 10, 64 << 10), Bound::AtMost(1.15)),
+    Bar::to("latency at every size", Transport::Openib, "latency", EVERY_SIZE, Bound::Below(1.0)),
+    Bar::to("latency at every size", Transport::Ucx, "latency", EVERY_SIZE, Bound::Below(1.0)),
+    Bar::to("latency at every size", Transport::IbexBtl, "latency", EVERY_SIZE, Bound::Below(1.0)),
+    Bar::raw("bandwidth from 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", FROM_64_KIB, Bound::AtLeast(0.97)),
+    Bar::raw("bandwidth at 16 KiB", BETTER_WRITE_OR_READ, "bandwidth", (16 << 10, 16 << 10), Bound::AtLeast(0.85)),
+    Bar::raw(
+        "bidirectional bandwidth from 64 KiB",
+        "the same with -b",
+        "bidirectional_bandwidth",
+        FROM_64_KIB,
+        Bound::AtLeast(0.97),
+    ),
+    Bar::raw(
+        "bidirectional bandwidth at 16 KiB",
+        "the same with -b",
+        "bidirectional_bandwidth",
+        (16 << 10, 16 << 10),
+        Bound::AtLeast(0.85),
+    ),
+    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), Bound::AtLeast(1.0)),
+    Bar::to("message rate of 8 B, window 64", Transport::Ucx, "message_rate", (8, 8), Bound::AtLeast(1.25)),
+    Bar::to("put of 8 to 512 B", Transport::Openib, "put_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("put of 8 to 512 B", Transport::Ucx, "put_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("get of 8 to 512 B", Transport::Openib, "get_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("get of 8 to 512 B", Transport::Ucx, "get_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("puts of 8 to 512 B, 64 in flight", Transport::Openib, "put_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::to("puts of 8 to 512 B, 64 in flight", Transport::Ucx, "put_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::to("gets of 8 to 512 B, 64 in flight", Transport::Openib, "get_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::to("gets of 8 to 512 B, 64 in flight", Transport::Ucx, "get_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::of_btl("BTL: instructions per message", Transport::Openib, "instructions"),
+    Bar::of_btl("BTL: latency at every size", Transport::Openib, "latency"),
     Bar {
         what: "adapter: send and receive of 8 B",
         against: "a flag in shared memory",
@@ -126,9 +160,14 @@ impl Bar {
         Self { what, against, test, of: Transport::Ibex, to: Transport::Raw, sizes, bound }
     }
 
-    /// ibex takes less than another transport.
-    const fn lower(what: &'static str, against: &'static str, test: &'static str, to: Transport) -> Self {
-        Self { what, against, test, of: Transport::Ibex, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
+    /// ibex beside another transport of MPI.
+    const fn to(what: &'static str, to: Transport, test: &'static str, sizes: (u64, u64), bound: Bound) -> Self {
+        Self { what, against: to.name(), test, of: Transport::Ibex, to, sizes, bound }
+    }
+
+    /// ibex's BTL under ob1 takes less than another transport.
+    const fn of_btl(what: &'static str, to: Transport, test: &'static str) -> Self {
+        Self { what, against: to.name(), test, of: Transport::IbexBtl, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
     }
 
     fn verdict(&self, report: &Report) -> Verdict {
@@ -225,9 +264,14 @@ mod tests {
         ];
         let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
         let verdicts = verdicts(Kind::SoftHca, &report);
+        let said = |against: &str| {
+            let of = |verdict: &&Verdict| verdict.what == "latency at every size" && verdict.against == against;
+            let verdict = verdicts.iter().find(of).unwrap();
+            (verdict.measured.clone(), verdict.outcome)
+        };
         let measured = |ratio: &str| Some((ratio.to_owned(), "4 KiB".to_owned()));
-        assert_eq!((&verdicts[0].measured, verdicts[0].outcome), (&measured("0.75"), Outcome::Met));
-        assert_eq!((&verdicts[1].measured, verdicts[1].outcome), (&measured("1.00"), Outcome::NotMet));
-        assert!(verdicts[2..].iter().all(|verdict| verdict.outcome == Outcome::NotMeasured));
+        assert_eq!(said("openib"), (measured("0.75"), Outcome::Met));
+        assert_eq!(said("ucx"), (measured("1.00"), Outcome::NotMet));
+        assert_eq!(said("ibex-btl"), (None, Outcome::NotMeasured));
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Grade: setup. Read by [`super::plan`] and by all forms of the report. Tests: at the end of this file.
 
+use super::instructions::Calls;
 use super::transport::Transport;
 
 /// One test, and what it is compared with.
@@ -36,7 +37,7 @@ pub(crate) enum By {
     /// `ibex_mpi_bench`, one-sided.
     OneSided,
     /// `ibex_mpi_instructions` under an instruction counter.
-    InstructionCounter,
+    InstructionCounter(Calls),
     /// `host_memory_ratios`, without MPI.
     HostMemory,
 }
@@ -132,7 +133,7 @@ pub(crate) struct UcxTest {
 const UP_TO_4_MIB: (u64, u64) = (1, 4 << 20);
 
 /// All tests, in the order of the report.
-pub(crate) static TESTS: [Test; 11] = [
+pub(crate) static TESTS: [Test; 12] = [
     Test {
         name: "latency",
         title: "Latency",
@@ -224,10 +225,21 @@ pub(crate) static TESTS: [Test; 11] = [
     Test {
         name: "instructions",
         title: "Instructions per message",
-        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter; the message has always arrived (ucx_perftest cannot take turns, and is left out)",
+        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the program; the message has always arrived (ucx_perftest cannot take turns, and is left out)",
         compared: &[],
         metric: Metric::Instructions,
-        by: By::InstructionCounter,
+        by: By::InstructionCounter(Calls::Blocking),
+        raw: &[],
+        ucx: None,
+        sizes: (8, 512),
+    },
+    Test {
+        name: "nonblocking_instructions",
+        title: "Instructions per message, nonblocking",
+        note: "the same of one MPI_Isend, one MPI_Irecv and an MPI_Wait for each",
+        compared: &[],
+        metric: Metric::Instructions,
+        by: By::InstructionCounter(Calls::Nonblocking),
         raw: &[],
         ucx: None,
         sizes: (8, 8),

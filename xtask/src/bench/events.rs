@@ -112,7 +112,7 @@ impl Cost {
     pub(crate) fn new(found: &Found, deliveries_per_second: Option<f64>) -> Self {
         let counts =
             found.events.iter().map(|(what, counts)| NamedCounts { what: (*what).to_owned(), counts: *counts });
-        let messages = found.instructions.iter().map(|(transport, counted)| Message::new(*transport, counted));
+        let messages = found.instructions.iter().map(|(count, counted)| Message::new(count.transport, counted));
         Self {
             ratios: ratios(&found.measured, BASE),
             messages: messages.collect(),

@@ -13,8 +13,40 @@ use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// The size of each message.
-pub(crate) const BYTES: u64 = 8;
+/// The calls whose instructions are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Calls {
+    /// `MPI_Send` and `MPI_Recv`.
+    Blocking,
+    /// `MPI_Isend`, `MPI_Irecv` and a wait for each.
+    Nonblocking,
+}
+
+/// What is counted: these calls with messages of this many bytes over a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Count {
+    /// What carries the messages.
+    pub(crate) transport: Transport,
+    /// The calls.
+    pub(crate) calls: Calls,
+    /// The size of each message.
+    pub(crate) bytes: u64,
+}
+
+impl Count {
+    /// The one of which the report shows where the instructions go.
+    pub(crate) fn of_short_blocking(transport: Transport) -> Self {
+        Self { transport, calls: Calls::Blocking, bytes: 8 }
+    }
+
+    /// Its test's name in the report.
+    pub(crate) fn test(self) -> &'static str {
+        match self.calls {
+            Calls::Blocking => "instructions",
+            Calls::Nonblocking => "nonblocking_instructions",
+        }
+    }
+}
 
 /// Messages of which the instructions are counted: each sent and each received.
 const MESSAGES: u64 = 1000;
@@ -26,6 +58,9 @@ const MESSAGES_BEFORE: u64 = 500;
 const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
+
+/// The program in tables.
+const PROGRAM_NAME: &str = "the program";
 
 /// What the adapter has other libraries do.
 const CALLED_BY_ADAPTER: &str = "called by it";
@@ -59,15 +94,26 @@ const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix
 ///
 /// # Errors
 /// Those of [`mpi::mpirun`].
-pub(crate) fn command(place: Place, transport: Transport) -> Result<(Vec<String>, PathBuf)> {
-    let file = place.reports.join(format!("callgrind.{}", transport.name()));
-    let program = [place.programs.join(PROGRAM).display().to_string(), MESSAGES.to_string()];
-    let mut words = mpi::mpirun(place, transport)?;
+pub(crate) fn command(place: Place, count: Count) -> Result<(Vec<String>, PathBuf)> {
+    let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
+    let mut program =
+        vec![place.programs.join(PROGRAM).display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];
+    let counted = match count.calls {
+        Calls::Blocking => ["--toggle-collect=counted_send", "--toggle-collect=counted_recv"],
+        Calls::Nonblocking => {
+            program.push("nonblocking".to_owned());
+            ["--toggle-collect=counted_isend", "--toggle-collect=counted_irecv"]
+        }
+    };
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let mut words = mpi::mpirun(place, count.transport)?;
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     add(&["-n", "1", "valgrind", "--quiet", "--tool=callgrind"]);
-    add(&["--toggle-collect=counted_send", "--toggle-collect=counted_recv"]);
-    add(&[&format!("--callgrind-out-file={}", file.display()), &program[0], &program[1]]);
-    add(&[":", "-n", "1", &program[0], &program[1]]);
+    add(&counted);
+    add(&[&format!("--callgrind-out-file={}", file.display())]);
+    add(&program);
+    add(&[":", "-n", "1"]);
+    add(&program);
     Ok((words, file))
 }
 
@@ -89,9 +135,10 @@ pub(crate) fn read(file: &Path, events: Counts) -> Result<Counted> {
     })
 }
 
-/// Instructions per message, without the adapter's.
-pub(crate) fn without_adapter(objects: &[OfObject]) -> f64 {
-    objects.iter().filter(|object| !object.adapter).map(|object| object.per_message).sum()
+/// Instructions per message of MPI and of what is below it: without the adapter's, and without those of the program.
+pub(crate) fn of_mpi(objects: &[OfObject]) -> f64 {
+    let of_mpi = |object: &&OfObject| !object.adapter && object.object != PROGRAM_NAME;
+    objects.iter().filter(of_mpi).map(|object| object.per_message).sum()
 }
 
 /// Instructions per message of ibex alone.
@@ -132,7 +179,7 @@ fn of_object(file: &str, count: u64) -> OfObject {
 
 fn object_name(file: &str) -> &str {
     match file.split(".so").next() {
-        Some(PROGRAM) => "the program",
+        Some(PROGRAM) => PROGRAM_NAME,
         Some("???") | None => "unknown",
         Some(name) => name,
     }
@@ -149,11 +196,19 @@ mod tests {
 
     #[test]
     fn one_rank_is_counted_and_the_other_is_not() {
-        let (words, file) = command(place(), Transport::Openib).unwrap();
+        let (words, file) = command(place(), Count::of_short_blocking(Transport::Openib)).unwrap();
         let line = words.join(" ");
         assert_eq!(line.matches("valgrind").count(), 1, "{line}");
-        assert!(line.ends_with(" : -n 1 /t/mpi/ibex_mpi_instructions 1000"), "{line}");
+        assert!(line.ends_with(" : -n 1 /t/mpi/ibex_mpi_instructions 1000 8"), "{line}");
         assert!(line.contains(&format!("--callgrind-out-file={} ", file.display())), "{line}");
+    }
+
+    #[test]
+    fn both_ranks_make_the_calls_that_are_counted() {
+        let count = Count { transport: Transport::Ucx, calls: Calls::Nonblocking, bytes: 64 };
+        let line = command(place(), count).unwrap().0.join(" ");
+        assert_eq!(line.matches("ibex_mpi_instructions 1000 64 nonblocking").count(), 2, "{line}");
+        assert!(line.contains("--toggle-collect=counted_isend --toggle-collect=counted_irecv"), "{line}");
     }
 
     #[test]
@@ -180,15 +235,15 @@ mod tests {
         let counted = of_objects(&profile);
         let of = |name: &str| counted.iter().find(|object| object.object == name).map(|object| object.per_message);
         assert_eq!([of("libc"), of(CALLED_BY_ADAPTER), of("libsofthca")], [Some(12.0), Some(172.0), Some(500.0)]);
-        assert!((without_adapter(&counted) - 441.0).abs() < 1e-9);
+        assert!((of_mpi(&counted) - 441.0).abs() < 1e-9);
     }
 
     #[test]
-    fn the_adapters_instructions_are_told_from_the_rest() {
+    fn the_instructions_of_the_adapter_and_of_the_program_are_told_from_the_rest() {
         let objects =
             [("libsofthca.so", 1_500_000), ("mca_pml_ob1.so", 600_000), (PROGRAM, 22_000), ("libc.so.6", 180_000)]
                 .map(|(file, count)| of_object(file, count));
-        assert!((without_adapter(&objects) - 802.0).abs() < 1e-9);
+        assert!((of_mpi(&objects) - 780.0).abs() < 1e-9);
         assert_eq!(objects.map(|object| object.object), ["libsofthca", "mca_pml_ob1", "the program", "libc"]);
     }
 }

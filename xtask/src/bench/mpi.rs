@@ -69,7 +69,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
     }
     match transport {
         _ if transport.is_ibex() => {
-            parameter("pml", if transport == Transport::IbexPml { "ibex" } else { "ob1" });
+            parameter("pml", if transport == Transport::Ibex { "ibex" } else { "ob1" });
             parameter("btl", "self,ibex");
             parameter("btl_ibex_if_include", place.device);
             parameter("osc", "rdma");
@@ -228,9 +228,10 @@ pub(crate) mod tests {
     fn over_ibex_there_is_no_other_way_for_a_message() {
         assert_eq!(
             line(place(), Transport::Ibex),
-            "mpirun --mca pml ob1 --mca btl self,ibex --mca btl_ibex_if_include rxe0 --mca osc rdma -n 2 \
+            "mpirun --mca pml ibex --mca btl self,ibex --mca btl_ibex_if_include rxe0 --mca osc rdma -n 2 \
              /t/mpi/ibex_mpi_bench --tests latency --sizes 0,8 --seconds-per-row 0.5"
         );
+        assert!(line(place(), Transport::IbexBtl).contains("--mca pml ob1 --mca btl self,ibex"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
 use super::catalogue::{By, RAW, RawProgram, Test};
+use super::instructions::Count;
 use super::transport::{self, Transport};
 use hw_tests::Device;
 
@@ -51,13 +52,16 @@ impl Kind {
         match self {
             Self::SoftHca => vec![
                 Transport::Ibex,
+                Transport::IbexBtl,
                 Transport::Raw,
                 Transport::Openib,
                 Transport::Ucx,
                 Transport::UcxPerftest,
                 Transport::Tcp,
             ],
-            Self::SoftRoce | Self::Adapter => vec![Transport::Ibex, Transport::Raw, Transport::Tcp],
+            Self::SoftRoce | Self::Adapter => {
+                vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Tcp]
+            }
         }
     }
 
@@ -74,7 +78,7 @@ static GROUPS: [&[&str]; 6] = [
     &["bandwidth", "bidirectional_bandwidth"],
     &["message_rate"],
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
-    &["instructions"],
+    &["instructions", "nonblocking_instructions"],
     &["host_latency", "host_bandwidth"],
 ];
 
@@ -112,7 +116,7 @@ pub(crate) enum Step {
     /// `ucx_perftest`, each test with each of its sizes.
     UcxPerftest { runs: Vec<(&'static Test, u64)> },
     /// Counts instructions over a transport.
-    Instructions { transport: Transport },
+    Instructions(Count),
     /// The adapter beside the host's memory.
     HostMemory,
     /// Events through a buffer that is too small.
@@ -177,7 +181,7 @@ impl Plan {
     /// How many values a step yields.
     pub(crate) fn values_of(&self, step: &Step) -> usize {
         match step {
-            Step::Raw { .. } | Step::Instructions { .. } => 1,
+            Step::Raw { .. } | Step::Instructions(_) => 1,
             Step::Mpi { tests, .. } => tests.iter().map(|test| self.sizes_of(test).count()).sum(),
             Step::UcxPerftest { runs } => runs.len(),
             Step::HostMemory => 4,
@@ -190,7 +194,7 @@ impl Plan {
         let Some(first) = tests.first() else { return Vec::new() };
         let (seconds_per_row, rounds) = match (first.name, first.by) {
             ("latency", _) => (self.seconds_per_row.0, self.rounds),
-            (_, By::InstructionCounter) => (0.0, self.rounds_of_instructions),
+            (_, By::InstructionCounter(_)) => (0.0, self.rounds_of_instructions),
             _ => (self.seconds_per_row.1, self.rounds_of_the_rest),
         };
         if round > rounds {
@@ -218,7 +222,7 @@ impl Plan {
             .flat_map(|transport| match (transport, first.by) {
                 (Transport::Raw, _) => self.raw(&tests),
                 (Transport::UcxPerftest, _) => self.ucx_perftest(&tests),
-                (_, By::InstructionCounter) => vec![Step::Instructions { transport }],
+                (_, By::InstructionCounter(_)) => self.instructions(&tests, transport),
                 _ => vec![Step::Mpi { transport, tests: tests.clone(), sizes: self.sizes.clone(), seconds_per_row }],
             })
             .collect()
@@ -230,9 +234,21 @@ impl Plan {
             By::Messages => true,
             By::OneSided => transport != Transport::Tcp || self.kind != Kind::SoftHca,
             // The logger writes in a thread of its own, whenever that gets the processor.
-            By::InstructionCounter => transport.is_mpi() && ![Transport::Tcp, Transport::Logger].contains(&transport),
+            By::InstructionCounter(_) => {
+                transport.is_mpi() && ![Transport::Tcp, Transport::Logger].contains(&transport)
+            }
             By::HostMemory => false,
         }
+    }
+
+    /// What is counted over a transport: of events, the shortest message alone, in which they weigh most.
+    fn instructions(&self, tests: &[&'static Test], transport: Transport) -> Vec<Step> {
+        let of_test = |test: &&'static Test| {
+            let By::InstructionCounter(calls) = test.by else { return Vec::new() };
+            let sizes = self.sizes_of(test).take(if self.is_of_events() { 1 } else { usize::MAX });
+            sizes.map(|bytes| Step::Instructions(Count { transport, calls, bytes })).collect()
+        };
+        tests.iter().flat_map(of_test).collect()
     }
 
     /// The raw programs of a group, each with each of its sizes; perftest has no messages of 0 bytes.
@@ -283,7 +299,7 @@ mod tests {
                 round.iter().filter(|step| matches!(step, Step::Raw { program, .. } if program.name == raw.name));
             assert!(starts.count() > 0, "{}", raw.name);
         }
-        assert!(!round.iter().any(|step| matches!(step, Step::Instructions { .. } | Step::HostMemory)));
+        assert!(!round.iter().any(|step| matches!(step, Step::Instructions(_) | Step::HostMemory)));
     }
 
     #[test]
@@ -293,12 +309,13 @@ mod tests {
             let steps = plan.round(round).into_iter();
             steps
                 .filter_map(|step| match step {
-                    Step::Instructions { transport } => Some(transport.name()),
+                    Step::Instructions(count) if count.bytes == 512 => Some(count.transport.name()),
                     _ => None,
                 })
                 .collect::<Vec<_>>()
         };
-        assert_eq!([1, 2, 3].map(counted), [vec!["ibex", "openib", "ucx"], vec!["ibex", "openib", "ucx"], vec![]]);
+        let all = vec!["ibex", "ibex-btl", "openib", "ucx"];
+        assert_eq!([1, 2, 3].map(counted), [all.clone(), all, vec![]]);
     }
 
     #[test]
@@ -308,7 +325,7 @@ mod tests {
             Step::Mpi { tests, .. } => tests.iter().all(|test| test.name == "latency"),
             Step::Raw { program, .. } => program.name == "ib_send_lat",
             Step::UcxPerftest { runs } => runs.iter().all(|run| run.0.name == "latency"),
-            Step::Instructions { .. } | Step::HostMemory | Step::SmallBuffer => false,
+            Step::Instructions(_) | Step::HostMemory | Step::SmallBuffer => false,
         });
         assert!(all_latency && !plan.round(plan.rounds).is_empty());
     }
@@ -321,7 +338,7 @@ mod tests {
             let steps = plan.round(round).into_iter();
             let way = |step| match step {
                 Step::Mpi { transport, .. } => (!counted).then(|| transport.name()),
-                Step::Instructions { transport } => counted.then(|| transport.name()),
+                Step::Instructions(count) => counted.then(|| count.transport.name()),
                 _ => None,
             };
             steps.filter_map(way).collect()

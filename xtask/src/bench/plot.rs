@@ -17,7 +17,7 @@ use std::ops::Range;
 pub(crate) fn colour(transport: Transport) -> RGBColor {
     match transport {
         Transport::Ibex | Transport::Unregistered => RGBColor(0x0b, 0x5f, 0xa5),
-        Transport::IbexPml => RGBColor(0x1f, 0x9e, 0xd1),
+        Transport::IbexBtl => RGBColor(0x1f, 0x9e, 0xd1),
         Transport::Raw | Transport::WithoutEvents => RGBColor(0x4a, 0x4f, 0x57),
         Transport::Openib | Transport::Callbacks => RGBColor(0x2e, 0x8b, 0x57),
         Transport::Ucx => RGBColor(0x8e, 0x3b, 0x9e),
@@ -79,7 +79,7 @@ fn draw(area: &DrawingArea<SVGBackend, Shift>, test: &Test, rows: &[&Row]) -> Re
     // ibex on top of the others, and the reference last and dashed: where ibex is as fast, both are seen.
     let mut order = transport::ALL.to_vec();
     order.sort_by_key(|transport| match transport {
-        Transport::Ibex | Transport::IbexPml => 1,
+        Transport::Ibex | Transport::IbexBtl => 1,
         _ if transport.is_reference() => 2,
         _ => 0,
     });

@@ -12,7 +12,7 @@
 
 use super::catalogue::{self, Test};
 use super::events::Cost;
-use super::instructions::{Counted, OfObject};
+use super::instructions::{Count, Counted, OfObject};
 use super::transport::{self, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -103,10 +103,14 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
     Report { device: device.to_owned(), rows, instructions: Vec::new(), events: None }
 }
 
-/// Where the instructions go, over each transport, the largest part of a transport first.
-pub(crate) fn parts(counted: &BTreeMap<Transport, Counted>) -> Vec<Part> {
+/// Where the instructions of a message of 8 B go, over each transport, the largest part of a transport first.
+pub(crate) fn parts(counted: &BTreeMap<Count, Counted>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    for (transport, counted) in counted {
+    for (count, counted) in counted {
+        let transport = count.transport;
+        if *count != Count::of_short_blocking(transport) {
+            continue;
+        }
         let mut objects: Vec<&OfObject> = counted.objects.iter().collect();
         objects.sort_by(|a, b| b.per_message.total_cmp(&a.per_message));
         parts.extend(objects.into_iter().map(|object| Part {

@@ -6,7 +6,7 @@
 use super::catalogue::{self, RawProgram, Reads, Test};
 use super::events::{self, Counts};
 use super::host_memory;
-use super::instructions::{self, Counted};
+use super::instructions::{self, Count, Counted};
 use super::mpi::{self, Place};
 use super::perftest;
 use super::plan::{Kind, Plan, Step};
@@ -26,8 +26,8 @@ use std::time::Duration;
 pub(crate) struct Found {
     /// In the order it was measured.
     pub(crate) measured: Vec<Measurement>,
-    /// Where the instructions go, of each transport's last count.
-    pub(crate) instructions: BTreeMap<Transport, Counted>,
+    /// Where the instructions go, of the last time each was counted.
+    pub(crate) instructions: BTreeMap<Count, Counted>,
     /// What became of events, in all runs with a tool that counts them, by the transport's name.
     pub(crate) events: BTreeMap<&'static str, Counts>,
     /// How often a program of perftest was run again, as it could not find out how fast the processor's clock runs.
@@ -89,9 +89,10 @@ impl Bench<'_> {
                 self.progress.says(round, &format!("ucx_perftest, {} runs", runs.len()));
                 self.ucx_perftest(&runs)?;
             }
-            Step::Instructions { transport } => {
-                self.progress.says(round, &format!("instructions of MPI over {}", transport.name()));
-                self.instructions(transport)?;
+            Step::Instructions(count) => {
+                let (test, bytes, over) = (count.test(), size(count.bytes), count.transport.name());
+                self.progress.says(round, &format!("{test}, {bytes}, of MPI over {over}"));
+                self.instructions(count)?;
             }
             Step::HostMemory => {
                 self.progress.says(round, "the emulated adapter beside the host's memory");
@@ -216,24 +217,25 @@ impl Bench<'_> {
 
     /// Counts, and counts again where the number is not that of the round before: then something was waited for. What a
     /// tool is told, and when, depends on time, and is counted as it comes.
-    fn instructions(&mut self, transport: Transport) -> Result<()> {
+    fn instructions(&mut self, what: Count) -> Result<()> {
+        let transport = what.transport;
         let named = || format!("counting the instructions of MPI over {} failed", transport.name());
-        let before = self.found.instructions.get(&transport);
-        let before = before.map(|counted| instructions::without_adapter(&counted.objects));
+        let before = self.found.instructions.get(&what);
+        let before = before.map(|counted| instructions::of_mpi(&counted.objects));
         let mut counts: Vec<f64> = before.into_iter().collect();
         for _ in 0..COUNTS {
-            let counted = self.count(transport).with_context(named)?;
-            let count = instructions::without_adapter(&counted.objects);
+            let counted = self.count(what).with_context(named)?;
+            let count = instructions::of_mpi(&counted.objects);
             let varies = matches!(transport, Transport::Callbacks | Transport::Buffered);
             if varies || before.is_none() || counts.iter().any(|other| instructions::repeats(count, *other)) {
                 self.found.measured.push(Measurement {
-                    test: "instructions".to_owned(),
+                    test: what.test().to_owned(),
                     transport,
-                    bytes: instructions::BYTES,
+                    bytes: what.bytes,
                     value: count,
                     spread: 0.0,
                 });
-                self.found.instructions.insert(transport, counted);
+                self.found.instructions.insert(what, counted);
                 return Ok(());
             }
             self.progress.remarks(&format!(
@@ -246,13 +248,13 @@ impl Bench<'_> {
         bail!("the instructions of MPI over {} do not repeat: {counts:.0?}", transport.name());
     }
 
-    fn count(&self, transport: Transport) -> Result<Counted> {
-        let (argv, file) = instructions::command(self.place, transport)?;
+    fn count(&self, what: Count) -> Result<Counted> {
+        let (argv, file) = instructions::command(self.place, what)?;
         if file.exists() {
             fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         }
         let mut job = Job::new(argv);
-        job.env = mpi::environment(self.place, transport);
+        job.env = mpi::environment(self.place, what.transport);
         let outcome = self.fabric.run(&job)?.checked()?;
         instructions::read(&file, Counts::of_all(&outcome.stdout))
     }

@@ -10,10 +10,10 @@ use std::process::Command;
 /// What carried a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Transport {
-    /// MPI through ibex: ob1 over its BTL.
+    /// MPI through ibex: its PML.
     Ibex,
-    /// MPI through ibex's own PML.
-    IbexPml,
+    /// MPI through ibex's BTL, under ob1.
+    IbexBtl,
     /// The adapter without MPI: perftest.
     Raw,
     /// MPI through Open MPI's own openib BTL.
@@ -31,7 +31,7 @@ pub(crate) enum Transport {
     /// MPI through an ibex that was built without events.
     #[value(skip)]
     WithoutEvents,
-    /// MPI through ibex while nobody is registered for an event: what [`Self::Ibex`] is, named beside the others.
+    /// MPI through ibex while nobody is registered for an event: what [`Self::IbexBtl`] is, named beside the others.
     #[value(skip)]
     Unregistered,
     /// While a tool is registered for every event, with a callback that does nothing.
@@ -52,7 +52,7 @@ pub(crate) const EVENTS: [Transport; 5] =
 /// All of them, in the order of tables.
 pub(crate) const ALL: [Transport; 13] = [
     Transport::Ibex,
-    Transport::IbexPml,
+    Transport::IbexBtl,
     Transport::Raw,
     Transport::Openib,
     Transport::Ucx,
@@ -68,10 +68,10 @@ pub(crate) const ALL: [Transport; 13] = [
 
 impl Transport {
     /// Its name in `report.json`, in tables, and for `--transports`.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ibex => "ibex",
-            Self::IbexPml => "ibex-pml",
+            Self::IbexBtl => "ibex-btl",
             Self::Raw => "raw",
             Self::Openib => "openib",
             Self::Ucx => "ucx",
@@ -90,7 +90,7 @@ impl Transport {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Ibex => "MPI through ibex",
-            Self::IbexPml => "MPI through ibex's own PML",
+            Self::IbexBtl => "MPI through ibex's BTL under ob1",
             Self::Raw => "raw adapter, without MPI",
             Self::Openib => "MPI through openib",
             Self::Ucx => "MPI through UCX",
@@ -112,7 +112,7 @@ impl Transport {
 
     /// Whether that is ibex, of one build or another, watched or not.
     pub(crate) fn is_ibex(self) -> bool {
-        matches!(self, Self::Ibex | Self::IbexPml) || EVENTS.contains(&self)
+        matches!(self, Self::Ibex | Self::IbexBtl) || EVENTS.contains(&self)
     }
 
     /// Whether that is what the others are compared with.
