@@ -2,7 +2,7 @@
 //! `pml_send` and `pml_isend`: by which protocol a message goes, and the beginning of each.
 //!
 //! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and without
-//! the PML being entered. Any other has a request, which a blocking call keeps to itself. A blocking send returns when the
+//! the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any other has a request, which a blocking call keeps to itself. A blocking send returns when the
 //! message is with the adapter: its caller may not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and
 //! others in `hw-tests/mpi`.
 
@@ -59,7 +59,8 @@ pub(crate) unsafe extern "C" fn pml_send(
         // SAFETY: MPI's arguments, which libmpi has checked.
         unsafe {
             let extent = outgoing.data.extent();
-            if mode >= sys::MCA_PML_BASE_SEND_READY && at_once(&outgoing, extent) {
+            if mode >= sys::MCA_PML_BASE_SEND_READY && (at_once(&outgoing, extent) || copied_at_once(&outgoing, extent))
+            {
                 return sys::OPAL_SUCCESS;
             }
             send_blocking(&outgoing, Mode::of(mode))
@@ -83,7 +84,8 @@ pub(crate) unsafe extern "C" fn pml_isend(
         // SAFETY: MPI's arguments, which libmpi has checked.
         unsafe {
             let extent = outgoing.data.extent();
-            if mode >= sys::MCA_PML_BASE_SEND_READY && at_once_apart(&outgoing, extent) {
+            let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
+            if is_standard && (at_once_apart(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
                 request.write(sys::ibex_request_empty());
                 return sys::OPAL_SUCCESS;
             }
@@ -118,6 +120,31 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
 unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     unsafe { at_once(outgoing, extent) }
+}
+
+/// Sends a message of one piece from a send buffer, if it is no longer than the eager limit and that can be done now. What is
+/// with the adapter in a copy is done for MPI, and needs no request.
+///
+/// # Safety
+/// As for [`at_once`].
+#[inline(never)]
+unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
+    if extent.start.is_null() {
+        return false;
+    }
+    // SAFETY: this function's rule.
+    let communicator = unsafe { Communicator::of(outgoing.comm) };
+    let link = communicator.link(outgoing.to);
+    let Some(pml) = pml() else { return false };
+    let Some(rail) = pml.rails().get(link.rail()) else { return false };
+    if extent.length > rail.eager_limit - MAX_SIZE {
+        return false;
+    }
+    let Some(mut state) = pml.enter() else { return false };
+    let Some(mut port) = rail.enter() else { return false };
+    let header = communicator.sender.header(outgoing.tag);
+    // SAFETY: this function's rule.
+    unsafe { transmit::copied(&mut state, &mut port, link, &header, extent) }
 }
 
 #[inline(always)]

@@ -125,6 +125,32 @@ pub(crate) unsafe fn message(
     }
 }
 
+/// Sends header and data of one piece from a send buffer, or not at all.
+///
+/// # Safety
+/// The data may be read for the call.
+#[inline(always)]
+pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
+    let length = header.len() + extent.length;
+    let buffers = &mut state.buffers[link.rail()];
+    let Some(buffer) = buffers.take(port, length) else { return false };
+    // SAFETY: a buffer that is ours alone, of at least that length (R2).
+    let b = unsafe { &mut *buffer.as_ptr() };
+    // SAFETY: as above; this function's rule.
+    unsafe {
+        b.start().copy_from_nonoverlapping(header.as_ptr(), header.len());
+        b.start().add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
+    }
+    b.content = Content::Silent;
+    let is_posted =
+        port.send(link.to(), Tag::PML.0, &[b.filled(length)], token::buffer(buffer), false) == Ok(Sent::Posted);
+    if !is_posted {
+        // SAFETY: refused, so that the adapter has not seen it.
+        unsafe { buffers.give_back(buffer) };
+    }
+    is_posted
+}
+
 /// Sends the first `length` bytes of a buffer. Posted, its content is silent unless it is a piece.
 ///
 /// # Safety
