@@ -7,8 +7,8 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use engine::matching::{Envelope, Matching, Pattern, ReceiveHandle};
 use engine::protocol::header::EagerSender;
@@ -37,6 +37,8 @@ const FIRST: u64 = u64::MAX;
 pub(crate) struct Communicator {
     /// Of each rank of the remote group.
     links: Box<[AtomicU64]>,
+    /// Ranks below it are sent to by the short cut: all, or none while a tool listens. Never more than there are links.
+    short_cuts: AtomicUsize,
     queues: UnsafeCell<Queues>,
     /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is compared
     /// with. Mostly it is the only one, and the queues need not be touched.
@@ -48,14 +50,17 @@ pub(crate) struct Communicator {
     /// What the headers of its eager messages have in common.
     pub(crate) sender: EagerSender,
     pub(crate) context: u32,
+    /// Open MPI's.
+    pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
 impl Communicator {
     /// Of so many peers, none of which has been looked for.
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
-        let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
+        let links: Box<[_]> = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
         let queues = UnsafeCell::new(Matching::new(peers as u32));
         Box::new(Communicator {
+            short_cuts: AtomicUsize::new(links.len()),
             links,
             queues,
             first: UnsafeCell::new(None),
@@ -63,6 +68,7 @@ impl Communicator {
             rank,
             sender: EagerSender::new(context, rank),
             context,
+            comm: null_mut(),
         })
     }
 
@@ -81,6 +87,23 @@ impl Communicator {
     pub(crate) fn link(&self, rank: i32) -> Link {
         // Acquire: the endpoint that it names was made before.
         self.links.get(rank as usize).map_or(Link::UNKNOWN, |link| Link::from_bits(link.load(Ordering::Acquire)))
+    }
+
+    /// The same for the short cut: unknown while that is closed.
+    #[inline(always)]
+    pub(crate) fn short_cut(&self, rank: i32) -> Link {
+        if rank as usize >= self.short_cuts.load(Ordering::Relaxed) {
+            return Link::UNKNOWN;
+        }
+        // SAFETY: there are at least so many links (`open_short_cut`).
+        let link = unsafe { self.links.get_unchecked(rank as usize) };
+        // Acquire: as above.
+        Link::from_bits(link.load(Ordering::Acquire))
+    }
+
+    /// Opens or closes the short cut.
+    pub(crate) fn open_short_cut(&self, is_open: bool) {
+        self.short_cuts.store(if is_open { self.links.len() } else { 0 }, Ordering::Relaxed);
     }
 
     /// The port by which a peer is reached, entered, if it is the first rail's; and how that is named.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use engine::matching::Contexts;
 use engine::matching::Envelope;
 use engine::peer::PeerName;
+use engine::protocol::header::EAGER_SIZE;
 use engine::protocol::transfers::Transfers;
 use engine::transport::{Batch, Port};
 
@@ -69,6 +70,8 @@ unsafe impl Send for Pml {}
 pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
+    /// The shortest message that is dealt with where the port finds it, at least [`EAGER_SIZE`]. Longer than any while a tool listens.
+    pub(crate) shortest_direct: usize,
     pub(crate) transfers: Transfers<NonNull<Request>>,
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
@@ -108,6 +111,9 @@ const READ_LIMIT: u32 = 1 << 30;
 
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
+/// The same as long as no tool listens to what becomes of messages.
+static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
+
 /// The PML; `None` outside of its life.
 #[inline]
 pub(crate) fn pml() -> Option<&'static Pml> {
@@ -115,9 +121,24 @@ pub(crate) fn pml() -> Option<&'static Pml> {
     unsafe { PML.load(Ordering::Acquire).as_ref() }
 }
 
+/// The PML; `None` while a tool listens as well: so a short cut asks both with one question.
+#[inline]
+pub(crate) fn unwatched() -> Option<&'static Pml> {
+    // SAFETY: as above.
+    unsafe { UNWATCHED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Notes whether a tool listens.
+pub(crate) fn set_watched(pml: &'static Pml, is_watched: bool) {
+    let unwatched = if is_watched { null_mut() } else { std::ptr::from_ref(pml).cast_mut() };
+    UNWATCHED.store(unwatched, Ordering::Release);
+}
+
 /// Begins its life.
 pub(crate) fn begin(pml: Pml) {
-    PML.store(Box::into_raw(Box::new(pml)), Ordering::Release);
+    let pml = Box::into_raw(Box::new(pml));
+    PML.store(pml, Ordering::Release);
+    UNWATCHED.store(pml, Ordering::Release);
 }
 
 /// Ends its life.
@@ -125,6 +146,7 @@ pub(crate) fn begin(pml: Pml) {
 /// # Safety
 /// Open MPI's last call: nobody uses it any more.
 pub(crate) unsafe fn end() {
+    UNWATCHED.store(null_mut(), Ordering::Release);
     let pml = PML.swap(null_mut(), Ordering::AcqRel);
     if !pml.is_null() {
         // SAFETY: leaked by `begin`, and taken back once.
@@ -193,6 +215,7 @@ impl Pml {
         let state = State {
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
+            shortest_direct: EAGER_SIZE,
             transfers: Transfers::default(),
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),
