@@ -152,12 +152,11 @@ pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
 pub(in crate::tool) fn copied(followers: &[i64], comm: Comm) {
     let follows: Vec<_> = followers.iter().filter_map(|number| find(*number).ok()).collect();
     for handle in follows {
-        let callback = handle.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if let Raised::Matching(event) = handle.raised
             && handle.is_active()
         {
             // SAFETY: a live communicator, tracked from now on (`communicator::freed`).
-            unsafe { listeners::add(comm.0.cast(), event, handle.listener(*callback)) };
+            unsafe { listeners::add(comm.0.cast(), event, handle.listener(handle.callback())) };
         }
     }
 }
@@ -187,11 +186,9 @@ impl EventHandle {
         let registration = match &self.raised {
             Raised::Transport { registration, .. } => registration,
             Raised::Matching(event) => {
-                for comm in self.comms() {
-                    // SAFETY: tracked, so alive until `communicator::freed`.
-                    unsafe { listeners::add(comm.0.cast(), *event, self.listener(*callback)) };
-                }
-                return;
+                let listener = self.listener(*callback);
+                drop(callback);
+                return self.listen(*event, window, listener);
             }
         };
         // The callback in force: it cannot be replaced while the window is open.
@@ -217,14 +214,35 @@ impl EventHandle {
         std::iter::once(self.comm).chain(copies).collect()
     }
 
-    /// [`Self::deactivate`] of an event of the matching's, which is shown as it happens.
+    /// [`Self::activate`] of an event of the matching's. Without the handle's lock, for which a callback in another thread may
+    /// be waiting.
+    fn listen(&self, event: Event, window: u64, listener: Listener) {
+        for comm in self.comms() {
+            // SAFETY: tracked, so alive until `communicator::freed`.
+            unsafe { listeners::add(comm.0.cast(), event, listener) };
+        }
+        if self.window.load(Ordering::SeqCst) != window {
+            // Another thread has closed it meanwhile, and may have found nothing to take away.
+            self.take_listeners(event);
+        }
+    }
+
+    fn take_listeners(&self, event: Event) {
+        for comm in self.comms() {
+            listeners::remove(comm.0.cast(), event, self.number);
+        }
+    }
+
+    /// [`Self::deactivate`] of an event of the matching's, which is shown as it happens. As [`Self::listen`].
     fn ignore(&self, event: Event) {
-        let _callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_active() {
+        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_active = self.is_active();
+        if was_active {
             self.window.fetch_add(1, Ordering::SeqCst);
-            for comm in self.comms() {
-                listeners::remove(comm.0.cast(), event, self.number);
-            }
+        }
+        drop(callback);
+        if was_active {
+            self.take_listeners(event);
         }
     }
 
