@@ -11,7 +11,8 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::incoming::deliver;
-use super::instance::{pml, unwatched};
+use super::instance::pml;
+use super::listening::follow;
 use super::progress::leave;
 use crate::runtime::guard::fence;
 
@@ -26,8 +27,8 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         communicator.comm = comm;
         let communicator = NonNull::from(Box::leak(communicator));
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: just leaked. Inside, as those that are in the table are told inside.
-        unsafe { communicator.as_ref() }.open_short_cut(unwatched().is_some());
+        // SAFETY: just leaked; entered.
+        unsafe { follow(communicator.as_ref()) };
         let Ok(kept) = state.contexts.add(context, communicator) else {
             // SAFETY: just leaked, and nobody has it.
             drop(unsafe { Box::from_raw(communicator.as_ptr()) });

@@ -51,8 +51,7 @@ impl Incoming {
 #[inline(always)]
 pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
     let length = arrived.len as usize;
-    // At least `EAGER_SIZE`.
-    if arrived.immediate.tag() != Tag::PML.0 || length < state.shortest_direct {
+    if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
         return false;
     }
     let start: *const u8 = std::ptr::with_exposed_provenance(arrived.addr as usize);

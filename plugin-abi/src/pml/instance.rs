@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use engine::matching::Contexts;
 use engine::matching::Envelope;
 use engine::peer::PeerName;
-use engine::protocol::header::EAGER_SIZE;
 use engine::protocol::transfers::Transfers;
 use engine::transport::{Batch, Port};
 
@@ -70,8 +69,6 @@ unsafe impl Send for Pml {}
 pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
-    /// The shortest message that is dealt with where the port finds it, at least [`EAGER_SIZE`]. Longer than any while a tool listens.
-    pub(crate) shortest_direct: usize,
     pub(crate) transfers: Transfers<NonNull<Request>>,
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
@@ -215,7 +212,6 @@ impl Pml {
         let state = State {
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
-            shortest_direct: EAGER_SIZE,
             transfers: Transfers::default(),
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),

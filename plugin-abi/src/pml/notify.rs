@@ -89,9 +89,7 @@ unsafe extern "C" fn test_any(
     status: Status,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe {
-        after(count, requests, |former| Some((former.req_test_any?)(count, requests, index, completed, status)))
-    }
+    unsafe { after(count, requests, |former| Some((former.req_test_any?)(count, requests, index, completed, status))) }
 }
 
 unsafe extern "C" fn test_all(count: usize, requests: Place, completed: *mut c_int, statuses: Status) -> c_int {

@@ -176,12 +176,14 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
     if mode == Mode::Buffered {
         if unwatched().is_none() {
             // SAFETY: this function's rule; the out parameter.
-            return unsafe { send_copy_watched(pml, outgoing, Owner::Mpi) }
-                .map_or_else(|code| code, |request| {
+            return unsafe { send_copy_watched(pml, outgoing, Owner::Mpi) }.map_or_else(
+                |code| code,
+                |request| {
                     // SAFETY: the out parameter.
                     unsafe { place.write(Request::as_raw(request)) };
                     sys::OPAL_SUCCESS
-                });
+                },
+            );
         }
         // SAFETY: the out parameter; Open MPI's own request, as the message is done for MPI.
         unsafe { place.write(sys::ibex_request_empty()) };

@@ -211,7 +211,7 @@ unsafe fn take_posted_watched(
     unsafe {
         listeners.tell(Event::Arrived, id, &mut spec);
         listeners.tell(Event::SearchPostedBegin, search, &mut spec);
-        let found = communicator.take_posted(envelope);
+        let found = communicator.take_posted_watched(envelope);
         listeners.tell(Event::SearchPostedEnd, search, &mut spec);
         let mut found = found.ok_or(id)?;
         request(found.as_mut(), Event::RemovePosted);
@@ -276,9 +276,9 @@ pub(crate) unsafe fn take_unexpected(
 /// What a probe wants.
 #[derive(Clone, Copy)]
 pub(crate) struct Probed {
-    pub(crate) comm: *mut sys::ompi_communicator_t,
     pub(crate) from: i32,
     pub(crate) tag: i32,
+    pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
 /// A probe looks through the unexpected messages, by `search`.
@@ -286,7 +286,7 @@ pub(crate) struct Probed {
 /// # Safety
 /// A live communicator; the PML is entered.
 pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -> T) -> T {
-    let Probed { comm, from, tag } = probed;
+    let Probed { from, tag, comm } = probed;
     // SAFETY: this function's rule.
     let (communicator, listeners) = unsafe { (Communicator::of(comm), Listeners::of(comm)) };
     let Some(listeners) = listeners else {

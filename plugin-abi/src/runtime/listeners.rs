@@ -70,7 +70,8 @@ pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_vo
 #[derive(Clone, Copy)]
 pub(crate) struct Listener {
     pub(crate) handle: i64,
-    pub(crate) function: Function,
+    /// `None`: taken away by a callback.
+    pub(crate) function: Option<Function>,
     pub(crate) param: *mut c_void,
 }
 
@@ -80,7 +81,7 @@ unsafe impl Send for Listener {}
 /// What the tool interface does where a callback is not simply called, or fails.
 pub(crate) struct Upcall {
     /// Calls it while some thread has the tool's lock.
-    pub(crate) beside_lock: fn(&Listener, isize, *mut Spec) -> c_int,
+    pub(crate) beside_lock: fn(&Listener, Function, isize, *mut Spec) -> c_int,
     /// It returned other than success.
     pub(crate) failed: fn(handle: i64, code: c_int),
 }
@@ -108,7 +109,7 @@ unsafe impl Send for Table {}
 
 /// The listeners of a communicator.
 pub(crate) struct Listeners {
-    of: [UnsafeCell<Vec<Option<Listener>>>; Event::COUNT],
+    of: [UnsafeCell<Vec<Listener>>; Event::COUNT],
 }
 
 /// A face raises these events from now on; `None`: none does.
@@ -159,7 +160,7 @@ pub(crate) unsafe fn add(comm: *mut sys::ompi_communicator_t, event: Event, list
             Table(table)
         });
         // SAFETY: of the table, so alive; inside the raising face.
-        unsafe { table.0.as_ref().list(event) }.push(Some(listener));
+        unsafe { table.0.as_ref().list(event) }.push(listener);
         COUNT.fetch_add(1, Ordering::Relaxed);
     });
 }
@@ -212,7 +213,7 @@ impl Listeners {
     /// # Safety
     /// Inside the raising face, with no other reference to it.
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the face is entered once at a time")]
-    unsafe fn list(&self, event: Event) -> &mut Vec<Option<Listener>> {
+    unsafe fn list(&self, event: Event) -> &mut Vec<Listener> {
         // SAFETY: this function's rule.
         unsafe { &mut *self.of[event as usize].get() }
     }
@@ -226,12 +227,11 @@ impl Listeners {
         // SAFETY: this function's rule.
         let list = unsafe { self.list(event) };
         let mut taken = 0;
-        for place in list.iter_mut().filter(|place| place.is_some_and(|listener| listener.handle == handle)) {
-            *place = None;
-            taken += 1;
+        for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
+            taken += usize::from(listener.function.take().is_some());
         }
         if !is_within {
-            list.retain(Option::is_some);
+            list.retain(|listener| listener.function.is_some());
         }
         taken
     }
@@ -240,15 +240,18 @@ impl Listeners {
     /// As above.
     unsafe fn count(&self) -> usize {
         // SAFETY: this function's rule.
-        self.of.iter().map(|list| unsafe { &*list.get() }.iter().flatten().count()).sum()
+        self.of
+            .iter()
+            .map(|list| unsafe { &*list.get() }.iter().filter(|listener| listener.function.is_some()).count())
+            .sum()
     }
 
-    /// The one at a place, and whether there is a place.
+    /// The one at a place; `None` beyond the last.
     ///
     /// # Safety
     /// Inside the raising face.
     #[inline(always)]
-    unsafe fn at(&self, event: Event, place: usize) -> Option<Option<Listener>> {
+    unsafe fn at(&self, event: Event, place: usize) -> Option<Listener> {
         // SAFETY: this function's rule. A callback may change the list, so that no reference is kept over its call.
         unsafe { &*self.of[event as usize].get() }.get(place).copied()
     }
@@ -273,20 +276,20 @@ impl Listeners {
         // SAFETY: this function's rule.
         while let Some(listener) = unsafe { self.at(event, place) } {
             place += 1;
-            if let Some(listener) = listener {
-                call(&listener, id as isize, spec);
+            if let Some(function) = listener.function {
+                call(&listener, function, id as isize, spec);
             }
         }
     }
 }
 
 #[inline(always)]
-fn call(listener: &Listener, id: isize, spec: &mut Spec) {
+fn call(listener: &Listener, function: Function, id: isize, spec: &mut Spec) {
     let code = if IS_LOCKED.load(Ordering::Relaxed) {
-        call_beside_lock(listener, id, spec)
+        call_beside_lock(listener, function, id, spec)
     } else {
         // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
-        unsafe { (listener.function)(listener.handle, id, spec, listener.param) }
+        unsafe { function(listener.handle, id, spec, listener.param) }
     };
     if code != 0 {
         failed(listener.handle, code);
@@ -295,8 +298,8 @@ fn call(listener: &Listener, id: isize, spec: &mut Spec) {
 
 #[cold]
 #[inline(never)]
-fn call_beside_lock(listener: &Listener, id: isize, spec: &mut Spec) -> c_int {
-    UPCALL.get().map_or(0, |upcall| (upcall.beside_lock)(listener, id, spec))
+fn call_beside_lock(listener: &Listener, function: Function, id: isize, spec: &mut Spec) -> c_int {
+    UPCALL.get().map_or(0, |upcall| (upcall.beside_lock)(listener, function, id, spec))
 }
 
 #[cold]
@@ -331,7 +334,7 @@ mod tests {
         let param = (&raw mut told).cast::<c_void>();
         for handle in 1..=4 {
             // SAFETY: nobody else uses it.
-            unsafe { listeners.list(Event::Arrived) }.push(Some(Listener { handle, function: note, param }));
+            unsafe { listeners.list(Event::Arrived) }.push(Listener { handle, function: Some(note), param });
         }
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
         let (comm, datatype) = (null_mut(), null_mut());

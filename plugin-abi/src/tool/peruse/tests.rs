@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use engine::events::{self, MsgArrived, PutComplete, PutStarted, Safety, XferBegin, XferContinue, XferEnd};
 
-use crate::runtime::listeners::Spec;
 use super::{
     Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
     PERUSE_Event_get, PERUSE_Event_propagate, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock, host,
 };
+use crate::runtime::listeners::Spec;
 use crate::tool::communicator::Comm;
 
 unsafe extern "C" {
