@@ -59,6 +59,9 @@ void ibex_request_fini(ompi_request_t *request);
 /* ompi_request_complete: runs the request's callback and wakes who waits. The request may be gone afterwards. */
 void ibex_request_complete(ompi_request_t *request);
 
+/* MPI_BYTE. */
+ompi_datatype_t *ibex_byte(void);
+
 /* ompi_request_empty: a send that was done at once; MPI_REQUEST_NULL. */
 ompi_request_t *ibex_request_empty(void);
 ompi_request_t *ibex_request_null(void);

@@ -7,10 +7,10 @@
 //!
 //! | operation | outcome | events, in order |
 //! |---|---|---|
-//! | `search_unexpected` | found | `SEARCH_UNEX_Q_BEGIN`, `MSG_REMOVE_FROM_UNEX_Q`, `REQ_MATCH_UNEX`, `SEARCH_UNEX_Q_END` |
+//! | `search_unexpected` | found | `SEARCH_UNEX_Q_BEGIN`, `SEARCH_UNEX_Q_END`, `MSG_REMOVE_FROM_UNEX_Q`, `REQ_MATCH_UNEX` |
 //! | | not | `SEARCH_UNEX_Q_BEGIN`, `SEARCH_UNEX_Q_END` |
 //! | `insert_posted` | | `REQ_INSERT_IN_POSTED_Q` |
-//! | `search_posted` | found | `SEARCH_POSTED_Q_BEGIN`, `REQ_REMOVE_FROM_POSTED_Q`, `MSG_MATCH_POSTED_REQ`, `SEARCH_POSTED_Q_END` |
+//! | `search_posted` | found | `SEARCH_POSTED_Q_BEGIN`, `SEARCH_POSTED_Q_END`, `REQ_REMOVE_FROM_POSTED_Q`, `MSG_MATCH_POSTED_REQ` |
 //! | | not | `SEARCH_POSTED_Q_BEGIN`, `SEARCH_POSTED_Q_END` |
 //! | `insert_unexpected` | | `MSG_INSERT_IN_UNEX_Q` |
 //! | `probe` | | `SEARCH_UNEX_Q_BEGIN`, `SEARCH_UNEX_Q_END` |

@@ -40,10 +40,16 @@ impl Sending {
         self.under_way += 1;
     }
 
+    /// Whether all that is wanted was sent.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.sent >= self.wanted
+    }
+
     /// The adapter is through with a piece. Whether that was the last.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;
-        self.under_way == 0 && self.sent >= self.wanted
+        self.under_way == 0 && self.is_all()
     }
 }
 

@@ -11,6 +11,8 @@ use super::link::Link;
 /// An unexpected message.
 pub(crate) struct Arrived {
     pub(crate) from: Link,
+    /// What tools know it by; 0: they have not been told of it.
+    pub(crate) id: u64,
     pub(crate) body: Body,
 }
 

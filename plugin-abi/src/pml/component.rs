@@ -17,6 +17,7 @@ use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Storage};
 
 use super::instance::{self, Pml, Rail, Settings};
+use super::listening;
 use super::module::module;
 use super::persistent::FUNCTIONS;
 use super::progress;
@@ -201,6 +202,7 @@ const SMALLEST: usize = 64;
 /// `pmlm_finalize`: ends the PML, and its ports unless another face uses them.
 unsafe extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
+        listening::offer(false);
         faces::polls_for_others(Face::Pml, false);
         // SAFETY: Open MPI's last call.
         unsafe { instance::end() };

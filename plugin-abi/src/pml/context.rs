@@ -12,6 +12,7 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::incoming::deliver;
 use super::instance::pml;
+use super::listening::follow;
 use super::progress::leave;
 use crate::runtime::guard::fence;
 
@@ -22,9 +23,12 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         // SAFETY: a communicator that Open MPI has filled in.
         let (peers, rank, context) = unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, (*comm).c_contextid) };
         let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        let communicator = Communicator::new(first.entry(), peers as usize, rank, context);
+        let mut communicator = Communicator::new(first.entry(), peers as usize, rank, context);
+        communicator.comm = comm;
         let communicator = NonNull::from(Box::leak(communicator));
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: just leaked; entered.
+        unsafe { follow(communicator.as_ref()) };
         let Ok(kept) = state.contexts.add(context, communicator) else {
             // SAFETY: just leaked, and nobody has it.
             drop(unsafe { Box::from_raw(communicator.as_ptr()) });

@@ -11,6 +11,8 @@ use ibex_ffi::openmpi::sys;
 
 use super::instance::{Chain, Pml, State};
 use super::request::{Owner, Request, Role, Transfer};
+use super::watch;
+use crate::runtime::listeners::Event;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,15 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     debug_assert!(matches!(r.transfer, Transfer::None), "nothing is under way");
+    if r.attached.is_null() {
+        // SAFETY: this function's rule. A copy is the end of no request.
+        unsafe { watch::request(r, Event::Complete) };
+    }
+    if r.owner == Owner::WatchedCall {
+        r.convertor = None;
+        r.set_finished(true);
+        return;
+    }
     if let Role::Send(_) = r.role {
         // SAFETY: the communicator is alive, as the request has a reference.
         let source = unsafe { (*r.comm()).c_my_rank };
@@ -121,6 +132,7 @@ pub(crate) fn release(pml: &Pml, request: NonNull<Request>) {
     let r = unsafe { &mut *request.as_ptr() };
     drop_references(r);
     r.convertor = None;
+    watch::forget(r);
     if let Some(mut state) = pml.enter() {
         // SAFETY: of this PML, and finished.
         unsafe { state.requests.give_back(request) };

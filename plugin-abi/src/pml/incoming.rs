@@ -12,7 +12,7 @@ use engine::transport::Immediate;
 use super::arrived::{Arrived, Body, SHORT};
 use super::instance::{Pml, State};
 use super::link::Link;
-use super::{accept, pieces, reading};
+use super::{accept, pieces, reading, watch};
 use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
@@ -64,7 +64,7 @@ pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arr
     let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
     let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
     // SAFETY: posted, so alive, and matched; this function's rule.
-    unsafe { accept::whole(state, request, envelope, start, length) };
+    unsafe { accept::whole::<false>(state, request, envelope, start, length) };
     true
 }
 
@@ -89,17 +89,17 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                     None => Body::Whole { bytes: bytes.into() },
                 }
             };
-            whole(state, of, bytes, || Arrived { from: Link::UNKNOWN, body: body() });
+            whole(state, of, bytes, || Arrived { from: Link::UNKNOWN, id: 0, body: body() });
         }
         Header::Synchronous(of, request) => {
             let Some(from) = answer() else { return };
             let body = Body::Synchronous { bytes: bytes.into(), sender: TransferId(request) };
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, body });
+            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::Announce(of, request, memory) => {
             let Some(from) = answer() else { return };
             let body = Body::Announced { sender: TransferId(request), memory };
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, body });
+            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::ClearToSend { request, receive, memory } => {
             pieces::wanted(pml, state, TransferId(request), TransferId(receive), memory.length);
@@ -125,11 +125,11 @@ fn whole(state: &mut State, of: Match, bytes: &[u8], kept: impl FnOnce() -> Arri
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
     // SAFETY: as above.
-    match unsafe { communicator.take_posted(envelope) } {
+    match unsafe { watch::take_posted(communicator, envelope, bytes.len()) } {
         // SAFETY: posted, so alive, and matched.
-        Some(request) => unsafe { accept::whole(state, request, envelope, bytes.as_ptr(), bytes.len()) },
+        Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: as above.
-        None => _ = unsafe { communicator.queues() }.insert_unexpected(envelope, kept()),
+        Err(id) => unsafe { watch::insert_unexpected(communicator, envelope, Arrived { id, ..kept() }) },
     }
 }
 
@@ -141,10 +141,10 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
     // SAFETY: as above.
-    match unsafe { communicator.take_posted(envelope) } {
+    match unsafe { watch::take_posted(communicator, envelope, message.length()) } {
         // SAFETY: posted, so alive, and matched.
-        Some(request) => unsafe { accept::unexpected(pml, state, request, envelope, message) },
+        Ok(request) => unsafe { accept::unexpected(pml, state, request, envelope, message) },
         // SAFETY: as above.
-        None => _ = unsafe { communicator.queues() }.insert_unexpected(envelope, message),
+        Err(id) => unsafe { watch::insert_unexpected(communicator, envelope, Arrived { id, ..message }) },
     }
 }

@@ -108,6 +108,9 @@ const READ_LIMIT: u32 = 1 << 30;
 
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
+/// The same as long as no tool listens to what becomes of messages.
+static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
+
 /// The PML; `None` outside of its life.
 #[inline]
 pub(crate) fn pml() -> Option<&'static Pml> {
@@ -115,9 +118,24 @@ pub(crate) fn pml() -> Option<&'static Pml> {
     unsafe { PML.load(Ordering::Acquire).as_ref() }
 }
 
+/// The PML; `None` while a tool listens as well: so a short cut asks both with one question.
+#[inline]
+pub(crate) fn unwatched() -> Option<&'static Pml> {
+    // SAFETY: as above.
+    unsafe { UNWATCHED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Notes whether a tool listens.
+pub(crate) fn set_watched(pml: &'static Pml, is_watched: bool) {
+    let unwatched = if is_watched { null_mut() } else { std::ptr::from_ref(pml).cast_mut() };
+    UNWATCHED.store(unwatched, Ordering::Release);
+}
+
 /// Begins its life.
 pub(crate) fn begin(pml: Pml) {
-    PML.store(Box::into_raw(Box::new(pml)), Ordering::Release);
+    let pml = Box::into_raw(Box::new(pml));
+    PML.store(pml, Ordering::Release);
+    UNWATCHED.store(pml, Ordering::Release);
 }
 
 /// Ends its life.
@@ -125,6 +143,7 @@ pub(crate) fn begin(pml: Pml) {
 /// # Safety
 /// Open MPI's last call: nobody uses it any more.
 pub(crate) unsafe fn end() {
+    UNWATCHED.store(null_mut(), Ordering::Release);
     let pml = PML.swap(null_mut(), Ordering::AcqRel);
     if !pml.is_null() {
         // SAFETY: leaked by `begin`, and taken back once.

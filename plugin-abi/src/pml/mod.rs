@@ -5,7 +5,8 @@
 //! and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`, `communicator`,
 //! `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use what), `progress` (what has
 //! happened), `incoming` (a message came), `accept` (it met its receive), `reading` and `pieces` (long ones), `transmit` (a
-//! message goes), `finish` (a request ends). `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
+//! message goes), `finish` (a request ends), `watch` (tools are told of it), `listening` and `notify` (what is otherwise while they
+//! listen). `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
 //! takes which message is `engine::matching`'s, what processes say to each other `engine::protocol`'s.
 
 mod accept;
@@ -19,7 +20,9 @@ mod finish;
 mod incoming;
 mod instance;
 mod link;
+mod listening;
 mod module;
+mod notify;
 mod peer;
 mod persistent;
 mod pieces;
@@ -32,3 +35,4 @@ mod request;
 mod send;
 mod token;
 mod transmit;
+mod watch;

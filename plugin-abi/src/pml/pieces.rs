@@ -18,6 +18,7 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::transmit::{self, Transmitted};
+use super::watch;
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
@@ -53,6 +54,8 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
+    // SAFETY: under way.
+    unsafe { watch::piece(r, offset == 0, is_complete) };
     if r.extent.start.is_null() {
         if r.convertor.is_none() {
             // SAFETY: the user's buffer, from the receive on (M3).
@@ -118,12 +121,16 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
             pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
         };
         sending.sent(length as u64);
+        let is_last = sending.is_all();
         // SAFETY: filled, ours alone.
         let sent = unsafe { transmit::send(&mut port, r.link, buffer, header.len() + length, Content::Piece(request)) };
         if sent == Transmitted::Failed || length == 0 {
             transmit::failed(state);
             return;
         }
+        drop(port);
+        // SAFETY: under way.
+        unsafe { watch::piece(r, offset == 0, is_last) };
     }
 }
 

@@ -17,7 +17,7 @@ use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{token, transmit};
+use super::{token, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -44,6 +44,8 @@ pub(crate) unsafe fn begin(
     r.link = link;
     let reading = Reading::new(wanted, rail.read_limit, MOST);
     r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
+    // SAFETY: this function's rule.
+    unsafe { watch::begins(r) };
     // SAFETY: being read.
     unsafe { post(rail, state, request) };
     true
@@ -87,10 +89,14 @@ pub(crate) unsafe fn read_done(pml: &Pml, state: &mut State, request: NonNull<Re
         r.transfer = Transfer::None;
         // SAFETY: no read of it is under way.
         unsafe { rail.port().memory().put_back(registered) };
+        // SAFETY: not finished.
+        unsafe { watch::ends(r) };
         transmit::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: a receive that has all it wants.
         unsafe { finish(state, request) };
     } else {
+        // SAFETY: under way.
+        unsafe { watch::piece(r, false, false) };
         // SAFETY: being read.
         unsafe { post(rail, state, request) };
     }
@@ -108,6 +114,8 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
         unsafe { rail.port().memory().put_back(registered) };
     }
     r.transfer = Transfer::None;
+    // SAFETY: not finished. Of one that was sent whole tools have been told.
+    unsafe { watch::ends(r) };
     // SAFETY: a send that is through.
     unsafe { finish(state, request) };
 }

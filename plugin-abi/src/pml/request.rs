@@ -45,6 +45,8 @@ pub(crate) enum Mode {
 pub(crate) enum Owner {
     /// A blocking call of this thread's, which looks at `is_finished`; it gives the request back.
     Call,
+    /// The same while a tool listens: its end is an event.
+    WatchedCall,
     /// MPI, by Open MPI's part of it.
     Mpi,
     /// Nobody any more, or never: it goes back when it is finished.
@@ -90,6 +92,28 @@ pub(crate) struct Request {
     pub(crate) convertor: Option<Convertor>,
     /// Attached memory that holds the message, to be given back.
     pub(crate) attached: *mut u8,
+    /// What tools know it by; 0: they have not been told of it.
+    pub(crate) id: u64,
+    /// What tools have been told of its transfer.
+    pub(crate) told: Told,
+    /// Of a persistent request: it was begun, and its caller has not been told of its end.
+    pub(crate) is_to_notify: bool,
+}
+
+/// What tools have been told of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nothing,
+    Begun,
+    Ended,
+}
+
+impl Owner {
+    /// Whether that is a blocking call.
+    #[inline(always)]
+    pub(crate) const fn is_call(self) -> bool {
+        matches!(self, Owner::Call | Owner::WatchedCall)
+    }
 }
 
 // SAFETY: `next` is for free lists and for the chain of those finished. A free request has no transfer and no convertor.
@@ -167,6 +191,9 @@ impl Request {
             transfer: Transfer::None,
             convertor: None,
             attached: null_mut(),
+            id: 0,
+            told: Told::Nothing,
+            is_to_notify: false,
         }
     }
 

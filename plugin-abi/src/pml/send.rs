@@ -15,13 +15,15 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
 use super::finish;
-use super::instance::{Pml, Rail, State, pml};
+use super::instance::{Pml, Rail, State, pml, unwatched};
 use super::link::Link;
 use super::peer;
 use super::progress::{leave, until};
 use super::request::{Mode, Owner, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
+use super::watch;
 use crate::runtime::guard::fence;
+use crate::runtime::listeners::Event;
 
 /// A message to be sent, as MPI describes it.
 #[derive(Clone, Copy)]
@@ -105,7 +107,7 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     }
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let link = communicator.link(outgoing.to);
+    let link = communicator.short_cut(outgoing.to);
     let Some(mut port) = communicator.enter_first(link) else { return false };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
@@ -158,12 +160,26 @@ fn match_of(communicator: &Communicator, tag: i32) -> Match {
 #[inline(never)]
 unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+    let is_watched = unwatched().is_none();
+    if mode == Mode::Buffered && !is_watched {
+        // SAFETY: this function's rule.
+        return unsafe { send_copy(pml, outgoing, 0) };
+    }
+    let owner = if is_watched { Owner::WatchedCall } else { Owner::Call };
     if mode == Mode::Buffered {
         // SAFETY: this function's rule.
-        return unsafe { send_copy(pml, outgoing) };
+        return match unsafe { send_copy_watched(pml, outgoing, owner) } {
+            Ok(request) => {
+                // SAFETY: this call's own.
+                unsafe { watch::from_outside(pml, request, Event::Notify) };
+                finish::release(pml, request);
+                sys::OPAL_SUCCESS
+            }
+            Err(code) => code,
+        };
     }
     // SAFETY: this function's rule.
-    let request = match unsafe { make(pml, outgoing, mode, Owner::Call) } {
+    let request = match unsafe { make(pml, outgoing, mode, owner) } {
         Ok(request) => request,
         Err(code) => return code,
     };
@@ -171,6 +187,10 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     unsafe { begin(pml, request) };
     // SAFETY: this call's own, until it is given back.
     until(pml, || unsafe { request.as_ref() }.is_finished());
+    if is_watched {
+        // SAFETY: as above.
+        unsafe { watch::from_outside(pml, request, Event::Notify) };
+    }
     finish::release(pml, request);
     sys::OPAL_SUCCESS
 }
@@ -181,10 +201,21 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
 unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     if mode == Mode::Buffered {
+        if unwatched().is_none() {
+            // SAFETY: this function's rule; the out parameter.
+            return unsafe { send_copy_watched(pml, outgoing, Owner::Mpi) }.map_or_else(
+                |code| code,
+                |request| {
+                    // SAFETY: the out parameter.
+                    unsafe { place.write(Request::as_raw(request)) };
+                    sys::OPAL_SUCCESS
+                },
+            );
+        }
         // SAFETY: the out parameter; Open MPI's own request, as the message is done for MPI.
         unsafe { place.write(sys::ibex_request_empty()) };
         // SAFETY: this function's rule.
-        return unsafe { send_copy(pml, outgoing) };
+        return unsafe { send_copy(pml, outgoing, 0) };
     }
     // SAFETY: this function's rule.
     let request = match unsafe { make(pml, outgoing, mode, Owner::Mpi) } {
@@ -198,20 +229,50 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
     sys::OPAL_SUCCESS
 }
 
-/// Sends a copy of a message, in the memory that the program has attached.
+/// Sends a copy of a message, in the memory that the program has attached. Tools know it by `id`.
 ///
 /// # Safety
 /// MPI's arguments.
-pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing) -> c_int {
+pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing, id: u64) -> c_int {
     // SAFETY: this function's rule.
     match unsafe { make(pml, outgoing, Mode::Buffered, Owner::Nobody) } {
-        Ok(request) => {
+        Ok(mut request) => {
+            // SAFETY: just made.
+            unsafe { request.as_mut() }.id = id;
             // SAFETY: just made.
             unsafe { begin(pml, request) };
             sys::OPAL_SUCCESS
         }
         Err(code) => code,
     }
+}
+
+/// [`send_copy`] while a tool listens: returns a request that is done, by which the tool knows the copy.
+///
+/// # Safety
+/// MPI's arguments.
+#[cold]
+#[inline(never)]
+unsafe fn send_copy_watched(pml: &Pml, outgoing: &Outgoing, owner: Owner) -> Result<NonNull<Request>, c_int> {
+    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
+    let request = state.requests.take();
+    drop(state);
+    // SAFETY: this function's rule; just taken.
+    unsafe { fill(request, outgoing, Mode::Buffered, owner) };
+    // SAFETY: filled in, this call's own.
+    let code = unsafe {
+        watch::from_outside(pml, request, Event::Activate);
+        send_copy(pml, outgoing, watch::id(request))
+    };
+    if code != sys::OPAL_SUCCESS {
+        finish::release(pml, request);
+        return Err(code);
+    }
+    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
+    // SAFETY: nothing of it is under way.
+    unsafe { finish::finish(&mut state, request) };
+    leave(pml, state);
+    Ok(request)
 }
 
 /// A request for a message that is about to be sent. A buffered one is of the copy, in standard mode.
@@ -254,7 +315,7 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: 
     r.attached = null_mut();
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
-    if owner != Owner::Call {
+    if !owner.is_call() {
         // SAFETY: a live request, communicator and datatype.
         unsafe { hold(request) };
     }
@@ -306,6 +367,11 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
 pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let (comm, to) = unsafe { ((*request.as_ptr()).comm(), (*request.as_ptr()).peer) };
+    // SAFETY: this function's rule.
+    if unwatched().is_none() && unsafe { request.as_ref() }.attached.is_null() {
+        // SAFETY: as above.
+        unsafe { watch::from_outside(pml, request, Event::Activate) };
+    }
     // SAFETY: MPI's arguments.
     let link = unsafe { peer::link(pml, comm, to) };
     let Some(mut state) = pml.enter() else { return };
@@ -333,6 +399,8 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
     }
     let (data, extent) = (r.data, r.extent);
     let data = (&data, extent);
+    // SAFETY: this function's rule; its bytes are handed on here.
+    unsafe { watch::begins(r) };
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
         r.transfer = Transfer::Announced { registered: None };
@@ -343,6 +411,10 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
         // SAFETY: as above.
         unsafe { transmit::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
     };
+    if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
+        // SAFETY: not finished.
+        unsafe { watch::ends(&mut *request.as_ptr()) };
+    }
     match transmitted {
         // SAFETY: all of it is with the adapter.
         Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
@@ -373,5 +445,9 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
     r.transfer = Transfer::Announced { registered };
+    if registered.is_some() {
+        // SAFETY: this function's rule. From here on it may be read.
+        unsafe { watch::begins(r) };
+    }
     transmit::control(pml, state, r.link, &Header::Announce(of, sender.0, memory));
 }

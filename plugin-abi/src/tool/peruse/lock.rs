@@ -9,6 +9,8 @@
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::runtime::listeners;
+
 /// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
@@ -71,6 +73,7 @@ pub(super) fn lock() -> Result<(), Refused> {
         taken = FREE.wait(taken).unwrap_or_else(PoisonError::into_inner);
     }
     *taken = true;
+    listeners::set_locked(true);
     HAS_IT.set(true);
     Ok(())
 }
@@ -80,7 +83,10 @@ pub(super) fn unlock() -> Result<(), Refused> {
     if !HAS_IT.replace(false) {
         return Err(Refused::NotMine);
     }
-    *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    *taken = false;
+    listeners::set_locked(false);
+    drop(taken);
     FREE.notify_one();
     Ok(())
 }
