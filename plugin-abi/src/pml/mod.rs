@@ -5,7 +5,8 @@
 //! and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`, `communicator`,
 //! `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use what), `progress` (what has
 //! happened), `incoming` (a message came), `accept` (it met its receive), `reading` and `pieces` (long ones), `transmit` (a
-//! message goes), `finish` (a request ends). `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
+//! message goes), `finish` (a request ends). With several ports: `rails` (which is used), `striped` (long messages by all), `moving` and
+//! `merging` (one that goes down). `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
 //! takes which message is `engine::matching`'s, what processes say to each other `engine::protocol`'s.
 
 mod accept;
@@ -19,16 +20,20 @@ mod finish;
 mod incoming;
 mod instance;
 mod link;
+mod merging;
 mod module;
+mod moving;
 mod peer;
 mod persistent;
 mod pieces;
 mod probe;
 mod procs;
 mod progress;
+mod rails;
 mod reading;
 mod receive;
 mod request;
 mod send;
+mod striped;
 mod token;
 mod transmit;

@@ -17,10 +17,10 @@ use super::datatype::{self, Data, Extent};
 use super::finish;
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
-use super::peer;
 use super::progress::{leave, until};
 use super::request::{Mode, Owner, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
+use super::{peer, rails, striped};
 use crate::runtime::guard::fence;
 
 /// A message to be sent, as MPI describes it.
@@ -104,7 +104,10 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.link(outgoing.to);
-    let Some(mut port) = communicator.enter_first(link) else { return false };
+    let Some(mut port) = communicator.enter_first(link) else {
+        // SAFETY: this function's rule.
+        return unsafe { rails::at_once(link, &communicator.sender.header(outgoing.tag), extent) };
+    };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
@@ -122,7 +125,7 @@ unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
-    // One path for each peer, so that messages need no number.
+    // By one port at a time, so that messages need no number.
     Match { context: communicator.context, rank: communicator.rank, tag, number: None }
 }
 
@@ -295,9 +298,13 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
 unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    r.link = link;
+    r.link = rails::route(pml, state, link);
     // SAFETY: a live communicator.
-    let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
+    let communicator = unsafe { Communicator::of(r.comm()) };
+    if pml.only_rail().is_none() && r.link.of_several() != link {
+        communicator.set_link(r.peer, r.link.of_several());
+    }
+    let (link, of) = (r.link, match_of(communicator, r.tag));
     let Some(rail) = pml.rails().get(link.rail()) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
     if r.extent.length > rail.eager_limit - MAX_SIZE {
@@ -308,7 +315,7 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
     let data = (&data, extent);
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
-        r.transfer = Transfer::Announced { registered: None };
+        r.transfer = Transfer::Announced { registered: None, others: Vec::new() };
         let header = Header::Synchronous(of, sender.0);
         // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
         unsafe { transmit::message(pml, state, link, &header, data, None) }
@@ -345,6 +352,16 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         }
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
-    r.transfer = Transfer::Announced { registered };
-    transmit::control(pml, state, r.link, &Header::Announce(of, sender.0, memory));
+    // SAFETY: as above; nothing of it without the first.
+    let others =
+        if registered.is_some() { unsafe { striped::register(pml, state, r.link, r.extent) } } else { Vec::new() };
+    let link = r.link;
+    match registered {
+        Some(registered) if pml.only_rail().is_none() => {
+            let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
+            striped::announce(pml, state, link, (of, sender, memory), registered);
+        }
+        _ => _ = transmit::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
+    }
+    r.transfer = Transfer::Announced { registered, others };
 }
