@@ -17,7 +17,7 @@ use engine::transport::{Cause, Failure, Token, Unposted, WhenDiverted};
 use super::buffer::{Content, SendBuffer};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::rails;
+use super::rails::{self, Peer};
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
 use crate::runtime::face::Face;
@@ -32,17 +32,27 @@ pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: boo
     }
     divert(&pml.rails()[rail], is_up);
     for peer in 0..state.several.peers.len() {
-        let known = &state.several.peers[peer];
-        let (home, preferred) = (known.home, known.links[0]);
-        if is_up && preferred.rail() == rail && home != preferred && rails::is_usable(pml, preferred) {
-            move_to(pml, state, peer, preferred);
-        } else if !is_up
-            && home.rail() == rail
-            && let Some(other) = other_than(pml, state, peer, rail)
+        let to = if is_up { returns_to(pml, state, peer, rail) } else { leaves_for(pml, state, peer, rail) };
+        if let Some(to) = to
+            && !move_to(pml, state, peer, to)
         {
-            move_to(pml, state, peer, other);
+            transmit::failed(state);
         }
     }
+}
+
+/// Where the messages of a peer go when the port of this rail has gone down.
+fn leaves_for(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
+    let is_home = state.several.peers[peer].home.rail() == rail;
+    if is_home { other_than(pml, state, peer, rail) } else { None }
+}
+
+/// Where they go when it has a link again: there, if it is the one they began with, or the one they went by has none.
+fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
+    let Peer { links, home, .. } = &state.several.peers[peer];
+    let link = *links.iter().find(|link| link.rail() == rail)?;
+    let is_better = link == links[0] || !rails::is_usable(pml, *home);
+    (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
 }
 
 /// Where no other face does that: no peer is probed by a port that is down, and the user is told.
@@ -116,28 +126,57 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
     known.segment = known.segment.wrapping_add(1);
     let segment = known.segment;
     let Some((count, unposted)) = leave(pml, from) else { return false };
-    let Some(rail) = pml.rails().get(to.rail()) else { return false };
-    let header = Header::Moved { segment, count }.encode();
-    let bytes = (Arc::from(header.as_slice()), header.as_slice().len() as u32);
-    {
-        let Some(mut port) = rail.enter() else { return false };
-        rail.sent(&mut port, to.to()).count = 0;
-        rail.sent(&mut port, to.to()).is_home = true;
-        if port.queue_bytes(to.to(), Tag::PML.0, bytes, Token(0), WhenDiverted::Wait).is_err() {
-            return false;
-        }
+    let Unsent { moves, messages } = unposted;
+    // An earlier move that the peer has not heard of comes first.
+    if !moves.into_iter().all(|message| announce(pml, to, &message)) {
+        return false;
     }
-    unposted.into_iter().all(|message| send_again(pml, state, (from, to), message))
+    let header = Header::Moved { segment, count }.encode();
+    if !announce(pml, to, header.as_slice()) {
+        return false;
+    }
+    if let Some(rail) = pml.rails().get(to.rail())
+        && let Some(mut port) = rail.enter()
+    {
+        let sent = rail.sent(&mut port, to.to());
+        (sent.count, sent.is_home) = (0, true);
+    }
+    messages.into_iter().all(|message| send_again(pml, state, (from, to), message))
 }
 
-/// No message goes by this link any more: how many went, and those that never reached the adapter, in order.
-fn leave(pml: &Pml, from: Link) -> Option<(u32, Vec<Unposted>)> {
+/// Lets a peer know of a move. That is no message of a segment, and not counted.
+fn announce(pml: &Pml, to: Link, header: &[u8]) -> bool {
+    let Some(mut port) = pml.rails().get(to.rail()).and_then(Rail::enter) else { return false };
+    let bytes = (Arc::from(header), header.len() as u32);
+    port.queue_bytes(to.to(), Tag::PML.0, bytes, Token(0), WhenDiverted::Wait).is_ok()
+}
+
+/// What waited at a port and goes by another one.
+struct Unsent {
+    moves: Vec<Box<[u8]>>,
+    messages: Vec<Unposted>,
+}
+
+/// No message goes by this link any more: how many went, and what never reached the adapter, in order.
+fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
     let rail = pml.rails().get(from.rail())?;
     let mut port = rail.enter()?;
-    let unposted = port.take_unposted(from.to());
+    let (mut moves, mut messages) = (Vec::new(), Vec::new());
+    for message in port.take_unposted(from.to()) {
+        match &message {
+            Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..*length as usize]) => {
+                moves.push((**bytes).into())
+            }
+            _ => messages.push(message),
+        }
+    }
     let sent = rail.sent(&mut port, from.to());
     sent.is_home = false;
-    Some((sent.count.wrapping_sub(unposted.len() as u32), unposted))
+    Some((sent.count.wrapping_sub(messages.len() as u32), Unsent { moves, messages }))
+}
+
+fn is_move(message: &[u8]) -> bool {
+    matches!(Header::decode(message), Ok((Header::Moved { .. }, _)))
 }
 
 /// Sends by another port what never reached the adapter.
