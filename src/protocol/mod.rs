@@ -9,6 +9,8 @@
 //! | `header.rs` | how it looks on the wire |
 //! | `transfers.rs` | the numbers by which one process names a request to another |
 //! | `reading.rs` | the receiver reads from the sender's memory |
+//! | `striping.rs` | the same over several paths |
+//! | `stream.rs` | the order of messages that move to another port |
 //! | `pieces.rs` | the sender sends copies, piece by piece |
 //!
 //! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver reads it and says
@@ -23,6 +25,9 @@
 //! by read       Announce(match, S, memory) --------------->    matched
 //!               <================= reads ==================
 //!               <-------------------- Finished(S, length)
+//! over several  AnnounceKeyed(match, S, memory) keys ----->    matched
+//! paths         <============ reads, on each path ==========
+//!               <-------------------- Finished(S, length)
 //! by copies     Announce(match, S, nothing) -------------->    matched
 //!               <--------- ClearToSend(S, R, nothing, length)
 //!               Fragment(R, offset) bytes ... ------------>
@@ -33,4 +38,6 @@
 pub mod header;
 pub mod pieces;
 pub mod reading;
+pub mod stream;
+pub mod striping;
 pub mod transfers;

@@ -22,6 +22,6 @@ pub mod work_request;
 pub use completion::{Arrived, Batch, Completion, Failed, TakesMessages, Token};
 pub use connections::failure::{Cause, Failure};
 pub use connections::retransmission::Retransmission;
-pub use port::{Atomics, Attributes, Directory, Polled, Port, PortError, Refused, Sent, Setup, WhenDiverted};
+pub use port::{Atomics, Attributes, Directory, Polled, Port, PortError, Refused, Sent, Setup, Unposted, WhenDiverted};
 pub use tx::posted;
 pub use work_request::{EndpointId, Immediate, WrId};

@@ -10,7 +10,7 @@
 //! - `connect.rs` looks after handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs` says whose
 //!   hellos are taken.
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
-//! - `divert.rs` sends messages by another port while this one has no link.
+//! - `divert.rs` sends messages by another port while this one has no link; `rail.rs` is for who chooses among ports himself.
 //!
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
 
@@ -24,6 +24,7 @@ mod fail;
 mod open;
 mod partner;
 mod poll;
+mod rail;
 mod send;
 mod waiting;
 
@@ -32,6 +33,7 @@ mod tests;
 
 pub use error::PortError;
 pub use poll::Polled;
+pub use rail::Unposted;
 pub use send::{Refused, Sent};
 pub use waiting::WhenDiverted;
 
@@ -195,6 +197,8 @@ pub struct Port<A: Adapter = Verbs> {
     probes: Probes,
     admission: Admission,
     diversion: Diversion,
+    /// For a caller with several ports.
+    kept: rail::Kept,
     /// Why connections failed, for who has not been told yet.
     untold: Vec<String>,
     attributes: Attributes,

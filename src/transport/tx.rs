@@ -342,6 +342,9 @@ impl<S: SendSlots> Tx<S> {
         };
         let outcome = match attempt {
             Attempt::Posted => {
+                if request.message_tag().is_some() {
+                    queue.note_message();
+                }
                 subtract(&counters.waiting, 1);
                 First::Posted(token, queue.waiting())
             }

@@ -6,7 +6,7 @@
 //! of the adapter, or by what ibex says of it. On other devices each is skipped, with the reason. Setup grade; one at a time.
 
 use crate::Test;
-use crate::launch::{Launch, says, says_one_of};
+use crate::launch::{Launch, over_the_pml, says, says_one_of};
 use crate::programs::WRITTEN;
 use crate::site::Site;
 use anyhow::{Result, ensure};
@@ -42,7 +42,77 @@ pub(crate) fn tests() -> Vec<Test> {
             port_of_one_rank,
         ),
     ]);
+    tests.extend(tests_of_the_pml());
     tests
+}
+
+/// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home, and read by both.
+fn tests_of_the_pml() -> Vec<Test> {
+    let test = |name: String, run: Box<dyn Fn(&mut Site) -> Result<()> + Send>| {
+        Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))
+    };
+    let mut tests = Vec::new();
+    for harmless in HARMLESS {
+        for program in ["pt2pt_modes", "traffic", "pt2pt_flood", "threads"] {
+            let name = format!("{} and {program} finds all data right", harmless.sentence);
+            tests.push(test(name, Box::new(move |site| changes_nothing(site, harmless, program))));
+        }
+    }
+    for (status, words) in STATUSES.iter().filter(|(status, _)| ["LOC_QP_OP_ERR", "RETRY_EXC_ERR"].contains(status)) {
+        let name = format!("a message that completes with {status} ends the job with that name");
+        tests.push(test(name, Box::new(move |site| status_is_named(site, status, words))));
+    }
+    for (phase, size, nth) in PHASES {
+        let name = format!("a failure {phase} loses nothing silently");
+        tests.push(test(name, Box::new(move |site| fails_in(site, size, nth))));
+    }
+    type Run = fn(&mut Site) -> Result<()>;
+    let others: [(&str, Run); 6] = [
+        ("handshakes that are lost and repeated by the network still connect", handshakes),
+        ("a network that falls silent ends the job with a message that names the peer", falls_silent),
+        ("an adapter that reports a fatal error is named", fatal_event_over_the_pml),
+        ("a completion queue that overruns is named and ends the job", overrun),
+        ("an adapter that refuses a request for good is named with its error", refused_for_good),
+        ("memory that cannot be registered any more is copied instead", registration_fails),
+    ];
+    tests.extend(others.map(|(name, run)| test(name.to_owned(), Box::new(run))));
+    tests
+}
+
+/// Phases of the protocols, by the size of messages, and the requests of an adapter at which it fails.
+static PHASES: &[(&str, &str, &[u32])] = &[
+    ("in eager messages", "8,6K", &[1, 50, 501]),
+    ("in messages that one port reads", "16K,32K", &[1, 40, 41, 42, 43]),
+    ("in messages that both ports read", "128K,1M", &[1, 30, 31, 32, 33, 34, 35]),
+];
+
+/// A request to the home, then one to the other adapter fails: the job ends with the reason, or goes on by the other and all is right.
+fn fails_in(site: &mut Site, sizes: &str, nths: &[u32]) -> Result<()> {
+    for (nth, device) in nths.iter().flat_map(|nth| [(nth, "softhca0"), (nth, "softhca1")]) {
+        let rules =
+            format!("[[fault]]\naction = \"status\"\nstatus = \"REM_OP_ERR\"\ndevice = \"{device}\"\nnth = {nth}\n");
+        let arguments = ["--tests", "latency,bandwidth", "--sizes", sizes, "--seconds-per-row", "0.1"];
+        let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(60);
+        let outcome = launch.on_adapters(with_faults(&rules)).run(site)?;
+        ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
+        if !outcome.success() {
+            says(&outcome, &["ibex lost a peer", "rank", &format!("{device}:1"), "REM_OP_ERR"])?;
+        } else if site.counted(device, "req_cqe_error")? > 0 {
+            // A datagram of the handshake, which is sent again, or a port that is done without.
+            println!("{sizes}: the job goes on though request {nth} of {device} failed");
+        }
+    }
+    Ok(())
+}
+
+fn fatal_event_over_the_pml(site: &mut Site) -> Result<()> {
+    let rules =
+        "[[fault]]\naction = \"event\"\nevent = \"DEVICE_FATAL\"\ndevice = \"softhca1\"\nat_ns = 2_000_000_000\n";
+    let outcome = traffic().on_adapters(with_faults(rules)).run(site)?;
+    ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
+    // Between two messages of which all is known the job goes on.
+    says_one_of(&outcome, &["ibex lost a peer", "ibex does without a port"])?;
+    says(&outcome, &["softhca1:1", "lost with its port", "IBV_EVENT_DEVICE_FATAL"])
 }
 
 /// A fault that ibex, or the adapter itself, must get over.

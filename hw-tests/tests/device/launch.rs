@@ -7,6 +7,7 @@
 use crate::site::Site;
 use anyhow::{Result, bail};
 use hw_tests::{Ending, Job, Outcome};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// One start of mpirun.
@@ -247,9 +248,22 @@ impl Launch {
     }
 }
 
-/// The PML of who asks for none: ob1, over the BTL; with `IBEX_FACE=pml` in the environment ibex's own.
+thread_local! {
+    static IS_OVER_THE_PML: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the jobs that a test starts use ibex's own PML, unless they ask for another.
+pub(crate) fn over_the_pml<T>(run: impl FnOnce() -> T) -> T {
+    let before = IS_OVER_THE_PML.replace(true);
+    let result = run();
+    IS_OVER_THE_PML.set(before);
+    result
+}
+
+/// The PML of who asks for none: ob1, over the BTL; within [`over_the_pml`], and with `IBEX_FACE=pml` in the environment, ibex's own.
 fn pml() -> &'static str {
-    if std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml") { "ibex" } else { "ob1" }
+    let is_pml = IS_OVER_THE_PML.get() || std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml");
+    if is_pml { "ibex" } else { "ob1" }
 }
 
 /// A command line's beginning that gives the rest of it to a script as `"$@"`.

@@ -5,7 +5,7 @@
 //! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given a
 //! bandwidth, which it cannot exceed on the busiest machine. Setup grade; one test at a time.
 
-use crate::launch::{Launch, says};
+use crate::launch::{Launch, over_the_pml, says};
 use crate::programs::{COPIED, STARVED, WRITTEN};
 use crate::site::Site;
 use crate::{INFINIBAND, Test};
@@ -79,17 +79,65 @@ pub(crate) fn tests() -> Vec<Test> {
             "a rail that goes down while nothing is under way is left to the other one",
             |site| goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop),
         ),
-        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", |site| {
-            // The other one goes down before the messages, which then have this one alone.
-            let then = "for_ns = 500_000_000\n\
-                        [[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = LATER\n";
-            let outcome = goes_by_the_other(site, &["softhca1"], &["--connect"], then)?;
-            says(&outcome, &["softhca1:1 has a link again", "softhca0:1 has lost its link"])
-        }),
+        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", used_again),
         Test::on_emulated("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
         Test::on_emulated("a rail that connects no peer is left to the other one", never_connects),
         Test::on_emulated("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
     ]
+    .into_iter()
+    .chain(tests_of_the_pml())
+    .collect()
+}
+
+/// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home.
+fn tests_of_the_pml() -> Vec<Test> {
+    let test = |name: &str, run: fn(&mut Site) -> Result<()>| {
+        Test::on_emulated(format!("over the pml, {name}"), move |site| over_the_pml(|| run(site)))
+    };
+    let told = |name: &'static str, run: fn(&mut Site) -> Result<()>| {
+        Test::on_emulated_with(PORT_EVENTS, name, move |site| over_the_pml(|| run(site)))
+    };
+    vec![
+        test("long messages go faster than one rail carries", |site| {
+            goes_faster_than_one(site, &narrow("infiniband", "infiniband"))
+        }),
+        test("long messages go over an infiniband and a roce port at once", |site| {
+            goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
+        }),
+        test("programs agree on two rails", programs_on_two_rails),
+        told("over the pml, a rail that is down at the first message to a peer is left to the other one", |site| {
+            goes_by_the_other(site, &["softhca0", "softhca1"], &[], "").map(drop)
+        }),
+        told("over the pml, a rail that goes down while nothing is under way is left to the other one", |site| {
+            goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop)
+        }),
+        told("over the pml, a rail that was down is used again", used_again),
+        test("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
+        test("a rail that connects no peer is left to the other one", never_connects),
+        test("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
+        test("a rail that carries messages and goes down for good ends the job and is named", rail_lost),
+        test("a rail that only reads and goes down for good is done without", reading_rail_lost),
+    ]
+}
+
+/// Each kind of traffic, from two threads and more, and with many ranks.
+fn programs_on_two_rails(site: &mut Site) -> Result<()> {
+    let rails = adapters("", "");
+    for (program, ranks) in [
+        ("traffic", 2),
+        ("traffic", 4),
+        ("pt2pt_modes", 2),
+        ("pt2pt_modes", 4),
+        ("pt2pt_datatypes", 2),
+        ("pt2pt_matching", 3),
+        ("pt2pt_requests", 2),
+        ("collectives", 4),
+        ("connect_cycles", 2),
+    ] {
+        Launch::new(program, ranks).environment("IBEX_TEST_SCALE", "0.5").on_adapters(&*rails).passes(site)?;
+    }
+    let threads = Launch::new("threads", 2).environment("IBEX_TEST_SCALE", "0.5");
+    threads.environment("IBEX_REQUIRE_THREADS", "1").on_adapters(rails).passes(site)
 }
 
 /// Two adapters, with these lines in each.
@@ -212,11 +260,16 @@ fn long_exchange() -> Launch {
 
 /// Runs it on adapters whose second goes down in the middle of it, as `then` says in the fault's own keys.
 fn interrupted(site: &mut Site, launch: &Launch, then: &str) -> Result<hw_tests::Outcome> {
+    interrupted_on(site, launch, ("softhca1", then))
+}
+
+/// The same for another adapter.
+fn interrupted_on(site: &mut Site, launch: &Launch, (device, then): (&str, &str)) -> Result<hw_tests::Outcome> {
     // The fabric's time begins when the first rank opens an adapter. On a busy machine the start of a job takes longer
     // than usual, and a link that is down from the start is another test.
     for seconds in [3, 9, 18, 27] {
         let fault = format!(
-            "[[fault]]\naction = \"link-down\"\ndevice = \"softhca1\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
+            "[[fault]]\naction = \"link-down\"\ndevice = \"{device}\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
         );
         let outcome = launch.clone().on_adapters(adapters("", "") + &fault).run(site)?;
         if outcome.stdout.contains("\"bandwidth\"") && outcome.elapsed.as_secs() >= seconds {
@@ -227,11 +280,27 @@ fn interrupted(site: &mut Site, launch: &Launch, then: &str) -> Result<hw_tests:
     bail!("no traffic was under way when the link went down")
 }
 
+/// Its reads fail, and others read again what they did not.
+fn reading_rail_lost(site: &mut Site) -> Result<()> {
+    let sizes = ["--tests", "bandwidth", "--sizes", "128K,256K,512K,1M,2M,4M", "--seconds-per-row", "2"];
+    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&sizes).limit(120).with("btl_ibex_ack_timeout", "12");
+    let outcome = interrupted_on(site, &launch, ("softhca0", ""))?.checked()?;
+    says(&outcome, &["ibex does without a port", "softhca0:1", "queue pair", "failed with status", "go by softhca1:1"])
+}
+
 fn rail_lost(site: &mut Site) -> Result<()> {
     let outcome = interrupted(site, &long_exchange().with("btl_ibex_ack_timeout", "12"), "")?;
     ensure!(!outcome.success(), "the job succeeded over a link that was down: {outcome}");
     ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
     says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status"])
+}
+
+/// The other one goes down before the messages, which then have this one alone.
+fn used_again(site: &mut Site) -> Result<()> {
+    let then = "for_ns = 500_000_000\n\
+                [[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = LATER\n";
+    let outcome = goes_by_the_other(site, &["softhca1"], &["--connect"], then)?;
+    says(&outcome, &["softhca1:1 has a link again", "softhca0:1 has lost its link"])
 }
 
 /// Every kind of message, to and from neighbours, after a rail has gone down at a time when none was under way.

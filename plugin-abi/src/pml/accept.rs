@@ -8,7 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::matching::Envelope;
-use engine::protocol::header::{Header, Memory};
+use engine::protocol::header::{Header, Memory, PortKey};
 use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -17,7 +17,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, pieces, reading, transmit, watch};
+use super::{datatype, pieces, reading, striped, transmit, watch};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
@@ -103,7 +103,7 @@ pub(crate) unsafe fn announced(
     request: NonNull<Request>,
     envelope: Envelope,
     (from, sender): (Link, TransferId),
-    memory: Memory,
+    (memory, keys): (Memory, &[PortKey]),
 ) {
     // SAFETY: this function's rule.
     unsafe { note_match(request, envelope, memory.length as usize) };
@@ -118,8 +118,15 @@ pub(crate) unsafe fn announced(
         return unsafe { finish(state, request) };
     }
     if memory.address != 0 && !extent.start.is_null() {
+        let message = (from, sender, memory);
         // SAFETY: memory of one piece; this function's rule.
-        if unsafe { reading::begin(pml, state, request, (from, sender, memory), wanted) } {
+        let is_read = unsafe {
+            match keys {
+                [] => reading::begin(pml, state, request, message, wanted),
+                keys => striped::begin(pml, state, request, message, (keys, wanted)),
+            }
+        };
+        if is_read {
             return;
         }
     }
@@ -155,7 +162,11 @@ pub(crate) unsafe fn unexpected(
         }
         Body::Announced { sender, memory } => {
             // SAFETY: this function's rule.
-            unsafe { announced(pml, state, request, envelope, (from, sender), memory) };
+            unsafe { announced(pml, state, request, envelope, (from, sender), (memory, &[])) };
+        }
+        Body::AnnouncedKeyed { sender, memory, keys } => {
+            // SAFETY: this function's rule.
+            unsafe { announced(pml, state, request, envelope, (from, sender), (memory, &keys)) };
         }
     }
 }

@@ -126,7 +126,7 @@ impl Communicator {
     /// The port by which a peer is reached, entered, if it is the first rail's; and how that is named.
     #[inline(always)]
     pub(crate) fn enter_first(&self, link: Link) -> Option<Entered<'_, Port>> {
-        if link.rail() != 0 {
+        if !link.is_of_only() {
             return None;
         }
         // SAFETY: the PML's, which outlives every communicator.

@@ -5,7 +5,7 @@
 //! that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
 
 use engine::matching::Envelope;
-use engine::protocol::header::{EAGER_SIZE, Header, Match};
+use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::protocol::transfers::TransferId;
 use engine::transport::Immediate;
 
@@ -32,13 +32,13 @@ impl Incoming {
     ///
     /// # Safety
     /// They may be read, and stay where they are as long as what is returned is used.
-    unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
+    pub(crate) unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
         // SAFETY: this function's rule; a slot that the adapter has filled, and does not write to before it is released.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
     /// Whom to answer; `None` where it did not come by the queue pair of whom it names.
-    fn sender(&self, pml: &Pml) -> Option<Link> {
+    pub(crate) fn sender(&self, pml: &Pml) -> Option<Link> {
         let port = pml.rails().get(self.rail)?.enter()?;
         Some(Link::new(self.rail, port.sender(self.immediate, self.qp_num)?))
     }
@@ -101,6 +101,11 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
             let body = Body::Announced { sender: TransferId(request), memory };
             deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
+        Header::AnnounceKeyed(of, request, memory) => {
+            let Some(from) = answer() else { return };
+            let body = Body::AnnouncedKeyed { sender: TransferId(request), memory, keys: PortKey::decode(bytes) };
+            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, body });
+        }
         Header::ClearToSend { request, receive, memory } => {
             pieces::wanted(pml, state, TransferId(request), TransferId(receive), memory.length);
         }
@@ -113,6 +118,8 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         }
         // Nobody sends these yet.
         Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } => {}
+        // Dealt with before (`merging`), and sent by no process with one port.
+        Header::Moved { .. } => {}
     }
 }
 

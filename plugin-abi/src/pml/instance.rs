@@ -16,15 +16,17 @@ use engine::matching::Contexts;
 use engine::matching::Envelope;
 use engine::peer::PeerName;
 use engine::protocol::transfers::Transfers;
-use engine::transport::{Batch, Port};
+use engine::transport::{Batch, EndpointId, Port};
 
 use super::arrived::Arrived;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::link::Link;
+use super::rails::{Sent, Several};
 use super::request::{Request, RequestFunctions, Requests};
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::port::OpenPort;
+use crate::runtime::tag::Tag;
 
 /// What the PML is made with.
 pub(crate) struct Settings {
@@ -49,6 +51,8 @@ pub(crate) struct Rail {
     pub(crate) receive_size: usize,
     /// The longest read, bytes.
     pub(crate) read_limit: u32,
+    /// Of each endpoint, where there are several rails; used by who has entered the port.
+    sent: UnsafeCell<Vec<Sent>>,
 }
 
 /// The PML.
@@ -74,6 +78,8 @@ pub(crate) struct State {
     pub(crate) buffers: Vec<SendBuffers>,
     /// The peers that were looked up.
     pub(crate) peers: HashMap<PeerName, Link>,
+    /// Where there are several rails.
+    pub(crate) several: Several,
     /// Requests whose pieces wait for a buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,
     /// Requests that are finished and not told of, in order.
@@ -159,6 +165,7 @@ impl Rail {
         Rail {
             entry: NonNull::from(port.exclusive()),
             batch: UnsafeCell::default(),
+            sent: UnsafeCell::default(),
             eager_limit: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
             read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },
@@ -187,6 +194,19 @@ impl Rail {
         unsafe { &mut *self.batch.get() }
     }
 
+    /// What has been sent to an endpoint, where there are several rails. The port that is shown is this rail's.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "what permits it is that the port is entered, and borrowed as long")]
+    pub(crate) fn sent<'port>(&'port self, _port: &'port mut Port, to: EndpointId) -> &'port mut Sent {
+        // SAFETY: who has entered the port is alone, and has no other reference, as that would borrow the port.
+        let all = unsafe { &mut *self.sent.get() };
+        let at = to.index() as usize;
+        if at >= all.len() {
+            all.resize(at + 1, Sent::default());
+        }
+        &mut all[at]
+    }
+
     /// Waits for other threads; `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Port>> {
@@ -205,9 +225,24 @@ impl Rail {
 /// Buffers of each size that a port has at most: what finds none waits in ordinary memory, or for a piece to be done.
 const MOST_BUFFERS: u32 = 256;
 
+/// A message that moves to another port must fit there, too; and it must be known which have never reached the adapter.
+fn make_alike(rails: &mut [Rail]) {
+    let eager_limit = rails.iter().map(|rail| rail.eager_limit).min().unwrap_or_default();
+    let receive_size = rails.iter().map(|rail| rail.receive_size).min().unwrap_or_default();
+    for rail in rails {
+        (rail.eager_limit, rail.receive_size) = (eager_limit, receive_size);
+        if let Some(mut port) = rail.port.enter() {
+            port.keep_unposted(Tag::PML.0);
+        }
+    }
+}
+
 impl Pml {
     /// Over these ports.
-    pub(crate) fn new(rails: Vec<Rail>, settings: &Settings) -> Self {
+    pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Self {
+        if rails.len() > 1 {
+            make_alike(&mut rails);
+        }
         let buffers = |rail: &Rail| SendBuffers::new(rail.eager_limit, rail.receive_size, MOST_BUFFERS);
         let state = State {
             requests: Requests::new(settings.functions),
@@ -215,6 +250,7 @@ impl Pml {
             transfers: Transfers::default(),
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),
+            several: Several::new(rails.len()),
             starved: VecDeque::new(),
             finished: Chain::EMPTY,
             handed_on: Vec::new(),

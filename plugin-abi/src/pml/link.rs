@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a peer is reached: by which port of this process, and how that names it.
 //!
-//! One path for each peer, the first port that reaches it: so its messages come in order without being numbered. Grade: hot.
+//! The messages to a peer go by one port, so that they come in order without being numbered; with several, `rails` says by which.
+//! Grade: hot.
 //! Plain data.
 
 use engine::transport::EndpointId;
@@ -9,6 +10,12 @@ use engine::transport::EndpointId;
 /// The way to a peer: its endpoint, and in the upper half which rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link(u64);
+
+/// The mark of a link that is one of several.
+const OF_SEVERAL: u64 = 1 << 63;
+
+/// Bits of a rail's place in the upper half.
+const RAIL: u64 = 0xff;
 
 impl Link {
     /// Not found out yet.
@@ -21,7 +28,23 @@ impl Link {
     /// Which of the process' rails.
     #[inline]
     pub(crate) const fn rail(self) -> usize {
-        (self.0 >> 32) as usize
+        (self.0 >> 32 & RAIL) as usize
+    }
+
+    /// Whether it is by the first rail, and that the only one.
+    #[inline]
+    pub(crate) const fn is_of_only(self) -> bool {
+        self.0 >> 32 == 0
+    }
+
+    /// The same, marked as being one of several to its peer.
+    pub(crate) const fn of_several(self) -> Self {
+        Link(self.0 | OF_SEVERAL)
+    }
+
+    /// Whether it is marked so.
+    pub(crate) const fn is_of_several(self) -> bool {
+        self.0 & OF_SEVERAL != 0 && self.0 != Self::UNKNOWN.0
     }
 
     /// The peer, as the rail's port names it.

@@ -6,7 +6,8 @@
 //! `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use what), `progress` (what has
 //! happened), `incoming` (a message came), `accept` (it met its receive), `reading` and `pieces` (long ones), `transmit` (a
 //! message goes), `finish` (a request ends), `watch` (tools are told of it), `listening` and `notify` (what is otherwise while they
-//! listen). `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
+//! listen). With several ports: `rails` (which is used), `striped` (long messages by all), `moving` and `merging` (one that goes down).
+//! `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
 //! takes which message is `engine::matching`'s, what processes say to each other `engine::protocol`'s.
 
 mod accept;
@@ -21,7 +22,9 @@ mod incoming;
 mod instance;
 mod link;
 mod listening;
+mod merging;
 mod module;
+mod moving;
 mod notify;
 mod peer;
 mod persistent;
@@ -29,10 +32,12 @@ mod pieces;
 mod probe;
 mod procs;
 mod progress;
+mod rails;
 mod reading;
 mod receive;
 mod request;
 mod send;
+mod striped;
 mod token;
 mod transmit;
 mod watch;

@@ -12,6 +12,7 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::instance::Pml;
 use super::link::Link;
+use super::rails;
 use crate::runtime::{messages, modex};
 
 /// The way to a rank of a communicator's peers; `None` where no port of this process reaches it.
@@ -43,10 +44,17 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     if let Some(link) = pml.enter()?.peers.get(&peer) {
         return Some(*link);
     }
-    let link = of_process(pml, peer);
+    let link = links_to(pml, peer);
     match link {
-        Ok(link) => {
-            pml.enter()?.peers.insert(peer, link);
+        Ok(links) => {
+            let mut state = pml.enter()?;
+            let link = if pml.only_rail().is_some() {
+                links[0]
+            } else {
+                let peer = rails::add(pml, &mut state, peer, links);
+                state.several.peers[peer].home.of_several()
+            };
+            state.peers.insert(peer, link);
             Some(link)
         }
         Err(why) => {
@@ -56,8 +64,8 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     }
 }
 
-/// The way to a process; else why there is none.
-fn of_process(pml: &Pml, peer: PeerName) -> Result<Link, String> {
+/// The ways to a process, at least one, in the order of rails; else why there is none.
+pub(super) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
     let ports = match modex::ports_of(peer) {
         Some(Ok(ports)) => ports,
         Some(Err(error)) => return Err(error.to_string()),
@@ -65,9 +73,13 @@ fn of_process(pml: &Pml, peer: PeerName) -> Result<Link, String> {
     };
     let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
     let pairs = address::pair(&modex::published(), &addresses);
-    let link = pml.rails().iter().enumerate().find_map(|(index, rail)| {
+    let links = pml.rails().iter().enumerate().filter_map(|(index, rail)| {
         let remote = pairs.get(usize::from(rail.port().index())).copied().flatten()?;
         Some(Link::new(index, rail.enter()?.peer(peer, remote as u8)))
     });
-    link.ok_or_else(|| "none of its ports is on the network of one of this process'".to_owned())
+    let links: Vec<Link> = links.collect();
+    if links.is_empty() {
+        return Err("none of its ports is on the network of one of this process'".to_owned());
+    }
+    Ok(links)
 }

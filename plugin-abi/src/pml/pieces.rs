@@ -11,14 +11,14 @@ use engine::protocol::header::{Header, Memory};
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
-use super::buffer::Content;
+use super::buffer::{Content, SendBuffer};
 use super::datatype::Convertor;
 use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::transmit::{self, Transmitted};
-use super::watch;
+use super::{moving, rails, striped, watch};
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
@@ -83,13 +83,10 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
-    if let Transfer::Announced { registered: Some(registered) } = r.transfer
-        && let Some(rail) = pml.rails().get(r.link.rail())
-    {
-        // SAFETY: the receiver will not read.
-        unsafe { rail.port().memory().put_back(registered) };
-    }
-    r.transfer = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
+    let sending = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
+    let announced = std::mem::replace(&mut r.transfer, sending);
+    // SAFETY: the receiver will not read.
+    unsafe { striped::put_back(pml, r.link, announced) };
     // SAFETY: a send under way.
     unsafe { send(pml, state, request) };
 }
@@ -101,11 +98,12 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    let Some(rail) = pml.rails().get(r.link.rail()) else { return };
     while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
+        let link = rails::route(pml, state, r.link);
+        let Some(rail) = pml.rails().get(link.rail()) else { return };
         let Some(mut port) = rail.enter() else { return };
-        let Some(buffer) = state.buffers[r.link.rail()].take_large(&mut port) else {
+        let Some(buffer) = state.buffers[link.rail()].take_large(&mut port) else {
             state.starved.push_back(request);
             return;
         };
@@ -123,7 +121,13 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         sending.sent(length as u64);
         let is_last = sending.is_all();
         // SAFETY: filled, ours alone.
-        let sent = unsafe { transmit::send(&mut port, r.link, buffer, header.len() + length, Content::Piece(request)) };
+        let sent = unsafe { transmit::send(&mut port, link, buffer, header.len() + length, Content::Piece(request)) };
+        transmit::note(pml, rail, &mut port, link, sent);
+        drop(port);
+        // SAFETY: refused, so ours alone.
+        if sent == Transmitted::Failed && unsafe { goes_on(pml, state, link, buffer, header.len() + length) } {
+            continue;
+        }
         if sent == Transmitted::Failed || length == 0 {
             transmit::failed(state);
             return;
@@ -132,6 +136,19 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         // SAFETY: under way.
         unsafe { watch::piece(r, offset == 0, is_last) };
     }
+}
+
+/// The port that was to send a piece has failed. True: another one has it.
+///
+/// # Safety
+/// The buffer is filled so far, of that port, and ours alone.
+unsafe fn goes_on(pml: &Pml, state: &mut State, failed: Link, buffer: NonNull<SendBuffer>, length: usize) -> bool {
+    if !moving::goes_on(pml, state, failed) {
+        return false;
+    }
+    let home = rails::route(pml, state, failed);
+    // SAFETY: this function's rule.
+    unsafe { moving::send_buffer_again(pml, state, (failed, home), buffer, length as u32) }
 }
 
 /// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how many.

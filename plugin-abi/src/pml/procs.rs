@@ -10,6 +10,7 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::instance::{Rail, pml};
+use super::rails;
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
 
@@ -31,11 +32,12 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
             let known = state.peers.remove(&peer);
+            let others = rails::remove(&mut state, peer);
             drop(state);
-            if let Some(link) = known
-                && let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter)
-            {
-                port.forget(link.to());
+            for link in known.into_iter().chain(others) {
+                if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
+                    port.forget(link.to());
+                }
             }
         }
         sys::OPAL_SUCCESS

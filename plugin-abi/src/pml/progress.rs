@@ -17,9 +17,10 @@ use super::buffer::{Content, SendBuffer};
 use super::finish::{self, finish};
 use super::incoming::{self, Incoming};
 use super::instance::{Pml, Rail, State, pml};
+use super::link::Link;
 use super::request::Request;
 use super::token::{self, Record};
-use super::{pieces, reading, transmit, watch};
+use super::{merging, moving, pieces, reading, transmit, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -71,23 +72,23 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
 #[inline(always)]
 pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
     match pml.only_rail() {
-        Some(rail) => poll_rail(pml, state, 0, rail),
+        Some(rail) => poll_rail::<false>(pml, state, 0, rail),
         None => poll_several(pml, state),
     }
 }
 
 #[inline(never)]
 fn poll_several(pml: &Pml, state: &mut State) -> usize {
-    pml.rails().iter().enumerate().map(|(index, rail)| poll_rail(pml, state, index, rail)).sum()
+    pml.rails().iter().enumerate().map(|(index, rail)| poll_rail::<true>(pml, state, index, rail)).sum()
 }
 
 /// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
 #[inline(always)]
-fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
+fn poll_rail<const SEVERAL: bool>(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
     let batch = unsafe { rail.batch() };
-    let Polled { taken, reported } = port.poll_direct(batch, Receiver(state));
+    let Polled { taken, reported } = port.poll_direct(batch, Receiver::<SEVERAL> { state, rail: index });
     if reported > 0 {
         handle_all(pml, state, (index, rail), port, batch);
     }
@@ -95,13 +96,23 @@ fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
 }
 
 /// Takes whole messages that meet their receive where the port finds them.
-struct Receiver<'a>(&'a mut State);
+struct Receiver<'a, const SEVERAL: bool> {
+    state: &'a mut State,
+    rail: usize,
+}
 
-impl TakesMessages for Receiver<'_> {
+impl<const SEVERAL: bool> TakesMessages for Receiver<'_, SEVERAL> {
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
+        if SEVERAL && !merging::may_be_taken(self.state, self.rail, arrived.immediate) {
+            return false;
+        }
         // SAFETY: the bytes are in a receive slot that is not posted before the poll returns (R2).
-        unsafe { incoming::is_taken(self.0, arrived) }
+        let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
+        if SEVERAL && is_taken {
+            merging::count(self.state, self.rail, arrived.immediate);
+        }
+        is_taken
     }
 }
 
@@ -141,15 +152,25 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             let start = std::ptr::with_exposed_provenance(addr as usize);
             let incoming = Incoming { start, length: len as usize, rail, immediate, qp_num };
             // SAFETY: the bytes are in a receive slot that is not posted before the batch is released (R2).
-            unsafe { incoming::message(pml, state, incoming) };
+            unsafe {
+                match pml.only_rail() {
+                    Some(_) => incoming::message(pml, state, incoming),
+                    None => merging::message(pml, state, incoming),
+                }
+            }
             true
         }
         Completion::Request { token, to, outcome } => handle_request(pml, state, rail, token, to, outcome),
-        Completion::PeerFailed { .. } => {
-            transmit::failed(state);
+        Completion::PeerFailed { peer } => {
+            if !moving::goes_on(pml, state, Link::new(rail, peer)) {
+                transmit::failed(state);
+            }
             false
         }
-        Completion::LinkChanged { .. } => false,
+        Completion::LinkChanged { is_up } => {
+            moving::link_changed(pml, state, rail, is_up);
+            false
+        }
     }
 }
 
@@ -170,7 +191,7 @@ fn handle_request(
         Some(Record::Buffer(buffer)) => unsafe { sent(pml, state, rail, buffer, outcome) },
         Some(Record::Read(request)) => {
             // SAFETY: as above.
-            unsafe { reading::read_done(pml, state, request, outcome) };
+            unsafe { reading::read_done(pml, state, request, rail, outcome) };
         }
         Some(Record::Sent(request)) if outcome.is_ok() => {
             // SAFETY: as above, of a send whose whole message it was.

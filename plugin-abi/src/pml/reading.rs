@@ -17,7 +17,7 @@ use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{token, transmit, watch};
+use super::{striped, token, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -76,9 +76,19 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
 ///
 /// # Safety
 /// It was one of this request's.
-pub(crate) unsafe fn read_done(pml: &Pml, state: &mut State, request: NonNull<Request>, outcome: Result<(), Failed>) {
+pub(crate) unsafe fn read_done(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    rail: usize,
+    outcome: Result<(), Failed>,
+) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
+    if let Transfer::Striped(_) = r.transfer {
+        // SAFETY: this function's rule.
+        return unsafe { striped::read_done(pml, state, request, rail, outcome) };
+    }
     let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };
     let Some(rail) = pml.rails().get(r.link.rail()) else { return };
     let is_last = reading.done();
@@ -107,13 +117,9 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
-    if let Transfer::Announced { registered: Some(registered) } = r.transfer
-        && let Some(rail) = pml.rails().get(r.link.rail())
-    {
-        // SAFETY: the receiver has read.
-        unsafe { rail.port().memory().put_back(registered) };
-    }
-    r.transfer = Transfer::None;
+    let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
+    // SAFETY: the receiver has read.
+    unsafe { striped::put_back(pml, r.link, transfer) };
     // SAFETY: not finished. Of one that was sent whole tools have been told.
     unsafe { watch::ends(r) };
     // SAFETY: a send that is through.

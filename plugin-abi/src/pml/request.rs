@@ -17,6 +17,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
 use super::link::Link;
+use super::striped::{OfRail, Reads};
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::memory::Registered;
 
@@ -58,11 +59,13 @@ pub(crate) enum Transfer {
     /// Nothing.
     None,
     /// The peer is to answer: it finishes the message or wants pieces.
-    Announced { registered: Option<Registered> },
+    Announced { registered: Option<Registered>, others: Vec<OfRail> },
     /// Pieces are being sent.
     Sending { state: Sending, receiver: TransferId },
     /// The message is being read.
     Reading { state: Reading, sender: TransferId, from: Memory, registered: Registered },
+    /// The message is being read by several ports.
+    Striped(Box<Reads>),
     /// Pieces are coming in.
     Gathering { id: TransferId, state: Gathering },
 }

@@ -2,9 +2,9 @@
 //! `pml_send` and `pml_isend`: by which protocol a message goes, and the beginning of each.
 //!
 //! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and without
-//! the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any other has a request, which a blocking call keeps to itself. A blocking send returns when the
-//! message is with the adapter: its caller may not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and
-//! others in `hw-tests/mpi`.
+//! the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any other has a
+//! request, which a blocking call keeps to itself. A blocking send returns when the message is with the adapter: its caller may
+//! not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -17,11 +17,10 @@ use super::datatype::{self, Data, Extent};
 use super::finish;
 use super::instance::{Pml, Rail, State, pml, unwatched};
 use super::link::Link;
-use super::peer;
 use super::progress::{leave, until};
 use super::request::{Mode, Owner, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
-use super::watch;
+use super::{peer, rails, striped, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
@@ -108,7 +107,10 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.short_cut(outgoing.to);
-    let Some(mut port) = communicator.enter_first(link) else { return false };
+    let Some(mut port) = communicator.enter_first(link) else {
+        // SAFETY: this function's rule.
+        return unsafe { rails::at_once(link, &communicator.sender.header(outgoing.tag), extent) };
+    };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
@@ -136,10 +138,10 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     }
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let link = communicator.link(outgoing.to);
+    let link = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
-    let Some(rail) = pml.rails().get(link.rail()) else { return false };
-    if extent.length > rail.eager_limit - MAX_SIZE {
+    let Some(rail) = pml.only_rail() else { return false };
+    if !link.is_of_only() || extent.length > rail.eager_limit - MAX_SIZE {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
@@ -151,7 +153,7 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
-    // One path for each peer, so that messages need no number.
+    // By one port at a time, so that messages need no number.
     Match { context: communicator.context, rank: communicator.rank, tag, number: None }
 }
 
@@ -388,9 +390,13 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
 unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    r.link = link;
+    r.link = rails::route(pml, state, link);
     // SAFETY: a live communicator.
-    let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
+    let communicator = unsafe { Communicator::of(r.comm()) };
+    if pml.only_rail().is_none() && r.link.of_several() != link {
+        communicator.set_link(r.peer, r.link.of_several());
+    }
+    let (link, of) = (r.link, match_of(communicator, r.tag));
     let Some(rail) = pml.rails().get(link.rail()) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
     if r.extent.length > rail.eager_limit - MAX_SIZE {
@@ -403,7 +409,7 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
     unsafe { watch::begins(r) };
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
-        r.transfer = Transfer::Announced { registered: None };
+        r.transfer = Transfer::Announced { registered: None, others: Vec::new() };
         let header = Header::Synchronous(of, sender.0);
         // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
         unsafe { transmit::message(pml, state, link, &header, data, None) }
@@ -444,10 +450,20 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         }
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
-    r.transfer = Transfer::Announced { registered };
+    // SAFETY: as above; nothing of it without the first.
+    let others =
+        if registered.is_some() { unsafe { striped::register(pml, state, r.link, r.extent) } } else { Vec::new() };
+    let link = r.link;
     if registered.is_some() {
         // SAFETY: this function's rule. From here on it may be read.
         unsafe { watch::begins(r) };
     }
-    transmit::control(pml, state, r.link, &Header::Announce(of, sender.0, memory));
+    match registered {
+        Some(registered) if pml.only_rail().is_none() => {
+            let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
+            striped::announce(pml, state, link, (of, sender, memory), registered);
+        }
+        _ => _ = transmit::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
+    }
+    r.transfer = Transfer::Announced { registered, others };
 }

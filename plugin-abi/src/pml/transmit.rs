@@ -17,7 +17,7 @@ use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::Request;
-use super::token;
+use super::{moving, rails, token};
 use crate::runtime::tag::Tag;
 
 /// What became of a message.
@@ -55,17 +55,40 @@ unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Exten
 /// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
     let header = header.encode();
-    let header = header.as_slice();
-    let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return failed(state) };
+    loop {
+        let link = rails::route(pml, state, link);
+        let transmitted = control_by(pml, link, header.as_slice());
+        if transmitted != Transmitted::Failed {
+            return transmitted;
+        }
+        if !moving::goes_on(pml, state, link) {
+            return failed(state);
+        }
+    }
+}
+
+fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
+    let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
+    let Some(mut port) = rail.enter() else { return Transmitted::Failed };
     let tag = Tag::PML.0;
     // SAFETY: no bytes.
-    if unsafe { inline_apart(&mut port, link, header, Extent::EMPTY) } {
-        return Transmitted::Posted;
-    }
-    let bytes = (Arc::from(header), header.len() as u32);
-    match port.queue_bytes(link.to(), tag, bytes, Token(0), WhenDiverted::Wait) {
-        Ok(()) => Transmitted::Waits,
-        Err(_) => failed(state),
+    let transmitted = if unsafe { inline_apart(&mut port, link, header, Extent::EMPTY) } {
+        Transmitted::Posted
+    } else {
+        let bytes = (Arc::from(header), header.len() as u32);
+        match port.queue_bytes(link.to(), tag, bytes, Token(0), WhenDiverted::Wait) {
+            Ok(()) => Transmitted::Waits,
+            Err(_) => Transmitted::Failed,
+        }
+    };
+    note(pml, rail, &mut port, link, transmitted);
+    transmitted
+}
+
+/// Counts a message that was given to a port, where there are several.
+pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmitted: Transmitted) {
+    if pml.only_rail().is_none() && transmitted != Transmitted::Failed {
+        rails::note(rail, port, link, transmitted == Transmitted::Posted);
     }
 }
 
@@ -83,12 +106,34 @@ pub(crate) unsafe fn message(
     request: Option<NonNull<Request>>,
 ) -> Transmitted {
     let header = header.encode();
-    let header = header.as_slice();
-    let Some(rail) = pml.rails().get(link.rail()) else { return failed(state) };
-    let Some(mut port) = rail.enter() else { return failed(state) };
+    loop {
+        let link = rails::route(pml, state, link);
+        // SAFETY: this function's rule.
+        let transmitted = unsafe { message_by(pml, state, link, header.as_slice(), (data, extent), request) };
+        if transmitted != Transmitted::Failed || !moving::goes_on(pml, state, link) {
+            return transmitted;
+        }
+    }
+}
+
+/// [`message`], by this link, which has not failed.
+///
+/// # Safety
+/// As for [`message`].
+unsafe fn message_by(
+    pml: &Pml,
+    state: &mut State,
+    link: Link,
+    header: &[u8],
+    (data, extent): (&Data, Extent),
+    request: Option<NonNull<Request>>,
+) -> Transmitted {
+    let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
+    let Some(mut port) = rail.enter() else { return Transmitted::Failed };
     let is_contiguous = !extent.start.is_null();
     // SAFETY: this function's rule.
     if is_contiguous && unsafe { inline_apart(&mut port, link, header, extent) } {
+        note(pml, rail, &mut port, link, Transmitted::Posted);
         return Transmitted::Posted;
     }
     let length = header.len() + extent.length;
@@ -104,13 +149,12 @@ pub(crate) unsafe fn message(
         let content = request.map_or(Content::Silent, Content::Message);
         // SAFETY: filled, and ours alone.
         let transmitted = unsafe { send(&mut port, link, buffer, length, content) };
-        return if transmitted == Transmitted::Failed {
+        note(pml, rail, &mut port, link, transmitted);
+        if transmitted == Transmitted::Failed {
             // SAFETY: refused, so that the adapter has not seen it.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
-            failed(state)
-        } else {
-            transmitted
-        };
+        }
+        return transmitted;
     }
     let mut bytes = vec![0; length];
     // SAFETY: as long as header and data; this function's rule.
@@ -119,10 +163,12 @@ pub(crate) unsafe fn message(
     }
     let token = request.map_or(Token(0), token::sent);
     let bytes = (Arc::from(bytes), length as u32);
-    match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
+    let transmitted = match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
-        Err(_) => failed(state),
-    }
+        Err(_) => Transmitted::Failed,
+    };
+    note(pml, rail, &mut port, link, transmitted);
+    transmitted
 }
 
 /// Sends header and data of one piece from a send buffer, or not at all.

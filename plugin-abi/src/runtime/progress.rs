@@ -89,6 +89,11 @@ pub(crate) unsafe fn tell_others(face: Face, port: u8, batch: &Batch, index: usi
     unsafe { TABLE.tell_others(face, port, batch, index) };
 }
 
+/// Whether the process has this face.
+pub(crate) fn is_there(face: Face) -> bool {
+    TABLE.0[face as usize].get().is_some()
+}
+
 /// Has a face poll.
 pub(crate) fn poll(face: Face) -> c_int {
     TABLE.0[face as usize].get().and_then(|functions| functions.poll).map_or(0, |poll| poll())

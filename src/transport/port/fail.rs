@@ -34,6 +34,7 @@ impl<A: Adapter> Port<A> {
             if connection.is_made() {
                 subtract(&self.counters.connections, 1);
             }
+            self.kept.note_failure(to, connection, &cause);
             connection.became_failed();
             (qp_num, retransmission) = (connection.number(), connection.retransmission());
             // Where even this fails the queue pair is in error already, or the device is gone.

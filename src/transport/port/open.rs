@@ -3,6 +3,7 @@
 //!
 //! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in `hw-tests`.
 
+use super::rail::Kept;
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::key::Key;
@@ -288,6 +289,7 @@ impl<A: Adapter> Port<A> {
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             admission: Admission::new(),
             diversion: Diversion::default(),
+            kept: Kept::default(),
             untold: Vec::new(),
             attributes: parts.attributes,
             bounce_size: parts.bounce_size,

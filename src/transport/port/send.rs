@@ -223,7 +223,10 @@ impl<A: Adapter> Port<A> {
             return Ok(());
         }
         self.not_posted(to, &attempt)?;
-        self.queue(to, Request { token, operation: operation() })
+        self.queue(to, Request { token, operation: operation() })?;
+        // Of a peer that is diverted it waits for nothing.
+        self.tx.expect_room();
+        Ok(())
     }
 
     /// Posts through `post` if the connection has room, and notes the token. The hot path of every operation.

@@ -222,6 +222,7 @@ impl<A: Adapter> Port<A> {
             if events::has_interest() {
                 watch::unqueued(rank, request.token, waiting);
             }
+            let Some(request) = self.kept.keep(to, request) else { continue };
             if request.token.0 != 0 {
                 let outcome = Err(Failed { status: Status::FLUSHED, posted: false });
                 self.undelivered.push(Completion::Request { token: request.token, to, outcome });

@@ -28,6 +28,8 @@ pub(crate) struct SendQueue<Q> {
     limit: u32,
     /// What `posted` was when a request last asked for a completion.
     signalled: u32,
+    /// What `posted` was after the last message of which that was noted ([`Self::note_message`]).
+    messages: u32,
     /// How the peer names this endpoint in immediates; see [`Immediate`].
     named: u32,
     /// Whether new requests are posted.
@@ -54,6 +56,7 @@ impl<Q: QueuePair> SendQueue<Q> {
             window: SendWindow::new(depth),
             limit: 0,
             signalled: 0,
+            messages: 0,
             named: Immediate::endpoint_bits(u32::MAX),
             is_open: false,
             in_backlog: false,
@@ -173,6 +176,18 @@ impl<Q: QueuePair> SendQueue<Q> {
         Some(done)
     }
 
+    /// The last request that was posted was a message.
+    #[inline]
+    pub(crate) fn note_message(&mut self) {
+        self.messages = self.posted;
+    }
+
+    /// Whether a message that was noted is not known to be done, where the last `failed` that are said to be are not.
+    pub(crate) fn has_messages_beyond(&self, failed: u32) -> bool {
+        let done = self.retired.wrapping_sub(failed);
+        self.messages.wrapping_sub(done).cast_signed() > 0
+    }
+
     /// Whether a request for which the adapter had no room `now` is to be tried again.
     pub(crate) fn may_find_room(&mut self, now: Duration) -> bool {
         // Of requests that asked for no completion none comes.
@@ -216,7 +231,7 @@ impl<Q: QueuePair> SendQueue<Q> {
     pub(crate) fn succeed(&mut self, old: &mut SendQueue<Q>) {
         // Completions of the old queue pair may still come, with the same endpoint: no number of theirs may be in flight here.
         self.posted = old.posted.wrapping_add(1);
-        (self.retired, self.signalled) = (self.posted, self.posted);
+        (self.retired, self.signalled, self.messages) = (self.posted, self.posted, self.posted);
         self.waiting = std::mem::take(&mut old.waiting);
         self.in_backlog = old.in_backlog;
         self.set_limit();
