@@ -104,7 +104,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         Header::AnnounceKeyed(of, request, memory) => {
             let Some(from) = answer() else { return };
             let body = Body::AnnouncedKeyed { sender: TransferId(request), memory, keys: PortKey::decode(bytes) };
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, body });
+            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::ClearToSend { request, receive, memory } => {
             pieces::wanted(pml, state, TransferId(request), TransferId(receive), memory.length);

@@ -125,14 +125,12 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         transmit::note(pml, rail, &mut port, link, sent);
         drop(port);
         // SAFETY: refused, so ours alone.
-        if sent == Transmitted::Failed && unsafe { goes_on(pml, state, link, buffer, header.len() + length) } {
-            continue;
-        }
-        if sent == Transmitted::Failed || length == 0 {
+        let is_refused =
+            sent == Transmitted::Failed && !unsafe { goes_on(pml, state, link, buffer, header.len() + length) };
+        if is_refused || length == 0 {
             transmit::failed(state);
             return;
         }
-        drop(port);
         // SAFETY: under way.
         unsafe { watch::piece(r, offset == 0, is_last) };
     }

@@ -450,9 +450,12 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         }
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
-    // SAFETY: as above; nothing of it without the first.
-    let others =
-        if registered.is_some() { unsafe { striped::register(pml, state, r.link, r.extent) } } else { Vec::new() };
+    let others = if registered.is_some() {
+        // SAFETY: as above; nothing of it without the first.
+        unsafe { striped::register(pml, state, r.link, r.extent) }
+    } else {
+        Vec::new()
+    };
     let link = r.link;
     if registered.is_some() {
         // SAFETY: this function's rule. From here on it may be read.
