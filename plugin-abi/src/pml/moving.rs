@@ -165,7 +165,7 @@ fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
     for message in port.take_unposted(from.to()) {
         match &message {
             Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..*length as usize]) => {
-                moves.push((**bytes).into())
+                moves.push((**bytes).into());
             }
             _ => messages.push(message),
         }

@@ -352,9 +352,11 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         }
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
-    // SAFETY: as above; nothing of it without the first.
-    let others =
-        if registered.is_some() { unsafe { striped::register(pml, state, r.link, r.extent) } } else { Vec::new() };
+    let others = match registered {
+        // SAFETY: as above.
+        Some(_) => unsafe { striped::register(pml, state, r.link, r.extent) },
+        None => Vec::new(),
+    };
     let link = r.link;
     match registered {
         Some(registered) if pml.only_rail().is_none() => {
