@@ -40,6 +40,12 @@ impl Sending {
         self.under_way += 1;
     }
 
+    /// Whether a piece is under way.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
     /// The adapter is through with a piece. Whether that was the last.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;
