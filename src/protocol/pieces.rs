@@ -46,6 +46,12 @@ impl Sending {
         self.sent >= self.wanted
     }
 
+    /// Whether a piece is under way.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
     /// The adapter is through with a piece. Whether that was the last.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;

@@ -81,19 +81,19 @@ impl Striping {
         if has_failed || under_way.len() >= self.most {
             return None;
         }
-        let part = self.failed.pop().or_else(|| self.take_own(lane)).or_else(|| self.take_of_others(piece))?;
+        let part = self.failed.pop().or_else(|| self.own_part(lane)).or_else(|| self.part_of_another(piece))?;
         self.lanes[lane].under_way.push_back(part);
         Some(part)
     }
 
-    fn take_own(&mut self, lane: usize) -> Option<Part> {
+    fn own_part(&mut self, lane: usize) -> Option<Part> {
         let Lane { next, piece, .. } = self.lanes[lane];
         let length = self.lanes[lane].rest().min(piece);
         self.lanes[lane].next += length;
         (length > 0).then_some(Part { offset: next, length: length as u32 })
     }
 
-    fn take_of_others(&mut self, piece: u64) -> Option<Part> {
+    fn part_of_another(&mut self, piece: u64) -> Option<Part> {
         let longest = self.lanes.iter_mut().max_by_key(|lane| lane.rest())?;
         let length = longest.rest().min(piece);
         longest.end -= length;

@@ -46,27 +46,26 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
+/// A test of a site.
+type Run = fn(&mut Site) -> Result<()>;
+
 /// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home, and read by both.
 fn tests_of_the_pml() -> Vec<Test> {
-    let test = |name: String, run: Box<dyn Fn(&mut Site) -> Result<()> + Send>| {
-        Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))
-    };
     let mut tests = Vec::new();
     for harmless in HARMLESS {
         for program in ["pt2pt_modes", "traffic", "pt2pt_flood", "threads"] {
             let name = format!("{} and {program} finds all data right", harmless.sentence);
-            tests.push(test(name, Box::new(move |site| changes_nothing(site, harmless, program))));
+            tests.push(over_two_rails(&name, move |site| changes_nothing(site, harmless, program)));
         }
     }
     for (status, words) in STATUSES.iter().filter(|(status, _)| ["LOC_QP_OP_ERR", "RETRY_EXC_ERR"].contains(status)) {
         let name = format!("a message that completes with {status} ends the job with that name");
-        tests.push(test(name, Box::new(move |site| status_is_named(site, status, words))));
+        tests.push(over_two_rails(&name, move |site| status_is_named(site, status, words)));
     }
     for (phase, size, nth) in PHASES {
         let name = format!("a failure {phase} loses nothing silently");
-        tests.push(test(name, Box::new(move |site| fails_in(site, size, nth))));
+        tests.push(over_two_rails(&name, move |site| fails_in(site, size, nth)));
     }
-    type Run = fn(&mut Site) -> Result<()>;
     let others: [(&str, Run); 6] = [
         ("handshakes that are lost and repeated by the network still connect", handshakes),
         ("a network that falls silent ends the job with a message that names the peer", falls_silent),
@@ -75,8 +74,12 @@ fn tests_of_the_pml() -> Vec<Test> {
         ("an adapter that refuses a request for good is named with its error", refused_for_good),
         ("memory that cannot be registered any more is copied instead", registration_fails),
     ];
-    tests.extend(others.map(|(name, run)| test(name.to_owned(), Box::new(run))));
+    tests.extend(others.map(|(name, run)| over_two_rails(name, run)));
     tests
+}
+
+fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Test {
+    Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))
 }
 
 /// Phases of the protocols, by the size of messages, and the requests of an adapter at which it fails.

@@ -92,6 +92,11 @@ impl SendBuffers {
         self.large.take(port, true)
     }
 
+    /// Whether there are buffers for pieces, so that one comes back some time.
+    pub(crate) fn has_large(&self) -> bool {
+        self.large.made > 0
+    }
+
     /// # Safety
     /// It was taken from here, and the adapter is through with it.
     #[inline]

@@ -116,10 +116,8 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         Header::Finished { request, .. } | Header::Acknowledge { request } => {
             reading::finished(pml, state, TransferId(request));
         }
-        // Nobody sends these yet.
-        Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } => {}
-        // Dealt with before (`merging`), and sent by no process with one port.
-        Header::Moved { .. } => {}
+        // Nobody sends the first three yet; the last was dealt with before (`merging`), and no process with one port sends it.
+        Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } | Header::Moved { .. } => {}
     }
 }
 

@@ -165,7 +165,7 @@ fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
     for message in port.take_unposted(from.to()) {
         match &message {
             Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..*length as usize]) => {
-                moves.push((**bytes).into())
+                moves.push((**bytes).into());
             }
             _ => messages.push(message),
         }
@@ -242,11 +242,11 @@ unsafe fn send_piece_again(
 }
 
 /// Lets a message wait at a port.
-fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
+pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some(mut port) = rail.enter() else { return false };
     let is_queued = port.queue_bytes(to.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait).is_ok();
-    if is_queued {
+    if is_queued && pml.only_rail().is_none() {
         rails::note(rail, &mut port, to, false);
     }
     is_queued

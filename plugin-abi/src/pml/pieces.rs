@@ -14,11 +14,11 @@ use engine::protocol::transfers::TransferId;
 use super::buffer::{Content, SendBuffer};
 use super::datatype::Convertor;
 use super::finish::finish;
-use super::instance::{Pml, State};
+use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{moving, rails, striped, watch};
+use super::{moving, rails, striped, token, watch};
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
@@ -104,7 +104,13 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         let Some(rail) = pml.rails().get(link.rail()) else { return };
         let Some(mut port) = rail.enter() else { return };
         let Some(buffer) = state.buffers[link.rail()].take_large(&mut port) else {
-            state.starved.push_back(request);
+            drop(port);
+            if state.buffers[link.rail()].has_large() {
+                state.starved.push_back(request);
+            } else {
+                // SAFETY: this function's rule.
+                unsafe { send_unregistered(pml, state, request, (link, rail)) };
+            }
             return;
         };
         // SAFETY: just taken: ours alone, as long as a receive slot (R2).
@@ -134,6 +140,34 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         // SAFETY: under way.
         unsafe { watch::piece(r, offset == 0, is_last) };
     }
+}
+
+/// Sends a piece from ordinary memory, one at a time: the port can register no buffer.
+///
+/// # Safety
+/// As for [`send`].
+#[cold]
+unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Request>, (link, rail): (Link, &Rail)) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Sending { state: sending, receiver } = &mut r.transfer else { return };
+    let Some(offset) = sending.next_offset().filter(|_| !sending.is_under_way()) else { return };
+    let header = Header::Fragment { receive: receiver.0, offset }.encode();
+    let header = header.as_slice();
+    let mut bytes = vec![0; rail.eager_limit];
+    bytes[..header.len()].copy_from_slice(header);
+    let room = &mut bytes[header.len()..];
+    let room = (room.as_mut_ptr(), room.len());
+    // SAFETY: the room; the user's buffer until the send is finished (M3).
+    let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, room) };
+    sending.sent(length as u64);
+    let is_last = sending.is_all();
+    if length == 0 || !moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
+        transmit::failed(state);
+        return;
+    }
+    // SAFETY: under way.
+    unsafe { watch::piece(r, offset == 0, is_last) };
 }
 
 /// The port that was to send a piece has failed. True: another one has it.

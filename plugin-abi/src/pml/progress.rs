@@ -18,7 +18,7 @@ use super::finish::{self, finish};
 use super::incoming::{self, Incoming};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
-use super::request::Request;
+use super::request::{Request, Transfer};
 use super::token::{self, Record};
 use super::{merging, moving, pieces, reading, transmit, watch};
 use crate::runtime::exclusive::Entered;
@@ -193,14 +193,26 @@ fn handle_request(
             // SAFETY: as above.
             unsafe { reading::read_done(pml, state, request, rail, outcome) };
         }
-        Some(Record::Sent(request)) if outcome.is_ok() => {
-            // SAFETY: as above, of a send whose whole message it was.
-            unsafe { finish_sent(state, request) };
-        }
+        // SAFETY: as above, of a send.
+        Some(Record::Sent(request)) if outcome.is_ok() => unsafe { sent_without_buffer(pml, state, request) },
         Some(Record::Sent(_)) => _ = transmit::failed(state),
         None => {}
     }
     true
+}
+
+/// A message in ordinary memory has gone: all of a request's, or a piece of it.
+///
+/// # Safety
+/// It was of this request's, which is a send.
+unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    match unsafe { &(*request.as_ptr()).transfer } {
+        // SAFETY: a piece of it.
+        Transfer::Sending { .. } => unsafe { pieces::piece_done(pml, state, request) },
+        // SAFETY: its whole message.
+        _ => unsafe { finish_sent(state, request) },
+    }
 }
 
 /// The adapter is through with a buffer.

@@ -450,11 +450,10 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         }
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
-    let others = if registered.is_some() {
-        // SAFETY: as above; nothing of it without the first.
-        unsafe { striped::register(pml, state, r.link, r.extent) }
-    } else {
-        Vec::new()
+    let others = match registered {
+        // SAFETY: as above.
+        Some(_) => unsafe { striped::register(pml, state, r.link, r.extent) },
+        None => Vec::new(),
     };
     let link = r.link;
     if registered.is_some() {

@@ -149,8 +149,8 @@ pub(crate) unsafe fn begin(
         .filter_map(|lane| pml.rails().get(lane.link.rail()))
         .map(|rail| (rail.port().attributes().mbps, piece.min(rail.read_limit)))
         .collect();
-    let state_of_reads = Striping::new(wanted, &weights, MOST);
-    let reads = Reads { state: state_of_reads, lanes, sender, from: link, address: memory.address };
+    let striping = Striping::new(wanted, &weights, MOST);
+    let reads = Reads { state: striping, lanes, sender, from: link, address: memory.address };
     r.transfer = Transfer::Striped(Box::new(reads));
     // SAFETY: being read.
     unsafe { post(pml, state, request) };
@@ -189,11 +189,9 @@ unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     let Reads { state: striping, lanes, address, .. } = &mut **reads;
     let mut at = 0;
     while let Some(lane) = lanes.get(at) {
-        match post_on(pml, striping, (at, lane), r.extent.start, *address, request) {
-            true => at += 1,
-            // What it could not take is left to the others, those before included.
-            false => at = 0,
-        }
+        let is_posted = post_on(pml, striping, (at, lane), r.extent.start, *address, request);
+        // What a lane could not take is left to the others, those before included.
+        at = if is_posted { at + 1 } else { 0 };
     }
     if striping.is_stuck() && !striping.is_under_way() {
         // SAFETY: no read is under way.
