@@ -19,6 +19,7 @@ use super::datatype::{Convertor, Data, Extent};
 use super::link::Link;
 use super::striped::{OfRail, Reads};
 use crate::runtime::free_list::{FreeList, Linked};
+use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
 
 /// What a request is for.
@@ -97,6 +98,8 @@ pub(crate) struct Request {
     pub(crate) attached: *mut u8,
     /// What tools know it by; 0: they have not been told of it.
     pub(crate) id: u64,
+    /// What its caller asked for, as tools are told it; of one that has an id.
+    pub(crate) spec: Spec,
     /// What tools have been told of its transfer.
     pub(crate) told: Told,
     /// Of a persistent request: it was begun, and its caller has not been told of its end.
@@ -195,6 +198,7 @@ impl Request {
             convertor: None,
             attached: null_mut(),
             id: 0,
+            spec: Spec::EMPTY,
             told: Told::Nothing,
             is_to_notify: false,
         }

@@ -238,9 +238,9 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
 pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing, id: u64) -> c_int {
     // SAFETY: this function's rule.
     match unsafe { make(pml, outgoing, Mode::Buffered, Owner::Nobody) } {
-        Ok(mut request) => {
+        Ok(request) => {
             // SAFETY: just made.
-            unsafe { request.as_mut() }.id = id;
+            unsafe { watch::set_id(request, id) };
             // SAFETY: just made.
             unsafe { begin(pml, request) };
             sys::OPAL_SUCCESS

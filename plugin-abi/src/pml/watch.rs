@@ -66,27 +66,23 @@ pub(crate) unsafe fn from_outside(pml: &Pml, mut of: NonNull<Request>, event: Ev
 /// As for [`request`]; the listeners are the communicator's.
 #[inline(never)]
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
+    // A blocking call that began before anybody listened has not noted what its caller asked for.
     // SAFETY: the PML is entered.
-    if unsafe { listeners.wants(event) } && is_known(request) {
+    if unsafe { listeners.wants(event) } && request.owner != Owner::Call {
         if request.id == 0 {
-            request.id = name();
+            introduce(request, name());
         }
-        let mut spec = spec(request);
         // SAFETY: as above.
-        unsafe { listeners.tell(event, request.id, &mut spec) };
+        unsafe { listeners.tell(event, request.id, &mut request.spec) };
     }
 }
 
-/// Whether what its caller asked for is noted: a blocking receive that began before anybody listened has not.
-#[inline(always)]
-fn is_known(request: &Request) -> bool {
-    request.owner != Owner::Call || request.role != Role::Receive
-}
-
-/// What a request's caller asked for.
-#[inline(always)]
-fn spec(request: &Request) -> Spec {
-    Spec {
+/// Gives a request the number by which tools know it from now on, and notes what they are told of it.
+#[cold]
+#[inline(never)]
+fn introduce(request: &mut Request, id: u64) {
+    request.id = id;
+    request.spec = Spec {
         comm: request.comm(),
         buf: request.data.buffer,
         count: saturated(request.data.count),
@@ -94,7 +90,7 @@ fn spec(request: &Request) -> Spec {
         peer: request.peer,
         tag: request.tag,
         operation: if request.role == Role::Receive { RECEIVE } else { SEND },
-    }
+    };
 }
 
 /// What is known of a message that has arrived: bytes from a sender.
@@ -120,9 +116,20 @@ pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     // SAFETY: this function's rule.
     let request = unsafe { request.as_mut() };
     if request.id == 0 {
-        request.id = name();
+        introduce(request, name());
     }
     request.id
+}
+
+/// Tools know a request that is about to be sent by this number: it is a copy of another's message.
+///
+/// # Safety
+/// As for [`id`].
+pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
+    if id != 0 {
+        // SAFETY: this function's rule.
+        introduce(unsafe { request.as_mut() }, id);
+    }
 }
 
 /// A request goes back, or begins anew.
@@ -256,12 +263,15 @@ pub(crate) unsafe fn take_unexpected(
     of: &mut Request,
     pattern: Pattern,
 ) -> Option<Message<Arrived>> {
-    let (search, mut spec) = (name(), spec(of));
+    let search = name();
+    if of.id == 0 {
+        introduce(of, name());
+    }
     // SAFETY: this function's rule.
     unsafe {
-        listeners.tell(Event::SearchUnexpectedBegin, search, &mut spec);
+        listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
         let found = communicator.queues().search_unexpected(pattern).found;
-        listeners.tell(Event::SearchUnexpectedEnd, search, &mut spec);
+        listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
         let found = found?;
         tell_of_message(
             communicator,

@@ -63,16 +63,29 @@ pub(crate) struct Spec {
     pub(crate) operation: c_int,
 }
 
+impl Spec {
+    /// Of nothing.
+    pub(crate) const EMPTY: Spec =
+        Spec { comm: null_mut(), buf: null_mut(), count: 0, datatype: null_mut(), peer: 0, tag: 0, operation: 0 };
+}
+
 /// `peruse_comm_callback_f`
 pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
 
 /// A tool's callback, with what it is called with.
 #[derive(Clone, Copy)]
 pub(crate) struct Listener {
+    /// Not 0.
     pub(crate) handle: i64,
-    /// `None`: taken away by a callback.
-    pub(crate) function: Option<Function>,
+    pub(crate) function: Function,
     pub(crate) param: *mut c_void,
+}
+
+/// At the place of one that a callback has taken away.
+const TAKEN: Listener = Listener { handle: 0, function: ignore, param: null_mut() };
+
+unsafe extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c_int {
+    0
 }
 
 // SAFETY: never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
@@ -81,7 +94,7 @@ unsafe impl Send for Listener {}
 /// What the tool interface does where a callback is not simply called, or fails.
 pub(crate) struct Upcall {
     /// Calls it while some thread has the tool's lock.
-    pub(crate) beside_lock: fn(&Listener, Function, isize, *mut Spec) -> c_int,
+    pub(crate) beside_lock: fn(Listener, isize, *mut Spec) -> c_int,
     /// It returned other than success.
     pub(crate) failed: fn(handle: i64, code: c_int),
 }
@@ -228,10 +241,11 @@ impl Listeners {
         let list = unsafe { self.list(event) };
         let mut taken = 0;
         for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
-            taken += usize::from(listener.function.take().is_some());
+            *listener = TAKEN;
+            taken += 1;
         }
         if !is_within {
-            list.retain(|listener| listener.function.is_some());
+            list.retain(|listener| listener.handle != TAKEN.handle);
         }
         taken
     }
@@ -242,7 +256,7 @@ impl Listeners {
         // SAFETY: this function's rule.
         self.of
             .iter()
-            .map(|list| unsafe { &*list.get() }.iter().filter(|listener| listener.function.is_some()).count())
+            .map(|list| unsafe { &*list.get() }.iter().filter(|listener| listener.handle != TAKEN.handle).count())
             .sum()
     }
 
@@ -272,34 +286,55 @@ impl Listeners {
     /// Inside the raising face.
     #[inline(always)]
     pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
-        let mut place = 0;
+        // SAFETY: this function's rule.
+        if let Some(listener) = unsafe { self.at(event, 0) } {
+            call(listener, id as isize, spec);
+            // SAFETY: as above.
+            if unsafe { self.at(event, 1) }.is_some() {
+                // SAFETY: as above.
+                unsafe { self.tell_others(event, id, spec) };
+            }
+        }
+    }
+
+    /// Tells all but the first.
+    ///
+    /// # Safety
+    /// As for [`Self::tell`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn tell_others(&self, event: Event, id: u64, spec: &mut Spec) {
+        let mut place = 1;
         // SAFETY: this function's rule.
         while let Some(listener) = unsafe { self.at(event, place) } {
+            call(listener, id as isize, spec);
             place += 1;
-            if let Some(function) = listener.function {
-                call(&listener, function, id as isize, spec);
-            }
         }
     }
 }
 
 #[inline(always)]
-fn call(listener: &Listener, function: Function, id: isize, spec: &mut Spec) {
-    let code = if IS_LOCKED.load(Ordering::Relaxed) {
-        call_beside_lock(listener, function, id, spec)
-    } else {
-        // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
-        unsafe { function(listener.handle, id, spec, listener.param) }
-    };
+fn call(listener: Listener, id: isize, spec: &mut Spec) {
+    let Listener { handle, function, param } = listener;
+    if IS_LOCKED.load(Ordering::Relaxed) {
+        return call_beside_lock(handle, function, param, id, spec);
+    }
+    // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
+    let code = unsafe { function(handle, id, spec, param) };
     if code != 0 {
-        failed(listener.handle, code);
+        // Of one whose own callback has released it the name is not known any more.
+        failed(handle, code);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn call_beside_lock(listener: &Listener, function: Function, id: isize, spec: &mut Spec) -> c_int {
-    UPCALL.get().map_or(0, |upcall| (upcall.beside_lock)(listener, function, id, spec))
+fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: &mut Spec) {
+    let upcall = UPCALL.get();
+    let code = upcall.map_or(0, |upcall| (upcall.beside_lock)(Listener { handle, function, param }, id, spec));
+    if code != 0 {
+        failed(handle, code);
+    }
 }
 
 #[cold]
@@ -334,7 +369,7 @@ mod tests {
         let param = (&raw mut told).cast::<c_void>();
         for handle in 1..=4 {
             // SAFETY: nobody else uses it.
-            unsafe { listeners.list(Event::Arrived) }.push(Listener { handle, function: Some(note), param });
+            unsafe { listeners.list(Event::Arrived) }.push(Listener { handle, function: note, param });
         }
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
         let (comm, datatype) = (null_mut(), null_mut());

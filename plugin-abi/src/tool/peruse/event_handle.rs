@@ -204,7 +204,7 @@ impl EventHandle {
 
     /// What is called where the matching raises its event.
     fn listener(&self, callback: Callback) -> Listener {
-        Listener { handle: self.number, function: Some(callback.function), param: callback.param }
+        Listener { handle: self.number, function: callback.function, param: callback.param }
     }
 
     /// The communicators whose events it sees.
@@ -399,10 +399,10 @@ fn signed(instance: &EventInstance, index: Option<usize>) -> Option<i32> {
 pub(super) const UPCALL: Upcall = Upcall { beside_lock, failed };
 
 /// Calls a callback that may ask for the tool's lock while some thread has it.
-fn beside_lock(listener: &Listener, function: Function, id: isize, spec: *mut Spec) -> c_int {
+fn beside_lock(listener: Listener, id: isize, spec: *mut Spec) -> c_int {
     let _upcall = InUpcall::new();
     // SAFETY: the tool's function with what the tool gave for it; the raiser's specification.
-    unsafe { function(listener.handle, id, spec, listener.param) }
+    unsafe { (listener.function)(listener.handle, id, spec, listener.param) }
 }
 
 #[cold]
