@@ -81,7 +81,10 @@ impl Striping {
         if has_failed || under_way.len() >= self.most {
             return None;
         }
-        let part = self.failed.pop().or_else(|| self.own_part(lane)).or_else(|| self.part_of_another(piece))?;
+        // One that has reads under way leaves the others theirs: a message of a few pieces would be all its own.
+        let is_through = under_way.is_empty();
+        let part = self.failed.pop().or_else(|| self.own_part(lane));
+        let part = part.or_else(|| if is_through { self.part_of_another(piece) } else { None })?;
         self.lanes[lane].under_way.push_back(part);
         Some(part)
     }
@@ -193,6 +196,13 @@ mod tests {
         assert!(carried[0].abs_diff(1 << 18) <= 4096, "{carried:?}");
         let carried = read(1 << 20, &[(100, 4096), (100, 4096)], &[9, 1], None);
         assert!(carried[0] < 1 << 18, "{carried:?}");
+    }
+
+    #[test]
+    fn a_message_of_few_pieces_is_read_by_all_lanes() {
+        let mut striping = Striping::new(4 * 4096, &[(1, 4096), (1, 4096)], 4);
+        let parts = [0, 1].map(|lane| std::iter::from_fn(|| striping.next_part(lane)).count());
+        assert_eq!(parts, [2, 2]);
     }
 
     #[test]

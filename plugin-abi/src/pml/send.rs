@@ -109,11 +109,25 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     let link = communicator.short_cut(outgoing.to);
     let Some(mut port) = communicator.enter_first(link) else {
         // SAFETY: this function's rule.
-        return unsafe { rails::at_once(link, &communicator.sender.header(outgoing.tag), extent) };
+        return unsafe { at_once_by_several(outgoing, extent) };
     };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
+}
+
+/// [`at_once`] where the port is one of several. It works all out anew, so that nothing is kept for it.
+///
+/// # Safety
+/// As for [`at_once`].
+#[cold]
+#[inline(never)]
+unsafe fn at_once_by_several(outgoing: &Outgoing, extent: Extent) -> bool {
+    // SAFETY: this function's rule.
+    let communicator = unsafe { Communicator::of(outgoing.comm) };
+    let header = communicator.sender.header(outgoing.tag);
+    // SAFETY: this function's rule.
+    unsafe { rails::at_once(communicator.link(outgoing.to), &header, extent) }
 }
 
 /// [`at_once`], where it need not be a part of its caller.

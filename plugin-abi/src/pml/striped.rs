@@ -28,7 +28,7 @@ use crate::runtime::memory::Registered;
 /// Reads of a message that are posted to a port at a time.
 const MOST: usize = 4;
 
-/// The shortest message that is read by several ports, bytes.
+/// The shortest message that is read by several ports, bytes: two reads of the least length.
 pub(crate) const SHORTEST: usize = 64 << 10;
 
 /// The shortest and the longest read of one, bytes, where the port permits it.
