@@ -17,7 +17,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, pieces, reading, transmit};
+use super::{datatype, getting, pieces, reading, transmit};
 
 /// A whole message goes to a receive.
 ///
@@ -96,8 +96,9 @@ pub(crate) unsafe fn announced(
         return unsafe { finish(state, request) };
     }
     if memory.address != 0 && !extent.start.is_null() {
+        let begin = if from.as_local().is_some() { getting::begin } else { reading::begin };
         // SAFETY: memory of one piece; this function's rule.
-        if unsafe { reading::begin(pml, state, request, (from, sender, memory), wanted) } {
+        if unsafe { begin(pml, state, request, (from, sender, memory), wanted) } {
             return;
         }
     }

@@ -36,6 +36,9 @@ const PRIORITY: u64 = 60;
 /// The longest message that is sent at once, bytes: a measurement is still to be made.
 const EAGER_LIMIT: usize = 12 << 10;
 
+/// The same for a peer that shared memory reaches: the sender's copy is to be cheaper than the kernel's.
+const LOCAL_EAGER_LIMIT: usize = 4 << 10;
+
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
 
@@ -55,6 +58,7 @@ unsafe impl Sync for Parameter {}
 
 static PRIORITY_PARAMETER: Parameter = Parameter(UnsafeCell::new(PRIORITY));
 static EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(EAGER_LIMIT as u64));
+static LOCAL_EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(LOCAL_EAGER_LIMIT as u64));
 
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
 // SAFETY: the name is Open MPI's for this component and no other library's.
@@ -110,6 +114,12 @@ unsafe extern "C" fn register() -> c_int {
                 "eager_limit",
                 EAGER_LIMIT as u64,
                 "The longest message, with its header, that is sent at once, bytes: a longer one is announced first.",
+            ),
+            (
+                &LOCAL_EAGER_LIMIT_PARAMETER,
+                "local_eager_limit",
+                LOCAL_EAGER_LIMIT as u64,
+                "The longest message that is sent at once to a process of the same host by shared memory, bytes.",
             ),
         ];
         for (place, name, default, help) in parameters {
@@ -183,7 +193,15 @@ fn make(threads: bool) -> Option<Pml> {
     };
     // SAFETY: a static place, used in this thread alone (see `Parameter`).
     let eager_limit = unsafe { EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
-    let settings = Settings { eager_limit: eager_limit.max(SMALLEST), threads, functions: FUNCTIONS };
+    // SAFETY: as above.
+    let local_eager_limit = unsafe { LOCAL_EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
+    let settings = Settings {
+        eager_limit: eager_limit.max(SMALLEST),
+        local_eager_limit,
+        is_verbose: tunables.verbose > 0,
+        threads,
+        functions: FUNCTIONS,
+    };
     let request = Request {
         tunables: &tunables,
         receive_size: RECEIVE_SIZE,

@@ -11,12 +11,14 @@ use engine::protocol::header::{Header, Memory};
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
+use super::backlog::{self, Payload, Then};
 use super::buffer::Content;
-use super::datatype::Convertor;
+use super::datatype::{Convertor, Extent};
 use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
+use super::shared_memory::SharedMemory;
 use super::transmit::{self, Transmitted};
 
 /// Pieces of a message that are with the adapter at a time.
@@ -98,6 +100,10 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
+    if let Some(to) = r.link.as_local() {
+        // SAFETY: this function's rule.
+        return unsafe { send_locally(pml, state, request, to) };
+    }
     let Some(rail) = pml.rails().get(r.link.rail()) else { return };
     while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
@@ -123,6 +129,47 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         if sent == Transmitted::Failed || length == 0 {
             transmit::failed(state);
             return;
+        }
+    }
+}
+
+/// [`send`] by shared memory: a piece is gone when it is sent, and only those that find no room are under way.
+///
+/// # Safety
+/// As for [`send`].
+unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, to: u32) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Some(room) = pml.shared_memory().map(SharedMemory::room) else { return };
+    while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
+        let Some(offset) = sending.next_offset() else { return };
+        let header = Header::Fragment { receive: receiver.0, offset };
+        let (length, payload) = match NonNull::new(r.extent.start) {
+            Some(start) => {
+                let length = (r.extent.length - offset as usize).min(room);
+                // SAFETY: within the message.
+                let start = unsafe { start.as_ptr().add(offset as usize) };
+                (length, Payload::InPlace(Extent { start, length }))
+            }
+            None => {
+                let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
+                let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
+                // SAFETY: the user's buffer until the send is finished (M3); as much room.
+                let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
+                bytes.truncate(length);
+                (length, Payload::Packed(bytes))
+            }
+        };
+        if length == 0 {
+            transmit::failed(state);
+            return;
+        }
+        sending.sent(length as u64);
+        if backlog::send(pml, state, to, &header, payload, Then::Piece(request)) && sending.done() {
+            r.transfer = Transfer::None;
+            r.convertor = None;
+            // SAFETY: all is sent, and nothing waits.
+            return unsafe { finish(state, request) };
         }
     }
 }

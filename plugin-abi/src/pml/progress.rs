@@ -15,10 +15,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
 use super::finish::{self, finish};
-use super::incoming::{self, Incoming};
+use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::token::{self, Record};
-use super::{pieces, reading, transmit};
+use super::{local, pieces, reading, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -77,7 +77,16 @@ pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
 
 #[inline(never)]
 fn poll_several(pml: &Pml, state: &mut State) -> usize {
-    pml.rails().iter().enumerate().map(|(index, rail)| poll_rail(pml, state, index, rail)).sum()
+    let mut count = 0;
+    if let Some(shared) = pml.shared_memory() {
+        count = local::poll(pml, state, shared);
+        if !state.rails.are_due() {
+            return count;
+        }
+    }
+    let of_rails = pml.rails().iter().enumerate().map(|(index, rail)| poll_rail(pml, state, index, rail)).sum();
+    state.rails.have_reported(of_rails);
+    count + of_rails
 }
 
 /// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
@@ -138,7 +147,8 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
                 return false;
             }
             let start = std::ptr::with_exposed_provenance(addr as usize);
-            let incoming = Incoming { start, length: len as usize, rail, immediate, qp_num };
+            let sender = Sender::ByRail { rail, immediate, qp_num };
+            let incoming = Incoming { start, length: len as usize, sender };
             // SAFETY: the bytes are in a receive slot that is not posted before the batch is released (R2).
             unsafe { incoming::message(pml, state, incoming) };
             true
@@ -269,7 +279,13 @@ fn end_job(pml: &Pml) {
 
 /// Says what the PML does with what another face has polled.
 pub(crate) fn fill_in() {
-    let poll: Option<fn() -> c_int> = Some(|| pml().map_or(0, round));
+    let poll: Option<fn() -> c_int> = Some(|| {
+        let Some(pml) = pml() else { return 0 };
+        if let Some(mut state) = pml.try_enter() {
+            state.rails.have_reported(1);
+        }
+        round(pml)
+    });
     faces::fill_in(Face::Pml, Functions { handle, show_arrived: || {}, poll, is_polled_for: |_| {} });
 }
 

@@ -61,6 +61,8 @@ pub(crate) enum Transfer {
     Sending { state: Sending, receiver: TransferId },
     /// The message is being read.
     Reading { state: Reading, sender: TransferId, from: Memory, registered: Registered },
+    /// The shared-memory BTL reads the message.
+    Getting { sender: TransferId, length: u64 },
     /// Pieces are coming in.
     Gathering { id: TransferId, state: Gathering },
 }

@@ -9,7 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use engine::protocol::header::{Header, MAX_SIZE, Match, Memory};
+use engine::protocol::header::{Header, Match, Memory};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -104,10 +104,25 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.link(outgoing.to);
-    let Some(mut port) = communicator.enter_first(link) else { return false };
+    let Some(mut port) = communicator.enter_first(link) else {
+        // SAFETY: this function's rule.
+        return unsafe { at_once_locally(communicator, link, outgoing.tag, extent) };
+    };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
+}
+
+/// [`at_once`], where the peer is reached by shared memory.
+///
+/// # Safety
+/// As for [`at_once`].
+#[inline(never)]
+unsafe fn at_once_locally(communicator: &Communicator, link: Link, tag: i32, extent: Extent) -> bool {
+    let Some(to) = link.as_local() else { return false };
+    let header = communicator.sender.header(tag);
+    // SAFETY: this function's rule.
+    pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
 }
 
 /// [`at_once`], where it need not be a part of its caller.
@@ -298,9 +313,10 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
     r.link = link;
     // SAFETY: a live communicator.
     let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
-    let Some(rail) = pml.rails().get(link.rail()) else { return };
+    let rail = pml.rails().get(link.rail());
+    let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
-    if r.extent.length > rail.eager_limit - MAX_SIZE {
+    if r.extent.length > eager_limit {
         // SAFETY: this function's rule.
         return unsafe { announce(pml, rail, state, request, of) };
     }
@@ -329,20 +345,21 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
 /// # Safety
 /// As for [`begin`].
 #[inline(never)]
-unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<Request>, of: Match) {
+unsafe fn announce(pml: &Pml, rail: Option<&Rail>, state: &mut State, request: NonNull<Request>, of: Match) {
     let sender = state.transfers.begin(request);
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     let Extent { start, length } = r.extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-    let registered = NonNull::new(start).and_then(|start| {
+    let address = start.expose_provenance() as u64;
+    let registered = NonNull::new(start).zip(rail).and_then(|(start, rail)| {
         // SAFETY: the user's buffer, until the send is finished (M3).
         unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
     });
     let memory = match registered {
-        Some(registered) => {
-            Memory { key: registered.rkey(), address: start.expose_provenance() as u64, length: length as u64 }
-        }
+        Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
+        // By shared memory it is read without a key. With gaps the address is 0.
+        None if rail.is_none() => Memory { key: 0, address, length: length as u64 },
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
     r.transfer = Transfer::Announced { registered };
