@@ -6,7 +6,7 @@
 //!
 //! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of which the
 //! first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where ibex declines.
-//! Where the user gave none, it has names that ibex is not among: see [`IS_CONSIDERED_BY_DEFAULT`].
+//! Where the user gave none it has names that ibex is not among, and *open* adds this one. See `choice`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_int};
@@ -16,19 +16,17 @@ use std::sync::Arc;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Storage};
 
+use super::choice;
 use super::instance::{self, Pml, Rail, Settings};
 use super::module::module;
 use super::persistent::FUNCTIONS;
 use super::progress;
-use crate::runtime::component::{names_ibex, number, text};
+use crate::runtime::component::{number, text};
 use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::progress as faces;
-use crate::runtime::{messages, refusal, variables};
-
-/// Whether ibex may be chosen by who asks for no PML. Not as long as it is incomplete: then `--mca pml ibex` asks for it.
-const IS_CONSIDERED_BY_DEFAULT: bool = false;
+use crate::runtime::{messages, modex, refusal, variables};
 
 /// The priority: above that of ucx with a device it knows (51).
 const PRIORITY: u64 = 60;
@@ -146,8 +144,8 @@ unsafe extern "C" fn open() -> c_int {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         ports::start_anew();
-        let list = asked_for();
-        for name in considered(&list) {
+        let list = choice::pmls();
+        for name in choice::considered(&list) {
             let name = CString::new(name).unwrap_or_default();
             // SAFETY: copied by the call; the list is made anew when the framework is opened.
             unsafe { sys::ibex_pml_consider(name.as_ptr()) };
@@ -171,14 +169,28 @@ unsafe extern "C" fn pml_init(
     threads: bool,
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
+        if let Some(why) = choice::declines() {
+            if variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
+                messages::verbose(why);
+            }
+            return null_mut();
+        }
+        // SAFETY: a static place, used in this thread alone (see `Parameter`).
+        let value = c_int::try_from(unsafe { PRIORITY_PARAMETER.0.get().read() }).unwrap_or(c_int::MAX);
+        // SAFETY: the out parameter, in which the best priority so far stands.
+        if value <= unsafe { priority.read() } {
+            return null_mut();
+        }
         let Some(pml) = make(threads) else { return null_mut() };
+        if let Err(code) = modex::publish_pml() {
+            messages::not_published(code);
+            return null_mut();
+        }
         instance::begin(pml);
         progress::fill_in();
         faces::polls_for_others(Face::Pml, true);
-        // SAFETY: a static place, used in this thread alone (see `Parameter`).
-        let value = unsafe { PRIORITY_PARAMETER.0.get().read() };
         // SAFETY: the out parameter.
-        unsafe { priority.write(c_int::try_from(value).unwrap_or(c_int::MAX)) };
+        unsafe { priority.write(value) };
         module()
     })
 }
@@ -207,7 +219,7 @@ fn make(threads: bool) -> Option<Pml> {
         receive_size: RECEIVE_SIZE,
         bounce_size: settings.eager_limit.min(RECEIVE_SIZE as usize) as u32,
         threads,
-        is_asked_for: || names_ibex(&asked_for()),
+        is_asked_for: choice::is_asked_for,
     };
     let rails = ports::open(&request, |port| Ok(Rail::new(&Arc::clone(port), settings.eager_limit)));
     (!rails.is_empty()).then(|| Pml::new(rails, &settings))
@@ -226,22 +238,6 @@ unsafe extern "C" fn pml_finalize() -> c_int {
     })
 }
 
-/// What the user asked for, as he wrote it; empty where he did not.
-fn asked_for() -> String {
-    variable::text(c"pml", None, None).unwrap_or_default()
-}
-
-/// The names to be added to those that Open MPI considers.
-fn considered(list: &str) -> Vec<&str> {
-    if names_ibex(list) {
-        list.split(',').map(str::trim).collect()
-    } else if IS_CONSIDERED_BY_DEFAULT {
-        vec!["ibex"]
-    } else {
-        Vec::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,14 +249,5 @@ mod tests {
         assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
         assert_eq!(version.mca_type_name[..4], text::<4>(b"pml"));
         assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
-    }
-
-    #[test]
-    fn each_name_of_a_list_with_ibex_is_considered_and_none_of_another() {
-        assert_eq!(considered("ibex"), ["ibex"]);
-        assert_eq!(considered("ibex, ob1"), ["ibex", "ob1"]);
-        for list in ["", "ob1", "^ucx", "^ibex", "ibexx"] {
-            assert!(considered(list).is_empty(), "{list:?}");
-        }
     }
 }

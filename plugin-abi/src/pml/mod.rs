@@ -13,6 +13,7 @@ mod accept;
 mod arrived;
 mod backlog;
 mod buffer;
+mod choice;
 mod communicator;
 mod component;
 mod context;

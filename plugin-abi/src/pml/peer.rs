@@ -9,6 +9,7 @@ use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
+use super::choice;
 use super::communicator::Communicator;
 use super::instance::Pml;
 use super::link::Link;
@@ -43,9 +44,16 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     if let Some(link) = pml.enter()?.peers.get(&peer) {
         return Some(*link);
     }
+    if !choice::is_same(process) {
+        return None;
+    }
     let link = of_process(pml, peer);
     match link {
         Ok(link) => {
+            if pml.is_verbose {
+                let place = pml.rails().get(link.rail()).map_or("no port", |rail| rail.port().place());
+                messages::verbose(&format!("rank {} is reached by {place}", peer.rank));
+            }
             pml.enter()?.peers.insert(peer, link);
             Some(link)
         }

@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
+use super::choice;
 use super::instance::{Rail, pml};
 use super::local;
 use crate::runtime::guard::fence;
@@ -17,6 +18,13 @@ use crate::runtime::modex;
 /// `pml_add_procs`: at start, and for processes that were spawned or connected to. A process that is known already may come again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
+        for index in 0..count {
+            // SAFETY: `count` processes, which live until MPI_Finalize.
+            let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
+            if !choice::is_same(process) {
+                return sys::OPAL_ERR_UNREACH;
+            }
+        }
         // SAFETY: `count` processes; says who has chosen otherwise. The name is not kept.
         let code = unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), procs, count) };
         if code != sys::OPAL_SUCCESS {
