@@ -182,7 +182,7 @@ unsafe extern "C" fn pml_init(
             return null_mut();
         }
         let Some(pml) = make(threads) else { return null_mut() };
-        if let Err(code) = modex::publish_pml() {
+        if let Err(code) = modex::publish_pml(true) {
             messages::not_published(code);
             return null_mut();
         }

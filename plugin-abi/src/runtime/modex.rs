@@ -20,7 +20,7 @@ use super::messages;
 
 const KEY: &CStr = c"btl.ibex.ports";
 
-/// Under it stands that a process has chosen the PML, and which version of its headers it speaks.
+/// Under it stands which version of the PML's headers a process speaks; 0: it has not chosen the PML.
 const PML_KEY: &CStr = c"pml.ibex.chosen";
 
 /// The addresses this process has published. Nobody enters a port or calls Open MPI while this is locked.
@@ -47,14 +47,14 @@ fn set_published(addresses: Vec<PortAddress>) {
     *PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
 }
 
-/// Says that this process' messages go by ibex' PML: those of a process that chose another would never be heard.
-pub(crate) fn publish_pml() -> Result<(), i32> {
-    modex::publish(PML_KEY, &[VERSION])
+/// Says whether this process' messages go by ibex' PML: a process that chose another never hears them. The last word counts.
+pub(crate) fn publish_pml(is_chosen: bool) -> Result<(), i32> {
+    modex::publish(PML_KEY, &[if is_chosen { VERSION } else { 0 }])
 }
 
-/// Whether a process has said so.
+/// Whether a process has said that they do.
 pub(crate) fn has_pml(peer: PeerName) -> bool {
-    modex::fetch(PML_KEY, to_openmpi(peer)).is_some()
+    modex::fetch(PML_KEY, to_openmpi(peer)).is_some_and(|said| said.first() == Some(&VERSION))
 }
 
 /// What `peer` published; `None` where it runs no ibex, or found no port.
