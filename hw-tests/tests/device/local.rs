@@ -6,7 +6,7 @@
 use crate::Test;
 use crate::launch::{Launch, says};
 use crate::site::Site;
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 
 /// The parameters of a job whose processes talk by shared memory, and what they say of it.
 const SHARED: &str = "self,vader,ibex";

@@ -6,7 +6,7 @@
 //! could call back: what is to be told waits on the chain of those finished (`finish`). Grade: hot. Threads: with
 //! `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::{HashMap, VecDeque};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub(crate) struct Rail {
 /// The PML.
 pub(crate) struct Pml {
     rails: Box<[Rail]>,
-    /// The first of them, where it is all there is to poll; else null.
-    only_rail: AtomicPtr<Rail>,
+    /// The first of them, where it is all there is to poll. Written while MPI is initialised.
+    only_rail: Cell<Option<NonNull<Rail>>>,
     /// The way to processes of this host, if that is not a rail; else null.
     shared_memory: AtomicPtr<SharedMemory>,
     /// The longest message that is sent at once by shared memory, bytes.
@@ -77,7 +77,7 @@ pub(crate) struct Pml {
 }
 
 // SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the state,
-// which is shared as `Exclusive` permits.
+// which is shared as `Exclusive` permits; the one cell is written by the one thread that initialises MPI, before others begin.
 unsafe impl Sync for Pml {}
 // SAFETY: as above.
 unsafe impl Send for Pml {}
@@ -228,10 +228,10 @@ impl Pml {
         // SAFETY: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
-        let only_rail = if let [only] = &*rails { NonNull::from(only).as_ptr() } else { null_mut() };
+        let only_rail = if let [only] = &*rails { Some(NonNull::from(only)) } else { None };
         Pml {
             rails,
-            only_rail: AtomicPtr::new(only_rail),
+            only_rail: Cell::new(only_rail),
             shared_memory: AtomicPtr::new(null_mut()),
             local_eager_limit: settings.local_eager_limit,
             is_verbose: settings.is_verbose,
@@ -241,9 +241,9 @@ impl Pml {
         }
     }
 
-    /// From here on processes of this host are reached by shared memory. Once.
+    /// From here on processes of this host are reached by shared memory. Once, while MPI is initialised: one thread.
     pub(crate) fn use_shared_memory(&self, shared: SharedMemory) {
-        self.only_rail.store(null_mut(), Ordering::Relaxed);
+        self.only_rail.set(None);
         self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
     }
 
@@ -288,8 +288,8 @@ impl Pml {
     /// The rail, where it is all there is to poll.
     #[inline(always)]
     pub(crate) fn only_rail(&self) -> Option<&Rail> {
-        // SAFETY: null, or in the box that this has, as long as it lives.
-        unsafe { self.only_rail.load(Ordering::Relaxed).as_ref() }
+        // SAFETY: in the box that this has, as long as it lives.
+        self.only_rail.get().map(|rail| unsafe { rail.as_ref() })
     }
 
     /// Its rails.

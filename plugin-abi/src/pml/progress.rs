@@ -71,8 +71,15 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
 pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
     match pml.only_rail() {
         Some(rail) => poll_rail(pml, state, 0, rail),
-        None => poll_several(pml, state),
+        None => poll_more(pml, state),
     }
+}
+
+/// [`poll_several`], out of the way of the poll of a rail that is alone.
+#[cold]
+#[inline(never)]
+fn poll_more(pml: &Pml, state: &mut State) -> usize {
+    poll_several(pml, state)
 }
 
 #[inline(never)]
