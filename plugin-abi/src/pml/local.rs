@@ -105,6 +105,9 @@ pub(crate) unsafe extern "C" fn arrived(
     });
 }
 
+/// Bytes of the sender's place among the processes of the host.
+const PLACE: usize = size_of::<u32>();
+
 /// # Safety
 /// The bytes may be read.
 #[inline(always)]
@@ -118,7 +121,6 @@ unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: 
         }
         return;
     }
-    const PLACE: usize = size_of::<u32>();
     if length < PLACE {
         return;
     }

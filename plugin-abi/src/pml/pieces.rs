@@ -144,21 +144,18 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
     while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
         let header = Header::Fragment { receive: receiver.0, offset };
-        let (length, payload) = match NonNull::new(r.extent.start) {
-            Some(start) => {
-                let length = (r.extent.length - offset as usize).min(room);
-                // SAFETY: within the message.
-                let start = unsafe { start.as_ptr().add(offset as usize) };
-                (length, Payload::InPlace(Extent { start, length }))
-            }
-            None => {
-                let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
-                let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
-                // SAFETY: the user's buffer until the send is finished (M3); as much room.
-                let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
-                bytes.truncate(length);
-                (length, Payload::Packed(bytes))
-            }
+        let (length, payload) = if r.extent.start.is_null() {
+            let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
+            let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
+            // SAFETY: the user's buffer until the send is finished (M3); as much room.
+            let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
+            bytes.truncate(length);
+            (length, Payload::Packed(bytes))
+        } else {
+            let length = (r.extent.length - offset as usize).min(room);
+            // SAFETY: within the message.
+            let start = unsafe { r.extent.start.add(offset as usize) };
+            (length, Payload::InPlace(Extent { start, length }))
         };
         if length == 0 {
             transmit::failed(state);
