@@ -2,15 +2,14 @@
 //! Messages by shared memory that wait for room, in order, each with its request.
 //!
 //! Data in one piece stays where it is, as its request lives until it has gone; data with gaps is packed before it comes here.
-//! Sent by [`send`], where nothing waits; what waits is taken out by `local`. Grade: pending. Threads: who has entered the PML.
+//! Sent by [`Backlog::send`], where nothing waits; what waits is taken out by `local`. Grade: pending. Threads: who has entered the PML.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-use engine::protocol::header::Header;
+use engine::protocol::header::{Header, MAX_SIZE};
 
 use super::datatype::Extent;
-use super::instance::{Pml, State};
 use super::request::Request;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 
@@ -98,25 +97,31 @@ impl Backlog {
         }
         Some(then)
     }
-}
 
-/// Sends a message by shared memory, or lets it wait behind others. True: it has gone, and nothing is done by `then`.
-pub(crate) fn send(pml: &Pml, state: &mut State, to: u32, header: &Header, payload: Payload, then: Then) -> bool {
-    let Some(shared) = pml.shared_memory() else { return false };
-    let encoded = header.encode();
-    let mut bytes = [0; size_of::<u32>() + engine::protocol::header::MAX_SIZE];
-    let is_eager = matches!(header, Header::Eager(_));
-    let before = if is_eager { 0 } else { size_of::<u32>() };
-    let length = before + encoded.as_slice().len();
-    bytes[..before].copy_from_slice(&shared.me.to_le_bytes()[..before]);
-    bytes[before..length].copy_from_slice(encoded.as_slice());
-    let tag = if is_eager { EAGER } else { OTHER };
-    let header = &bytes[..length];
-    // SAFETY: packed, or the memory of a request that is not finished (M3).
-    if !state.backlog.waits_for(to) && unsafe { shared.send(to, tag, header, payload.extent()) } {
-        return true;
+    /// Sends a message, or lets it wait behind others. True: it has gone, and nothing is done by `then`.
+    pub(crate) fn send(
+        &mut self,
+        shared: &SharedMemory,
+        to: u32,
+        header: &Header,
+        payload: Payload,
+        then: Then,
+    ) -> bool {
+        let encoded = header.encode();
+        let mut bytes = [0; size_of::<u32>() + MAX_SIZE];
+        let is_eager = matches!(header, Header::Eager(_));
+        let before = if is_eager { 0 } else { size_of::<u32>() };
+        let length = before + encoded.as_slice().len();
+        bytes[..before].copy_from_slice(&shared.me.to_le_bytes()[..before]);
+        bytes[before..length].copy_from_slice(encoded.as_slice());
+        let tag = if is_eager { EAGER } else { OTHER };
+        let header = &bytes[..length];
+        // SAFETY: packed, or the memory of a request that is not finished (M3).
+        if !self.waits_for(to) && unsafe { shared.send(to, tag, header, payload.extent()) } {
+            return true;
+        }
+        shared.hold_up(to, true);
+        self.push(to, Waiting { tag, header: header.into(), payload, then });
+        false
     }
-    shared.hold_up(to, true);
-    state.backlog.push(to, Waiting { tag, header: header.into(), payload, then });
-    false
 }

@@ -11,14 +11,13 @@ use engine::protocol::header::{Header, Memory};
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
-use super::backlog::{self, Payload, Then};
+use super::backlog::{Payload, Then};
 use super::buffer::Content;
 use super::datatype::{Convertor, Extent};
 use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::shared_memory::SharedMemory;
 use super::transmit::{self, Transmitted};
 
 /// Pieces of a message that are with the adapter at a time.
@@ -140,7 +139,8 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
 unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, to: u32) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    let Some(room) = pml.shared_memory().map(SharedMemory::room) else { return };
+    let Some(shared) = pml.shared_memory() else { return };
+    let room = shared.room();
     while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
         let header = Header::Fragment { receive: receiver.0, offset };
@@ -162,7 +162,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
             return;
         }
         sending.sent(length as u64);
-        if backlog::send(pml, state, to, &header, payload, Then::Piece(request)) && sending.done() {
+        if state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done() {
             r.transfer = Transfer::None;
             r.convertor = None;
             // SAFETY: all is sent, and nothing waits.

@@ -13,7 +13,7 @@ use engine::protocol::header::{Header, MAX_SIZE};
 use engine::transport::{Port, Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::InlineSpan;
 
-use super::backlog::{self, Payload, Then};
+use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer};
 use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, Rail, State};
@@ -65,7 +65,9 @@ pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
 /// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
     if let Some(to) = link.as_local() {
-        let has_gone = backlog::send(pml, state, to, header, Payload::InPlace(Extent::EMPTY), Then::Nothing);
+        let Some(shared) = pml.shared_memory() else { return failed(state) };
+        let nothing = Payload::InPlace(Extent::EMPTY);
+        let has_gone = state.backlog.send(shared, to, header, nothing, Then::Nothing);
         return if has_gone { Transmitted::Posted } else { Transmitted::Waits };
     }
     let header = header.encode();
@@ -168,7 +170,8 @@ unsafe fn locally(
         Payload::InPlace(extent)
     };
     let then = request.map_or(Then::Nothing, Then::Finish);
-    if backlog::send(pml, state, to, header, payload, then) { Transmitted::Posted } else { Transmitted::Waits }
+    let Some(shared) = pml.shared_memory() else { return failed(state) };
+    if state.backlog.send(shared, to, header, payload, then) { Transmitted::Posted } else { Transmitted::Waits }
 }
 
 /// Sends the first `length` bytes of a buffer. Posted, its content is silent unless it is a piece.
