@@ -75,6 +75,12 @@ impl Launch {
         self
     }
 
+    /// Leaves an MCA parameter to its default.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.parameters.retain(|(there, _)| there != name);
+        self
+    }
+
     /// One rank with each of these parameters instead of ranks that are all alike.
     pub(crate) fn each_rank_with(mut self, name: &str, values: &[&str]) -> Self {
         self.parameters.retain(|(there, _)| there != name);

@@ -13,12 +13,14 @@
 //! Setup grade; one test at a time, as all share one fabric.
 
 mod adapters;
+mod choice;
 mod endings;
 mod engine;
 mod faults;
 mod forks;
 mod launch;
 mod listed;
+mod local;
 mod memory;
 mod nodes;
 mod programs;
@@ -117,6 +119,8 @@ fn main() -> ExitCode {
         adapters::tests,
         memory::tests,
         spawn::tests,
+        choice::tests,
+        local::tests,
         reasons::tests,
         tools::tests,
     ];

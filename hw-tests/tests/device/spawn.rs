@@ -44,6 +44,20 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = format!("{who} on two nodes connect accept and part fifty times");
         tests.push(Test::on_two_nodes(name, move |site| meeting().on_two_nodes().passes(site)));
     }
+    for (parents, children) in [(1, "2"), (2, "2")] {
+        for btl in ["self,ibex", "self,vader,ibex"] {
+            let by = if btl.contains("vader") { " beside shared memory" } else { "" };
+            let name = format!("over the pml{by}, {children} processes spawned by {parents} talk to each other");
+            let launch = move || spawning(parents, children, "1").with("pml", "ibex").with("btl", btl);
+            tests.push(Test::new(name, move |site| (0..3).try_for_each(|_| spawned(site, &launch()))));
+        }
+    }
+    for (btl, by) in [("self,ibex", ""), ("self,vader,ibex", " beside shared memory")] {
+        let name = format!("over the pml{by}, two groups among 4 ranks connect accept and part fifty times");
+        let arguments = ["ports", "--cycles", "50"];
+        let meeting = move || Launch::new("connect_cycles", 4).arguments(&arguments).limit(240);
+        tests.push(Test::new(name, move |site| meeting().with("pml", "ibex").with("btl", btl).passes(site)));
+    }
     tests
 }
 

@@ -17,7 +17,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, pieces, reading, striped, transmit, watch};
+use super::{datatype, getting, pieces, reading, striped, transmit, watch};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
@@ -122,6 +122,7 @@ pub(crate) unsafe fn announced(
         // SAFETY: memory of one piece; this function's rule.
         let is_read = unsafe {
             match keys {
+                _ if from.as_local().is_some() => getting::begin(pml, state, request, message, wanted),
                 [] => reading::begin(pml, state, request, message, wanted),
                 keys => striped::begin(pml, state, request, message, (keys, wanted)),
             }

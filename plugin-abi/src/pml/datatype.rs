@@ -142,7 +142,7 @@ pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: u
 /// # Safety
 /// As of `copy_from_nonoverlapping`.
 #[inline(always)]
-unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
+pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     const WORD: usize = size_of::<u64>();
     if length.wrapping_sub(WORD) <= WORD {
         // SAFETY: this function's rule: the first word and the last, which may have bytes in common.

@@ -21,10 +21,33 @@ pub(crate) struct Incoming {
     /// Where its bytes are, until the slot is released.
     pub(crate) start: *const u8,
     pub(crate) length: usize,
-    /// Which rail it came by, who says to have sent it, and the queue pair it came by.
+    pub(crate) sender: Sender,
+}
+
+/// By what a message came.
+#[derive(Clone, Copy)]
+pub(crate) struct ByRail {
     pub(crate) rail: usize,
+    /// Who says to have sent it.
     pub(crate) immediate: Immediate,
     pub(crate) qp_num: u32,
+}
+
+impl ByRail {
+    /// Who has sent it; `None` where it did not come by the queue pair of whom it names.
+    pub(crate) fn link(self, pml: &Pml) -> Option<Link> {
+        let port = pml.rails().get(self.rail)?.enter()?;
+        Some(Link::new(self.rail, port.sender(self.immediate, self.qp_num)?))
+    }
+}
+
+/// Who has sent a message.
+#[derive(Clone, Copy)]
+pub(crate) enum Sender {
+    /// To be found out.
+    ByRail(ByRail),
+    /// Known without asking.
+    Known(Link),
 }
 
 impl Incoming {
@@ -39,8 +62,10 @@ impl Incoming {
 
     /// Whom to answer; `None` where it did not come by the queue pair of whom it names.
     pub(crate) fn sender(&self, pml: &Pml) -> Option<Link> {
-        let port = pml.rails().get(self.rail)?.enter()?;
-        Some(Link::new(self.rail, port.sender(self.immediate, self.qp_num)?))
+        match self.sender {
+            Sender::ByRail(by) => by.link(pml),
+            Sender::Known(link) => Some(link),
+        }
     }
 }
 
@@ -50,11 +75,23 @@ impl Incoming {
 /// Its bytes may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
-    let length = arrived.len as usize;
-    if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
+    if arrived.immediate.tag() != Tag::PML.0 {
         return false;
     }
-    let start: *const u8 = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    // SAFETY: this function's rule.
+    unsafe { is_taken_whole(state, start, arrived.len as usize) }
+}
+
+/// [`is_taken`] of a message of the PML's.
+///
+/// # Safety
+/// Its bytes may be read.
+#[inline(always)]
+pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length: usize) -> bool {
+    if length < EAGER_SIZE {
+        return false;
+    }
     // SAFETY: this function's rule; bytes of any alignment.
     let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
     let Some(of) = Match::from_eager(&header) else { return false };

@@ -6,7 +6,7 @@
 //! could call back: what is to be told waits on the chain of those finished (`finish`). Grade: hot. Threads: with
 //! `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::{HashMap, VecDeque};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -19,11 +19,14 @@ use engine::protocol::transfers::Transfers;
 use engine::transport::{Batch, EndpointId, Port};
 
 use super::arrived::Arrived;
+use super::backlog::Backlog;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::link::Link;
+use super::quiet::Quiet;
 use super::rails::{Sent, Several};
 use super::request::{Request, RequestFunctions, Requests};
+use super::shared_memory::SharedMemory;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::port::OpenPort;
 use crate::runtime::tag::Tag;
@@ -32,6 +35,10 @@ use crate::runtime::tag::Tag;
 pub(crate) struct Settings {
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
+    /// The same for a peer that shared memory reaches.
+    pub(crate) local_eager_limit: usize,
+    /// Whether to tell how each peer is reached.
+    pub(crate) is_verbose: bool,
     /// Several threads may call at the same time.
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
@@ -58,13 +65,23 @@ pub(crate) struct Rail {
 /// The PML.
 pub(crate) struct Pml {
     rails: Box<[Rail]>,
-    /// The first of them, where it is the only one.
-    only_rail: Option<NonNull<Rail>>,
+    /// The first of them, where it is all there is to poll. Written while MPI is initialised.
+    only_rail: Cell<Option<NonNull<Rail>>>,
+    /// The way to processes of this host, if that is not a rail; else null.
+    shared_memory: AtomicPtr<SharedMemory>,
+    /// The longest message that is sent at once by shared memory, bytes.
+    pub(crate) local_eager_limit: usize,
+    /// Whether to tell how each peer is reached.
+    pub(crate) is_verbose: bool,
+    /// Several threads may call at the same time.
+    has_threads: bool,
+    /// The state, while who has entered it has the shared-memory BTL call back.
+    within: AtomicPtr<State>,
     state: Exclusive<State>,
 }
 
 // SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the state,
-// which is shared as `Exclusive` permits.
+// which is shared as `Exclusive` permits; the one cell is written by the one thread that initialises MPI, before others begin.
 unsafe impl Sync for Pml {}
 // SAFETY: as above.
 unsafe impl Send for Pml {}
@@ -82,6 +99,10 @@ pub(crate) struct State {
     pub(crate) several: Several,
     /// Requests whose pieces wait for a buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,
+    /// What waits to go by shared memory.
+    pub(crate) backlog: Backlog,
+    /// Whether the rails have reported anything of late.
+    pub(crate) rails: Quiet,
     /// Requests that are finished and not told of, in order.
     pub(crate) finished: Chain,
     /// Batches with something for another face, and the rails that they were polled from.
@@ -252,6 +273,8 @@ impl Pml {
             peers: HashMap::new(),
             several: Several::new(rails.len()),
             starved: VecDeque::new(),
+            backlog: Backlog::default(),
+            rails: Quiet::default(),
             finished: Chain::EMPTY,
             handed_on: Vec::new(),
             has_failed: false,
@@ -261,14 +284,73 @@ impl Pml {
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
         let only_rail = if let [only] = &*rails { Some(NonNull::from(only)) } else { None };
-        Pml { rails, only_rail, state }
+        Pml {
+            rails,
+            only_rail: Cell::new(only_rail),
+            shared_memory: AtomicPtr::new(null_mut()),
+            local_eager_limit: settings.local_eager_limit,
+            is_verbose: settings.is_verbose,
+            has_threads: settings.threads,
+            within: AtomicPtr::new(null_mut()),
+            state,
+        }
     }
 
-    /// The rail, where there is only one.
+    /// From here on processes of this host are reached by shared memory. Once, while MPI is initialised: one thread.
+    pub(crate) fn use_shared_memory(&self, shared: SharedMemory) {
+        self.only_rail.set(None);
+        self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
+    }
+
+    /// The way to processes of this host, if that is not a rail.
+    #[inline]
+    pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
+        // SAFETY: a leaked box, taken back when this is dropped. Acquire: what it was made with.
+        unsafe { self.shared_memory.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Calls what may have [`Self::with_state`] called on this thread, while the state is entered.
+    #[inline]
+    pub(crate) fn within<R>(&self, state: &mut State, call: impl FnOnce() -> R) -> R {
+        // Relaxed: read by this thread, or by another that is told by the lock that it is none of its.
+        let before = self.within.load(Ordering::Relaxed);
+        self.within.store(state, Ordering::Relaxed);
+        let result = call();
+        self.within.store(before, Ordering::Relaxed);
+        result
+    }
+
+    /// Has the state used by what is called back: by who has entered it ([`Self::within`]), or by Open MPI's progress.
+    #[inline]
+    pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
+        let within = self.within.load(Ordering::Relaxed);
+        if !self.has_threads && !within.is_null() {
+            // SAFETY: without threads this is within the call in `within`, whose caller's reference is not used meanwhile.
+            return deal(unsafe { &mut *within });
+        }
+        match self.enter() {
+            // What is to be told waits for the next progress of the PML's: the BTL is not to be entered again from here.
+            Some(mut state) => deal(&mut state),
+            None => {
+                // SAFETY: this thread is inside, so it is its own call, and as above.
+                if let Some(state) = unsafe { self.within.load(Ordering::Relaxed).as_mut() } {
+                    deal(state);
+                }
+            }
+        }
+    }
+
+    /// The rail, where it is all there is to poll.
     #[inline(always)]
     pub(crate) fn only_rail(&self) -> Option<&Rail> {
         // SAFETY: in the box that this has, as long as it lives.
-        self.only_rail.map(|rail| unsafe { rail.as_ref() })
+        self.only_rail.get().map(|rail| unsafe { rail.as_ref() })
+    }
+
+    /// Whether there are several rails.
+    #[inline]
+    pub(crate) fn has_several(&self) -> bool {
+        self.rails.len() > 1
     }
 
     /// Its rails.
@@ -287,5 +369,15 @@ impl Pml {
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, State>> {
         self.state.try_enter()
+    }
+}
+
+impl Drop for Pml {
+    fn drop(&mut self) {
+        let shared = *self.shared_memory.get_mut();
+        if !shared.is_null() {
+            // SAFETY: leaked by `use_shared_memory`, once.
+            drop(unsafe { Box::from_raw(shared) });
+        }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a peer is reached: by which port of this process, and how that names it.
+//! How a peer is reached: by which port of this process, and how that names it; or by shared memory.
 //!
-//! The messages to a peer go by one port, so that they come in order without being numbered; with several, `rails` says by which.
-//! Grade: hot.
+//! The messages to a peer go by one path, so that they come in order without being numbered: shared memory, or a port; of several
+//! `rails` says which. Grade: hot.
 //! Plain data.
 
 use engine::transport::EndpointId;
@@ -20,6 +20,20 @@ const RAIL: u64 = 0xff;
 impl Link {
     /// Not found out yet.
     pub(crate) const UNKNOWN: Link = Link(u64::MAX);
+
+    /// What stands in place of a rail where shared memory is the way.
+    const SHARED_MEMORY: usize = 0xfe;
+
+    /// By shared memory, to the peer with this place among the processes of the host.
+    pub(crate) const fn local(place: u32) -> Self {
+        Link((Self::SHARED_MEMORY as u64) << 32 | place as u64)
+    }
+
+    /// The peer's place among the processes of the host, where shared memory is the way.
+    #[inline]
+    pub(crate) const fn as_local(self) -> Option<u32> {
+        if self.rail() == Self::SHARED_MEMORY { Some(self.0 as u32) } else { None }
+    }
 
     pub(crate) const fn new(rail: usize, to: EndpointId) -> Self {
         Link((rail as u64) << 32 | to.index() as u64)

@@ -9,7 +9,7 @@ use engine::protocol::header::Header;
 use engine::protocol::stream::Merging;
 use engine::transport::Immediate;
 
-use super::incoming::{self, Incoming};
+use super::incoming::{self, ByRail, Incoming, Sender};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::rails;
@@ -17,9 +17,7 @@ use super::rails;
 /// A copy of a message that came before its turn.
 pub(crate) struct Held {
     bytes: Box<[u8]>,
-    rail: usize,
-    immediate: Immediate,
-    qp_num: u32,
+    by: ByRail,
 }
 
 /// Whether messages of this sender are in order as they come.
@@ -40,12 +38,12 @@ pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
 /// # Safety
 /// Its bytes may be read.
 #[inline(never)]
-pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming) {
-    let Incoming { rail, immediate, qp_num, .. } = message;
+pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by: ByRail) {
+    let ByRail { rail, immediate, .. } = by;
     // SAFETY: this function's rule.
     let bytes = unsafe { message.bytes() };
     if let Ok((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
-        return moved(pml, state, message, (segment, count));
+        return moved(pml, state, by, (segment, count));
     }
     if may_be_taken(state, rail, immediate) {
         count(state, rail, immediate);
@@ -55,7 +53,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming) {
     let Some(peer) = state.several.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
     let Some(merging) = &mut state.several.peers[peer].merging else { return };
     if !merging.arrived(rail) {
-        return merging.hold(rail, Held { bytes: bytes.into(), rail, immediate, qp_num });
+        return merging.hold(rail, Held { bytes: bytes.into(), by });
     }
     // SAFETY: this function's rule.
     unsafe { incoming::message(pml, state, message) };
@@ -64,8 +62,8 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming) {
 
 /// The sender's messages go by this port from now on.
 #[cold]
-fn moved(pml: &Pml, state: &mut State, message: Incoming, (segment, count): (u32, u32)) {
-    let Some(peer) = message.sender(pml).and_then(|from| rails::of(pml, state, from)) else { return };
+fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32)) {
+    let Some(peer) = by.link(pml).and_then(|from| rails::of(pml, state, from)) else { return };
     if state.several.peers[peer].merging.is_none() {
         let links = state.several.peers[peer].links.clone();
         let mut received: u32 = 0;
@@ -77,7 +75,7 @@ fn moved(pml: &Pml, state: &mut State, message: Incoming, (segment, count): (u32
         state.several.peers[peer].merging = Some(Merging::new(pml.rails().len(), received));
     }
     if let Some(merging) = &mut state.several.peers[peer].merging {
-        merging.moved(message.rail, segment, count);
+        merging.moved(by.rail, segment, count);
     }
     release(pml, state, peer);
 }
@@ -85,8 +83,8 @@ fn moved(pml: &Pml, state: &mut State, message: Incoming, (segment, count): (u32
 /// Deals with what was held, as far as it is its turn.
 fn release(pml: &Pml, state: &mut State, peer: usize) {
     while let Some(held) = state.several.peers[peer].merging.as_mut().and_then(Merging::release) {
-        let Held { bytes, rail, immediate, qp_num } = held;
-        let message = Incoming { start: bytes.as_ptr(), length: bytes.len(), rail, immediate, qp_num };
+        let Held { bytes, by } = held;
+        let message = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
         // SAFETY: a copy that lives until the call returns.
         unsafe { incoming::message(pml, state, message) };
     }

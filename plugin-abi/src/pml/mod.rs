@@ -7,21 +7,26 @@
 //! happened), `incoming` (a message came), `accept` (it met its receive), `reading` and `pieces` (long ones), `transmit` (a
 //! message goes), `finish` (a request ends), `watch` (tools are told of it), `listening` and `notify` (what is otherwise while they
 //! listen). With several ports: `rails` (which is used), `striped` (long messages by all), `moving` and `merging` (one that goes down).
+//! Processes of the same host: `local` (what comes), `backlog` (what waits), `getting` (long ones), by `shared_memory`.
 //! `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
 //! takes which message is `engine::matching`'s, what processes say to each other `engine::protocol`'s.
 
 mod accept;
 mod arrived;
+mod backlog;
 mod buffer;
+mod choice;
 mod communicator;
 mod component;
 mod context;
 mod datatype;
 mod finish;
+mod getting;
 mod incoming;
 mod instance;
 mod link;
 mod listening;
+mod local;
 mod merging;
 mod module;
 mod moving;
@@ -32,11 +37,13 @@ mod pieces;
 mod probe;
 mod procs;
 mod progress;
+mod quiet;
 mod rails;
 mod reading;
 mod receive;
 mod request;
 mod send;
+mod shared_memory;
 mod striped;
 mod token;
 mod transmit;

@@ -27,7 +27,7 @@ use crate::runtime::{failures, messages, progress as faces};
 /// The link of a rail's port has gone, or is there again.
 #[cold]
 pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: bool) {
-    if pml.only_rail().is_some() {
+    if !pml.has_several() {
         return;
     }
     divert(&pml.rails()[rail], is_up);
@@ -79,7 +79,7 @@ fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link
 /// A connection has failed. True: nothing is lost, and another port carries the peer's messages.
 #[cold]
 pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
-    if pml.only_rail().is_some() {
+    if !pml.has_several() {
         return false;
     }
     let Some(peer) = rails::of(pml, state, failed) else { return false };
@@ -246,7 +246,7 @@ pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) 
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some(mut port) = rail.enter() else { return false };
     let is_queued = port.queue_bytes(to.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait).is_ok();
-    if is_queued && pml.only_rail().is_none() {
+    if is_queued && pml.has_several() {
         rails::note(rail, &mut port, to, false);
     }
     is_queued

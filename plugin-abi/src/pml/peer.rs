@@ -9,6 +9,7 @@ use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
+use super::choice;
 use super::communicator::Communicator;
 use super::instance::Pml;
 use super::link::Link;
@@ -44,15 +45,23 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     if let Some(link) = pml.enter()?.peers.get(&peer) {
         return Some(*link);
     }
+    if !choice::is_same(process) {
+        return None;
+    }
     let link = links_to(pml, peer);
     match link {
         Ok(links) => {
+            if pml.is_verbose {
+                let places = links.iter().filter_map(|link| Some(pml.rails().get(link.rail())?.port().place()));
+                let places: Vec<String> = places.map(ToString::to_string).collect();
+                messages::verbose(&format!("rank {} is reached by {}", peer.rank, places.join(", ")));
+            }
             let mut state = pml.enter()?;
-            let link = if pml.only_rail().is_some() {
-                links[0]
-            } else {
+            let link = if pml.has_several() {
                 let peer = rails::add(pml, &mut state, peer, links);
                 state.several.peers[peer].home.of_several()
+            } else {
+                links[0]
             };
             state.peers.insert(peer, link);
             Some(link)

@@ -11,8 +11,9 @@ use engine::protocol::header::{Header, Memory};
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
+use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer};
-use super::datatype::Convertor;
+use super::datatype::{Convertor, Extent};
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
@@ -98,6 +99,10 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
+    if let Some(to) = r.link.as_local() {
+        // SAFETY: this function's rule.
+        return unsafe { send_locally(pml, state, request, to) };
+    }
     while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
         let link = rails::route(pml, state, r.link);
@@ -181,6 +186,49 @@ unsafe fn goes_on(pml: &Pml, state: &mut State, failed: Link, buffer: NonNull<Se
     let home = rails::route(pml, state, failed);
     // SAFETY: this function's rule.
     unsafe { moving::send_buffer_again(pml, state, (failed, home), buffer, length as u32) }
+}
+
+/// [`send`] by shared memory: a piece is gone when it is sent, and only those that find no room are under way.
+///
+/// # Safety
+/// As for [`send`].
+unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, to: u32) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Some(shared) = pml.shared_memory() else { return };
+    let room = shared.room();
+    while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
+        let Some(offset) = sending.next_offset() else { return };
+        let header = Header::Fragment { receive: receiver.0, offset };
+        let (length, payload) = if r.extent.start.is_null() {
+            let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
+            let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
+            // SAFETY: the user's buffer until the send is finished (M3); as much room.
+            let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
+            bytes.truncate(length);
+            (length, Payload::Packed(bytes))
+        } else {
+            let length = (r.extent.length - offset as usize).min(room);
+            // SAFETY: within the message.
+            let start = unsafe { r.extent.start.add(offset as usize) };
+            (length, Payload::InPlace(Extent { start, length }))
+        };
+        if length == 0 {
+            transmit::failed(state);
+            return;
+        }
+        sending.sent(length as u64);
+        let is_last = sending.is_all();
+        let is_done = state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done();
+        // SAFETY: under way.
+        unsafe { watch::piece(r, offset == 0, is_last) };
+        if is_done {
+            r.transfer = Transfer::None;
+            r.convertor = None;
+            // SAFETY: all is sent, and nothing waits.
+            return unsafe { finish(state, request) };
+        }
+    }
 }
 
 /// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how many.

@@ -15,12 +15,12 @@ use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
 use super::finish::{self, finish};
-use super::incoming::{self, Incoming};
+use super::incoming::{self, ByRail, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::token::{self, Record};
-use super::{merging, moving, pieces, reading, transmit, watch};
+use super::{local, merging, moving, pieces, reading, transmit, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -73,13 +73,32 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
 pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
     match pml.only_rail() {
         Some(rail) => poll_rail::<false>(pml, state, 0, rail),
-        None => poll_several(pml, state),
+        None => poll_more(pml, state),
     }
+}
+
+/// [`poll_several`], out of the way of the poll of a rail that is alone.
+#[cold]
+#[inline(never)]
+fn poll_more(pml: &Pml, state: &mut State) -> usize {
+    poll_several(pml, state)
 }
 
 #[inline(never)]
 fn poll_several(pml: &Pml, state: &mut State) -> usize {
-    pml.rails().iter().enumerate().map(|(index, rail)| poll_rail::<true>(pml, state, index, rail)).sum()
+    let mut count = 0;
+    if let Some(shared) = pml.shared_memory() {
+        count = local::poll(pml, state, shared);
+        if !state.rails.are_due() {
+            return count;
+        }
+    }
+    let of_rails = match pml.rails() {
+        [only] => poll_rail::<false>(pml, state, 0, only),
+        rails => rails.iter().enumerate().map(|(index, rail)| poll_rail::<true>(pml, state, index, rail)).sum(),
+    };
+    state.rails.have_reported(of_rails);
+    count + of_rails
 }
 
 /// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
@@ -150,12 +169,14 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
                 return false;
             }
             let start = std::ptr::with_exposed_provenance(addr as usize);
-            let incoming = Incoming { start, length: len as usize, rail, immediate, qp_num };
+            let by = ByRail { rail, immediate, qp_num };
+            let incoming = Incoming { start, length: len as usize, sender: Sender::ByRail(by) };
             // SAFETY: the bytes are in a receive slot that is not posted before the batch is released (R2).
             unsafe {
-                match pml.only_rail() {
-                    Some(_) => incoming::message(pml, state, incoming),
-                    None => merging::message(pml, state, incoming),
+                if pml.has_several() {
+                    merging::message(pml, state, incoming, by);
+                } else {
+                    incoming::message(pml, state, incoming);
                 }
             }
             true
@@ -314,7 +335,13 @@ fn end_job(pml: &Pml) {
 
 /// Says what the PML does with what another face has polled.
 pub(crate) fn fill_in() {
-    let poll: Option<fn() -> c_int> = Some(|| pml().map_or(0, round));
+    let poll: Option<fn() -> c_int> = Some(|| {
+        let Some(pml) = pml() else { return 0 };
+        if let Some(mut state) = pml.try_enter() {
+            state.rails.have_reported(1);
+        }
+        round(pml)
+    });
     faces::fill_in(Face::Pml, Functions { handle, show_arrived: || {}, poll, is_polled_for: |_| {} });
 }
 

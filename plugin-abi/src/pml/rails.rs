@@ -99,7 +99,7 @@ pub(crate) struct Sent {
 /// By which port a message to this peer goes.
 #[inline]
 pub(crate) fn route(pml: &Pml, state: &mut State, link: Link) -> Link {
-    if pml.only_rail().is_some() {
+    if !pml.has_several() || link.as_local().is_some() {
         return link;
     }
     of(pml, state, link).map_or(link, |peer| state.several.peers[peer].home)

@@ -67,6 +67,8 @@ pub(crate) enum Transfer {
     Reading { state: Reading, sender: TransferId, from: Memory, registered: Registered },
     /// The message is being read by several ports.
     Striped(Box<Reads>),
+    /// The shared-memory BTL reads the message.
+    Getting { sender: TransferId, length: u64 },
     /// Pieces are coming in.
     Gathering { id: TransferId, state: Gathering },
 }

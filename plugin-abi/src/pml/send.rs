@@ -109,25 +109,29 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     let link = communicator.short_cut(outgoing.to);
     let Some(mut port) = communicator.enter_first(link) else {
         // SAFETY: this function's rule.
-        return unsafe { at_once_by_several(outgoing, extent) };
+        return unsafe { at_once_otherwise(outgoing, extent) };
     };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
 }
 
-/// [`at_once`] where the port is one of several. It works all out anew, so that nothing is kept for it.
+/// [`at_once`] where the peer is reached by shared memory, or by one port of several. It works all out anew, so that nothing is kept
+/// for it.
 ///
 /// # Safety
 /// As for [`at_once`].
-#[cold]
 #[inline(never)]
-unsafe fn at_once_by_several(outgoing: &Outgoing, extent: Extent) -> bool {
+unsafe fn at_once_otherwise(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let header = communicator.sender.header(outgoing.tag);
+    let (link, header) = (communicator.short_cut(outgoing.to), communicator.sender.header(outgoing.tag));
+    let Some(to) = link.as_local() else {
+        // SAFETY: this function's rule.
+        return unsafe { rails::at_once(link, &header, extent) };
+    };
     // SAFETY: this function's rule.
-    unsafe { rails::at_once(communicator.link(outgoing.to), &header, extent) }
+    pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
 }
 
 /// [`at_once`], where it need not be a part of its caller.
@@ -154,7 +158,7 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
-    let Some(rail) = pml.only_rail() else { return false };
+    let Some(rail) = pml.rails().first() else { return false };
     if !link.is_of_only() || extent.length > rail.eager_limit - MAX_SIZE {
         return false;
     }
@@ -407,13 +411,14 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
     r.link = rails::route(pml, state, link);
     // SAFETY: a live communicator.
     let communicator = unsafe { Communicator::of(r.comm()) };
-    if pml.only_rail().is_none() && r.link.of_several() != link {
+    if pml.has_several() && r.link.as_local().is_none() && r.link.of_several() != link {
         communicator.set_link(r.peer, r.link.of_several());
     }
     let (link, of) = (r.link, match_of(communicator, r.tag));
-    let Some(rail) = pml.rails().get(link.rail()) else { return };
+    let rail = pml.rails().get(link.rail());
+    let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
-    if r.extent.length > rail.eager_limit - MAX_SIZE {
+    if r.extent.length > eager_limit {
         // SAFETY: this function's rule.
         return unsafe { announce(pml, rail, state, request, of) };
     }
@@ -448,20 +453,21 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
 /// # Safety
 /// As for [`begin`].
 #[inline(never)]
-unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<Request>, of: Match) {
+unsafe fn announce(pml: &Pml, rail: Option<&Rail>, state: &mut State, request: NonNull<Request>, of: Match) {
     let sender = state.transfers.begin(request);
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     let Extent { start, length } = r.extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-    let registered = NonNull::new(start).and_then(|start| {
+    let address = start.expose_provenance() as u64;
+    let registered = NonNull::new(start).zip(rail).and_then(|(start, rail)| {
         // SAFETY: the user's buffer, until the send is finished (M3).
         unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
     });
     let memory = match registered {
-        Some(registered) => {
-            Memory { key: registered.rkey(), address: start.expose_provenance() as u64, length: length as u64 }
-        }
+        Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
+        // By shared memory it is read without a key. With gaps the address is 0.
+        None if rail.is_none() => Memory { key: 0, address, length: length as u64 },
         None => Memory { key: 0, address: 0, length: length as u64 },
     };
     let others = match registered {
@@ -470,12 +476,12 @@ unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<R
         None => Vec::new(),
     };
     let link = r.link;
-    if registered.is_some() {
+    if memory.address != 0 {
         // SAFETY: this function's rule. From here on it may be read.
         unsafe { watch::begins(r) };
     }
     match registered {
-        Some(registered) if pml.only_rail().is_none() => {
+        Some(registered) if pml.has_several() => {
             let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
             striped::announce(pml, state, link, (of, sender, memory), registered);
         }

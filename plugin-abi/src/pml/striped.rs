@@ -64,7 +64,7 @@ struct Lane {
 /// # Safety
 /// The user's buffer, until the send is finished (M3).
 pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<OfRail> {
-    if pml.only_rail().is_some() || extent.length < SHORTEST {
+    if !pml.has_several() || extent.length < SHORTEST {
         return Vec::new();
     }
     let Some(peer) = rails::of(pml, state, home) else { return Vec::new() };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hands messages to a port: inside the work request, from a send buffer, or to wait in the engine, in order.
+//! Hands messages to a port: inside the work request, from a send buffer, or to wait in the engine, in order. Or to shared
+//! memory (`backlog`), by which processes of this host are reached.
 //!
 //! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter has it: who
 //! waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
@@ -8,10 +9,11 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::protocol::header::Header;
+use engine::protocol::header::{Header, MAX_SIZE};
 use engine::transport::{Port, Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::InlineSpan;
 
+use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer};
 use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, Rail, State};
@@ -52,8 +54,22 @@ unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Exten
     unsafe { inline(port, link, header, extent) }
 }
 
+/// The longest data that is sent at once to a peer, bytes.
+pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
+    if link.as_local().is_some() {
+        return pml.shared_memory().map(|shared| shared.eager_limit);
+    }
+    Some(pml.rails().get(link.rail())?.eager_limit - MAX_SIZE)
+}
+
 /// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
+    if let Some(to) = link.as_local() {
+        let Some(shared) = pml.shared_memory() else { return failed(state) };
+        let nothing = Payload::InPlace(Extent::EMPTY);
+        let has_gone = state.backlog.send(shared, to, header, nothing, Then::Nothing);
+        return if has_gone { Transmitted::Posted } else { Transmitted::Waits };
+    }
     let header = header.encode();
     loop {
         let link = rails::route(pml, state, link);
@@ -87,7 +103,7 @@ fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
 
 /// Counts a message that was given to a port, where there are several.
 pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmitted: Transmitted) {
-    if pml.only_rail().is_none() && transmitted != Transmitted::Failed {
+    if pml.has_several() && transmitted != Transmitted::Failed {
         rails::note(rail, port, link, transmitted == Transmitted::Posted);
     }
 }
@@ -105,6 +121,10 @@ pub(crate) unsafe fn message(
     (data, extent): (&Data, Extent),
     request: Option<NonNull<Request>>,
 ) -> Transmitted {
+    if let Some(to) = link.as_local() {
+        // SAFETY: this function's rule.
+        return unsafe { locally(pml, state, to, header, (data, extent), request) };
+    }
     let header = header.encode();
     loop {
         let link = rails::route(pml, state, link);
@@ -195,6 +215,35 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
         unsafe { buffers.give_back(buffer) };
     }
     is_posted
+}
+
+/// [`message`] by shared memory. What waits of data in one piece is not copied: a request is there for it, until it has gone
+/// or is acknowledged.
+///
+/// # Safety
+/// As for [`message`].
+#[inline(never)]
+unsafe fn locally(
+    pml: &Pml,
+    state: &mut State,
+    to: u32,
+    header: &Header,
+    (data, extent): (&Data, Extent),
+    request: Option<NonNull<Request>>,
+) -> Transmitted {
+    let payload = if extent.start.is_null() {
+        let mut bytes = vec![0; extent.length];
+        // SAFETY: as long as the message; this function's rule.
+        if !unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) } {
+            return Transmitted::Failed;
+        }
+        Payload::Packed(bytes)
+    } else {
+        Payload::InPlace(extent)
+    };
+    let then = request.map_or(Then::Nothing, Then::Finish);
+    let Some(shared) = pml.shared_memory() else { return failed(state) };
+    if state.backlog.send(shared, to, header, payload, then) { Transmitted::Posted } else { Transmitted::Waits }
 }
 
 /// Sends the first `length` bytes of a buffer. Posted, its content is silent unless it is a piece.
