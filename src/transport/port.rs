@@ -33,7 +33,6 @@ mod tests;
 
 pub use error::PortError;
 pub use poll::Polled;
-pub use rail::Unposted;
 pub use send::{Refused, Sent};
 pub use waiting::WhenDiverted;
 
@@ -46,6 +45,7 @@ use super::connections::closing::Closing;
 use super::connections::failure::Failure;
 use super::connections::handshakes::Handshakes;
 use super::connections::probe::Probes;
+use super::kept::Kept;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::work_request::{EndpointId, Immediate};
@@ -198,7 +198,7 @@ pub struct Port<A: Adapter = Verbs> {
     admission: Admission,
     diversion: Diversion,
     /// For a caller with several ports.
-    kept: rail::Kept,
+    kept: Kept,
     /// Why connections failed, for who has not been told yet.
     untold: Vec<String>,
     attributes: Attributes,

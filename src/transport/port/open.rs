@@ -3,7 +3,6 @@
 //!
 //! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in `hw-tests`.
 
-use super::rail::Kept;
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::key::Key;
@@ -19,6 +18,7 @@ use crate::transport::connections::admission::Admission;
 use crate::transport::connections::closing::Closing;
 use crate::transport::connections::handshakes::{Handshakes, Ourselves};
 use crate::transport::connections::probe::Probes;
+use crate::transport::kept::Kept;
 use crate::transport::rx::Rx;
 use crate::transport::tx::{self, Tx, bounce};
 use crate::transport::watch;

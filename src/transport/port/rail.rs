@@ -9,76 +9,11 @@
 
 use super::Port;
 use crate::counters::subtract;
-use crate::transport::adapter::{Adapter, QueuePair};
-use crate::transport::completion::Token;
-use crate::transport::connections::connection::{Connection, Phase};
-use crate::transport::connections::failure::Cause;
-use crate::transport::tx::request::{Operation, Request};
+use crate::transport::adapter::Adapter;
+use crate::transport::connections::connection::Phase;
+use crate::transport::kept::Unposted;
+use crate::transport::tx::request::Request;
 use crate::transport::work_request::EndpointId;
-use ibex_ffi::verbs::LocalSpan;
-use std::sync::Arc;
-
-/// A message that never reached the adapter. Its token does not come back.
-#[derive(Debug)]
-pub enum Unposted {
-    /// It is in registered memory.
-    Spans {
-        /// Of one span or two, the second of which may be empty.
-        spans: [LocalSpan; 2],
-        /// The token.
-        token: Token,
-    },
-    /// It is in memory of no registration.
-    Bytes {
-        /// Memory that it stands at the start of.
-        bytes: Arc<[u8]>,
-        /// How many bytes it has.
-        length: u32,
-        /// The token; 0 where it had none.
-        token: Token,
-    },
-}
-
-impl Unposted {
-    fn of(request: Request) -> Option<Unposted> {
-        let token = request.token;
-        match request.operation {
-            Operation::Send { spans, .. } => Some(Unposted::Spans { spans, token }),
-            Operation::SendBytes { bytes, length, .. } => Some(Unposted::Bytes { bytes, length, token }),
-            _ => None,
-        }
-    }
-}
-
-/// What is kept for a caller with several ports.
-#[derive(Debug, Default)]
-pub(super) struct Kept {
-    /// The tag of messages that are kept.
-    tag: Option<u8>,
-    unposted: Vec<(EndpointId, Unposted)>,
-    /// Connections that failed with messages of which it is not known that they were delivered.
-    lost: Vec<EndpointId>,
-}
-
-impl Kept {
-    /// Keeps a request that waited for a connection that failed. `None`: it is no message with that tag.
-    pub(super) fn keep(&mut self, to: EndpointId, request: Request) -> Option<Request> {
-        if self.tag.is_none() || request.message_tag() != self.tag {
-            return Some(request);
-        }
-        self.unposted.extend(Unposted::of(request).map(|message| (to, message)));
-        None
-    }
-
-    /// A connection has failed for this cause.
-    pub(super) fn note_failure<Q: QueuePair>(&mut self, to: EndpointId, connection: &Connection<Q>, cause: &Cause) {
-        // A request that failed counts as done by now.
-        let failed = u32::from(matches!(cause, Cause::Completion { .. }));
-        if self.tag.is_some() && connection.queue().has_messages_beyond(failed) {
-            self.lost.push(to);
-        }
-    }
-}
 
 impl<A: Adapter> Port<A> {
     /// Keeps messages with this tag that wait for a connection when it fails, for [`Port::take_unposted`]: their tokens do not come
@@ -89,10 +24,7 @@ impl<A: Adapter> Port<A> {
 
     /// Takes the messages with the kept tag that wait for a connection to be made, or did when it failed, in order.
     pub fn take_unposted(&mut self, to: EndpointId) -> Vec<Unposted> {
-        let of_failed = std::mem::take(&mut self.kept.unposted);
-        let (own, others): (Vec<_>, Vec<_>) = of_failed.into_iter().partition(|(of, _)| *of == to);
-        self.kept.unposted = others;
-        let mut taken: Vec<_> = own.into_iter().map(|(_, message)| message).collect();
+        let mut taken = self.kept.take(to);
         let tag = self.kept.tag;
         let connecting = self.connections.get_mut(to).filter(|connection| connection.phase() == Phase::Connecting);
         if let Some(connection) = connecting {
@@ -106,7 +38,7 @@ impl<A: Adapter> Port<A> {
     /// Whether this connection failed with messages of which it is not known that they were delivered.
     #[must_use]
     pub fn has_lost(&self, to: EndpointId) -> bool {
-        self.kept.lost.contains(&to)
+        self.kept.has_lost(to)
     }
 
     /// The last request posted to this peer was a message. Of what waits the port notes that itself. Hot.
