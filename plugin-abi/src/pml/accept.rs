@@ -17,7 +17,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, getting, pieces, reading, striped, transmit, watch};
+use super::{datatype, getting, pieces, reading, routing, striped, watch};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
@@ -113,7 +113,7 @@ pub(crate) unsafe fn announced(
     if wanted == 0 {
         // SAFETY: this function's rule. No bytes are to come.
         unsafe { watch::piece(&mut *request.as_ptr(), true, true) };
-        transmit::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
+        routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
         // SAFETY: nothing is to come.
         return unsafe { finish(state, request) };
     }
@@ -157,7 +157,7 @@ pub(crate) unsafe fn unexpected(
             unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) };
         }
         Body::Synchronous { bytes, sender } => {
-            transmit::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
+            routing::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
             // SAFETY: as above.
             unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) };
         }

@@ -15,7 +15,7 @@ use super::finish::finish;
 use super::instance::{Pml, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{pieces, transmit, watch};
+use super::{pieces, routing, watch};
 use crate::runtime::guard::fence;
 
 /// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: it cannot.
@@ -75,7 +75,7 @@ unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_r
     if is_read {
         // SAFETY: this function's rule.
         unsafe { watch::ends(r) };
-        transmit::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
+        routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: a receive that has all it wants.
         unsafe { finish(state, request) };
     } else {

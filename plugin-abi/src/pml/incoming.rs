@@ -7,11 +7,11 @@
 use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::protocol::transfers::TransferId;
-use engine::transport::Immediate;
 
 use super::arrived::{Arrived, Body, SHORT};
 use super::instance::{Pml, State};
 use super::link::Link;
+use super::several::ByRail;
 use super::{accept, pieces, reading, watch};
 use crate::runtime::tag::Tag;
 
@@ -22,15 +22,6 @@ pub(crate) struct Incoming {
     pub(crate) start: *const u8,
     pub(crate) length: usize,
     pub(crate) sender: Sender,
-}
-
-/// By what a message came.
-#[derive(Clone, Copy)]
-pub(crate) struct ByRail {
-    pub(crate) rail: usize,
-    /// Who says to have sent it.
-    pub(crate) immediate: Immediate,
-    pub(crate) qp_num: u32,
 }
 
 impl ByRail {

@@ -9,16 +9,11 @@ use engine::protocol::header::Header;
 use engine::protocol::stream::Merging;
 use engine::transport::Immediate;
 
-use super::incoming::{self, ByRail, Incoming, Sender};
+use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::rails;
-
-/// A copy of a message that came before its turn.
-pub(crate) struct Held {
-    bytes: Box<[u8]>,
-    by: ByRail,
-}
+use super::several::{ByRail, Held};
 
 /// Whether messages of this sender are in order as they come.
 #[inline]

@@ -5,7 +5,7 @@
 //! connection goes along; what the adapter has stays with it, and its receiver puts all in order (`merging`). When the link is back
 //! those return whose home it was. A connection that fails ends the job only if no other port reaches the peer, or
 //! if messages that the adapter had are not known to be delivered: they are gone, and it says so. Reads that fail are read again by
-//! others (`striped`). Called by `progress` and `transmit`. Grade: setup. Threads: who has entered the PML, and no port. Tests: the
+//! others (`striped`). Called by `progress`, `routing`, `pieces` and `striped`. Grade: setup. Threads: who has entered the PML, and no port. Tests: the
 //! device tests in `hw-tests`.
 
 use std::ptr::NonNull;
@@ -17,7 +17,8 @@ use engine::transport::{Cause, Failure, Token, Unposted, WhenDiverted};
 use super::buffer::{Content, SendBuffer};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::rails::{self, Peer};
+use super::rails;
+use super::several::Peer;
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
 use crate::runtime::face::Face;

@@ -4,8 +4,6 @@
 //! Called when the first message goes to a rank. That makes no connection. Grade: setup. Threads: any; who enters a port
 //! here has entered nothing else.
 
-use engine::peer::PeerName;
-use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
@@ -48,7 +46,7 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     if !choice::is_same(process) {
         return None;
     }
-    let link = links_to(pml, peer);
+    let link = rails::links_to(pml, peer);
     match link {
         Ok(links) => {
             if pml.is_verbose {
@@ -71,24 +69,4 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
             None
         }
     }
-}
-
-/// The ways to a process, at least one, in the order of rails; else why there is none.
-pub(super) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
-    let ports = match modex::ports_of(peer) {
-        Some(Ok(ports)) => ports,
-        Some(Err(error)) => return Err(error.to_string()),
-        None => return Err("it published no ibex port: it runs without ibex, or found none".to_owned()),
-    };
-    let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
-    let pairs = address::pair(&modex::published(), &addresses);
-    let links = pml.rails().iter().enumerate().filter_map(|(index, rail)| {
-        let remote = pairs.get(usize::from(rail.port().index())).copied().flatten()?;
-        Some(Link::new(index, rail.enter()?.peer(peer, remote as u8)))
-    });
-    let links: Vec<Link> = links.collect();
-    if links.is_empty() {
-        return Err("none of its ports is on the network of one of this process'".to_owned());
-    }
-    Ok(links)
 }

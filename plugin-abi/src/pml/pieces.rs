@@ -19,7 +19,7 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{moving, rails, striped, token, watch};
+use super::{announcing, moving, rails, routing, token, watch};
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
@@ -41,7 +41,7 @@ pub(crate) unsafe fn ask(
     r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
     let memory = Memory { key: 0, address: 0, length: wanted };
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, memory };
-    transmit::control(pml, state, from, &header);
+    routing::control(pml, state, from, &header);
 }
 
 /// A piece has come for a receive.
@@ -87,7 +87,7 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let sending = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
     let announced = std::mem::replace(&mut r.transfer, sending);
     // SAFETY: the receiver will not read.
-    unsafe { striped::put_back(pml, r.link, announced) };
+    unsafe { announcing::put_back(pml, r.link, announced) };
     // SAFETY: a send under way.
     unsafe { send(pml, state, request) };
 }

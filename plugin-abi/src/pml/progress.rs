@@ -15,10 +15,11 @@ use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
 use super::finish::{self, finish};
-use super::incoming::{self, ByRail, Incoming, Sender};
+use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
+use super::several::ByRail;
 use super::token::{self, Record};
 use super::{local, merging, moving, pieces, reading, transmit, watch};
 use crate::runtime::exclusive::Entered;

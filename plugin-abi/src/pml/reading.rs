@@ -17,7 +17,7 @@ use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{striped, token, transmit, watch};
+use super::{announcing, routing, striped, token, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -101,7 +101,7 @@ pub(crate) unsafe fn read_done(
         unsafe { rail.port().memory().put_back(registered) };
         // SAFETY: not finished.
         unsafe { watch::ends(r) };
-        transmit::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
+        routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: a receive that has all it wants.
         unsafe { finish(state, request) };
     } else {
@@ -119,7 +119,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let r = unsafe { &mut *request.as_ptr() };
     let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
     // SAFETY: the receiver has read.
-    unsafe { striped::put_back(pml, r.link, transfer) };
+    unsafe { announcing::put_back(pml, r.link, transfer) };
     // SAFETY: not finished. Of one that was sent whole tools have been told.
     unsafe { watch::ends(r) };
     // SAFETY: a send that is through.

@@ -20,7 +20,7 @@ use super::link::Link;
 use super::progress::{leave, until};
 use super::request::{Mode, Owner, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{peer, rails, striped, watch};
+use super::{announcing, peer, rails, routing, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
@@ -128,7 +128,7 @@ unsafe fn at_once_otherwise(outgoing: &Outgoing, extent: Extent) -> bool {
     let (link, header) = (communicator.short_cut(outgoing.to), communicator.sender.header(outgoing.tag));
     let Some(to) = link.as_local() else {
         // SAFETY: this function's rule.
-        return unsafe { rails::at_once(link, &header, extent) };
+        return unsafe { transmit::at_once(link, &header, extent) };
     };
     // SAFETY: this function's rule.
     pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
@@ -431,10 +431,10 @@ unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link
         r.transfer = Transfer::Announced { registered: None, others: Vec::new() };
         let header = Header::Synchronous(of, sender.0);
         // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
-        unsafe { transmit::message(pml, state, link, &header, data, None) }
+        unsafe { routing::message(pml, state, link, &header, data, None) }
     } else {
         // SAFETY: as above.
-        unsafe { transmit::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
+        unsafe { routing::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
     };
     if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
         // SAFETY: not finished.
@@ -472,7 +472,7 @@ unsafe fn announce(pml: &Pml, rail: Option<&Rail>, state: &mut State, request: N
     };
     let others = match registered {
         // SAFETY: as above.
-        Some(_) => unsafe { striped::register(pml, state, r.link, r.extent) },
+        Some(_) => unsafe { announcing::register(pml, state, r.link, r.extent) },
         None => Vec::new(),
     };
     let link = r.link;
@@ -483,9 +483,9 @@ unsafe fn announce(pml: &Pml, rail: Option<&Rail>, state: &mut State, request: N
     match registered {
         Some(registered) if pml.has_several() => {
             let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
-            striped::announce(pml, state, link, (of, sender, memory), registered);
+            announcing::announce(pml, state, link, (of, sender, memory), registered);
         }
-        _ => _ = transmit::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
+        _ => _ = routing::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
     }
     r.transfer = Transfer::Announced { registered, others };
 }

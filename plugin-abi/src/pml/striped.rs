@@ -1,122 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A long message that its receiver reads by several ports at once.
 //!
-//! The sender registers the memory with each port that reaches the peer, and announces each port's key. The receiver reads by those
-//! of its own that are connected to one of them, and lets the others begin to connect, for the next message. Shares are by the ports'
-//! rates; a port that fails leaves its reads to the others, and where none is left it asks for copies. The state machine is `engine::protocol::striping`. Called by `send`,
-//! `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the PML.
+//! The sender has registered the memory with each port that reaches the peer, and announced each port's key (`announcing`). The
+//! receiver reads by those of its own that are connected to one of them, and lets the others begin to connect, for the next message.
+//! Shares are by the ports' rates; a port that fails leaves its reads to the others, and where none is left it asks for copies. The
+//! state machine is `engine::protocol::striping`. Called by `accept` and `reading`. Grade: pending. Threads: who has entered the PML.
 
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
-use engine::protocol::header::{Header, Match, Memory, PortKey};
+use engine::protocol::header::{Header, Memory, PortKey};
 use engine::protocol::striping::Striping;
 use engine::protocol::transfers::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
 
-use super::datatype::{Data, Extent};
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
+use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
-use super::transmit::{self, Transmitted};
-use super::{moving, pieces, rails, token};
-use crate::runtime::memory::Registered;
+use super::{moving, pieces, rails, routing, token, transmit};
 
 /// Reads of a message that are posted to a port at a time.
 const MOST: usize = 4;
-
-/// The shortest message that is read by several ports, bytes: two reads of the least length.
-pub(crate) const SHORTEST: usize = 64 << 10;
 
 /// The shortest and the longest read of one, bytes, where the port permits it.
 const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
 
 /// Reads of each port that a message is divided into, where the pieces are of a length that is permitted.
 const READS: u64 = 4;
-
-/// What a port's registration is of: which rail's, and the registration.
-pub(crate) type OfRail = (usize, Registered);
-
-/// A message that is being read by several ports.
-pub(crate) struct Reads {
-    state: Striping,
-    lanes: Vec<Lane>,
-    sender: TransferId,
-    /// By which the message was announced.
-    from: Link,
-    /// Where the data begins.
-    address: u64,
-}
-
-/// A port that reads.
-struct Lane {
-    link: Link,
-    /// The sender's key of its memory.
-    key: u32,
-    registered: Registered,
-}
-
-/// Registers a message with the other ports that reach its receiver, if it is long enough to be read by several.
-///
-/// # Safety
-/// The user's buffer, until the send is finished (M3).
-pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<OfRail> {
-    if !pml.has_several() || extent.length < SHORTEST {
-        return Vec::new();
-    }
-    let Some(peer) = rails::of(pml, state, home) else { return Vec::new() };
-    let links = state.several.peers[peer].links.iter().filter(|link| link.rail() != home.rail());
-    let registered = links.filter(|link| rails::is_usable(pml, **link)).filter_map(|link| {
-        let rail = pml.rails().get(link.rail())?;
-        let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-        // SAFETY: this function's rule.
-        let registered = unsafe { rail.port().memory().register(extent.start.cast(), extent.length, access) };
-        Some((link.rail(), registered?))
-    });
-    registered.collect()
-}
-
-/// Announces a message that can be read by these ports. Their keys are told apart by the ports' numbers, as the announcement may have
-/// to go by another port than is expected now.
-pub(crate) fn announce(
-    pml: &Pml,
-    state: &mut State,
-    link: Link,
-    (of, sender, memory): (Match, TransferId, Memory),
-    registered: impl Iterator<Item = OfRail>,
-) {
-    let key = |(rail, registered): OfRail| {
-        let rail = pml.rails().get(rail)?;
-        Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
-    };
-    let keys = PortKey::encode(&registered.filter_map(key).collect::<Vec<_>>());
-    let extent = Extent { start: keys.as_ptr().cast_mut(), length: keys.len() };
-    // Data in one piece is not looked at.
-    let data = Data { buffer: std::ptr::null_mut(), count: 0, datatype: std::ptr::null_mut() };
-    let header = Header::AnnounceKeyed(of, sender.0, memory);
-    // SAFETY: bytes that live until the call returns.
-    if unsafe { transmit::message(pml, state, link, &header, (&data, extent), None) } == Transmitted::Failed {
-        transmit::failed(state);
-    }
-}
-
-/// Gives back what was registered for an announcement.
-///
-/// # Safety
-/// The receiver has read, or will not.
-pub(crate) unsafe fn put_back(pml: &Pml, home: Link, transfer: Transfer) {
-    let Transfer::Announced { registered, others } = transfer else { return };
-    let home = registered.map(|registered| (home.rail(), registered));
-    for (rail, registered) in home.into_iter().chain(others) {
-        if let Some(rail) = pml.rails().get(rail) {
-            // SAFETY: this function's rule.
-            unsafe { rail.port().memory().put_back(registered) };
-        }
-    }
-}
 
 /// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message, by as many ports as can. False: none can,
 /// or its memory cannot be registered.
@@ -290,7 +204,7 @@ unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule; all that was under way is done.
     let Some(reads) = (unsafe { take(pml, request) }) else { return };
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
-    transmit::control(pml, state, reads.from, &header);
+    routing::control(pml, state, reads.from, &header);
     // SAFETY: a receive that has all it wants.
     unsafe { finish(state, request) };
 }

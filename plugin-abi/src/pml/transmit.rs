@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hands messages to a port: inside the work request, from a send buffer, or to wait in the engine, in order. Or to shared
-//! memory (`backlog`), by which processes of this host are reached.
+//! Hands messages to the port of one link: inside the work request, from a send buffer, or to wait in the engine, in order. Which
+//! link that is, and what is done where it fails, is for those above to say (`routing`, `moving`).
 //!
 //! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter has it: who
 //! waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
-//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML.
+//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML, but for
+//! [`at_once`] and [`inline`].
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::protocol::header::{Header, MAX_SIZE};
+use engine::protocol::header::MAX_SIZE;
 use engine::transport::{Port, Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::InlineSpan;
 
-use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer};
 use super::datatype::{self, Data, Extent};
-use super::instance::{Pml, Rail, State};
+use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::Request;
-use super::{moving, rails, token};
+use super::{rails, token};
 use crate::runtime::tag::Tag;
 
 /// What became of a message.
@@ -54,6 +54,28 @@ unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Exten
     unsafe { inline(port, link, header, extent) }
 }
 
+/// Sends header and data of one piece inside the work request, or not at all, by a port that is one of several.
+///
+/// # Safety
+/// The data may be read for the call.
+#[inline(never)]
+pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool {
+    if !link.is_of_several() {
+        return false;
+    }
+    let Some(rail) = pml().and_then(|pml| pml.rails().get(link.rail())) else { return false };
+    let Some(mut port) = rail.enter() else { return false };
+    if !rail.sent(&mut port, link.to()).is_home {
+        return false;
+    }
+    // SAFETY: this function's rule.
+    if !unsafe { inline(&mut port, link, header, extent) } {
+        return false;
+    }
+    rails::note(rail, &mut port, link, true);
+    true
+}
+
 /// The longest data that is sent at once to a peer, bytes.
 pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
     if link.as_local().is_some() {
@@ -62,28 +84,8 @@ pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
     Some(pml.rails().get(link.rail())?.eager_limit - MAX_SIZE)
 }
 
-/// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
-pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
-    if let Some(to) = link.as_local() {
-        let Some(shared) = pml.shared_memory() else { return failed(state) };
-        let nothing = Payload::InPlace(Extent::EMPTY);
-        let has_gone = state.backlog.send(shared, to, header, nothing, Then::Nothing);
-        return if has_gone { Transmitted::Posted } else { Transmitted::Waits };
-    }
-    let header = header.encode();
-    loop {
-        let link = rails::route(pml, state, link);
-        let transmitted = control_by(pml, link, header.as_slice());
-        if transmitted != Transmitted::Failed {
-            return transmitted;
-        }
-        if !moving::goes_on(pml, state, link) {
-            return failed(state);
-        }
-    }
-}
-
-fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
+/// Sends a message that is only a header by this link. Failed: the port does not take it any more.
+pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
     let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
     let tag = Tag::PML.0;
@@ -108,39 +110,12 @@ pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmit
     }
 }
 
-/// Sends header and data, of at most the rail's eager limit together. `request` is finished when what waits has gone; `None`:
-/// nobody hears of it.
+/// Sends header and data, of at most the rail's eager limit together, by this link. `request` is finished when what waits has gone;
+/// `None`: nobody hears of it.
 ///
 /// # Safety
 /// `extent` is that of the data, which may be read for the call.
-pub(crate) unsafe fn message(
-    pml: &Pml,
-    state: &mut State,
-    link: Link,
-    header: &Header,
-    (data, extent): (&Data, Extent),
-    request: Option<NonNull<Request>>,
-) -> Transmitted {
-    if let Some(to) = link.as_local() {
-        // SAFETY: this function's rule.
-        return unsafe { locally(pml, state, to, header, (data, extent), request) };
-    }
-    let header = header.encode();
-    loop {
-        let link = rails::route(pml, state, link);
-        // SAFETY: this function's rule.
-        let transmitted = unsafe { message_by(pml, state, link, header.as_slice(), (data, extent), request) };
-        if transmitted != Transmitted::Failed || !moving::goes_on(pml, state, link) {
-            return transmitted;
-        }
-    }
-}
-
-/// [`message`], by this link, which has not failed.
-///
-/// # Safety
-/// As for [`message`].
-unsafe fn message_by(
+pub(crate) unsafe fn message_by(
     pml: &Pml,
     state: &mut State,
     link: Link,
@@ -215,35 +190,6 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
         unsafe { buffers.give_back(buffer) };
     }
     is_posted
-}
-
-/// [`message`] by shared memory. What waits of data in one piece is not copied: a request is there for it, until it has gone
-/// or is acknowledged.
-///
-/// # Safety
-/// As for [`message`].
-#[inline(never)]
-unsafe fn locally(
-    pml: &Pml,
-    state: &mut State,
-    to: u32,
-    header: &Header,
-    (data, extent): (&Data, Extent),
-    request: Option<NonNull<Request>>,
-) -> Transmitted {
-    let payload = if extent.start.is_null() {
-        let mut bytes = vec![0; extent.length];
-        // SAFETY: as long as the message; this function's rule.
-        if !unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) } {
-            return Transmitted::Failed;
-        }
-        Payload::Packed(bytes)
-    } else {
-        Payload::InPlace(extent)
-    };
-    let then = request.map_or(Then::Nothing, Then::Finish);
-    let Some(shared) = pml.shared_memory() else { return failed(state) };
-    if state.backlog.send(shared, to, header, payload, then) { Transmitted::Posted } else { Transmitted::Waits }
 }
 
 /// Sends the first `length` bytes of a buffer. Posted, its content is silent unless it is a piece.
