@@ -7,6 +7,7 @@ mod held_back;
 mod histories;
 mod pair;
 mod partners;
+mod rails;
 
 use super::*;
 use crate::transport::adapter::scripted::{QpState, send_id};
