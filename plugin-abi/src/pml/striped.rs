@@ -21,7 +21,7 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
-use super::{moving, pieces, rails, routing, token, transmit};
+use super::{moving, pieces, rails, routing, token, transmit, watch};
 
 /// Reads of a message that are posted to a port at a time.
 const MOST: usize = 4;
@@ -66,6 +66,8 @@ pub(crate) unsafe fn begin(
     let striping = Striping::new(wanted, &weights, MOST);
     let reads = Reads { state: striping, lanes, sender, from: link, address: memory.address };
     r.transfer = Transfer::Striped(Box::new(reads));
+    // SAFETY: this function's rule.
+    unsafe { watch::begins(r) };
     // SAFETY: being read.
     unsafe { post(pml, state, request) };
     true
@@ -191,6 +193,9 @@ pub(crate) unsafe fn read_done(
     } else if reads.state.done(at) {
         // SAFETY: this function's rule.
         return unsafe { end(pml, state, request) };
+    } else {
+        // SAFETY: under way.
+        unsafe { watch::piece(r, false, false) };
     }
     // SAFETY: being read.
     unsafe { post(pml, state, request) };
@@ -203,6 +208,8 @@ pub(crate) unsafe fn read_done(
 unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule; all that was under way is done.
     let Some(reads) = (unsafe { take(pml, request) }) else { return };
+    // SAFETY: not finished.
+    unsafe { watch::ends(&mut *request.as_ptr()) };
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
     routing::control(pml, state, reads.from, &header);
     // SAFETY: a receive that has all it wants.
