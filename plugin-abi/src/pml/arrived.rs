@@ -38,6 +38,14 @@ impl Arrived {
             Body::Announced { memory, .. } => memory.length as usize,
         }
     }
+
+    /// Bytes of memory that were allocated for it.
+    pub(crate) fn allocated(&self) -> usize {
+        match &self.body {
+            Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
+            Body::Short { .. } | Body::Announced { .. } => 0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -100,6 +100,23 @@ impl Communicator {
         }
     }
 
+    /// Has short messages to a peer look for their way (`flow`).
+    pub(crate) fn mark(&self, link: Link) {
+        for place in &self.links {
+            // One that is looked up meanwhile is marked when its first message finds the way.
+            let _ = place.compare_exchange(link.bits(), link.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a receive waits.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn has_posted(&self) -> bool {
+        // SAFETY: this function's rule.
+        unsafe { (*self.first.get()).is_some() || self.queues().posted() > 0 }
+    }
+
     /// Its queues.
     ///
     /// # Safety

@@ -36,6 +36,9 @@ const PRIORITY: u64 = 60;
 /// The longest message that is sent at once, bytes: a measurement is still to be made.
 const EAGER_LIMIT: usize = 12 << 10;
 
+/// Bytes of unexpected messages, before their senders are held back.
+const UNEXPECTED_MEMORY: u64 = 16 << 20;
+
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
 
@@ -54,6 +57,7 @@ struct Parameter(UnsafeCell<u64>);
 unsafe impl Sync for Parameter {}
 
 static PRIORITY_PARAMETER: Parameter = Parameter(UnsafeCell::new(PRIORITY));
+static UNEXPECTED_MEMORY_PARAMETER: Parameter = Parameter(UnsafeCell::new(UNEXPECTED_MEMORY));
 static EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(EAGER_LIMIT as u64));
 
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
@@ -110,6 +114,13 @@ unsafe extern "C" fn register() -> c_int {
                 "eager_limit",
                 EAGER_LIMIT as u64,
                 "The longest message, with its header, that is sent at once, bytes: a longer one is announced first.",
+            ),
+            (
+                &UNEXPECTED_MEMORY_PARAMETER,
+                "unexpected_memory",
+                UNEXPECTED_MEMORY,
+                "Memory, in bytes, that this process keeps messages in for which it has posted no receive. Beyond it their senders are \
+                 held back: they announce also short messages, and keep them until they are received.",
             ),
         ];
         for (place, name, default, help) in parameters {
@@ -183,7 +194,10 @@ fn make(threads: bool) -> Option<Pml> {
     };
     // SAFETY: a static place, used in this thread alone (see `Parameter`).
     let eager_limit = unsafe { EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
-    let settings = Settings { eager_limit: eager_limit.max(SMALLEST), threads, functions: FUNCTIONS };
+    // SAFETY: as above.
+    let unexpected_memory = unsafe { UNEXPECTED_MEMORY_PARAMETER.0.get().read() };
+    let eager_limit = eager_limit.max(SMALLEST);
+    let settings = Settings { eager_limit, unexpected_memory, threads, functions: FUNCTIONS };
     let request = Request {
         tunables: &tunables,
         receive_size: RECEIVE_SIZE,

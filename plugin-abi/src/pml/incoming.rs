@@ -10,9 +10,10 @@ use engine::protocol::transfers::TransferId;
 use engine::transport::Immediate;
 
 use super::arrived::{Arrived, Body, SHORT};
+use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
-use super::{accept, pieces, reading};
+use super::{accept, flow, pieces, reading, resume};
 use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
@@ -89,7 +90,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                     None => Body::Whole { bytes: bytes.into() },
                 }
             };
-            whole(state, of, bytes, || Arrived { from: Link::UNKNOWN, body: body() });
+            whole(pml, state, of, bytes, (|| Arrived { from: Link::UNKNOWN, body: body() }, answer));
         }
         Header::Synchronous(of, request) => {
             let Some(from) = answer() else { return };
@@ -111,16 +112,37 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         Header::Finished { request, .. } | Header::Acknowledge { request } => {
             reading::finished(pml, state, TransferId(request));
         }
+        Header::Flow(word) => {
+            if let Some(from) = answer() {
+                resume::heard(pml, state, from, word);
+            }
+        }
+        Header::Pending(context) => {
+            if let Some(from) = answer() {
+                flow::pending(pml, state, from, context);
+            }
+        }
+        Header::More(context) => {
+            if let Some(from) = answer() {
+                resume::more(pml, state, from, context);
+            }
+        }
         // Nobody sends these yet.
         Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } => {}
     }
 }
 
-/// Gives a whole message to the receive that it matches, or keeps what `kept` makes of it.
-fn whole(state: &mut State, of: Match, bytes: &[u8], kept: impl FnOnce() -> Arrived) {
+/// Gives a whole message to the receive that it matches, or keeps what `kept` makes of it; `sender` is who sent it.
+fn whole(
+    pml: &Pml,
+    state: &mut State,
+    of: Match,
+    bytes: &[u8],
+    (kept, sender): (impl FnOnce() -> Arrived, impl FnOnce() -> Option<Link>),
+) {
     let envelope = Envelope::new(of.rank, of.tag);
-    let Some(communicator) = state.contexts.get(of.context) else {
-        return state.contexts.keep(of.context, (envelope, kept()));
+    let Some(communicator) = state.contexts.get(of.context).copied() else {
+        return keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
@@ -129,22 +151,58 @@ fn whole(state: &mut State, of: Match, bytes: &[u8], kept: impl FnOnce() -> Arri
         // SAFETY: posted, so alive, and matched.
         Some(request) => unsafe { accept::whole(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: as above.
-        None => _ = unsafe { communicator.queues() }.insert_unexpected(envelope, kept()),
+        None => unsafe { insert(pml, state, communicator, (envelope, kept()), sender) },
     }
+}
+
+/// Keeps a message that no receive took.
+///
+/// # Safety
+/// A communicator that is alive.
+unsafe fn insert(
+    pml: &Pml,
+    state: &mut State,
+    communicator: &Communicator,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, sender);
+    // SAFETY: this function's rule; the PML is entered.
+    unsafe {
+        communicator.queues().insert_unexpected(envelope, message);
+        if communicator.has_posted() {
+            flow::found_nothing(pml, state, communicator.context);
+        }
+    }
+}
+
+/// Keeps a message whose communicator this process has not added yet.
+#[cold]
+fn keep_early(
+    pml: &Pml,
+    state: &mut State,
+    context: u32,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, sender);
+    state.contexts.keep(context, (envelope, message));
 }
 
 /// Gives a message to the receive that it matches, or keeps it.
 pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Envelope, message: Arrived) {
-    let Some(communicator) = state.contexts.get(context) else {
-        return state.contexts.keep(context, (envelope, message));
+    let from = message.from;
+    let sender = || (from != Link::UNKNOWN).then_some(from);
+    let Some(communicator) = state.contexts.get(context).copied() else {
+        return keep_early(pml, state, context, (envelope, message), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
     // SAFETY: as above.
     match unsafe { communicator.take_posted(envelope) } {
         // SAFETY: posted, so alive, and matched.
-        Some(request) => unsafe { accept::unexpected(pml, state, request, envelope, message) },
+        Some(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: as above.
-        None => _ = unsafe { communicator.queues() }.insert_unexpected(envelope, message),
+        None => unsafe { insert(pml, state, communicator, (envelope, message), sender) },
     }
 }

@@ -19,6 +19,7 @@ use engine::protocol::transfers::Transfers;
 use engine::transport::{Batch, Port};
 
 use super::arrived::Arrived;
+use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::link::Link;
@@ -30,6 +31,8 @@ use crate::runtime::port::OpenPort;
 pub(crate) struct Settings {
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
+    /// Bytes of unexpected messages, before their senders are held back.
+    pub(crate) unexpected_memory: u64,
     /// Several threads may call at the same time.
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
@@ -70,6 +73,7 @@ pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
+    pub(crate) flow: Flow,
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
     /// The peers that were looked up.
@@ -190,7 +194,9 @@ impl Pml {
     /// Over these ports.
     pub(crate) fn new(rails: Vec<Rail>, settings: &Settings) -> Self {
         let buffers = |rail: &Rail| SendBuffers::new(rail.eager_limit, rail.receive_size, MOST_BUFFERS);
+        let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
+            flow: Flow::new(settings.unexpected_memory, shown),
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
             transfers: Transfers::default(),

@@ -7,8 +7,11 @@
 use engine::transport::EndpointId;
 
 /// The way to a peer: its endpoint, and in the upper half which rail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link(u64);
+
+/// Of a link in a communicator that short messages may not take for now (`flow`): no rail has such a number.
+const MARK: u64 = 1 << 63;
 
 impl Link {
     /// Not found out yet.
@@ -16,6 +19,17 @@ impl Link {
 
     pub(crate) const fn new(rail: usize, to: EndpointId) -> Self {
         Link((rail as u64) << 32 | to.index() as u64)
+    }
+
+    /// What stands in a communicator in its place while short messages may not take it.
+    pub(crate) const fn marked(self) -> Self {
+        Link(self.0 | MARK)
+    }
+
+    /// The link itself, of one that is known and perhaps marked.
+    #[inline]
+    pub(crate) const fn unmarked(self) -> Self {
+        Link(self.0 & !MARK)
     }
 
     /// Which of the process' rails.

@@ -24,7 +24,7 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
     let communicator = unsafe { Communicator::of(comm) };
     let link = communicator.link(rank);
     if link != Link::UNKNOWN {
-        return Some(link);
+        return Some(link.unmarked());
     }
     // SAFETY: this function's rule.
     let link = unsafe { find(pml, comm, rank) }?;

@@ -17,6 +17,7 @@ use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
+use super::resume;
 use super::transmit::{self, Transmitted};
 
 /// Pieces of a message that are with the adapter at a time.
@@ -80,15 +81,18 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
-    if let Transfer::Announced { registered: Some(registered) } = r.transfer
+    if let Transfer::Announced { registered: Some(registered), .. } = r.transfer
         && let Some(rail) = pml.rails().get(r.link.rail())
     {
         // SAFETY: the receiver will not read.
         unsafe { rail.port().memory().put_back(registered) };
     }
+    // SAFETY: a send that is not finished.
+    let counted = unsafe { resume::counted(r) };
     r.transfer = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
     // SAFETY: a send under way.
     unsafe { send(pml, state, request) };
+    resume::answered(pml, state, counted);
 }
 
 /// Sends as many pieces as may be under way now.

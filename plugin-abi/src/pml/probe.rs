@@ -10,6 +10,7 @@ use engine::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
+use super::flow;
 use super::instance::{Pml, pml};
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
@@ -39,7 +40,7 @@ impl Probe {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
         // SAFETY: this function's rule; the PML is entered.
-        let queues = unsafe { Communicator::of(self.comm).queues() };
+        let (context, queues) = unsafe { (Communicator::of(self.comm).context, Communicator::of(self.comm).queues()) };
         let pattern = Pattern::new(self.from, self.tag);
         let found = if takes {
             queues.matched_probe(pattern).found.map(|message| {
@@ -50,6 +51,10 @@ impl Probe {
             let found = queues.probe(pattern).found;
             found.map(|message| Found { envelope: message.envelope, length: message.message.length(), handle: None })
         };
+        // What a matched probe takes out is not answered yet, and nobody looks for more where the queue is empty.
+        if found.is_none() || takes && queues.unexpected() == 0 {
+            flow::found_nothing(pml, &mut state, context);
+        }
         leave(pml, state);
         found
     }

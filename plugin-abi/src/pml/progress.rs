@@ -17,8 +17,9 @@ use super::buffer::{Content, SendBuffer};
 use super::finish::{self, finish};
 use super::incoming::{self, Incoming};
 use super::instance::{Pml, Rail, State, pml};
+use super::request::Request;
 use super::token::{self, Record};
-use super::{pieces, reading, transmit};
+use super::{flow, pieces, reading, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -173,7 +174,7 @@ fn handle_request(
         }
         Some(Record::Sent(request)) if outcome.is_ok() => {
             // SAFETY: as above, of a send whose whole message it was.
-            unsafe { finish(state, request) };
+            unsafe { message_sent(state, request) };
         }
         Some(Record::Sent(_)) => _ = transmit::failed(state),
         None => {}
@@ -197,9 +198,21 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     match content {
         Content::Silent => {}
         // SAFETY: a send whose whole message it was.
-        Content::Message(request) => unsafe { finish(state, request) },
+        Content::Message(request) => unsafe { message_sent(state, request) },
         // SAFETY: a piece of this request's.
         Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
+    }
+}
+
+/// The message of a send that waited for the port has gone.
+///
+/// # Safety
+/// A send of the PML's of which nothing else is under way.
+unsafe fn message_sent(state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    unsafe {
+        flow::went(state, request);
+        finish(state, request);
     }
 }
 

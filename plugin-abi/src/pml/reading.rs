@@ -17,7 +17,7 @@ use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{token, transmit};
+use super::{resume, token, transmit};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -101,13 +101,16 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
-    if let Transfer::Announced { registered: Some(registered) } = r.transfer
+    if let Transfer::Announced { registered: Some(registered), .. } = r.transfer
         && let Some(rail) = pml.rails().get(r.link.rail())
     {
         // SAFETY: the receiver has read.
         unsafe { rail.port().memory().put_back(registered) };
     }
+    // SAFETY: a send that is not finished.
+    let counted = unsafe { resume::counted(r) };
     r.transfer = Transfer::None;
     // SAFETY: a send that is through.
     unsafe { finish(state, request) };
+    resume::answered(pml, state, counted);
 }

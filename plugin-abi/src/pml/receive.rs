@@ -14,6 +14,7 @@ use super::accept;
 use super::communicator::Communicator;
 use super::datatype::Data;
 use super::finish::{self, finish};
+use super::flow;
 use super::instance::{Pml, State, pml};
 use super::progress::{Idle, leave, poll_here};
 use super::request::{Owner, Request, Role};
@@ -229,6 +230,7 @@ unsafe fn post_after_search(
     // SAFETY: the PML is entered.
     let found = unsafe { communicator.queues() }.search_unexpected(pattern).found;
     let Some(message) = found else {
+        flow::found_nothing(pml, state, communicator.context);
         // SAFETY: the PML is entered.
         return Posting::Waits(unsafe { communicator.post(pattern, request) });
     };

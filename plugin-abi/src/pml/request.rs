@@ -55,8 +55,8 @@ pub(crate) enum Owner {
 pub(crate) enum Transfer {
     /// Nothing.
     None,
-    /// The peer is to answer: it finishes the message or wants pieces.
-    Announced { registered: Option<Registered> },
+    /// The peer is to answer: it finishes the message or wants pieces. `counted`: among those that flow control counts.
+    Announced { registered: Option<Registered>, counted: bool },
     /// Pieces are being sent.
     Sending { state: Sending, receiver: TransferId },
     /// The message is being read.

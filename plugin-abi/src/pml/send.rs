@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pml_send` and `pml_isend`: by which protocol a message goes, and the beginning of each.
+//! `pml_send` and `pml_isend`: a short message goes at once, any other by a request (`protocol`).
 //!
 //! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and without
 //! the PML being entered. Any other has a request, which a blocking call keeps to itself. A blocking send returns when the
@@ -9,18 +9,16 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use engine::protocol::header::{Header, MAX_SIZE, Match, Memory};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
 use super::finish;
-use super::instance::{Pml, Rail, State, pml};
-use super::link::Link;
+use super::instance::{Pml, pml};
 use super::peer;
 use super::progress::{leave, until};
-use super::request::{Mode, Owner, Request, Role, Transfer};
-use super::transmit::{self, Transmitted};
+use super::request::{Mode, Owner, Request, Role};
+use super::{protocol, transmit};
 use crate::runtime::guard::fence;
 
 /// A message to be sent, as MPI describes it.
@@ -118,12 +116,6 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
 unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     unsafe { at_once(outgoing, extent) }
-}
-
-#[inline(always)]
-fn match_of(communicator: &Communicator, tag: i32) -> Match {
-    // One path for each peer, so that messages need no number.
-    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
 }
 
 /// # Safety
@@ -284,67 +276,8 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
     let Some(mut state) = pml.enter() else { return };
     match link {
         // SAFETY: this function's rule.
-        Some(link) => unsafe { begin_by(pml, &mut state, request, link) },
+        Some(link) => unsafe { protocol::begin(pml, &mut state, request, link) },
         None => _ = transmit::failed(&mut state),
     }
     leave(pml, state);
-}
-
-/// # Safety
-/// As for [`begin`].
-unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    r.link = link;
-    // SAFETY: a live communicator.
-    let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
-    let Some(rail) = pml.rails().get(link.rail()) else { return };
-    let is_synchronous = r.role == Role::Send(Mode::Synchronous);
-    if r.extent.length > rail.eager_limit - MAX_SIZE {
-        // SAFETY: this function's rule.
-        return unsafe { announce(pml, rail, state, request, of) };
-    }
-    let (data, extent) = (r.data, r.extent);
-    let data = (&data, extent);
-    let transmitted = if is_synchronous {
-        let sender = state.transfers.begin(request);
-        r.transfer = Transfer::Announced { registered: None };
-        let header = Header::Synchronous(of, sender.0);
-        // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
-        unsafe { transmit::message(pml, state, link, &header, data, None) }
-    } else {
-        // SAFETY: as above.
-        unsafe { transmit::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
-    };
-    match transmitted {
-        // SAFETY: all of it is with the adapter.
-        Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
-        Transmitted::Posted | Transmitted::Waits => {}
-        Transmitted::Failed => _ = transmit::failed(state),
-    }
-}
-
-/// Announces a long message, with the place where it can be read if its memory can be registered.
-///
-/// # Safety
-/// As for [`begin`].
-#[inline(never)]
-unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<Request>, of: Match) {
-    let sender = state.transfers.begin(request);
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    let Extent { start, length } = r.extent;
-    let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-    let registered = NonNull::new(start).and_then(|start| {
-        // SAFETY: the user's buffer, until the send is finished (M3).
-        unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
-    });
-    let memory = match registered {
-        Some(registered) => {
-            Memory { key: registered.rkey(), address: start.expose_provenance() as u64, length: length as u64 }
-        }
-        None => Memory { key: 0, address: 0, length: length as u64 },
-    };
-    r.transfer = Transfer::Announced { registered };
-    transmit::control(pml, state, r.link, &Header::Announce(of, sender.0, memory));
 }
