@@ -106,7 +106,7 @@ counters! {
     posted: Counter "requests" "Work requests posted.";
     unexpected_memory: Level "bytes" "Memory that the PML keeps messages in for which no receive is posted, counted at the first port.";
     senders_held_back: Counter "times" "Times the PML held a sender back because unexpected messages took too much memory, counted at the first port.";
-    announced_for_want_of_room: Counter "messages" "Messages that the PML announced, or announced later, because their receiver held it back or too many waited for the port, counted at the first port.";
+    announced_held_back: Counter "messages" "Messages that the PML announced because their receiver held it back, counted at the first port.";
     malformed: Counter "messages" "Messages received that were not ibex's and were dropped.";
 }
 

@@ -9,7 +9,8 @@
 //! ```text
 //! sender, of one peer                        short message       long message
 //! free                                       eager               announced
-//! held back, or too much waits for the port  announced, counted  announced, counted
+//! free, but too much waits for the port      pends               pends
+//! held back                                  announced, counted  announced, counted
 //!   and `window` of a communicator counted   pends               pends
 //! ```
 //!
@@ -21,7 +22,7 @@
 //! before it heard of it, which its send queue and [`Limits::waiting`] bound, as a sender that finds its queue full looks at what has come; of
 //! each sender and communicator a window of headers, unless it asks for more.
 //!
-//! **Why nothing is held up for ever.** Four rules:
+//! **Why nothing is held up for ever.** Five rules:
 //! 1. A process that is inside MPI takes whatever its ports have received. No message waits for memory there: the bound makes senders
 //!    announce, and refuses nothing. So whatever is posted arrives, whoever floods whom.
 //! 2. Only the first message of a send is ever announced instead, or pends. `ClearToSend`, `Finished`, `Acknowledge`, fragments that a
@@ -29,8 +30,10 @@
 //!    is one of a fixed number for a peer and communicator, so that they need no bound of their own.
 //! 3. Messages of the MPI library itself (negative tags: collectives) never pend, as no receive takes one of those and one of the
 //!    program's. So a collective goes on beside any flood, at the price of an announcement.
-//! 4. A message that pends waits for an answer to one of its window, or for its receiver to ask. Its sender says that some pend
-//!    (`Pending`). A receiver that knows of it asks for more (`More`) when a receive or a probe of that communicator finds nothing, when a
+//! 4. A message that pends because too much waits for the port goes when that has gone, which by the first rule is when the
+//!    receiver is inside MPI.
+//! 5. A message that pends because its window is full waits for an answer to one of those, or for its receiver to ask. Its sender says that
+//!    some pend (`Pending`). A receiver that knows of it asks for more (`More`) when a receive or a probe of that communicator finds nothing, when a
 //!    message comes that no receive took while some wait, and at once where a receive waits already. The window
 //!    doubles. So if a receive waits whose message pends, the message is announced after finitely many such rounds: the case
 //!    in which a window is full of messages that nobody wants yet is the one in which the receiver asks. And if none waits, nothing
@@ -55,7 +58,7 @@ mod tests;
 pub struct Limits {
     /// Bytes that unexpected messages take before their senders are held back.
     pub kept: u64,
-    /// Bytes of messages to one peer that wait for the port, before those that follow are announced.
+    /// Bytes of messages to one peer that wait for the port, before those that follow pend.
     pub waiting: u64,
     /// Messages of a communicator announced to one peer and not answered, before those that follow pend.
     pub window: u32,
@@ -161,6 +164,8 @@ struct Peer {
     is_held_back: bool,
     /// Bytes that wait for the port.
     waiting: u64,
+    /// Messages that pend.
+    pending: usize,
 }
 
 /// What goes to a peer in a communicator.
@@ -197,19 +202,16 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 
     /// How a message that is about to be sent goes. One that is announced and counted is counted now.
     pub fn way(&mut self, peer: P, context: u32, tag: i32) -> Way {
-        let is_bound = self.is_bound(peer);
         if tag < 0 {
-            return if is_bound { Way::Announced { counted: false } } else { Way::Free };
+            return if self.is_held_back(peer) { Way::Announced { counted: false } } else { Way::Free };
         }
-        if self.has_pending(peer, context) {
-            return Way::Pends;
-        }
-        self.way_of_next(peer, context, is_bound)
+        if self.has_pending(peer, context) { Way::Pends } else { self.way_of_next(peer, context) }
     }
 
-    fn way_of_next(&mut self, peer: P, context: u32, is_bound: bool) -> Way {
-        if !is_bound {
-            return Way::Free;
+    fn way_of_next(&mut self, peer: P, context: u32) -> Way {
+        let known = self.peers.get(&peer).copied().unwrap_or_default();
+        if !known.is_held_back {
+            return if known.waiting >= self.limits.waiting { Way::Pends } else { Way::Free };
         }
         let window = self.limits.window;
         let queue = self.queues.entry((peer, context)).or_insert_with(|| Queue::new(window));
@@ -220,40 +222,51 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         Way::Announced { counted: true }
     }
 
-    /// Whether a peer takes no short message now.
-    fn is_bound(&self, peer: P) -> bool {
-        self.peers.get(&peer).is_some_and(|peer| peer.is_held_back || peer.waiting >= self.limits.waiting)
+    fn is_held_back(&self, peer: P) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.is_held_back)
     }
 
     /// Whether a message in this communicator may go past here: the peer takes short ones, and none pends.
     #[must_use]
     pub fn may_pass(&self, peer: P, context: u32) -> bool {
-        !self.peers.get(&peer).is_some_and(|peer| peer.is_held_back) && !self.has_pending(peer, context)
+        !self.is_held_back(peer) && !self.has_pending(peer, context)
     }
 
     fn has_pending(&self, peer: P, context: u32) -> bool {
         self.queues.get(&(peer, context)).is_some_and(|queue| !queue.pending.is_empty())
     }
 
-    /// A message pends, behind those that do. True: the peer is to be told so.
-    pub fn pend(&mut self, peer: P, context: u32, send: R) -> bool {
+    /// A message pends, behind those that do.
+    pub fn pend(&mut self, peer: P, context: u32, send: R) {
         let window = self.limits.window;
         let queue = self.queues.entry((peer, context)).or_insert_with(|| Queue::new(window));
         queue.pending.push_back(send);
-        queue.tell()
+        self.peers.entry(peer).or_default().pending += 1;
     }
 
-    /// The next message that pended and is to go now, and how.
+    /// Whether the peer is to be told now that messages pend: the window is full, and it was not told since it last asked.
+    pub fn tells(&mut self, peer: P, context: u32) -> bool {
+        if !self.is_held_back(peer) {
+            return false;
+        }
+        let Some(queue) = self.queues.get_mut(&(peer, context)) else { return false };
+        !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
+    }
+
+    /// The next message that pended and is to go now, and how. Called until there is none; then [`Outgoing::tells`] is asked.
     pub fn next(&mut self, peer: P, context: u32) -> Option<(R, Way)> {
         if !self.has_pending(peer, context) {
             return None;
         }
-        let way = self.way_of_next(peer, context, self.is_bound(peer));
+        let way = self.way_of_next(peer, context);
         if way == Way::Pends {
             return None;
         }
         let queue = self.queues.get_mut(&(peer, context))?;
         let send = queue.pending.pop_front()?;
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.pending -= 1;
+        }
         self.forget_if_idle(peer, context);
         Some((send, way))
     }
@@ -266,12 +279,12 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         }
     }
 
-    /// The peer asks for more. True: some will still pend when those that may go have gone, and it is to be told so again.
-    pub fn more(&mut self, peer: P, context: u32) -> bool {
-        let Some(queue) = self.queues.get_mut(&(peer, context)) else { return false };
-        queue.window = queue.window.saturating_mul(2);
-        queue.is_told = false;
-        queue.pending.len() as u64 > u64::from(queue.window.saturating_sub(queue.unanswered)) && queue.tell()
+    /// The peer asks for more.
+    pub fn more(&mut self, peer: P, context: u32) {
+        if let Some(queue) = self.queues.get_mut(&(peer, context)) {
+            queue.window = queue.window.saturating_mul(2);
+            queue.is_told = false;
+        }
     }
 
     /// The peer has said something. The communicators of which messages may go now; `None`: that was said before.
@@ -282,8 +295,13 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         }
         known.heard = Some(word.number);
         known.is_held_back = word.holds_back;
+        Some(self.pending_of(peer))
+    }
+
+    /// The communicators of which messages to this peer pend.
+    fn pending_of(&self, peer: P) -> Vec<u32> {
         let pending = self.queues.iter().filter(|((of, _), queue)| *of == peer && !queue.pending.is_empty());
-        Some(pending.map(|((_, context), _)| *context).collect())
+        pending.map(|((_, context), _)| *context).collect()
     }
 
     /// A message of so many bytes waits for the port.
@@ -291,13 +309,16 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         self.peers.entry(peer).or_default().waiting += bytes;
     }
 
-    /// One that waited has gone.
-    pub fn went(&mut self, peer: P, bytes: u64) {
-        let Some(known) = self.peers.get_mut(&peer) else { return };
+    /// One that waited has gone. The communicators of which messages may go now.
+    pub fn went(&mut self, peer: P, bytes: u64) -> Vec<u32> {
+        let Some(known) = self.peers.get_mut(&peer) else { return Vec::new() };
         known.waiting = known.waiting.saturating_sub(bytes);
-        if known.waiting == 0 && known.heard.is_none() {
+        let known = *known;
+        if known.waiting == 0 && known.pending == 0 && known.heard.is_none() {
             self.peers.remove(&peer);
         }
+        let has_room = known.pending > 0 && !known.is_held_back && known.waiting < self.limits.waiting;
+        if has_room { self.pending_of(peer) } else { Vec::new() }
     }
 
     /// Of a queue with nothing in it nothing is kept, and its window is again what it was.
@@ -312,9 +333,5 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 impl<R> Queue<R> {
     fn new(window: u32) -> Self {
         Queue { unanswered: 0, window, pending: VecDeque::new(), is_told: false }
-    }
-
-    fn tell(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_told, true)
     }
 }

@@ -105,7 +105,7 @@ pub(crate) fn way(state: &mut State, communicator: &Communicator, rank: i32, lin
     let passes = way != Way::Pends && state.flow.outgoing.may_pass(link, context);
     communicator.set_link(rank, if passes { link } else { link.marked() });
     if let Way::Announced { .. } = way {
-        add_shared(&state.flow.shown.announced_for_want_of_room, 1);
+        add_shared(&state.flow.shown.announced_held_back, 1);
     }
     way
 }
@@ -114,7 +114,13 @@ pub(crate) fn way(state: &mut State, communicator: &Communicator, rank: i32, lin
 #[cold]
 #[inline(never)]
 pub(crate) fn pend(pml: &Pml, state: &mut State, link: Link, context: u32, request: NonNull<Request>) {
-    if state.flow.outgoing.pend(link, context, request) {
+    state.flow.outgoing.pend(link, context, request);
+    tell(pml, state, link, context);
+}
+
+/// Tells a peer that messages pend, if it is to know.
+pub(crate) fn tell(pml: &Pml, state: &mut State, link: Link, context: u32) {
+    if state.flow.outgoing.tells(link, context) {
         transmit::control(pml, state, link, &Header::Pending(context));
     }
 }
@@ -122,14 +128,4 @@ pub(crate) fn pend(pml: &Pml, state: &mut State, link: Link, context: u32, reque
 /// A message waits for the port; it is one of a request's that hears when it has gone.
 pub(crate) fn waits(state: &mut State, link: Link, length: usize) {
     state.flow.outgoing.waits(link, length as u64 + RECORD);
-}
-
-/// The message of a send that waited has gone.
-///
-/// # Safety
-/// A send of the PML's that is not finished.
-pub(crate) unsafe fn went(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    let (link, length) = unsafe { ((*request.as_ptr()).link, (*request.as_ptr()).extent.length) };
-    state.flow.outgoing.went(link, length as u64 + RECORD);
 }

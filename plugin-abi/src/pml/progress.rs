@@ -14,12 +14,11 @@ use engine::transport::{Arrived, Batch, Completion, EndpointId, Failed, Polled, 
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
-use super::finish::{self, finish};
+use super::finish;
 use super::incoming::{self, Incoming};
 use super::instance::{Pml, Rail, State, pml};
-use super::request::Request;
 use super::token::{self, Record};
-use super::{flow, pieces, reading, transmit};
+use super::{pieces, reading, resume, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -174,7 +173,7 @@ fn handle_request(
         }
         Some(Record::Sent(request)) if outcome.is_ok() => {
             // SAFETY: as above, of a send whose whole message it was.
-            unsafe { message_sent(state, request) };
+            unsafe { resume::message_sent(pml, state, request) };
         }
         Some(Record::Sent(_)) => _ = transmit::failed(state),
         None => {}
@@ -198,21 +197,9 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     match content {
         Content::Silent => {}
         // SAFETY: a send whose whole message it was.
-        Content::Message(request) => unsafe { message_sent(state, request) },
+        Content::Message(request) => unsafe { resume::message_sent(pml, state, request) },
         // SAFETY: a piece of this request's.
         Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
-    }
-}
-
-/// The message of a send that waited for the port has gone.
-///
-/// # Safety
-/// A send of the PML's of which nothing else is under way.
-unsafe fn message_sent(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    unsafe {
-        flow::went(state, request);
-        finish(state, request);
     }
 }
 

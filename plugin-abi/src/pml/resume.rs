@@ -1,23 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends that pended go on: because one before them is answered, the receiver asks for more, or holds back no longer.
+//! Sends that pended go on: because one before them is answered or has gone, the receiver asks for more, or holds back
+//! no longer.
 //!
 //! The rules are `engine::protocol::flow_control`'s. Called by `incoming`, `reading` and `pieces`. Grade: pending. Threads: who
 //! has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
-use engine::protocol::flow_control::Word;
-use engine::protocol::header::Header;
+use std::ptr::NonNull;
 
+use engine::protocol::flow_control::Word;
+
+use super::bounds::RECORD;
 use super::communicator::Communicator;
+use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{protocol, transmit};
+use super::{flow, protocol};
 
 /// Lets sends go that pended, as far as they may.
 fn resume(pml: &Pml, state: &mut State, link: Link, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(link, context) {
         // SAFETY: a send that pended, and was not begun.
         unsafe { protocol::go(pml, state, request, way) };
+    }
+    flow::tell(pml, state, link, context);
+}
+
+/// The message of a send that waited for the port has gone: the send is finished, and others may go.
+///
+/// # Safety
+/// A send of the PML's of which nothing else is under way.
+pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let (link, length) = unsafe { ((*request.as_ptr()).link, (*request.as_ptr()).extent.length) };
+    // SAFETY: as above.
+    unsafe { finish(state, request) };
+    for context in state.flow.outgoing.went(link, length as u64 + RECORD) {
+        resume(pml, state, link, context);
     }
 }
 
@@ -43,11 +62,8 @@ pub(crate) fn answered(pml: &Pml, state: &mut State, counted: Option<(Link, u32)
 
 /// The peer asks for more of a communicator.
 pub(crate) fn more(pml: &Pml, state: &mut State, link: Link, context: u32) {
-    let tells = state.flow.outgoing.more(link, context);
+    state.flow.outgoing.more(link, context);
     resume(pml, state, link, context);
-    if tells {
-        transmit::control(pml, state, link, &Header::Pending(context));
-    }
 }
 
 /// The peer says whether short messages may be sent at once.

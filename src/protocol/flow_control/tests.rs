@@ -27,8 +27,10 @@ fn a_peer_that_was_held_back_announces_a_window_and_then_keeps_messages_to_itsel
     hold_back(&mut outgoing, 1);
     assert!(!outgoing.is_free() && !outgoing.may_pass(PEER, 0));
     assert_eq!([0; 3].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED, COUNTED, Way::Pends]);
-    // Once it is said that some pend, and not again.
-    assert_eq!([outgoing.pend(PEER, 0, 1), outgoing.pend(PEER, 0, 2)], [true, false]);
+    assert!(!outgoing.tells(PEER, 0));
+    outgoing.pend(PEER, 0, 1);
+    outgoing.pend(PEER, 0, 2);
+    assert_eq!([0; 2].map(|_| outgoing.tells(PEER, 0)), [true, false], "once");
     assert_eq!(outgoing.way(PEER, 0, -5), Way::Announced { counted: false }, "the library's own");
     assert_eq!(outgoing.way(PEER, 1, 5), COUNTED, "another communicator");
     assert_eq!(outgoing.next(PEER, 0), None);
@@ -42,15 +44,19 @@ fn who_is_asked_for_more_announces_as_many_again() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
-    assert!(outgoing.pend(PEER, 0, 0));
-    for send in 1..4 {
-        assert!(!outgoing.pend(PEER, 0, send));
+    for send in 0..4 {
+        outgoing.pend(PEER, 0, send);
     }
-    assert!(outgoing.more(PEER, 0), "two will still pend");
+    assert!(outgoing.tells(PEER, 0));
+    outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(0), Some(1), None]);
-    assert!(!outgoing.more(PEER, 0));
+    assert!(outgoing.tells(PEER, 0), "two still pend");
+    outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(2), Some(3), None]);
-    assert!(!outgoing.more(9, 0), "a peer that nothing pends to");
+    assert!(!outgoing.tells(PEER, 0));
+    // To this one nothing pends.
+    outgoing.more(9, 0);
+    assert!(!outgoing.tells(9, 0));
 }
 
 #[test]
@@ -83,17 +89,20 @@ fn the_last_word_counts_whichever_comes_last() {
 }
 
 #[test]
-fn when_too_much_waits_for_the_port_the_rest_is_announced() {
+fn when_too_much_waits_for_the_port_the_rest_pends_until_that_has_gone() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     outgoing.waits(PEER, 20);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
     outgoing.waits(PEER, 20);
-    assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
+    outgoing.pend(PEER, 0, 1);
+    assert!(!outgoing.tells(PEER, 0), "the peer has nothing to do with it");
     assert_eq!(outgoing.way(9, 0, 5), Way::Free, "another peer");
-    outgoing.went(PEER, 20);
+    assert_eq!((outgoing.next(PEER, 0), outgoing.went(PEER, 20)), (None, vec![0]));
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends, "behind the one that pends");
+    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, Way::Free)), None));
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    outgoing.went(PEER, 20);
-    outgoing.answered(PEER, 0);
+    assert!(outgoing.went(PEER, 20).is_empty());
     assert!(outgoing.is_free());
 }
 
@@ -131,6 +140,8 @@ enum Step {
     Send { tag: i32 },
     /// The program posts a receive for this tag.
     Receive { tag: i32 },
+    /// The port takes the first that waits for it.
+    Post,
     /// The first word on the way to the receiver arrives, or to the sender.
     Deliver { to_receiver: bool },
 }
@@ -139,6 +150,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => prop_oneof![4 => Just(1), 1 => Just(2), 1 => Just(-1)].prop_map(|tag| Step::Send { tag }),
         2 => prop_oneof![3 => Just(1), 1 => Just(2), 1 => Just(-1)].prop_map(|tag| Step::Receive { tag }),
+        2 => Just(Step::Post),
         3 => any::<bool>().prop_map(|to_receiver| Step::Deliver { to_receiver }),
     ]
 }
@@ -166,6 +178,8 @@ const BYTES: u64 = 10;
 struct Model {
     outgoing: Outgoing<u8, (i32, u32)>,
     kept: Kept<u8>,
+    /// What waits for the sender's port.
+    port: VecDeque<Forth>,
     forth: VecDeque<Forth>,
     back: VecDeque<Back>,
     unexpected: Vec<Forth>,
@@ -174,7 +188,6 @@ struct Model {
     /// What was received of each tag, in order.
     received: Vec<(i32, u32)>,
     most_kept: u64,
-    most_whole: usize,
 }
 
 fn tag_of(message: Forth) -> i32 {
@@ -189,6 +202,7 @@ impl Model {
         Model {
             outgoing: Outgoing::new(LIMITS),
             kept: Kept::new(LIMITS),
+            port: VecDeque::new(),
             forth: VecDeque::new(),
             back: VecDeque::new(),
             unexpected: Vec::new(),
@@ -196,7 +210,6 @@ impl Model {
             sent: 0,
             received: Vec::new(),
             most_kept: 0,
-            most_whole: 0,
         }
     }
 
@@ -209,22 +222,39 @@ impl Model {
 
     fn go(&mut self, (tag, number): (i32, u32), way: Way) {
         match way {
-            Way::Free => self.forth.push_back(Forth::Whole(tag, number)),
-            Way::Announced { counted } => self.forth.push_back(Forth::Announced(tag, number, counted)),
+            Way::Free => {
+                self.outgoing.waits(PEER, BYTES);
+                self.port.push_back(Forth::Whole(tag, number));
+            }
+            Way::Announced { counted } => self.port.push_back(Forth::Announced(tag, number, counted)),
             Way::Pends => {
-                if self.outgoing.pend(PEER, 0, (tag, number)) {
-                    self.forth.push_back(Forth::Pending);
-                }
+                self.outgoing.pend(PEER, 0, (tag, number));
+                self.tell();
             }
         }
-        let whole = self.forth.iter().filter(|one| matches!(one, Forth::Whole(..))).count();
-        self.most_whole = self.most_whole.max(whole);
+    }
+
+    fn tell(&mut self) {
+        if self.outgoing.tells(PEER, 0) {
+            self.port.push_back(Forth::Pending);
+        }
+    }
+
+    fn post(&mut self) {
+        let Some(word) = self.port.pop_front() else { return };
+        self.forth.push_back(word);
+        if let Forth::Whole(..) = word
+            && !self.outgoing.went(PEER, BYTES).is_empty()
+        {
+            self.resume();
+        }
     }
 
     fn resume(&mut self) {
         while let Some((send, way)) = self.outgoing.next(PEER, 0) {
             self.go(send, way);
         }
+        self.tell();
     }
 
     fn ask_for_more(&mut self) {
@@ -298,11 +328,8 @@ impl Model {
                 self.resume();
             }
             Back::More => {
-                let tells = self.outgoing.more(PEER, 0);
+                self.outgoing.more(PEER, 0);
                 self.resume();
-                if tells {
-                    self.forth.push_back(Forth::Pending);
-                }
             }
         }
     }
@@ -311,6 +338,7 @@ impl Model {
         match step {
             Step::Send { tag } => self.send(tag),
             Step::Receive { tag } => self.receive(tag),
+            Step::Post => self.post(),
             Step::Deliver { to_receiver: true } => {
                 if let Some(message) = self.forth.pop_front() {
                     self.arrives(message);
@@ -326,7 +354,8 @@ impl Model {
 
     /// Delivers all that is on the way, and what that brings about.
     fn settle(&mut self) {
-        while !(self.forth.is_empty() && self.back.is_empty()) {
+        while !(self.port.is_empty() && self.forth.is_empty() && self.back.is_empty()) {
+            self.step(Step::Post);
             self.step(Step::Deliver { to_receiver: true });
             self.step(Step::Deliver { to_receiver: false });
         }
@@ -346,7 +375,7 @@ proptest! {
             match one {
                 Step::Send { tag } => *sent.entry(tag).or_insert(0) += 1,
                 Step::Receive { tag } => *wanted.entry(tag).or_insert(0) += 1,
-                Step::Deliver { .. } => {}
+                Step::Post | Step::Deliver { .. } => {}
             }
         }
         model.settle();
@@ -366,6 +395,7 @@ proptest! {
         let mut model = Model::new();
         for number in 0..count {
             model.step(Step::Send { tag: 1 });
+            model.step(Step::Post);
             model.step(Step::Deliver { to_receiver: true });
             if number % way_back == 0 {
                 model.step(Step::Deliver { to_receiver: false });
