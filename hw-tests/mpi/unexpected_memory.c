@@ -7,7 +7,7 @@
 // the receiver receives, and a message that it asks for comes past those that it does not. Runs with 2 or more ranks.
 //
 // usage: unexpected_memory [--most MIB] [--messages N] [--no-limit]
-//        (default 64 MiB a process, and a million messages in all of 8 bytes, an eighth of that of others; --no-limit:
+//        (default 64 MiB a process, and 200000 messages in all of 8 bytes, an eighth of that of others; --no-limit:
 //        shows the memory and does not check it)
 #include "check.h"
 
@@ -17,7 +17,7 @@ enum { WINDOW = 512, TAG_FLOOD = 1, TAG_OTHER = 2, TAG_GO = 3, LONGEST = 12000 }
 
 static double most = 64, idle;
 static bool is_limited = true;
-static int messages = 1000000;
+static int messages = 200000;
 static unsigned char *out; // WINDOW slots of the sender
 
 // MiB of a line of /proc/self/status.

@@ -37,7 +37,7 @@ const PRIORITY: u64 = 60;
 const EAGER_LIMIT: usize = 12 << 10;
 
 /// Bytes of unexpected messages, before their senders are held back.
-const UNEXPECTED_MEMORY: u64 = 8 << 20;
+const UNEXPECTED_MEMORY: u64 = 6 << 20;
 
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
