@@ -234,6 +234,15 @@ static void one_past_many(const char *how, int count, int bytes) {
     check_end_case();
 }
 
+// Each rank sends to itself what it receives later, which no rule of MPI's has it count on, and programs do.
+static void flood_to_oneself(int count, int bytes) {
+    check_case("a_flood_of_%d_bytes_to_oneself", bytes);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    flood(check.rank, count, bytes, BLOCKING);
+    take(check.rank, count, bytes);
+    check_end_case();
+}
+
 // A flood waits in nonblocking sends while all ranks are in collectives, on the same communicator.
 static void collectives_beside(int count, int bytes) {
     check_case("collectives_go_on_beside_a_flood_of_%d_bytes", bytes);
@@ -299,6 +308,7 @@ int main(int argc, char **argv) {
     one_past_many("received_late", scaled(30000, 2000), 8);
     one_past_many("probed_for", scaled(30000, 2000), 1024);
     one_past_many("behind_matched_probes", scaled(30000, 2000), 1024);
+    flood_to_oneself(500, 8);
     collectives_beside(scaled(30000, 2000), 8);
     collectives_beside(scaled(4000, 1000), 8192);
 

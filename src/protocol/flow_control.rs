@@ -43,6 +43,8 @@
 //! that queue, or matched, and then answered, or not there yet, and looked at when it comes. Only a matched probe takes messages out of it that are not
 //! answered; so one that empties it asks for more, and who hears `Pending` while it is empty.
 //!
+//! A process never holds itself back: what it has sent to itself it keeps, as no other process can wait for it.
+//!
 //! `HoldBack` and `GoOn` have a number, so that the last that was said counts, whichever comes last.
 //!
 //! Called by the plugin (`pml/flow.rs`), which sends what stands here. Grade: pending. Threads: the owner's. Tests: `flow_control/tests.rs`.

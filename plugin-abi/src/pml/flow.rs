@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use engine::counters::add_shared;
 use engine::protocol::flow_control::Way;
 use engine::protocol::header::Header;
+use ibex_ffi::openmpi::process::Process;
 
 use super::arrived::Arrived;
 use super::bounds::RECORD;
@@ -18,6 +19,7 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
 use super::transmit;
+use crate::runtime::modex;
 
 impl Arrived {
     fn cost(&self) -> u64 {
@@ -40,11 +42,18 @@ pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl
 #[inline(never)]
 fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
     if let Some(sender) = sender
+        && !is_this_process(state, sender)
         && let Some(word) = state.flow.kept.hold_back(sender)
     {
         add_shared(&state.flow.shown.senders_held_back, 1);
         transmit::control(pml, state, sender, &Header::Flow(word));
     }
+}
+
+/// Whether that is the way to this process itself. It is never held back: its blocking send would wait for its own receive.
+fn is_this_process(state: &State, sender: Link) -> bool {
+    let own = Process::me().and_then(|me| state.peers.get(&modex::from_openmpi(me.name())));
+    own == Some(&sender)
 }
 
 /// A message that was kept has found its receive, or is dropped.

@@ -10,7 +10,6 @@ use std::ptr::NonNull;
 use engine::protocol::flow_control::Word;
 
 use super::bounds::RECORD;
-use super::communicator::Communicator;
 use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::Link;
@@ -20,8 +19,15 @@ use super::{flow, protocol};
 /// Lets sends go that pended, as far as they may.
 fn resume(pml: &Pml, state: &mut State, link: Link, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(link, context) {
-        // SAFETY: a send that pended, and was not begun.
-        unsafe { protocol::go(pml, state, request, way) };
+        // SAFETY: a send that pended, and was not begun; the request has a reference to its communicator.
+        unsafe {
+            if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
+                // MPI ends, and nobody waits for it.
+                finish(state, request);
+            } else {
+                protocol::go(pml, state, request, way);
+            }
+        }
     }
     flow::tell(pml, state, link, context);
 }
@@ -48,8 +54,8 @@ pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
     if !matches!(request.transfer, Transfer::Announced { counted: true, .. }) {
         return None;
     }
-    // SAFETY: this function's rule; its communicator is alive.
-    Some((request.link, unsafe { Communicator::of(request.comm()) }.context))
+    // SAFETY: this function's rule; Open MPI's communicator is there, also when the PML's has gone.
+    Some((request.link, unsafe { (*request.comm()).c_contextid }))
 }
 
 /// A message that was announced is answered: another can be, if it was counted.
