@@ -394,6 +394,14 @@ static OF_PML: &[Case] = &[
         threads: true,
         ..PLAIN
     },
+    Case {
+        sentence: "threads with a communicator each exchange short messages",
+        program: "threads_scale",
+        ranks: &[1, 2],
+        threads: true,
+        scale: 0.2,
+        ..PLAIN
+    },
     Case { sentence: "no short message executes a locked instruction", program: "locked_instructions", ..PLAIN },
     Case {
         sentence: "short messages execute locked instructions where several threads may call",
