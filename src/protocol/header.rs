@@ -32,12 +32,17 @@
 //! Cancel        request 4                                           asks that a message or a place be given up
 //! Cancelled     request 4, GRANTED or not                           answers Cancel
 //! Moved         segment 4, count 4                                  what follows by this port comes after what came by another
+//! Flow          number 4, GRANTED or not                            short messages may be sent at once, or not
+//! Pending       context 4                                           there are messages that have not been announced
+//! More          context 4                                           asks for them
 //! ```
 //!
 //! Each header has one form, so bytes that are not the one form of anything are refused, and bytes that are taken give the same bytes
 //! again. What arrives is checked here for its form alone; whether a request exists is for its owner to say.
 //!
 //! Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
+
+use super::flow_control::Word;
 
 #[cfg(test)]
 mod tests;
@@ -67,11 +72,14 @@ const CANCEL: u8 = 9;
 const CANCELLED: u8 = 10;
 const ANNOUNCE_KEYED: u8 = 11;
 const MOVED: u8 = 12;
+const FLOW: u8 = 13;
+const PENDING: u8 = 14;
+const MORE: u8 = 15;
 /// Flag of kinds 1 to 3 and 11, and of [`PLACE`]: the long form.
 const LONG: u8 = 0x10;
 /// Flag of kinds 1 to 3 and 11: a number follows.
 const NUMBERED: u8 = 0x20;
-/// Flag of [`CANCELLED`]: it was given up.
+/// Flag of [`CANCELLED`]: it was given up; of [`FLOW`]: the sender may go on.
 const GRANTED: u8 = 0x10;
 
 /// Bits of a context in the long form.
@@ -306,6 +314,12 @@ pub enum Header {
         /// How many went by the port before, since they moved there: they come first.
         count: u32,
     },
+    /// Tells a sender whether it is held back.
+    Flow(Word),
+    /// Messages of this context pend at their sender.
+    Pending(u32),
+    /// Asks for messages of this context that pend.
+    More(u32),
 }
 
 /// Why bytes are no header.
@@ -421,6 +435,11 @@ impl Header {
                 begin(&mut bytes, MOVED, segment);
                 bytes.put(&count.to_le_bytes());
             }
+            Header::Flow(Word { number, holds_back }) => {
+                begin(&mut bytes, FLOW | if holds_back { 0 } else { GRANTED }, number);
+            }
+            Header::Pending(context) => begin(&mut bytes, PENDING, context),
+            Header::More(context) => begin(&mut bytes, MORE, context),
         }
         bytes
     }
@@ -435,10 +454,10 @@ impl Header {
         let known = match kind {
             EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG | NUMBERED,
             PLACE => LONG,
-            CANCELLED => GRANTED,
+            CANCELLED | FLOW => GRANTED,
             _ => 0,
         };
-        if flags & !known != 0 || !(EAGER..=MOVED).contains(&kind) {
+        if flags & !known != 0 || !(EAGER..=MORE).contains(&kind) {
             return Err(Malformed::Kind(first));
         }
         let mut from = Reader(message);
@@ -473,6 +492,9 @@ impl Header {
             ACKNOWLEDGE => Header::Acknowledge { request },
             CANCEL => Header::Cancel { request },
             MOVED => Header::Moved { segment: request, count: from.u32()? },
+            FLOW => Header::Flow(Word { number: request, holds_back: flags & GRANTED == 0 }),
+            PENDING => Header::Pending(request),
+            MORE => Header::More(request),
             _ => Header::Cancelled { request, granted: flags & GRANTED != 0 },
         })
     }

@@ -12,6 +12,7 @@
 //! | `striping.rs` | the same over several paths |
 //! | `stream.rs` | the order of messages that move to another port |
 //! | `pieces.rs` | the sender sends copies, piece by piece |
+//! | `flow_control.rs` | when a message is announced though it is short, or is not sent yet |
 //!
 //! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver reads it and says
 //! so, or asks for copies where either side's data has gaps or cannot be registered. No memory has the address 0: an
@@ -35,6 +36,7 @@
 //!
 //! S and R are numbers of `transfers.rs`, the sender's and the receiver's.
 
+pub mod flow_control;
 pub mod header;
 pub mod pieces;
 pub mod reading;

@@ -332,6 +332,103 @@ static OF_PML: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "mpi ends though requests are pending", program: "pending_at_end", ranks: &[1, 2, 4], ..PLAIN },
+    Case {
+        sentence: "a flood that nobody has asked for takes bounded memory and arrives in order",
+        program: "unexpected_memory",
+        ranks: &[2, 4],
+        limit: 300,
+        ..PLAIN
+    },
+    Case {
+        sentence: "a flood arrives in order when there is next to no memory for it",
+        program: "unexpected_memory",
+        arguments: &["--messages", "40000"],
+        parameters: &[("pml_ibex_unexpected_memory", "4096")],
+        ranks: &[2, 3],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a flood arrives in order when there is next to no memory for it and all queues are short",
+        program: "unexpected_memory",
+        arguments: &["--messages", "20000"],
+        parameters: HELD_BACK_AND_STARVED,
+        limit: 300,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic is matched as MPI says when senders are held back",
+        program: "traffic",
+        arguments: &["--seed", "400"],
+        parameters: &[("pml_ibex_unexpected_memory", "1024")],
+        ranks: &[2, 3],
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic of several threads is matched as MPI says when senders are held back",
+        program: "traffic",
+        arguments: &["--threads", "4", "--seed", "500"],
+        parameters: &[("pml_ibex_unexpected_memory", "1024")],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic of eight threads is matched as MPI says",
+        program: "traffic",
+        arguments: &["--threads", "8", "--seed", "600"],
+        threads: true,
+        scale: 0.5,
+        ..PLAIN
+    },
+    Case {
+        sentence: "eight threads send and receive at once",
+        program: "threads",
+        arguments: &["--threads", "8"],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "threads send and receive at once when senders are held back",
+        program: "threads",
+        arguments: &["--threads", "6"],
+        parameters: &[("pml_ibex_unexpected_memory", "1024")],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "threads with a communicator each exchange short messages",
+        program: "threads_scale",
+        ranks: &[1, 2],
+        threads: true,
+        scale: 0.2,
+        ..PLAIN
+    },
+    Case { sentence: "no short message executes a locked instruction", program: "locked_instructions", ..PLAIN },
+    Case {
+        sentence: "short messages execute locked instructions where several threads may call",
+        program: "locked_instructions",
+        arguments: &["--threads"],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "collectives are right when senders are held back",
+        program: "collectives",
+        parameters: &[("pml_ibex_unexpected_memory", "1")],
+        ranks: &[3],
+        ..PLAIN
+    },
+];
+
+/// Messages for which no receive waits are hardly kept, and every resource runs out all the time.
+static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
+    ("pml_ibex_unexpected_memory", "4096"),
+    ("btl_ibex_send_queue_depth", "16"),
+    ("btl_ibex_receive_queue_depth", "64"),
+    ("btl_ibex_receive_batch", "8"),
+    ("btl_ibex_signal_interval", "4"),
+    ("btl_ibex_completion_queue_depth", "256"),
+    ("btl_ibex_send_slots_grow", "4"),
+    ("btl_ibex_send_slots_max", "8"),
 ];
 
 /// Programs that another file starts.

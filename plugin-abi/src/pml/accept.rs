@@ -17,7 +17,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, getting, pieces, reading, routing, striped, watch};
+use super::{datatype, flow, getting, pieces, reading, routing, striped, watch};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
@@ -140,6 +140,22 @@ pub(crate) unsafe fn announced(
 /// # Safety
 /// A receive of the PML's that is matched by it.
 pub(crate) unsafe fn unexpected(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    message: Arrived,
+) {
+    flow::give_up(pml, state, &message);
+    // SAFETY: this function's rule.
+    unsafe { arrived(pml, state, request, envelope, message) };
+}
+
+/// A message of which it is known what came goes to a receive.
+///
+/// # Safety
+/// As for [`unexpected`].
+pub(crate) unsafe fn arrived(
     pml: &Pml,
     state: &mut State,
     request: NonNull<Request>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A long message that its receiver may read by several ports: registered with each that reaches it, and announced with all keys.
 //!
-//! The receiver's side is `striped`. Called by `send`, and by `pieces` and `reading` when the receiver has answered. Grade: pending. Threads:
+//! The receiver's side is `striped`. Called by `protocol`, and by `pieces` and `reading` when the receiver has answered. Grade: pending. Threads:
 //! who has entered the PML.
 
 use engine::protocol::header::{Header, Match, Memory, PortKey};
@@ -65,7 +65,7 @@ pub(crate) fn announce(
 /// # Safety
 /// The receiver has read, or will not.
 pub(crate) unsafe fn put_back(pml: &Pml, home: Link, transfer: Transfer) {
-    let Transfer::Announced { registered, others } = transfer else { return };
+    let Transfer::Announced { registered, others, .. } = transfer else { return };
     let home = registered.map(|registered| (home.rail(), registered));
     for (rail, registered) in home.into_iter().chain(others) {
         if let Some(rail) = pml.rails().get(rail) {

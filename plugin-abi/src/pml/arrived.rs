@@ -42,6 +42,15 @@ impl Arrived {
             Body::Announced { memory, .. } | Body::AnnouncedKeyed { memory, .. } => memory.length as usize,
         }
     }
+
+    /// Bytes of memory that were allocated for it.
+    pub(crate) fn allocated(&self) -> usize {
+        match &self.body {
+            Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
+            Body::AnnouncedKeyed { keys, .. } => size_of_val::<[PortKey]>(keys),
+            Body::Short { .. } | Body::Announced { .. } => 0,
+        }
+    }
 }
 
 #[cfg(test)]

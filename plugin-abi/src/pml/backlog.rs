@@ -68,7 +68,8 @@ impl Backlog {
         self.queues.len() as u32
     }
 
-    fn waits_for(&self, to: u32) -> bool {
+    /// Whether anything waits for a process.
+    pub(crate) fn waits_for(&self, to: u32) -> bool {
         self.queues.get(to as usize).is_some_and(|queue| !queue.is_empty())
     }
 

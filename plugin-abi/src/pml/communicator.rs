@@ -140,6 +140,32 @@ impl Communicator {
         }
     }
 
+    /// Notes how a rank is reached that was looked for, if nobody has meanwhile, and perhaps marked it.
+    pub(crate) fn set_found(&self, rank: i32, link: Link) {
+        if let Some(place) = self.links.get(rank as usize) {
+            let unknown = Link::UNKNOWN.bits();
+            let _ = place.compare_exchange(unknown, link.bits(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Has short messages to a peer look for their way (`flow`).
+    pub(crate) fn mark(&self, link: Link) {
+        for place in &self.links {
+            // One that is looked up meanwhile is marked when its first message finds the way.
+            let _ = place.compare_exchange(link.bits(), link.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a receive waits.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn has_posted(&self) -> bool {
+        let place = if self.is_watched.get() { &self.aside } else { &self.first };
+        // SAFETY: this function's rule.
+        unsafe { (*place.get()).is_some() || self.queues().posted() > 0 }
+    }
+
     /// Its queues.
     ///
     /// # Safety

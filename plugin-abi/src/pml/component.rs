@@ -38,6 +38,9 @@ const EAGER_LIMIT: usize = 12 << 10;
 /// The same for a peer that shared memory reaches: the sender's copy is to be cheaper than the kernel's.
 const LOCAL_EAGER_LIMIT: usize = 4 << 10;
 
+/// Bytes of unexpected messages, before their senders are held back.
+const UNEXPECTED_MEMORY: u64 = 6 << 20;
+
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
 
@@ -56,6 +59,7 @@ struct Parameter(UnsafeCell<u64>);
 unsafe impl Sync for Parameter {}
 
 static PRIORITY_PARAMETER: Parameter = Parameter(UnsafeCell::new(PRIORITY));
+static UNEXPECTED_MEMORY_PARAMETER: Parameter = Parameter(UnsafeCell::new(UNEXPECTED_MEMORY));
 static EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(EAGER_LIMIT as u64));
 static LOCAL_EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(LOCAL_EAGER_LIMIT as u64));
 
@@ -119,6 +123,13 @@ unsafe extern "C" fn register() -> c_int {
                 "local_eager_limit",
                 LOCAL_EAGER_LIMIT as u64,
                 "The longest message that is sent at once to a process of the same host by shared memory, bytes.",
+            ),
+            (
+                &UNEXPECTED_MEMORY_PARAMETER,
+                "unexpected_memory",
+                UNEXPECTED_MEMORY,
+                "Memory, in bytes, that this process keeps messages in for which it has posted no receive. Beyond it their senders are \
+                 held back: they announce also short messages, and keep them until they are received.",
             ),
         ];
         for (place, name, default, help) in parameters {
@@ -208,9 +219,12 @@ fn make(threads: bool) -> Option<Pml> {
     let eager_limit = unsafe { EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
     // SAFETY: as above.
     let local_eager_limit = unsafe { LOCAL_EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
+    // SAFETY: as above.
+    let unexpected_memory = unsafe { UNEXPECTED_MEMORY_PARAMETER.0.get().read() };
     let settings = Settings {
         eager_limit: eager_limit.max(SMALLEST),
         local_eager_limit,
+        unexpected_memory,
         is_verbose: tunables.verbose > 0,
         threads,
         functions: FUNCTIONS,

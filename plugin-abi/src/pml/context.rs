@@ -10,6 +10,7 @@ use std::ptr::{NonNull, null_mut};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
+use super::flow;
 use super::incoming::deliver;
 use super::instance::pml;
 use super::listening::follow;
@@ -37,6 +38,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         // SAFETY: as above.
         unsafe { (*comm).c_pml_comm = communicator.as_ptr().cast() };
         for (envelope, message) in kept {
+            flow::give_up(pml, &mut state, &message);
             deliver(pml, &mut state, context, envelope, message);
         }
         leave(pml, state);
@@ -56,7 +58,9 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
             state.contexts.remove(communicator.context);
             // Receives that nothing came for stay as they are: whoever holds them can still free them.
-            drop(communicator.into_queues().into_remains());
+            for message in communicator.into_queues().into_remains().messages {
+                flow::give_up(pml, &mut state, &message.message);
+            }
         }
         leave(pml, state);
         sys::OPAL_SUCCESS

@@ -9,10 +9,11 @@ use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::protocol::transfers::TransferId;
 
 use super::arrived::{Arrived, Body, SHORT};
+use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::several::ByRail;
-use super::{accept, pieces, reading, watch};
+use super::{accept, flow, peer, pieces, reading, resume, watch};
 use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
@@ -117,7 +118,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                     None => Body::Whole { bytes: bytes.into() },
                 }
             };
-            whole(state, of, bytes, || Arrived { from: Link::UNKNOWN, id: 0, body: body() });
+            whole(pml, state, of, bytes, (|| Arrived { from: Link::UNKNOWN, id: 0, body: body() }, answer));
         }
         Header::Synchronous(of, request) => {
             let Some(from) = answer() else { return };
@@ -144,16 +145,37 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         Header::Finished { request, .. } | Header::Acknowledge { request } => {
             reading::finished(pml, state, TransferId(request));
         }
+        Header::Flow(word) => {
+            if let Some(from) = answer() {
+                resume::heard(pml, state, from, word);
+            }
+        }
+        Header::Pending(context) => {
+            if let Some(from) = answer() {
+                flow::pending(pml, state, from, context);
+            }
+        }
+        Header::More(context) => {
+            if let Some(from) = answer() {
+                resume::more(pml, state, from, context);
+            }
+        }
         // Nobody sends the first three yet; the last was dealt with before (`merging`), and no process with one port sends it.
         Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } | Header::Moved { .. } => {}
     }
 }
 
-/// Gives a whole message to the receive that it matches, or keeps what `kept` makes of it.
-fn whole(state: &mut State, of: Match, bytes: &[u8], kept: impl FnOnce() -> Arrived) {
+/// Gives a whole message to the receive that it matches, or keeps what `kept` makes of it; `sender` is who sent it.
+fn whole(
+    pml: &Pml,
+    state: &mut State,
+    of: Match,
+    bytes: &[u8],
+    (kept, sender): (impl FnOnce() -> Arrived, impl FnOnce() -> Option<Link>),
+) {
     let envelope = Envelope::new(of.rank, of.tag);
-    let Some(communicator) = state.contexts.get(of.context) else {
-        return state.contexts.keep(of.context, (envelope, kept()));
+    let Some(communicator) = state.contexts.get(of.context).copied() else {
+        return keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
@@ -162,22 +184,64 @@ fn whole(state: &mut State, of: Match, bytes: &[u8], kept: impl FnOnce() -> Arri
         // SAFETY: posted, so alive, and matched.
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: as above.
-        Err(id) => unsafe { watch::insert_unexpected(communicator, envelope, Arrived { id, ..kept() }) },
+        Err(id) => unsafe { insert(pml, state, communicator, (envelope, Arrived { id, ..kept() }), sender) },
     }
+}
+
+/// Keeps a message that no receive took. One that shared memory brought, or that was kept before, may not say who sent it; its
+/// communicator does.
+///
+/// # Safety
+/// A communicator that is alive.
+unsafe fn insert(
+    pml: &Pml,
+    state: &mut State,
+    communicator: &Communicator,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, |state| match sender()? {
+        // SAFETY: this function's rule.
+        Link::UNKNOWN => unsafe { peer::known(state, communicator.comm, envelope.source()) },
+        from => Some(from),
+    });
+    // SAFETY: this function's rule; the PML is entered.
+    unsafe {
+        watch::insert_unexpected(communicator, envelope, message);
+        if communicator.has_posted() {
+            flow::found_nothing(pml, state, communicator.context);
+        }
+    }
+}
+
+/// Keeps a message whose communicator this process has not added yet. Who sent it and does not say so is not held back for it: it is
+/// when the communicator is added, which this process is about to do.
+#[cold]
+fn keep_early(
+    pml: &Pml,
+    state: &mut State,
+    context: u32,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, |_| sender().filter(|from| *from != Link::UNKNOWN));
+    state.contexts.keep(context, (envelope, message));
 }
 
 /// Gives a message to the receive that it matches, or keeps it.
 pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Envelope, message: Arrived) {
-    let Some(communicator) = state.contexts.get(context) else {
-        return state.contexts.keep(context, (envelope, message));
+    let from = message.from;
+    let sender = || Some(from);
+    let Some(communicator) = state.contexts.get(context).copied() else {
+        return keep_early(pml, state, context, (envelope, message), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
     // SAFETY: as above.
     match unsafe { watch::take_posted(communicator, envelope, message.length()) } {
         // SAFETY: posted, so alive, and matched.
-        Ok(request) => unsafe { accept::unexpected(pml, state, request, envelope, message) },
+        Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: as above.
-        Err(id) => unsafe { watch::insert_unexpected(communicator, envelope, Arrived { id, ..message }) },
+        Err(id) => unsafe { insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender) },
     }
 }

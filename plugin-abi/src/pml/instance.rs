@@ -20,6 +20,7 @@ use engine::transport::{Batch, EndpointId, Port};
 
 use super::arrived::Arrived;
 use super::backlog::Backlog;
+use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::link::Link;
@@ -39,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) local_eager_limit: usize,
     /// Whether to tell how each peer is reached.
     pub(crate) is_verbose: bool,
+    /// Bytes of unexpected messages, before their senders are held back.
+    pub(crate) unexpected_memory: u64,
     /// Several threads may call at the same time.
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
@@ -91,6 +94,7 @@ pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
+    pub(crate) flow: Flow,
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
     /// The peers that were looked up.
@@ -265,7 +269,9 @@ impl Pml {
             make_alike(&mut rails);
         }
         let buffers = |rail: &Rail| SendBuffers::new(rail.eager_limit, rail.receive_size, MOST_BUFFERS);
+        let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
+            flow: Flow::new(settings.unexpected_memory, shown),
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
             transfers: Transfers::default(),

@@ -12,12 +12,11 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::backlog::Then;
-use super::finish::finish;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, State, pml};
 use super::link::Link;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
-use super::{pieces, watch};
+use super::{pieces, resume};
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
 
@@ -149,10 +148,7 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             match then {
                 Then::Nothing => {}
                 // SAFETY: a send whose whole message it was.
-                Then::Finish(request) => unsafe {
-                    watch::ends(&mut *request.as_ptr());
-                    finish(state, request);
-                },
+                Then::Finish(request) => unsafe { resume::message_sent(pml, state, request) },
                 // SAFETY: a piece of this request's.
                 Then::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
             }

@@ -9,7 +9,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::choice;
 use super::communicator::Communicator;
-use super::instance::Pml;
+use super::instance::{Pml, State};
 use super::link::Link;
 use super::rails;
 use crate::runtime::{messages, modex};
@@ -24,12 +24,22 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
     let communicator = unsafe { Communicator::of(comm) };
     let link = communicator.link(rank);
     if link != Link::UNKNOWN {
-        return Some(link);
+        return Some(link.unmarked());
     }
     // SAFETY: this function's rule.
     let link = unsafe { find(pml, comm, rank) }?;
-    communicator.set_link(rank, link);
+    communicator.set_found(rank, link);
     Some(link)
+}
+
+/// The way to a rank, if that was looked for, or is by shared memory. For who has entered the PML.
+///
+/// # Safety
+/// As for [`link`].
+pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
+    // SAFETY: this function's rule; a rank of its peers.
+    let process = unsafe { Process::from_raw(sys::ibex_comm_peer(comm, rank)) }?;
+    state.peers.get(&modex::from_openmpi(process.name())).copied()
 }
 
 /// # Safety

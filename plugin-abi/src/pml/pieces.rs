@@ -18,6 +18,7 @@ use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
+use super::resume;
 use super::transmit::{self, Transmitted};
 use super::{announcing, moving, rails, routing, token, watch};
 
@@ -84,12 +85,15 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
+    // SAFETY: a send that is not finished.
+    let counted = unsafe { resume::counted(r) };
     let sending = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
     let announced = std::mem::replace(&mut r.transfer, sending);
     // SAFETY: the receiver will not read.
     unsafe { announcing::put_back(pml, r.link, announced) };
     // SAFETY: a send under way.
     unsafe { send(pml, state, request) };
+    resume::answered(pml, state, counted);
 }
 
 /// Sends as many pieces as may be under way now.

@@ -9,7 +9,8 @@ use std::ffi::c_int;
 use engine::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Queues;
+use super::communicator::{Communicator, Queues};
+use super::flow;
 use super::instance::{Pml, pml};
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
@@ -53,6 +54,13 @@ impl Probed {
             // SAFETY: as above.
             unsafe { watch::probe(probed, search) }
         };
+        // What a matched probe takes out is not answered yet, and nobody looks for more where the queue is empty.
+        // SAFETY: this function's rule; the PML is entered.
+        let communicator = unsafe { Communicator::of(self.comm) };
+        // SAFETY: as above.
+        if found.is_none() || takes && unsafe { communicator.queues() }.unexpected() == 0 {
+            flow::found_nothing(pml, &mut state, communicator.context);
+        }
         leave(pml, state);
         found
     }

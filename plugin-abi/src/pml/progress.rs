@@ -14,14 +14,14 @@ use engine::transport::{Arrived, Batch, Completion, EndpointId, Failed, Polled, 
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
-use super::finish::{self, finish};
+use super::finish;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
-use super::{local, merging, moving, pieces, reading, transmit, watch};
+use super::{local, merging, moving, pieces, reading, resume, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -233,7 +233,7 @@ unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Req
         // SAFETY: a piece of it.
         Transfer::Sending { .. } => unsafe { pieces::piece_done(pml, state, request) },
         // SAFETY: its whole message.
-        _ => unsafe { finish_sent(state, request) },
+        _ => unsafe { resume::message_sent(pml, state, request) },
     }
 }
 
@@ -253,21 +253,10 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     match content {
         Content::Silent => {}
         // SAFETY: a send whose whole message it was.
-        Content::Message(request) => unsafe { finish_sent(state, request) },
+        Content::Message(request) => unsafe { resume::message_sent(pml, state, request) },
         // SAFETY: a piece of this request's.
         Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
     }
-}
-
-/// The adapter has a message that had to wait.
-///
-/// # Safety
-/// A send of the PML's, whose whole message it was.
-unsafe fn finish_sent(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    unsafe { watch::ends(&mut *request.as_ptr()) };
-    // SAFETY: as above.
-    unsafe { finish(state, request) };
 }
 
 /// Gives up the right to the PML, and does what had to wait for that.

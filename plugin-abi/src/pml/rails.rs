@@ -3,8 +3,8 @@
 //!
 //! All messages to a peer go by one port, its *home*, in order and without numbers; which it is differs by peer, so that ports
 //! share the load. Long ones are read by several (`striped`); a home whose port goes down moves (`moving`), and what arrives is put in order
-//! again (`merging`). What is known of them is in `several`. With one port nothing of this file is used but [`route`], which tests that,
-//! and [`links_to`]. Grade: hot for [`note`] and [`route`], else setup. Threads: who has entered the PML, but for [`note`], which is for who
+//! again (`merging`). What is known of them is in `several`. With one port nothing of this file is used but [`links_to`], and what
+//! tests that: [`route`], [`account`]. Grade: hot for [`note`] and [`route`], else setup. Threads: who has entered the PML, but for [`note`], which is for who
 //! has entered a port, and [`links_to`], which enters ports alone.
 
 use engine::peer::PeerName;
@@ -13,7 +13,7 @@ use engine::transport::Port;
 use ibex_ffi::openmpi::process::Process;
 
 use super::instance::{Pml, Rail, State};
-use super::link::Link;
+use super::link::{Account, Link};
 use super::several::Peer;
 use crate::runtime::modex;
 
@@ -24,6 +24,29 @@ pub(crate) fn route(pml: &Pml, state: &mut State, link: Link) -> Link {
         return link;
     }
     of(pml, state, link).map_or(link, |peer| state.several.peers[peer].home)
+}
+
+/// What flow control knows the peer by to which a link leads.
+pub(crate) fn account(pml: &Pml, state: &mut State, link: Link) -> Account {
+    if !pml.has_several() || link.as_local().is_some() {
+        return Account(link);
+    }
+    Account(of(pml, state, link).map_or(link, |peer| state.several.peers[peer].links[0]))
+}
+
+/// The links that may stand in communicators for a peer.
+pub(crate) fn in_communicators(pml: &Pml, state: &mut State, Account(link): Account) -> Vec<Link> {
+    let peer = if pml.has_several() && link.as_local().is_none() { of(pml, state, link) } else { None };
+    peer.map_or_else(
+        || vec![link],
+        |peer| state.several.peers[peer].links.iter().map(|link| link.of_several()).collect(),
+    )
+}
+
+/// What stands in communicators for this link to a peer.
+#[inline]
+pub(crate) fn in_communicator(pml: &Pml, link: Link) -> Link {
+    if pml.has_several() && link.as_local().is_none() { link.of_several() } else { link }
 }
 
 /// The peer to which a link leads; `None` where that cannot be told any more.

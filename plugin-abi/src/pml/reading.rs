@@ -17,7 +17,7 @@ use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{announcing, routing, striped, token, transmit, watch};
+use super::{announcing, resume, routing, striped, token, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -117,6 +117,8 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
+    // SAFETY: a send that is not finished.
+    let counted = unsafe { resume::counted(r) };
     let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
     // SAFETY: the receiver has read.
     unsafe { announcing::put_back(pml, r.link, transfer) };
@@ -124,4 +126,5 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     unsafe { watch::ends(r) };
     // SAFETY: a send that is through.
     unsafe { finish(state, request) };
+    resume::answered(pml, state, counted);
 }

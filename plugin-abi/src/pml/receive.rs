@@ -14,6 +14,7 @@ use super::accept;
 use super::communicator::Communicator;
 use super::datatype::Data;
 use super::finish::{self, finish};
+use super::flow;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{Idle, leave, poll_here};
 use super::request::{Owner, Request, Role};
@@ -277,6 +278,7 @@ unsafe fn post_after_search(
     // SAFETY: the PML is entered.
     let found = unsafe { communicator.queues() }.search_unexpected(pattern).found;
     let Some(message) = found else {
+        flow::found_nothing(pml, state, communicator.context);
         // SAFETY: the PML is entered.
         return Posting::Waits(unsafe { communicator.post(pattern, request) });
     };
@@ -304,6 +306,7 @@ unsafe fn post_watched(
         let communicator = Communicator::of(r.comm());
         watch::request(r, Event::Activate);
         let Some(message) = watch::take_unexpected(listeners, communicator, r, pattern) else {
+            flow::found_nothing(pml, state, communicator.context);
             let name = communicator.post(pattern, request);
             watch::request(&mut *request.as_ptr(), Event::InsertPosted);
             return Posting::Waits(name);

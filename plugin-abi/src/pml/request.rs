@@ -59,8 +59,8 @@ pub(crate) enum Owner {
 pub(crate) enum Transfer {
     /// Nothing.
     None,
-    /// The peer is to answer: it finishes the message or wants pieces.
-    Announced { registered: Option<Registered>, others: Vec<OfRail> },
+    /// The peer is to answer: it finishes the message or wants pieces. `counted`: among those that flow control counts.
+    Announced { registered: Option<Registered>, others: Vec<OfRail>, counted: bool },
     /// Pieces are being sent.
     Sending { state: Sending, receiver: TransferId },
     /// The message is being read.

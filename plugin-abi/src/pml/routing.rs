@@ -2,7 +2,7 @@
 //! Sends messages to a peer: by shared memory (`backlog`), or by the port that its messages go by now, and where that port fails by
 //! another one.
 //!
-//! Above `transmit`, which sends by one link, and `moving`, which changes it. Called by `send` and by all that answers a peer. Grade: hot for
+//! Above `transmit`, which sends by one link, and `moving`, which changes it. Called by `protocol` and by all that answers a peer. Grade: hot for
 //! [`message`], else pending. Threads: who has entered the PML.
 
 use std::ptr::NonNull;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pml_send` and `pml_isend`: by which protocol a message goes, and the beginning of each.
+//! `pml_send` and `pml_isend`: a short message goes at once, any other by a request (`protocol`).
 //!
 //! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and without
 //! the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any other has a
@@ -9,18 +9,16 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use engine::protocol::header::{Header, MAX_SIZE, Match, Memory};
+use engine::protocol::header::MAX_SIZE;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
 use super::finish;
-use super::instance::{Pml, Rail, State, pml, unwatched};
-use super::link::Link;
+use super::instance::{Pml, pml, unwatched};
 use super::progress::{leave, until};
-use super::request::{Mode, Owner, Request, Role, Transfer};
-use super::transmit::{self, Transmitted};
-use super::{announcing, peer, rails, routing, watch};
+use super::request::{Mode, Owner, Request, Role};
+use super::{peer, protocol, transmit, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
@@ -167,12 +165,6 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::copied(&mut state, &mut port, link, &header, extent) }
-}
-
-#[inline(always)]
-fn match_of(communicator: &Communicator, tag: i32) -> Match {
-    // By one port at a time, so that messages need no number.
-    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
 }
 
 /// # Safety
@@ -397,95 +389,8 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
     let Some(mut state) = pml.enter() else { return };
     match link {
         // SAFETY: this function's rule.
-        Some(link) => unsafe { begin_by(pml, &mut state, request, link) },
+        Some(link) => unsafe { protocol::begin(pml, &mut state, request, link) },
         None => _ = transmit::failed(&mut state),
     }
     leave(pml, state);
-}
-
-/// # Safety
-/// As for [`begin`].
-unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    r.link = rails::route(pml, state, link);
-    // SAFETY: a live communicator.
-    let communicator = unsafe { Communicator::of(r.comm()) };
-    if pml.has_several() && r.link.as_local().is_none() && r.link.of_several() != link {
-        communicator.set_link(r.peer, r.link.of_several());
-    }
-    let (link, of) = (r.link, match_of(communicator, r.tag));
-    let rail = pml.rails().get(link.rail());
-    let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
-    let is_synchronous = r.role == Role::Send(Mode::Synchronous);
-    if r.extent.length > eager_limit {
-        // SAFETY: this function's rule.
-        return unsafe { announce(pml, rail, state, request, of) };
-    }
-    let (data, extent) = (r.data, r.extent);
-    let data = (&data, extent);
-    // SAFETY: this function's rule; its bytes are handed on here.
-    unsafe { watch::begins(r) };
-    let transmitted = if is_synchronous {
-        let sender = state.transfers.begin(request);
-        r.transfer = Transfer::Announced { registered: None, others: Vec::new() };
-        let header = Header::Synchronous(of, sender.0);
-        // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
-        unsafe { routing::message(pml, state, link, &header, data, None) }
-    } else {
-        // SAFETY: as above.
-        unsafe { routing::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
-    };
-    if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
-        // SAFETY: not finished.
-        unsafe { watch::ends(&mut *request.as_ptr()) };
-    }
-    match transmitted {
-        // SAFETY: all of it is with the adapter.
-        Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
-        Transmitted::Posted | Transmitted::Waits => {}
-        Transmitted::Failed => _ = transmit::failed(state),
-    }
-}
-
-/// Announces a long message, with the place where it can be read if its memory can be registered.
-///
-/// # Safety
-/// As for [`begin`].
-#[inline(never)]
-unsafe fn announce(pml: &Pml, rail: Option<&Rail>, state: &mut State, request: NonNull<Request>, of: Match) {
-    let sender = state.transfers.begin(request);
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    let Extent { start, length } = r.extent;
-    let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-    let address = start.expose_provenance() as u64;
-    let registered = NonNull::new(start).zip(rail).and_then(|(start, rail)| {
-        // SAFETY: the user's buffer, until the send is finished (M3).
-        unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
-    });
-    let memory = match registered {
-        Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
-        // By shared memory it is read without a key. With gaps the address is 0.
-        None if rail.is_none() => Memory { key: 0, address, length: length as u64 },
-        None => Memory { key: 0, address: 0, length: length as u64 },
-    };
-    let others = match registered {
-        // SAFETY: as above.
-        Some(_) => unsafe { announcing::register(pml, state, r.link, r.extent) },
-        None => Vec::new(),
-    };
-    let link = r.link;
-    if memory.address != 0 {
-        // SAFETY: this function's rule. From here on it may be read.
-        unsafe { watch::begins(r) };
-    }
-    match registered {
-        Some(registered) if pml.has_several() => {
-            let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
-            announcing::announce(pml, state, link, (of, sender, memory), registered);
-        }
-        _ => _ = routing::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
-    }
-    r.transfer = Transfer::Announced { registered, others };
 }

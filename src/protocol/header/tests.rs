@@ -50,6 +50,9 @@ fn header() -> impl Strategy<Value = Header> {
         number().prop_map(|request| Header::Acknowledge { request }),
         number().prop_map(|request| Header::Cancel { request }),
         (number(), any::<bool>()).prop_map(|(request, granted)| Header::Cancelled { request, granted }),
+        (number(), any::<bool>()).prop_map(|(number, holds_back)| Header::Flow(Word { number, holds_back })),
+        number().prop_map(Header::Pending),
+        number().prop_map(Header::More),
     ]
 }
 
@@ -136,7 +139,7 @@ fn the_longest_header_fills_its_room() {
 #[test]
 fn unknown_kinds_and_flags_are_refused() {
     let mut message = [0; MAX_SIZE];
-    for first in [0, 1, 13, 15, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x2a, 0xff] {
+    for first in [0, 1, 0x10, 0x1e, 0x1f, 0x2d, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x2a, 0xff] {
         message[0] = first;
         assert_eq!(Header::decode(&message), Err(Malformed::Kind(first)), "{first:#x}");
     }
