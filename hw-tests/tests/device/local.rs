@@ -31,7 +31,15 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("threads", &[2], &[], 1.0),
     ("rma_transfer", &[2], &[], 1.0),
     ("pending_at_end", &[2], &[], 1.0),
+    ("unexpected_memory", &[2, 4], &[], 0.3),
 ];
+
+/// Next to no memory for messages that nobody has asked for, so that senders are held back.
+const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
+
+/// Programs that are run so as well.
+const OF_HELD_BACK: &[&str] =
+    &["pt2pt_modes", "pt2pt_matching", "traffic", "collectives", "threads", "unexpected_memory"];
 
 /// Those that depend on how a long message goes.
 const OF_LONG_MESSAGES: &[&str] = &["pt2pt_modes", "pt2pt_datatypes", "pt2pt_truncation", "traffic"];
@@ -56,6 +64,12 @@ pub(crate) fn tests() -> Vec<Test> {
                 let name = format!("by shared memory and copies alone, {program} {what}on {ranks} ranks");
                 tests.push(Test::new(name, move |site| run(site, Some(WITHOUT_CMA))).device_independent());
             }
+            if OF_HELD_BACK.contains(&program) {
+                let name = format!(
+                    "by shared memory where unexpected messages are held back, {program} {what}on {ranks} ranks"
+                );
+                tests.push(Test::new(name, move |site| run(site, Some(HELD_BACK))).device_independent());
+            }
         }
     }
     tests.extend([
@@ -75,6 +89,10 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_two_nodes("messages by shared memory and by the adapter are matched together", |site| {
             let launch = sharing("traffic", 4).arguments(&["--seed", "600"]).environment("IBEX_TEST_SCALE", "0.3");
             launch.on_two_nodes().passes(site)
+        }),
+        Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
+            let launch = sharing("unexpected_memory", 4).with(HELD_BACK.0, HELD_BACK.1);
+            launch.environment("IBEX_TEST_SCALE", "0.1").on_two_nodes().passes(site)
         }),
     ]);
     tests

@@ -105,6 +105,7 @@ fn tests_of_the_pml() -> Vec<Test> {
             goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
         }),
         test("programs agree on two rails", programs_on_two_rails),
+        test("unexpected messages are held back on two rails", held_back_on_two_rails),
         told("over the pml, a rail that is down at the first message to a peer is left to the other one", |site| {
             goes_by_the_other(site, &["softhca0", "softhca1"], &[], "").map(drop)
         }),
@@ -113,11 +114,29 @@ fn tests_of_the_pml() -> Vec<Test> {
         }),
         told("over the pml, a rail that was down is used again", used_again),
         test("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
+        test(
+            "rails that go down and come back by turns lose nothing that is held back",
+            rails_flap_under_who_is_held_back,
+        ),
         test("a rail that connects no peer is left to the other one", never_connects),
         test("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
         test("a rail that carries messages and goes down for good ends the job and is named", rail_lost),
         test("a rail that only reads and goes down for good is done without", reading_rail_lost),
     ]
+}
+
+/// Next to no memory for messages that nobody has asked for, so that senders are held back.
+const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
+
+fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
+    let rails = adapters("", "");
+    for (program, ranks, scale) in
+        [("unexpected_memory", 2, "0.1"), ("unexpected_memory", 4, "0.1"), ("traffic", 4, "0.5"), ("threads", 2, "0.5")]
+    {
+        let launch = Launch::new(program, ranks).environment("IBEX_TEST_SCALE", scale).on_adapters(&*rails);
+        launch.with(HELD_BACK.0, HELD_BACK.1).limit(300).passes(site)?;
+    }
+    Launch::new("unexpected_memory", 2).environment("IBEX_TEST_SCALE", "0.3").on_adapters(rails).limit(300).passes(site)
 }
 
 /// Each kind of traffic, from two threads and more, and with many ranks.
@@ -380,6 +399,22 @@ fn readdressed_to(site: &mut Site, port: &str, change: &str, said: &str) -> Resu
 
 /// Messages leave a rail and return to it while others are under way on both.
 fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
+    let flapping = flapping();
+    ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
+        .into_iter()
+        .try_for_each(|program| flaps_under(site, program, &flapping, &[]))
+}
+
+/// What is said of a peer's account comes by one rail and goes by another, and what pends goes by whichever is there.
+fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
+    let flapping = flapping();
+    ["pt2pt_modes", "traffic", "threads"]
+        .into_iter()
+        .try_for_each(|program| flaps_under(site, program, &flapping, &[HELD_BACK]))
+}
+
+/// Two adapters of which one after the other goes down for a moment.
+fn flapping() -> String {
     let fault = |turn: u32| {
         // Often at first, for programs that are soon through; then for a while, as a busy machine starts them late.
         let at_ms = if turn <= 30 { turn * 60 } else { turn * 500 - 13_200 };
@@ -389,18 +424,16 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
              for_ns = 25_000_000\n"
         )
     };
-    let flapping = adapters("", "") + &(1..=60).map(fault).collect::<String>();
-    ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
-        .into_iter()
-        .try_for_each(|program| flaps_under(site, program, &flapping))
+    adapters("", "") + &(1..=60).map(fault).collect::<String>()
 }
 
 /// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not tell of
 /// that, nothing shows it: the longest is run.
-fn flaps_under(site: &mut Site, program: &'static str, flapping: &str) -> Result<()> {
+fn flaps_under(site: &mut Site, program: &'static str, flapping: &str, parameters: &[(&str, &str)]) -> Result<()> {
     let scales: &[&str] = if site.device().has_port_events() { &["0.2", "1", "4", "16"] } else { &["4"] };
     for scale in scales {
         let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", scale).on_adapters(flapping);
+        let launch = parameters.iter().fold(launch, |launch, (name, value)| launch.with(name, value));
         let outcome = launch.succeeds(site)?;
         says(&outcome, &["passed, 0 failed"])?;
         if !site.device().has_port_events() || says(&outcome, &["has lost its link", "has a link again"]).is_ok() {

@@ -76,6 +76,11 @@ pub(crate) fn tests() -> Vec<Test> {
             Launch::new(program, ranks).arguments(arguments).with("pml", "ibex").passes(site)
         }));
     }
+    // Whatever is kept at all is beyond the bound, so that short messages are announced, and some pend.
+    tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {
+        let launch = Launch::new("peruse_profiler", 2).with("pml", "ibex");
+        launch.with("pml_ibex_unexpected_memory", "1").passes(site)
+    }));
     tests.into_iter().map(Test::device_independent).collect()
 }
 

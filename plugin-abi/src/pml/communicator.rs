@@ -293,6 +293,7 @@ impl Communicator {
 mod tests {
     use super::*;
     use engine::matching::{ANY_SOURCE, ANY_TAG};
+    use engine::transport::EndpointId;
 
     /// An address that is of no request.
     fn request(number: usize) -> NonNull<Request> {
@@ -364,6 +365,41 @@ mod tests {
         // SAFETY: as above.
         assert!(unsafe { comm.cancel(name, request(6)) });
         assert_eq!(slowly(0, 7), None);
+    }
+
+    #[test]
+    fn a_mark_stays_until_who_stores_a_link_takes_it_away() {
+        let comm = communicator();
+        let link = Link::new(0, EndpointId::from_index(7));
+        comm.mark(link);
+        assert_eq!(comm.link(0), Link::UNKNOWN);
+        comm.set_found(0, link);
+        comm.mark(link);
+        assert_eq!([comm.link(0), comm.short_cut(0)], [link.marked(); 2]);
+        assert!(comm.enter_first(comm.short_cut(0)).is_none());
+        // Another thread has looked for the same rank, and comes later; another peer's is not touched.
+        comm.set_found(0, link);
+        comm.set_found(1, link.of_several());
+        comm.mark(link);
+        assert_eq!([comm.link(0), comm.link(1)], [link.marked(), link.of_several()]);
+        comm.mark(link.of_several());
+        assert_eq!(comm.link(1), link.of_several().marked());
+        comm.set_link(0, link);
+        assert_eq!(comm.short_cut(0), link);
+    }
+
+    #[test]
+    fn whether_a_receive_waits_is_known_while_a_tool_listens() {
+        let comm = communicator();
+        // SAFETY: nobody else uses it.
+        let (waits, watch) = (|| unsafe { comm.has_posted() }, |on| unsafe { comm.set_watched(on) });
+        watch(true);
+        assert!(!waits());
+        watch(false);
+        post(&comm, Pattern::new(0, 7), 1);
+        assert!(waits());
+        watch(true);
+        assert!(waits());
     }
 
     #[test]

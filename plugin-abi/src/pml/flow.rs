@@ -13,7 +13,8 @@
 //! communicator may still have one that was its home before.
 //!
 //! **Peers by shared memory** have accounts as others have: what they send is kept in the same memory, and what waits for room
-//! (`backlog`) is what waits for the port. An eager message of theirs says its sender's rank alone; whoever that is, is looked up in
+//! (`backlog`) is what waits for the port: it costs its sender nothing where it is in place, and its receiver as much when it
+//! has gone. An eager message of theirs says its sender's rank alone; whoever that is, is looked up in
 //! its communicator, and only beyond the bound.
 //!
 //! **Tools.** A send that pends was activated, and its transfer begins when it goes; a message is told of where it is kept.
