@@ -31,7 +31,7 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("threads", &[2], &[], 1.0),
     ("rma_transfer", &[2], &[], 1.0),
     ("pending_at_end", &[2], &[], 1.0),
-    ("unexpected_memory", &[2, 4], &[], 0.3),
+    ("unexpected_memory", &[2, 4], &[], 0.15),
 ];
 
 /// Next to no memory for messages that nobody has asked for, so that senders are held back.
@@ -39,7 +39,7 @@ const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
 
 /// Programs that are run so as well.
 const OF_HELD_BACK: &[&str] =
-    &["pt2pt_modes", "pt2pt_matching", "traffic", "collectives", "threads", "unexpected_memory"];
+    &["pt2pt_modes", "pt2pt_matching", "traffic", "collectives", "communicators", "threads", "unexpected_memory"];
 
 /// Those that depend on how a long message goes.
 const OF_LONG_MESSAGES: &[&str] = &["pt2pt_modes", "pt2pt_datatypes", "pt2pt_truncation", "traffic"];

@@ -115,7 +115,7 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
 }
 
 /// [`at_once`] where the peer is reached by shared memory, or by one port of several. It works all out anew, so that nothing is kept
-/// for it.
+/// for it. A link that is marked is neither ([`Link::marked`](super::link::Link::marked)): what goes there looks for its way.
 ///
 /// # Safety
 /// As for [`at_once`].
