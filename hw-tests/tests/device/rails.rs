@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as their
-//! link layer says, and one that goes away ends the job or is waited for.
+//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as
+//! their link layer says, and one that goes away ends the job or is waited for.
 //!
 //! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given a
 //! bandwidth, which it cannot exceed on the busiest machine. Setup grade; one test at a time.
@@ -395,8 +395,8 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
         .try_for_each(|program| flaps_under(site, program, &flapping))
 }
 
-/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not tell of
-/// that, nothing shows it: the longest is run.
+/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not
+/// tell of that, nothing shows it: the longest is run.
 fn flaps_under(site: &mut Site, program: &'static str, flapping: &str) -> Result<()> {
     let scales: &[&str] = if site.device().has_port_events() { &["0.2", "1", "4", "16"] } else { &["4"] };
     for scale in scales {

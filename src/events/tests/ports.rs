@@ -268,8 +268,8 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
     close_port(port, Safety::ThreadSafe);
 }
 
-/// The masks of the rails below, one run after the other: they wrap every 4.2 ms to 0.27 s, and allow stalls of half of that. On a busy
-/// machine only a wide one says anything.
+/// The masks of the rails below, one run after the other: they wrap every 4.2 ms to 0.27 s, and allow stalls of half of
+/// that. On a busy machine only a wide one says anything.
 const BITS: [u32; 4] = [22, 24, 26, 28];
 
 /// Ticks for which rails with such a mask are polled: it wraps thrice at least.
@@ -285,8 +285,8 @@ struct Rail {
 }
 
 impl Rail {
-    /// Polls four completions, which are a little out of order. False where this thread lost the processor before it had shown them, for
-    /// longer than such a narrow mask allows (`unwrap.rs`), so that the run says nothing.
+    /// Polls four completions, which are a little out of order. False where this thread lost the processor before it
+    /// had shown them, for longer than such a narrow mask allows (`unwrap.rs`), so that the run says nothing.
     fn poll(&self, number: &AtomicU64) -> bool {
         let period = 1 << self.adapter.bits;
         // One thread at a time has a port.
@@ -304,7 +304,8 @@ impl Rail {
 /// What a registration saw, and how much it lost.
 type Tool = (Seen, u64);
 
-/// Three threads poll two rails; what a registration that is called at once and a buffered one saw, unless the run says nothing.
+/// Three threads poll two rails; what a registration that is called at once and a buffered one saw, unless the run says
+/// nothing.
 fn polled(bits: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
     let seen = [Seen::default(), Seen::default()];
     let options = Options { room: 65536, ..Options::default() };

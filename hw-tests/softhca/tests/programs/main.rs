@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that nobody here wrote, unmodified, on the emulated adapter: rdma-core's, perftest, UCX's, Open MPI's. Each
-//! case runs a shell script under `softhca run`, and fails if one of its programs fails, says nothing of what it should, is
-//! not installed, or does not end in time. What it printed follows, in short where it passed.
+//! case runs a shell script under `softhca run`, and fails if one of its programs fails, says nothing of what it
+//! should, is not installed, or does not end in time. What it printed follows, in short where it passed.
 //!
 //! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc), python3-pyverbs.
-//! `cargo test -p softhca --test programs` runs all; words after `--` choose cases by name, `--nocapture` shows all they print;
-//! `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
+//! `cargo test -p softhca --test programs` runs all; words after `--` choose cases by name, `--nocapture` shows all
+//! they print; `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
 
 mod cases;
 mod pyverbs;
