@@ -81,6 +81,7 @@ fn tests_of_the_pml() -> Vec<Test> {
 
 fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Test {
     Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))
+        .device_independent()
 }
 
 /// Phases of the protocols, by the size of messages, and the requests of an adapter at which it fails.

@@ -92,10 +92,10 @@ pub(crate) fn tests() -> Vec<Test> {
 /// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home.
 fn tests_of_the_pml() -> Vec<Test> {
     let test = |name: &str, run: fn(&mut Site) -> Result<()>| {
-        Test::on_emulated(format!("over the pml, {name}"), move |site| over_the_pml(|| run(site)))
+        Test::on_emulated(format!("over the pml, {name}"), move |site| over_the_pml(|| run(site))).device_independent()
     };
     let told = |name: &'static str, run: fn(&mut Site) -> Result<()>| {
-        Test::on_emulated_with(PORT_EVENTS, name, move |site| over_the_pml(|| run(site)))
+        Test::on_emulated_with(PORT_EVENTS, name, move |site| over_the_pml(|| run(site))).device_independent()
     };
     vec![
         test("long messages go faster than one rail carries", |site| {
