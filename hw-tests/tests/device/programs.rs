@@ -400,13 +400,15 @@ fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     if is_plain { test } else { test.device_independent() }
 }
 
-/// Whether one device is as good as another for it. Of what tools see, and of matching, the plain run is made on each.
+/// Whether one device is as good as another for it. Of what tools see, of matching, and of jobs of two and more ranks, one run is
+/// made on each.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = case.parameters.is_empty() && !case.threads;
+    let is_larger = ranks > 2 && case.ranks.contains(&2);
     match case.program {
-        "events" => !is_plain,
+        "events" => !is_plain || is_larger,
         "traffic" => !is_plain || ranks != 2,
-        program => program.starts_with("events"),
+        program => program.starts_with("events") || is_larger,
     }
 }
 
