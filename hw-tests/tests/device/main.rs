@@ -35,7 +35,7 @@ mod spawn;
 mod subnets;
 mod tools;
 
-use hw_tests::Device;
+use hw_tests::{Device, runtime_failure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
 use std::env;
@@ -177,17 +177,6 @@ fn kernel_crash(failure: &str) -> Option<&str> {
     failure.lines().find(|line| crashed && line.contains("[rdma_rxe]")).map(str::trim)
 }
 
-/// What a job printed where Open MPI's runtime ended it wrongly, which any transport meets on a busy machine, about
-/// once in a hundred short jobs. Such a test is done once more, and the end of the output says so.
-/// `hw-tests/mpi/README.md` tells the two ways.
-fn runtime_failure(failure: &str) -> Option<&str> {
-    let said = |words: &str| failure.lines().find(|line| line.contains(words)).map(str::trim);
-    // A thread of the runtime in a component that was unloaded: there is no code at the address, and so no line of a
-    // stack. Neither ibex nor softhca is ever unloaded.
-    let unloaded = said("Failing at address:").filter(|_| !failure.contains("[ 0] "));
-    unloaded.or_else(|| said("exiting improperly"))
-}
-
 fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
     let ignored = site.is_none();
     let name = test.name.clone();
@@ -199,7 +188,7 @@ fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
         let mut done = (test.run)(&mut site);
         if let Err(error) = &done
             && let text = format!("{error:#}")
-            && let Some(crash) = kernel_crash(&text).or_else(|| runtime_failure(&text))
+            && let Some(crash) = kernel_crash(&text).or_else(|| runtime_failure::of(&text))
         {
             site.repeats.push(format!("{name}, as a guest's kernel or Open MPI's runtime had failed: {crash}"));
             done = (test.run)(&mut site);
