@@ -2,9 +2,9 @@
 //! What a port counts, and the one table by which the counts are shown as performance variables.
 //!
 //! Written by the port's owner on every path, hot included: an addition is a load, an add and a store, never a locked
-//! instruction, because only the thread that has the port exclusively writes. Read by anyone at any time, so a reader may
-//! see a count one event old. Registrations are counted by the plugin, from any thread, with [`add_shared`].
-//! Tests: at the end of the file.
+//! instruction, because only the thread that has the port exclusively writes. Read by anyone at any time, so a reader
+//! may see a count one event old. Registrations are counted by the plugin, from any thread, with [`add_shared`]. Tests:
+//! at the end of the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

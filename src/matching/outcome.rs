@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the operations of [`super::Matching`] say has happened, so that their caller can tell a tool, in order.
 //!
-//! Nothing calls back. An operation on a queue is one search or one insertion; `post` and `arrive` are one of each, and their parts are
-//! public, so that a caller whose tools want times reads a clock between them. In the words of PERUSE 2.0 (section 4.1, its
-//! diagram), what each outcome stands for:
+//! Nothing calls back. An operation on a queue is one search or one insertion; `post` and `arrive` are one of each, and
+//! their parts are public, so that a caller whose tools want times reads a clock between them. In the words of PERUSE
+//! 2.0 (section 4.1, its diagram), what each outcome stands for:
 //!
 //! | operation | outcome | events, in order |
 //! |---|---|---|
@@ -127,6 +127,7 @@ pub enum Arrival<R> {
 pub struct Remains<R, U> {
     /// Receives that nothing came for.
     pub receives: Vec<R>,
-    /// Messages that nobody received: unexpected ones, those of matched probes whose handles were not used, and early ones.
+    /// Messages that nobody received: unexpected ones, those of matched probes whose handles were not used, and early
+    /// ones.
     pub messages: Vec<Message<U>>,
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is kept for a caller that has several ports: messages of a failed connection that never reached the adapter, and which
-//! connections failed with messages that may be lost.
+//! What is kept for a caller that has several ports: messages of a failed connection that never reached the adapter,
+//! and which connections failed with messages that may be lost.
 //!
-//! Filled by `port/waiting.rs` and `port/fail.rs`, read by `port/rail.rs`. Grade: setup. Plain data. Tests: `port/tests/rails.rs`.
+//! Filled by `port/waiting.rs` and `port/fail.rs`, read by `port/rail.rs`. Grade: setup. Plain data. Tests:
+//! `port/tests/rails.rs`.
 
 use super::adapter::QueuePair;
 use super::completion::Token;

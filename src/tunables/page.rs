@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page docs/parameters.md, made from the table. Called by its test, which also rewrites it (`tests.rs`). Path: setup.
+//! The page docs/parameters.md, made from the table. Called by its test, which also rewrites it (`tests.rs`). Path:
+//! setup.
 
 use std::fmt::Write as _;
 

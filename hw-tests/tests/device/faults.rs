@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scripted faults of emulated adapters: what an adapter may do at any time changes nothing in the data, and what it cannot
-//! mend is told by name, in time.
+//! Scripted faults of emulated adapters: what an adapter may do at any time changes nothing in the data, and what it
+//! cannot mend is told by name, in time.
 //!
-//! Each case has a fabric of its own, as the rules count from its beginning, and shows that the fault took place: by a counter
-//! of the adapter, or by what ibex says of it. On other devices each is skipped, with the reason. Setup grade; one at a time.
+//! Each case has a fabric of its own, as the rules count from its beginning, and shows that the fault took place: by a
+//! counter of the adapter, or by what ibex says of it. On other devices each is skipped, with the reason. Setup grade;
+//! one at a time.
 
 use crate::Test;
 use crate::launch::{Launch, over_the_pml, says, says_one_of};
@@ -80,6 +81,7 @@ fn tests_of_the_pml() -> Vec<Test> {
 
 fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Test {
     Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))
+        .device_independent()
 }
 
 /// Phases of the protocols, by the size of messages, and the requests of an adapter at which it fails.
@@ -89,7 +91,8 @@ static PHASES: &[(&str, &str, &[u32])] = &[
     ("in messages that both ports read", "128K,1M", &[1, 30, 31, 32, 33, 34, 35]),
 ];
 
-/// A request to the home, then one to the other adapter fails: the job ends with the reason, or goes on by the other and all is right.
+/// A request to the home, then one to the other adapter fails: the job ends with the reason, or goes on by the other
+/// and all is right.
 fn fails_in(site: &mut Site, sizes: &str, nths: &[u32]) -> Result<()> {
     for (nth, device) in nths.iter().flat_map(|nth| [(nth, "softhca0"), (nth, "softhca1")]) {
         let rules =
@@ -158,7 +161,8 @@ static HARMLESS: &[Harmless] = &[
     },
 ];
 
-/// Programs that compare all they receive: messages of every kind, their order under load, one-sided operations, threads.
+/// Programs that compare all they receive: messages of every kind, their order under load, one-sided operations,
+/// threads.
 static PROGRAMS: &[&str] = &["pt2pt_modes", "traffic", "pt2pt_flood", "rma_transfer", "threads"];
 
 /// On the usual two rails.
@@ -180,8 +184,8 @@ fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) 
     Ok(())
 }
 
-/// Only datagrams carry the handshakes here. Of what follows a packet may be lost, too, but hardly all eight times it is sent,
-/// which would end its connection.
+/// Only datagrams carry the handshakes here. Of what follows a packet may be lost, too, but hardly all eight times it
+/// is sent, which would end its connection.
 fn handshakes(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"drop\"\nfraction = 0.1\nseed = 2\n\
                  [[fault]]\naction = \"duplicate\"\nfraction = 0.3\nseed = 3\n";
@@ -190,7 +194,8 @@ fn handshakes(site: &mut Site) -> Result<()> {
     launch.on_adapters(with_faults(rules)).passes(site)
 }
 
-/// What becomes of the handshake's queue pair after an error, what carries handshakes, and whether the queue pair can be set anew.
+/// What becomes of the handshake's queue pair after an error, what carries handshakes, and whether the queue pair can
+/// be set anew.
 static DEAF: &[(&str, &str, bool)] = &[
     ("datagrams that fail stop their queue pair", "ud", true),
     ("datagrams that fail stop their queue pair", "auto", true),
@@ -198,10 +203,10 @@ static DEAF: &[(&str, &str, bool)] = &[
     ("datagrams that fail stop their queue pair for good", "auto", false),
 ];
 
-/// The first requests of the fabric are hellos: what fails them stops the queue pairs that send them. Where these cannot be set
-/// anew they get another number, which peers learn from the hellos that follow: each rank sends to all. (Two such ports cannot find
-/// each other by datagrams, so one alone has the fault.) TCP is not waited for
-/// until datagrams were unanswered; it may connect two ranks before a second hello, and the rule would meet their messages.
+/// The first requests of the fabric are hellos: what fails them stops the queue pairs that send them. Where these
+/// cannot be set anew they get another number, which peers learn from the hellos that follow: each rank sends to all.
+/// (Two such ports cannot find each other by datagrams, so one alone has the fault.) TCP is not waited for until
+/// datagrams were unanswered; it may connect two ranks before a second hello, and the rule would meet their messages.
 fn datagrams_fail(site: &mut Site, via: &str, recycles: bool) -> Result<()> {
     let count = if via == "ud" && recycles { 4 } else { 1 };
     let configuration = format!(
@@ -238,7 +243,8 @@ fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> 
     says(&outcome, words)
 }
 
-/// More traffic than any of these faults waits for, over both rails, however slowly it goes on a busy machine: the fault ends it.
+/// More traffic than any of these faults waits for, over both rails, however slowly it goes on a busy machine: the
+/// fault ends it.
 fn traffic() -> Launch {
     let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,4K,64K,1M", "--seconds-per-row", "20"];
     Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! mpirun's command lines, and what is expected of a run: that it succeeds and checked something, or that it ends in time
-//! with certain words.
+//! mpirun's command lines, and what is expected of a run: that it succeeds and checked something, or that it ends in
+//! time with certain words.
 //!
 //! Setup grade; any thread.
 
@@ -266,7 +266,8 @@ pub(crate) fn over_the_pml<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The PML of who asks for none: ob1, over the BTL; within [`over_the_pml`], and with `IBEX_FACE=pml` in the environment, ibex's own.
+/// The PML of who asks for none: ob1, over the BTL; within [`over_the_pml`], and with `IBEX_FACE=pml` in the
+/// environment, ibex's own.
 fn pml() -> &'static str {
     let is_pml = IS_OVER_THE_PML.get() || std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml");
     if is_pml { "ibex" } else { "ob1" }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML with processes of the same host: by Open MPI's shared-memory BTL where that is enabled, by the adapter where it is not.
+//! The PML with processes of the same host: by Open MPI's shared-memory BTL where that is enabled, by the adapter where
+//! it is not.
 //!
 //! Setup grade; one test at a time.
 

@@ -59,7 +59,8 @@ const FAULTY_HANDSHAKE: &[(&str, &str)] = &[("btl_ibex_handshake_loss", "40"), (
 pub(crate) const WRITTEN: &[(&str, &str)] =
     &[("btl_ibex_flags", "send,put,inplace"), ("btl_ibex_min_rdma_pipeline_size", "65536")];
 
-/// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must count.
+/// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must
+/// count.
 const GROWING: &[&str] = &[
     "inline_sent=200",
     "inline_bytes=1600",
@@ -304,7 +305,8 @@ static CASES: &[Case] = &[
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
 ];
 
-/// Cases of the PML alone. A receive that is too short has Open MPI's ob1 write beyond its end, over whatever transport.
+/// Cases of the PML alone. A receive that is too short has Open MPI's ob1 write beyond its end, over whatever
+/// transport.
 static OF_PML: &[Case] = &[
     Case {
         sentence: "a message too long for its receive is cut and no byte beyond is touched",
@@ -495,18 +497,20 @@ fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     if is_plain { test } else { test.device_independent() }
 }
 
-/// Whether one device is as good as another for it. Of what tools see, and of matching, the plain run is made on each.
+/// Whether one device is as good as another for it. Of what tools see, of matching, and of jobs of two and more ranks, one run is
+/// made on each.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = case.parameters.is_empty() && !case.threads;
+    let is_larger = ranks > 2 && case.ranks.contains(&2);
     match case.program {
-        "events" => !is_plain,
+        "events" => !is_plain || is_larger,
         "traffic" => !is_plain || ranks != 2,
-        program => program.starts_with("events"),
+        program => program.starts_with("events") || is_larger,
     }
 }
 
-/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows without
-/// atomics are made of messages.
+/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows
+/// without atomics are made of messages.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
     (site.has_atomics() || !begins(["put=", "atomic="]))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as their
-//! link layer says, and one that goes away ends the job or is waited for.
+//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as
+//! their link layer says, and one that goes away ends the job or is waited for.
 //!
 //! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given a
 //! bandwidth, which it cannot exceed on the busiest machine. Setup grade; one test at a time.
@@ -92,10 +92,10 @@ pub(crate) fn tests() -> Vec<Test> {
 /// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home.
 fn tests_of_the_pml() -> Vec<Test> {
     let test = |name: &str, run: fn(&mut Site) -> Result<()>| {
-        Test::on_emulated(format!("over the pml, {name}"), move |site| over_the_pml(|| run(site)))
+        Test::on_emulated(format!("over the pml, {name}"), move |site| over_the_pml(|| run(site))).device_independent()
     };
     let told = |name: &'static str, run: fn(&mut Site) -> Result<()>| {
-        Test::on_emulated_with(PORT_EVENTS, name, move |site| over_the_pml(|| run(site)))
+        Test::on_emulated_with(PORT_EVENTS, name, move |site| over_the_pml(|| run(site))).device_independent()
     };
     vec![
         test("long messages go faster than one rail carries", |site| {
@@ -427,8 +427,8 @@ fn flapping() -> String {
     adapters("", "") + &(1..=60).map(fault).collect::<String>()
 }
 
-/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not tell of
-/// that, nothing shows it: the longest is run.
+/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not
+/// tell of that, nothing shows it: the longest is run.
 fn flaps_under(site: &mut Site, program: &'static str, flapping: &str, parameters: &[(&str, &str)]) -> Result<()> {
     let scales: &[&str] = if site.device().has_port_events() { &["0.2", "1", "4", "16"] } else { &["4"] };
     for scale in scales {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs that meet peers they did not start with: processes that are spawned, and groups that connect and accept, each many
-//! times, on one node and on two.
+//! Jobs that meet peers they did not start with: processes that are spawned, and groups that connect and accept, each
+//! many times, on one node and on two.
 //!
-//! Inside these calls MPI waits in the runtime, where it makes no progress: a message that its sender only believes to have
-//! sent is never received, and the job hangs. Setup grade; one test at a time.
+//! Inside these calls MPI waits in the runtime, where it makes no progress: a message that its sender only believes to
+//! have sent is never received, and the job hangs. Setup grade; one test at a time.
 
 use crate::Test;
 use crate::launch::Launch;
@@ -67,8 +67,8 @@ fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
     Launch::new("connect_cycles", parents).arguments(&arguments).with("btl_ibex_verbose", "1").limit(60)
 }
 
-/// Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport, before one is opened: then the job
-/// is run once more, and that is said.
+/// Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport, before one is opened: then
+/// the job is run once more, and that is said.
 fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     for _ in 0..HANGS {
         let outcome = launch.run(site)?;
@@ -80,8 +80,8 @@ fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     bail!("a spawned process did not come out of PMIx_Init {HANGS} times in a row")
 }
 
-/// Whether a job hangs and one of its processes has not got as far as opening a port: of those started last there are as many
-/// as of those that have.
+/// Whether a job hangs and one of its processes has not got as far as opening a port: of those started last there are
+/// as many as of those that have.
 fn hangs_in_the_runtime(outcome: &Outcome) -> bool {
     outcome.ending == Ending::TimedOut && processes_started(&outcome.stdout) > processes_with_a_port(&outcome.stderr)
 }

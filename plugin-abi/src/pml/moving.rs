@@ -246,9 +246,7 @@ unsafe fn send_piece_again(
 pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some(mut port) = rail.enter() else { return false };
-    let is_queued = port.queue_bytes(to.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait).is_ok();
-    if is_queued && pml.has_several() {
-        rails::note(rail, &mut port, to, false);
-    }
-    is_queued
+    let transmitted = transmit::queue(&mut port, to, bytes, token);
+    transmit::note(pml, rail, &mut port, to, transmitted);
+    transmitted != Transmitted::Failed
 }

@@ -11,13 +11,13 @@ use engine::protocol::reading::Reading;
 use engine::protocol::transfers::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+use ibex_ffi::verbs::RemoteSpan;
 
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{announcing, resume, routing, striped, token, transmit, watch};
+use super::{announcing, resume, routing, striped, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -61,11 +61,9 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
     let Transfer::Reading { state: reading, from, registered, .. } = &mut r.transfer else { return };
     let Some(mut port) = rail.enter() else { return };
     while let Some(part) = reading.next_part() {
-        let addr = r.extent.start.wrapping_add(part.offset as usize).expose_provenance() as u64;
+        let (to, from) = ((r.extent.start, registered.lkey()), RemoteSpan { addr: from.address, rkey: from.key });
         // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
-        let local = unsafe { LocalSpan::new(addr, part.length, registered.lkey()) };
-        let remote = RemoteSpan { addr: from.address.wrapping_add(part.offset), rkey: from.key };
-        if port.get(r.link.to(), local, remote, token::read(request)).is_err() {
+        if !unsafe { transmit::read(&mut port, r.link, part, to, from, request) } {
             transmit::failed(state);
             return;
         }

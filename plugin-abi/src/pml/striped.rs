@@ -14,14 +14,14 @@ use engine::protocol::striping::Striping;
 use engine::protocol::transfers::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+use ibex_ffi::verbs::RemoteSpan;
 
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
-use super::{moving, pieces, rails, routing, token, transmit, watch};
+use super::{moving, pieces, rails, routing, transmit, watch};
 
 /// Reads of a message that are posted to a port at a time.
 const MOST: usize = 4;
@@ -156,11 +156,9 @@ fn post_on(
 ) -> bool {
     let Some(mut port) = pml.rails().get(lane.link.rail()).and_then(Rail::enter) else { return true };
     while let Some(part) = striping.next_part(at) {
-        let addr = start.wrapping_add(part.offset as usize).expose_provenance() as u64;
+        let (to, from) = ((start, lane.registered.lkey()), RemoteSpan { addr: address, rkey: lane.key });
         // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
-        let local = unsafe { LocalSpan::new(addr, part.length, lane.registered.lkey()) };
-        let remote = RemoteSpan { addr: address.wrapping_add(part.offset), rkey: lane.key };
-        if port.get(lane.link.to(), local, remote, token::read(request)).is_err() {
+        if !unsafe { transmit::read(&mut port, lane.link, part, to, from, request) } {
             striping.refused(at);
             return false;
         }

@@ -11,8 +11,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use engine::protocol::header::MAX_SIZE;
+use engine::protocol::reading::Part;
 use engine::transport::{Port, Sent, Token, WhenDiverted};
-use ibex_ffi::verbs::InlineSpan;
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::buffer::{Content, SendBuffer};
 use super::datatype::{self, Data, Extent};
@@ -88,19 +89,41 @@ pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
 pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
     let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
-    let tag = Tag::PML.0;
     // SAFETY: no bytes.
     let transmitted = if unsafe { inline_apart(&mut port, link, header, Extent::EMPTY) } {
         Transmitted::Posted
     } else {
-        let bytes = (Arc::from(header), header.len() as u32);
-        match port.queue_bytes(link.to(), tag, bytes, Token(0), WhenDiverted::Wait) {
-            Ok(()) => Transmitted::Waits,
-            Err(_) => Transmitted::Failed,
-        }
+        queue(&mut port, link, (Arc::from(header), header.len() as u32), Token(0))
     };
     note(pml, rail, &mut port, link, transmitted);
     transmitted
+}
+
+/// Lets a message in ordinary memory wait in the engine: the first so many of its bytes.
+pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token: Token) -> Transmitted {
+    match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
+        Ok(()) => Transmitted::Waits,
+        Err(_) => Transmitted::Failed,
+    }
+}
+
+/// Posts a read of a part of a request's message, which is at `from` in the sender's memory. False: the port does not take it.
+///
+/// # Safety
+/// The part is within what is registered at `to` and under `lkey`, until the read is done (R3); it is the adapter's till then (M3, R2).
+pub(crate) unsafe fn read(
+    port: &mut Port,
+    link: Link,
+    Part { offset, length }: Part,
+    (to, lkey): (*mut u8, u32),
+    from: RemoteSpan,
+    request: NonNull<Request>,
+) -> bool {
+    let addr = to.wrapping_add(offset as usize).expose_provenance() as u64;
+    // SAFETY: this function's rule.
+    let local = unsafe { LocalSpan::new(addr, length, lkey) };
+    let remote = RemoteSpan { addr: from.addr.wrapping_add(offset), rkey: from.rkey };
+    port.get(link.to(), local, remote, token::read(request)).is_ok()
 }
 
 /// Counts a message that was given to a port, where there are several.
@@ -157,11 +180,7 @@ pub(crate) unsafe fn message_by(
         return Transmitted::Failed;
     }
     let token = request.map_or(Token(0), token::sent);
-    let bytes = (Arc::from(bytes), length as u32);
-    let transmitted = match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
-        Ok(()) => Transmitted::Waits,
-        Err(_) => Transmitted::Failed,
-    };
+    let transmitted = queue(&mut port, link, (Arc::from(bytes), length as u32), token);
     note(pml, rail, &mut port, link, transmitted);
     transmitted
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who listens to what becomes of requests and messages: a table at each communicator, read where such an event happens.
+//! Who listens to what becomes of requests and messages: a table at each communicator, read where such an event
+//! happens.
 //!
 //! A face that does the matching raises these events and says so ([`raised_by`]); tools add and take away listeners
-//! (`tool/peruse`). The table hangs at Open MPI's communicator, in the field that is PERUSE's there and that a stock Open MPI
-//! leaves null; so who raises finds it by one load, and what another communicator's listener wants is never looked at.
-//! A listener is called where the event happens, with the specification that the raiser has on its stack: no clock is read
-//! and nothing is allocated.
+//! (`tool/peruse`). The table hangs at Open MPI's communicator, in the field that is PERUSE's there and that a stock
+//! Open MPI leaves null; so who raises finds it by one load, and what another communicator's listener wants is never
+//! looked at. A listener is called where the event happens, with the specification that the raiser has on its stack: no
+//! clock is read and nothing is allocated.
 //!
 //! Tables are read by who has entered the raising face, and changed inside it as well ([`Raiser::change`]). So nobody
-//! is in a listener's callback when it has been taken away, and no lock is taken where an event happens. A callback may itself take
-//! listeners away: their places stay until the next change from outside. Grade: setup; [`Listeners::tell`] is on the
-//! way of a message that is listened to. Threads: who has entered the raising face. Tests: below, and
+//! is in a listener's callback when it has been taken away, and no lock is taken where an event happens. A callback may
+//! itself take listeners away: their places stay until the next change from outside. Grade: setup; [`Listeners::tell`]
+//! is on the way of a message that is listened to. Threads: who has entered the raising face. Tests: below, and
 //! `hw-tests/tools/peruse_requests.c`.
 
 use std::cell::UnsafeCell;
@@ -178,7 +179,8 @@ pub(crate) unsafe fn add(comm: *mut sys::ompi_communicator_t, event: Event, list
     });
 }
 
-/// Takes the listener of a handle away from a communicator, if it is there. No thread is in its callback then but this one.
+/// Takes the listener of a handle away from a communicator, if it is there. No thread is in its callback then but this
+/// one.
 pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
     change(|is_within| {
         let tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,8 +233,8 @@ impl Listeners {
         unsafe { &mut *self.of[event as usize].get() }
     }
 
-    /// Takes the listener of a handle out, or empties its place where a callback may be going through the list. Returns how
-    /// many there were.
+    /// Takes the listener of a handle out, or empties its place where a callback may be going through the list. Returns
+    /// how many there were.
     ///
     /// # Safety
     /// As above.
@@ -352,7 +354,8 @@ mod tests {
     type Told = Vec<(i64, isize)>;
 
     unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: the test gives a pointer to what outlives the listener, and a table as a buffer; valid within the callback.
+        // SAFETY: the test gives a pointer to what outlives the listener, and a table as a buffer; valid within the
+        // callback.
         let (told, listeners) = unsafe { (&mut *param.cast::<Told>(), &*(*spec).buf.cast::<Listeners>()) };
         told.push((handle, id));
         // One that takes itself away, and another that would have been next.

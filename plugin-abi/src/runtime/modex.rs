@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each process publishes about its ports, and the engine's window on what the others published.
 //!
-//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only carries it. Nothing is
-//! kept for a peer: the blob is fetched when the peer is added and once more when the first message to it makes a
-//! connection. Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each other.
+//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only carries it.
+//! Nothing is kept for a peer: the blob is fetched when the peer is added and once more when the first message to it
+//! makes a connection. Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each
+//! other.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +48,8 @@ fn set_published(addresses: Vec<PortAddress>) {
     *PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
 }
 
-/// Says whether this process' messages go by ibex' PML: a process that chose another never hears them. The last word counts.
+/// Says whether this process' messages go by ibex' PML: a process that chose another never hears them. The last word
+/// counts.
 pub(crate) fn publish_pml(is_chosen: bool) -> Result<(), i32> {
     modex::publish(PML_KEY, &[if is_chosen { VERSION } else { 0 }])
 }

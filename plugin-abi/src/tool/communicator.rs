@@ -168,8 +168,9 @@ unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
     ranks.into()
 }
 
-/// The communicator of this context number, and what is known of it. On the way of each event where copies are followed; MPI is
-/// asked which it is and no more, as callbacks may run where MPI answers nothing else, in `MPI_Finalize` for one.
+/// The communicator of this context number, and what is known of it. On the way of each event where copies are
+/// followed; MPI is asked which it is and no more, as callbacks may run where MPI answers nothing else, in
+/// `MPI_Finalize` for one.
 pub(crate) fn of_context(context: u64) -> Option<(Comm, Arc<TrackedComm>)> {
     let comm = ibex_tool_comm_of_context(context);
     let tracked = tracked();

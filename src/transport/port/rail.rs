@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a caller that has several ports, and chooses among them itself, asks of one: whether it is ready for a peer, and which
-//! messages are lost, or were never sent, where it is not any more.
+//! What a caller that has several ports, and chooses among them itself, asks of one: whether it is ready for a peer,
+//! and which messages are lost, or were never sent, where it is not any more.
 //!
-//! Messages that wait and never reach the adapter can be taken out, in order, to go by another port: of a connection that is being
-//! made ([`Port::take_unposted`] at any time), and of one that has failed, if they are kept then ([`Port::keep_unposted`]). Of those that
-//! the adapter had, [`Port::has_lost`] says whether any may be missing at the peer. Called by the plugin. Grade: setup, but for
-//! [`Port::note_message`]. One thread at a time (`&mut Port`). Tests: `tests/rails.rs`, and the device tests in `hw-tests`.
+//! Messages that wait and never reach the adapter can be taken out, in order, to go by another port: of a connection
+//! that is being made ([`Port::take_unposted`] at any time), and of one that has failed, if they are kept then
+//! ([`Port::keep_unposted`]). Of those that the adapter had, [`Port::has_lost`] says whether any may be missing at the
+//! peer. Called by the plugin. Grade: setup, but for [`Port::note_message`]. One thread at a time (`&mut Port`). Tests:
+//! `tests/rails.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use crate::counters::subtract;
@@ -16,8 +17,8 @@ use crate::transport::tx::request::Request;
 use crate::transport::work_request::EndpointId;
 
 impl<A: Adapter> Port<A> {
-    /// Keeps messages with this tag that wait for a connection when it fails, for [`Port::take_unposted`]: their tokens do not come
-    /// back.
+    /// Keeps messages with this tag that wait for a connection when it fails, for [`Port::take_unposted`]: their tokens
+    /// do not come back.
     pub fn keep_unposted(&mut self, tag: u8) {
         self.kept.tag = Some(tag);
     }
@@ -49,8 +50,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether requests to this peer are posted at once, as far as there is room: it is connected, there is a link, and no other port
-    /// stands in. Begins to connect where nothing does yet.
+    /// Whether requests to this peer are posted at once, as far as there is room: it is connected, there is a link, and
+    /// no other port stands in. Begins to connect where nothing does yet.
     pub fn is_ready(&mut self, to: EndpointId) -> bool {
         if self.diversion.is_down {
             return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The send queue of a connection: its queue pair, how much is posted and done, and what waits behind it.
 //!
-//! Part of a connection; `tx.rs` posts to it and retires from it. The fields that a post or a retirement touches lie together.
-//! Requests are numbered from 0; numbers wrap. Hot where marked. Tests: `tests.rs`.
+//! Part of a connection; `tx.rs` posts to it and retires from it. The fields that a post or a retirement touches lie
+//! together. Requests are numbered from 0; numbers wrap. Hot where marked. Tests: `tests.rs`.
 
 use super::bounce::InUse;
 use super::full_queue::QueueFull;
@@ -18,7 +18,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct SendQueue<Q> {
     qp: Q,
-    /// The number of the next request: of those posted since it was made, or since the first that it replaced was; wraps.
+    /// The number of the next request: of those posted since it was made, or since the first that it replaced was;
+    /// wraps.
     posted: u32,
     /// Those known to be done.
     retired: u32,
@@ -98,8 +99,8 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.set_limit();
     }
 
-    /// Works out anew how far requests may be posted. To be called after every change of what it is made of, so that a post
-    /// has one comparison to make.
+    /// Works out anew how far requests may be posted. To be called after every change of what it is made of, so that a
+    /// post has one comparison to make.
     #[inline]
     pub(super) fn set_limit(&mut self) {
         let open = self.is_open && self.waiting.is_empty() && !self.is_full();
@@ -162,8 +163,8 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.signalled != self.retired
     }
 
-    /// The request numbered `through` and all before it are done. Returns how many that makes; `None` where the number is of
-    /// none that is in flight.
+    /// The request numbered `through` and all before it are done. Returns how many that makes; `None` where the number
+    /// is of none that is in flight.
     #[inline]
     pub(super) fn retire(&mut self, through: u32) -> Option<u32> {
         let retired = through.wrapping_add(1);
@@ -227,9 +228,11 @@ impl<Q: QueuePair> SendQueue<Q> {
         taken
     }
 
-    /// Takes over what waits for `old`, which it replaces, and its place in the backlog. To be called before anything is posted.
+    /// Takes over what waits for `old`, which it replaces, and its place in the backlog. To be called before anything
+    /// is posted.
     pub(crate) fn succeed(&mut self, old: &mut SendQueue<Q>) {
-        // Completions of the old queue pair may still come, with the same endpoint: no number of theirs may be in flight here.
+        // Completions of the old queue pair may still come, with the same endpoint: no number of theirs may be in
+        // flight here.
         self.posted = old.posted.wrapping_add(1);
         (self.retired, self.signalled, self.messages) = (self.posted, self.posted, self.posted);
         self.waiting = std::mem::take(&mut old.waiting);

@@ -44,7 +44,8 @@ pub(super) struct EventHandle {
     raised: Raised,
     /// Locked while the window is opened or closed, too.
     callback: Mutex<Callback>,
-    /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that was closed.
+    /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that
+    /// was closed.
     window: AtomicU64,
     propagate: AtomicBool,
 }
@@ -214,8 +215,8 @@ impl EventHandle {
         std::iter::once(self.comm).chain(copies).collect()
     }
 
-    /// [`Self::activate`] of an event of the matching's. Without the handle's lock, for which a callback in another thread may
-    /// be waiting.
+    /// [`Self::activate`] of an event of the matching's. Without the handle's lock, for which a callback in another
+    /// thread may be waiting.
     fn listen(&self, event: Event, window: u64, listener: Listener) {
         for comm in self.comms() {
             // SAFETY: tracked, so alive until `communicator::freed`.
@@ -330,8 +331,8 @@ impl EventHandle {
             tag: signed(instance, at.tag).unwrap_or(-1),
             operation: self.supported.operation.unwrap_or(if received { RECEIVE } else { SEND }),
         };
-        // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives is not named as
-        // the request is that it is matched to (4.3).
+        // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives
+        // is not named as the request is that it is matched to (4.3).
         let arrives = u64::from(event_type == MsgArrived::TYPE);
         let message = number(instance, at.message).map(|message| message << 2 | arrives << 1);
         let id = message.or_else(|| number(instance, at.operation)).unwrap_or(0);

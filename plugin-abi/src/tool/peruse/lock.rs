@@ -55,7 +55,8 @@ impl Drop for InUpcall {
     }
 }
 
-/// Whether this thread may wait for callbacks in other threads, which may be waiting for the lock: not from within one, nor with it.
+/// Whether this thread may wait for callbacks in other threads, which may be waiting for the lock: not from within one,
+/// nor with it.
 pub(super) fn may_wait_for_callbacks() -> bool {
     UPCALL.get() == Upcall::No && !HAS_IT.get()
 }

@@ -35,8 +35,8 @@ pub(super) struct SupportedEvent {
     event_type: Option<TypeId>,
     /// What a face raises that does the matching.
     event: Option<Event>,
-    /// Of what the transport raises: `PERUSE_PUT`, `PERUSE_GET`, or `PERUSE_RECV` of what arrives; of a message's transfer its
-    /// direction says.
+    /// Of what the transport raises: `PERUSE_PUT`, `PERUSE_GET`, or `PERUSE_RECV` of what arrives; of a message's
+    /// transfer its direction says.
     pub(super) operation: Option<c_int>,
 }
 
@@ -105,7 +105,8 @@ pub(super) fn supported() -> &'static [SupportedEvent] {
     if listeners::are_raised() { EVENTS } else { &EVENTS[..OF_TRANSPORT.min(EVENTS.len())] }
 }
 
-/// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is not known yet.
+/// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is
+/// not known yet.
 pub(super) fn coming() -> &'static [SupportedEvent] {
     if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { supported() }
 }

@@ -257,7 +257,8 @@ fn what_belongs_to_no_communicator_is_shown_with_what_the_transport_knows() {
 
 /// Releases the handle it is called for, and lets another happen.
 unsafe extern "C" fn release_itself(mut event_h: i64, _: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the test gives a pointer to what outlives the handle; a handle; a specification, with a communicator of the test's.
+    // SAFETY: the test gives a pointer to what outlives the handle; a handle; a specification, with a communicator of
+    // the test's.
     unsafe {
         (*param.cast::<Mutex<usize>>()).lock().map(|mut called| *called += 1).expect("no panic");
         begin(context(Comm((*spec).comm.cast())), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a caller with several ports is told of one: whether it is ready, and which messages never reached the adapter, or may be lost.
+//! What a caller with several ports is told of one: whether it is ready, and which messages never reached the adapter,
+//! or may be lost.
 
 use super::*;
 use crate::transport::kept::Unposted;
