@@ -9,13 +9,11 @@
 
 mod cases;
 mod pyverbs;
-// The device tests' own: their crate depends on nothing of this one, nor this one on them.
-#[path = "../../../src/runtime_failure.rs"]
-mod runtime_failure;
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use hw_tests::runtime_failure;
 use pyverbs::Results;
 
 /// One case: its name, the script, and how its output is judged.
