@@ -4,8 +4,6 @@
 //! Made by `handshake.rs`, carried out by `transport/connections`. Path: setup. Threads: the port's.
 
 use super::failure::Failure;
-#[cfg(doc)]
-use crate::connect::Handshake;
 use crate::connect::Via;
 
 /// What the port shall do, in the order of the fields. Nothing set: nothing to do.
@@ -23,7 +21,7 @@ pub struct Step {
     pub program: Option<Program>,
     /// The peer can receive: send what waits. Comes once per handshake.
     pub confirmed: bool,
-    /// Send [`Handshake::hello`], made after `program` was done, by this.
+    /// Send [`Handshake::hello`](super::Handshake::hello), made after `program` was done, by this.
     pub send: Option<Via>,
     /// No connection comes about. Comes once; the handshake does nothing afterwards.
     pub failed: Option<Failure>,
