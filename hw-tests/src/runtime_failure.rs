@@ -2,8 +2,8 @@
 //! The two ways in which stock Open MPI 4.1.4 ends a job wrongly on a busy machine, over any transport, about once in a
 //! hundred short jobs and after all results are printed. `hw-tests/mpi/README.md` tells the cause of each.
 //!
-//! A test that met one is done once more, and the end of its output says so: the device tests, and those of softhca with
-//! programs of others. Setup grade.
+//! A test that met one is done once more, and the end of its output says so: the device tests, and those of softhca
+//! with programs of others. Setup grade.
 
 /// The line of a job's output by which Open MPI's runtime is known to have ended it wrongly; none where it did not.
 #[must_use]

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flow control: bounds the memory that messages take at a receiver which has posted no receive for them, and at their sender.
+//! Flow control: bounds the memory that messages take at a receiver which has posted no receive for them, and at their
+//! sender.
 //!
-//! [`Kept`] is the receiver's side, one for a process: it adds up what is kept of unexpected messages, and says beyond the bound that
-//! who sent a message is to be held back (`HoldBack`), and below half of it that all of those may go on (`GoOn`). [`Outgoing`] is
-//! the sender's side: what becomes of each message ([`Way`]). Nobody counts credits: a message that finds its receive is never looked
-//! at here, and a sender whom nobody has held back has an empty table.
+//! [`Kept`] is the receiver's side, one for a process: it adds up what is kept of unexpected messages, and says beyond
+//! the bound that who sent a message is to be held back (`HoldBack`), and below half of it that all of those may go on
+//! (`GoOn`). [`Outgoing`] is the sender's side: what becomes of each message ([`Way`]). Nobody counts credits: a
+//! message that finds its receive is never looked at here, and a sender whom nobody has held back has an empty table.
 //!
 //! ```text
 //! sender, of one peer                        short message       long message
@@ -14,40 +15,43 @@
 //!   and `window` of a communicator counted   pends               pends
 //! ```
 //!
-//! **A message that is announced** costs its receiver a header, and stays in the user's buffer until it is matched. **One that pends** costs
-//! nothing but its request. Those of one communicator go in order, also after they may go at once again; those of another
-//! communicator go beside them.
+//! **A message that is announced** costs its receiver a header, and stays in the user's buffer until it is matched.
+//! **One that pends** costs nothing but its request. Those of one communicator go in order, also after they may go at
+//! once again; those of another communicator go beside them.
 //!
-//! **How much a receiver keeps**: the bound; what its shared receive queue holds; and of each sender what it posted, or let wait,
-//! before it heard of it, which its send queue and [`Limits::waiting`] bound, as a sender that finds its queue full looks at what has come; of
-//! each sender and communicator a window of headers, unless it asks for more.
+//! **How much a receiver keeps**: the bound; what its shared receive queue holds; and of each sender what it posted, or
+//! let wait, before it heard of it, which its send queue and [`Limits::waiting`] bound, as a sender that finds its
+//! queue full looks at what has come; of each sender and communicator a window of headers, unless it asks for more.
 //!
 //! **Why nothing is held up for ever.** Five rules:
-//! 1. A process that is inside MPI takes whatever its ports have received. No message waits for memory there: the bound makes senders
-//!    announce, and refuses nothing. So whatever is posted arrives, whoever floods whom.
-//! 2. Only the first message of a send is ever announced instead, or pends. `ClearToSend`, `Finished`, `Acknowledge`, fragments that a
-//!    receive asked for, and all that is said here are sent at once, by whoever; each answers a message that was matched, or
-//!    is one of a fixed number for a peer and communicator, so that they need no bound of their own.
-//! 3. Messages of the MPI library itself (negative tags: collectives) never pend, as no receive takes one of those and one of the
-//!    program's. So a collective goes on beside any flood, at the price of an announcement.
-//! 4. A message that pends because too much waits for the port goes when that has gone, which by the first rule is when the
-//!    receiver is inside MPI.
-//! 5. A message that pends because its window is full waits for an answer to one of those, or for its receiver to ask. Its sender says that
-//!    some pend (`Pending`). A receiver that knows of it asks for more (`More`) when a receive or a probe of that communicator finds nothing, when a
-//!    message comes that no receive took while some wait, and at once where a receive waits already. The window
-//!    doubles. So if a receive waits whose message pends, the message is announced after finitely many such rounds: the case
-//!    in which a window is full of messages that nobody wants yet is the one in which the receiver asks. And if none waits, nothing
-//!    has to go on, by MPI's rule of progress.
+//! 1. A process that is inside MPI takes whatever its ports have received. No message waits for memory there: the bound
+//!    makes senders announce, and refuses nothing. So whatever is posted arrives, whoever floods whom.
+//! 2. Only the first message of a send is ever announced instead, or pends. `ClearToSend`, `Finished`, `Acknowledge`,
+//!    fragments that a receive asked for, and all that is said here are sent at once, by whoever; each answers a
+//!    message that was matched, or is one of a fixed number for a peer and communicator, so that they need no bound of
+//!    their own.
+//! 3. Messages of the MPI library itself (negative tags: collectives) never pend, as no receive takes one of those and
+//!    one of the program's. So a collective goes on beside any flood, at the price of an announcement.
+//! 4. A message that pends because too much waits for the port goes when that has gone, which by the first rule is when
+//!    the receiver is inside MPI.
+//! 5. A message that pends because its window is full waits for an answer to one of those, or for its receiver to ask.
+//!    Its sender says that some pend (`Pending`). A receiver that knows of it asks for more (`More`) when a receive or
+//!    a probe of that communicator finds nothing, when a message comes that no receive took while some wait, and at
+//!    once where a receive waits already. The window doubles. So if a receive waits whose message pends, the message is
+//!    announced after finitely many such rounds: the case in which a window is full of messages that nobody wants yet
+//!    is the one in which the receiver asks. And if none waits, nothing has to go on, by MPI's rule of progress.
 //!
-//! A receiver looks for senders with more only where its queue of unexpected messages is not empty. That suffices: a window that is full is either in
-//! that queue, or matched, and then answered, or not there yet, and looked at when it comes. Only a matched probe takes messages out of it that are not
-//! answered; so one that empties it asks for more, and who hears `Pending` while it is empty.
+//! A receiver looks for senders with more only where its queue of unexpected messages is not empty. That suffices: a
+//! window that is full is either in that queue, or matched, and then answered, or not there yet, and looked at when it
+//! comes. Only a matched probe takes messages out of it that are not answered; so one that empties it asks for more,
+//! and who hears `Pending` while it is empty.
 //!
 //! A process never holds itself back: what it has sent to itself it keeps, as no other process can wait for it.
 //!
 //! `HoldBack` and `GoOn` have a number, so that the last that was said counts, whichever comes last.
 //!
-//! Called by the plugin (`pml/flow.rs`), which sends what stands here. Grade: pending. Threads: the owner's. Tests: `flow_control/tests.rs`.
+//! Called by the plugin (`pml/flow.rs`), which sends what stands here. Grade: pending. Threads: the owner's. Tests:
+//! `flow_control/tests.rs`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -246,7 +250,8 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         self.peers.entry(peer).or_default().pending += 1;
     }
 
-    /// Whether the peer is to be told now that messages pend: the window is full, and it was not told since it last asked.
+    /// Whether the peer is to be told now that messages pend: the window is full, and it was not told since it last
+    /// asked.
     pub fn tells(&mut self, peer: P, context: u32) -> bool {
         if !self.is_held_back(peer) {
             return false;
@@ -255,7 +260,8 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
     }
 
-    /// The next message that pended and is to go now, and how. Called until there is none; then [`Outgoing::tells`] is asked.
+    /// The next message that pended and is to go now, and how. Called until there is none; then [`Outgoing::tells`] is
+    /// asked.
     pub fn next(&mut self, peer: P, context: u32) -> Option<(R, Way)> {
         if !self.has_pending(peer, context) {
             return None;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The headers of messages on the wire: their bytes and their checks. Version 1.
 //!
-//! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different versions do not
-//! connect. All is little-endian. The first byte has the kind in its low half and flags in its high one; who sends, as a process, is in the
-//! immediate data beside (`transport/work_request.rs`), or known by whatever else carries the message.
+//! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different
+//! versions do not connect. All is little-endian. The first byte has the kind in its low half and flags in its high
+//! one; who sends, as a process, is in the immediate data beside (`transport/work_request.rs`), or known by whatever
+//! else carries the message.
 //!
-//! Kinds 1 to 3 and 11 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the rank below 2^16, the context
-//! below 2^16, the tag within 24 bits with its sign. An eager message always has the long form: 4 bytes more, which go with the others,
-//! and 22 instructions less for a message sent and received, as nothing is tested, shifted or masked.
+//! Kinds 1 to 3 and 11 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the
+//! rank below 2^16, the context below 2^16, the tag within 24 bits with its sign. An eager message always has the long
+//! form: 4 bytes more, which go with the others, and 22 instructions less for a message sent and received, as nothing
+//! is tested, shifted or masked.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
@@ -37,10 +39,12 @@
 //! More          context 4                                           asks for them
 //! ```
 //!
-//! Each header has one form, so bytes that are not the one form of anything are refused, and bytes that are taken give the same bytes
-//! again. What arrives is checked here for its form alone; whether a request exists is for its owner to say.
+//! Each header has one form, so bytes that are not the one form of anything are refused, and bytes that are taken give
+//! the same bytes again. What arrives is checked here for its form alone; whether a request exists is for its owner to
+//! say.
 //!
-//! Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
+//! Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests:
+//! `header/tests.rs`.
 
 use super::flow_control::Word;
 
@@ -271,7 +275,8 @@ pub enum Header {
         at: Match,
         /// The receiver's.
         receive: u32,
-        /// How many messages of this sender in this communicator the receiver has matched: the place is for a later one.
+        /// How many messages of this sender in this communicator the receiver has matched: the place is for a later
+        /// one.
         after: u32,
         /// Where to.
         memory: Memory,

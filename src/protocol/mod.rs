@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How the bytes of a message travel: what two processes say to each other, and the state machine of each protocol.
 //!
-//! Knows no adapter and no MPI library: the caller sends and receives what stands here, reads and registers. Called by what
-//! carries messages of its own matching ([`crate::matching`]).
+//! Knows no adapter and no MPI library: the caller sends and receives what stands here, reads and registers. Called by
+//! what carries messages of its own matching ([`crate::matching`]).
 //!
 //! | file | what |
 //! |---|---|
@@ -14,10 +14,10 @@
 //! | `pieces.rs` | the sender sends copies, piece by piece |
 //! | `flow_control.rs` | when a message is announced though it is short, or is not sent yet |
 //!
-//! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver reads it and says
-//! so, or asks for copies where either side's data has gaps or cannot be registered. No memory has the address 0: an
-//! announcement with it says that the message cannot be read, and a `ClearToSend` with it that nothing can be written, so that the
-//! sender sends fragments.
+//! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver
+//! reads it and says so, or asks for copies where either side's data has gaps or cannot be registered. No memory has
+//! the address 0: an announcement with it says that the message cannot be read, and a `ClearToSend` with it that
+//! nothing can be written, so that the sender sends fragments.
 //!
 //! ```text
 //! eager         Eager(match) bytes ----------------------->

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A message that its sender sends as copies, piece by piece, and that its receiver puts together.
 //!
-//! Pieces come in the order in which they were sent, as they go by one path. How long a piece is the caller finds out when it
-//! packs it: data with gaps is cut between its elements. So the last piece may reach beyond what is wanted, and the receiver
-//! leaves the rest. Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! Pieces come in the order in which they were sent, as they go by one path. How long a piece is the caller finds out
+//! when it packs it: data with gaps is cut between its elements. So the last piece may reach beyond what is wanted, and
+//! the receiver leaves the rest. Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 /// The sender's side.
 #[derive(Debug, Clone, Copy)]

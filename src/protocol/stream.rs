@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order of one process' messages to another while they move from port to port.
 //!
-//! A process sends all its messages to a peer by one port, which keeps their order: no message has a number. Where that port goes
-//! down they *move*: those from then on, a segment, go by another. The first of a segment is `Moved`, which says how often they have
-//! moved, and how many messages the segment before had. So a receiver need not be told what came last where they were before, and the
-//! sender need not wait until all of it has arrived: it may wait for a link. The receiver counts what it has dealt with, and holds what
-//! comes of a later segment until the one before is complete. Counts are per pair of processes, whatever the communicator, and wrap.
+//! A process sends all its messages to a peer by one port, which keeps their order: no message has a number. Where that
+//! port goes down they *move*: those from then on, a segment, go by another. The first of a segment is `Moved`, which
+//! says how often they have moved, and how many messages the segment before had. So a receiver need not be told what
+//! came last where they were before, and the sender need not wait until all of it has arrived: it may wait for a link.
+//! The receiver counts what it has dealt with, and holds what comes of a later segment until the one before is
+//! complete. Counts are per pair of processes, whatever the communicator, and wrap.
 //!
 //! ```text
 //! sender     port 1: a b c ... (the link is down)
@@ -13,8 +14,8 @@
 //! receiver   port 2: Moved, d and e are held         port 1: a b c      then d e
 //! ```
 //!
-//! Where a message was lost, as the adapter had it when it gave up, nothing of this helps: the sender ends the job. Pending grade: who has
-//! never moved costs the receiver a count. Threads: the owner's. Tests: at the end of the file.
+//! Where a message was lost, as the adapter had it when it gave up, nothing of this helps: the sender ends the job.
+//! Pending grade: who has never moved costs the receiver a count. Threads: the owner's. Tests: at the end of the file.
 
 use std::collections::VecDeque;
 
@@ -52,7 +53,8 @@ impl<M> Merging<M> {
         self.held.push_back((self.segments[port], message));
     }
 
-    /// The messages have moved to this port: segment number `segment` begins there, and the one before has `count` messages.
+    /// The messages have moved to this port: segment number `segment` begins there, and the one before has `count`
+    /// messages.
     pub fn moved(&mut self, port: usize, segment: u32, count: u32) {
         self.segments[port] = segment;
         self.ends.push((segment.wrapping_sub(1), count));

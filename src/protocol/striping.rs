@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A receiver that reads a message over several paths: which reads go by which, when it has all, and what becomes of a path that
-//! fails.
+//! A receiver that reads a message over several paths: which reads go by which, when it has all, and what becomes of a
+//! path that fails.
 //!
-//! Each lane (a path, in the caller's order) has a share of the message by its weight, and reads it from its first byte on. A lane
-//! that is through with its share takes from the end of the longest that is left: so none waits for another that is slower than
-//! its weight says, or has failed. Reads of one lane end in the order in which they were begun, as a queue pair carries them out so.
-//! A read that fails is given to the other lanes: reading twice changes nothing. Pending grade. Threads: the owner's. Tests: at the
-//! end of the file.
+//! Each lane (a path, in the caller's order) has a share of the message by its weight, and reads it from its first byte
+//! on. A lane that is through with its share takes from the end of the longest that is left: so none waits for another
+//! that is slower than its weight says, or has failed. Reads of one lane end in the order in which they were begun, as
+//! a queue pair carries them out so. A read that fails is given to the other lanes: reading twice changes nothing.
+//! Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 use super::reading::Part;
 use std::collections::VecDeque;
@@ -46,8 +46,8 @@ impl Lane {
 }
 
 impl Striping {
-    /// Of `length` bytes, at least 1, over lanes with these weights and longest reads (at least 1 each), with at most `most` reads of
-    /// each under way.
+    /// Of `length` bytes, at least 1, over lanes with these weights and longest reads (at least 1 each), with at most
+    /// `most` reads of each under way.
     ///
     /// # Panics
     /// There is no lane.
@@ -111,7 +111,8 @@ impl Striping {
         self.left == 0
     }
 
-    /// The read that was named last could not be posted on its lane, which has failed: the other lanes are to be asked for their next.
+    /// The read that was named last could not be posted on its lane, which has failed: the other lanes are to be asked
+    /// for their next.
     pub fn refused(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
         lane.has_failed = true;
@@ -142,7 +143,8 @@ impl Striping {
 mod tests {
     use super::*;
 
-    /// Reads a message, each lane at its own pace; a lane fails after so many of its reads. Returns the bytes that each has read.
+    /// Reads a message, each lane at its own pace; a lane fails after so many of its reads. Returns the bytes that each
+    /// has read.
     fn read(length: u64, lanes: &[(u32, u32)], paces: &[usize], failing: Option<(usize, usize)>) -> Vec<u64> {
         let mut striping = Striping::new(length, lanes, 2);
         let mut covered = vec![false; length as usize];

@@ -497,8 +497,8 @@ fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     if is_plain { test } else { test.device_independent() }
 }
 
-/// Whether one device is as good as another for it. Of what tools see, of matching, and of jobs of two and more ranks, one run is
-/// made on each.
+/// Whether one device is as good as another for it. Of what tools see, of matching, and of jobs of two and more ranks,
+/// one run is made on each.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = case.parameters.is_empty() && !case.threads;
     let is_larger = ranks > 2 && case.ranks.contains(&2);

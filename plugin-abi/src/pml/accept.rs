@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A receive and its message have met: what becomes of the message's bytes.
 //!
-//! Called where a receive is posted that finds its message, and where a message comes that finds its receive. The status is
-//! noted here: bytes for which there is no room are left, and the receive ends with `MPI_ERR_TRUNCATE` and the
-//! message's length. Grade: hot for whole messages. Threads: who has entered the PML.
+//! Called where a receive is posted that finds its message, and where a message comes that finds its receive. The
+//! status is noted here: bytes for which there is no room are left, and the receive ends with `MPI_ERR_TRUNCATE` and
+//! the message's length. Grade: hot for whole messages. Threads: who has entered the PML.
 
 use std::ptr::NonNull;
 

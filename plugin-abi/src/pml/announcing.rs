@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A long message that its receiver may read by several ports: registered with each that reaches it, and announced with all keys.
+//! A long message that its receiver may read by several ports: registered with each that reaches it, and announced with
+//! all keys.
 //!
-//! The receiver's side is `striped`. Called by `protocol`, and by `pieces` and `reading` when the receiver has answered. Grade: pending. Threads:
-//! who has entered the PML.
+//! The receiver's side is `striped`. Called by `protocol`, and by `pieces` and `reading` when the receiver has
+//! answered. Grade: pending. Threads: who has entered the PML.
 
 use engine::protocol::header::{Header, Match, Memory, PortKey};
 use engine::protocol::transfers::TransferId;
@@ -36,8 +37,8 @@ pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: 
     registered.collect()
 }
 
-/// Announces a message that can be read by these ports. Their keys are told apart by the ports' numbers, as the announcement may have
-/// to go by another port than is expected now.
+/// Announces a message that can be read by these ports. Their keys are told apart by the ports' numbers, as the
+/// announcement may have to go by another port than is expected now.
 pub(crate) fn announce(
     pml: &Pml,
     state: &mut State,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages by shared memory that wait for room, in order, each with its request.
 //!
-//! Data in one piece stays where it is, as its request lives until it has gone; data with gaps is packed before it comes here.
-//! Sent by [`Backlog::send`], where nothing waits; what waits is taken out by `local`. Grade: pending. Threads: who has entered the PML.
+//! Data in one piece stays where it is, as its request lives until it has gone; data with gaps is packed before it
+//! comes here. Sent by [`Backlog::send`], where nothing waits; what waits is taken out by `local`. Grade: pending.
+//! Threads: who has entered the PML.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

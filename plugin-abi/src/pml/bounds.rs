@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What flow control keeps for the PML, and the bounds that are no parameters.
 //!
-//! The state machines are `engine::protocol::flow_control`; `flow` and `resume` use this. Grade: pending. Threads: who has
-//! entered the PML.
+//! The state machines are `engine::protocol::flow_control`; `flow` and `resume` use this. Grade: pending. Threads: who
+//! has entered the PML.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub(crate) struct Flow {
     pub(crate) shown: Arc<Counters>,
 }
 
-/// Bytes of messages to one peer that may wait for the port: sixteen of the longest at once, or some thousands of short ones.
+/// Bytes of messages to one peer that may wait for the port: sixteen of the longest at once, or some thousands of short
+/// ones.
 const WAITING: u64 = 192 << 10;
 
 /// Messages announced to a peer in a communicator without an answer: some 128 KiB there.

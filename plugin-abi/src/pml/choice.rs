@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether this PML is the job's: what the user's lists say, and whether the other ranks have come to the same.
 //!
-//! Two lists of the user's count. `pml`: a list with ibex, or none, has it considered; `^ibex`, or a list without it, not. `btl`:
-//! whoever leaves ibex out of the transports, and asks for no PML, wants those that he has named: the PML declines. Grade: setup.
-//! Threads: any. Tests: below; `hw-tests/tests/device/choice.rs`.
+//! Two lists of the user's count. `pml`: a list with ibex, or none, has it considered; `^ibex`, or a list without it,
+//! not. `btl`: whoever leaves ibex out of the transports, and asks for no PML, wants those that he has named: the PML
+//! declines. Grade: setup. Threads: any. Tests: below; `hw-tests/tests/device/choice.rs`.
 
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::variable;

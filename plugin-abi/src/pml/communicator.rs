@@ -2,8 +2,8 @@
 //! What the PML keeps of a communicator: how each rank is reached, and what waits in it.
 //!
 //! Hangs at Open MPI's communicator (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade: hot.
-//! Threads: links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML. Tests:
-//! below.
+//! Threads: links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML.
+//! Tests: below.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
@@ -42,10 +42,11 @@ pub(crate) struct Communicator {
     short_cuts: AtomicPtr<AtomicU64>,
     closed: OnceLock<Box<[AtomicU64]>>,
     queues: UnsafeCell<Queues>,
-    /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is compared
-    /// with. Mostly it is the only one, and the queues need not be touched.
+    /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is
+    /// compared with. Mostly it is the only one, and the queues need not be touched.
     first: UnsafeCell<Option<Posted>>,
-    /// Whether a tool listens to it. Then something is at the first place that no message goes to, so that no short cut gets beyond it.
+    /// Whether a tool listens to it. Then something is at the first place that no message goes to, so that no short cut
+    /// gets beyond it.
     is_watched: Cell<bool>,
     /// What was at the first place before.
     aside: UnsafeCell<Option<Posted>>,
@@ -92,7 +93,8 @@ impl Communicator {
     /// `pml_add_comm` was called for it, and `pml_del_comm` was not.
     #[inline]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
-        // SAFETY: this function's rule: put there by `context.rs`, a box that was leaked, and only changed inside cells.
+        // SAFETY: this function's rule: put there by `context.rs`, a box that was leaked, and only changed inside
+        // cells.
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 

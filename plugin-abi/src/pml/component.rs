@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The component: what Open MPI finds in `mca_pml_ibex.so`, once per process.
 //!
-//! Its life: *register* (parameters; also in `ompi_info`), *open* (says which PMLs may be chosen), *init* (ports are opened,
-//! or those of the BTL shared), *finalize*, *close*. It declines where no port can be used. Grade: setup. Threads: one.
+//! Its life: *register* (parameters; also in `ompi_info`), *open* (says which PMLs may be chosen), *init* (ports are
+//! opened, or those of the BTL shared), *finalize*, *close*. It declines where no port can be used. Grade: setup.
+//! Threads: one.
 //!
-//! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of which the
-//! first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where ibex declines.
-//! Where the user gave none it has names that ibex is not among, and *open* adds this one. See `choice`.
+//! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of
+//! which the first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where
+//! ibex declines. Where the user gave none it has names that ibex is not among, and *open* adds this one. See `choice`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_int};

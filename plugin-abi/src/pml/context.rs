@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_add_comm` and `pml_del_comm`: communicators come and go.
 //!
-//! The second is called when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops what waits,
-//! and what is left `pmlm_finalize` drops. Contexts are used again. Grade: setup. Threads: any.
+//! The second is called when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops what
+//! waits, and what is left `pmlm_finalize` drops. Contexts are used again. Grade: setup. Threads: any.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a request: it is finished inside the PML, and told of outside.
 //!
-//! [`finish`] completes a request, or chains it where that would call something of Open MPI's; [`tell`] is for those on the
-//! chain, with nothing entered: a callback may free its request, begin it anew, post others and wait for them. Grade: hot.
-//! Threads: as marked.
+//! [`finish`] completes a request, or chains it where that would call something of Open MPI's; [`tell`] is for those on
+//! the chain, with nothing entered: a callback may free its request, begin it anew, post others and wait for them.
+//! Grade: hot. Threads: as marked.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -42,8 +42,8 @@ pub(crate) unsafe fn note(request: NonNull<Request>, outcome: &Outcome) {
 /// A request is finished: who waits for it is told, here where that calls nothing of Open MPI's, else by [`tell`].
 ///
 /// # Safety
-/// The request is one of the PML's, and nothing of it is under way. The PML is entered; this is the request's last use in it
-/// but by a blocking call that owns it.
+/// The request is one of the PML's, and nothing of it is under way. The PML is entered; this is the request's last use
+/// in it but by a blocking call that owns it.
 #[inline]
 pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
@@ -87,7 +87,8 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     }
     r.convertor = None;
     if r.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
-        // SAFETY: finished, its status filled in; without a callback of its own that wakes who waits, and calls nothing.
+        // SAFETY: finished, its status filled in; without a callback of its own that wakes who waits, and calls
+        // nothing.
         return unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
     }
     r.next = null_mut();
@@ -102,8 +103,8 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     *last = request.as_ptr();
 }
 
-/// Tells of those that are finished, one after the other; nothing is entered. A callback may come back here, and has those
-/// told of that are left, so that it can wait for them.
+/// Tells of those that are finished, one after the other; nothing is entered. A callback may come back here, and has
+/// those told of that are left, so that it can wait for them.
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(pml: &Pml) {

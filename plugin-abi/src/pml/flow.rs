@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flow control: keeps the accounts of `engine::protocol::flow_control`, and sends what it says.
 //!
-//! A peer that has held this process back, or has sends pending, has its links marked in the communicators ([`Link::marked`]): so
-//! the short paths, which look at nothing here, are not taken to it: each compares the link with what it is unmarked.
+//! A peer that has held this process back, or has sends pending, has its links marked in the communicators
+//! ([`Link::marked`]): so the short paths, which look at nothing here, are not taken to it: each compares the link with
+//! what it is unmarked.
 //!
-//! **Names.** With several ports the link changes by which a peer's messages go, and what it says may come by any. So an account is kept
-//! by the first of its links, which never changes (`rails::account`); with one port, and by shared memory, that is the link. What
-//! is said to the peer of an account goes by whichever link is its home now.
+//! **Names.** With several ports the link changes by which a peer's messages go, and what it says may come by any. So
+//! an account is kept by the first of its links, which never changes (`rails::account`); with one port, and by shared
+//! memory, that is the link. What is said to the peer of an account goes by whichever link is its home now.
 //!
-//! **Marks.** A communicator has the mark beside the link, and whoever stores a link there stores the mark that it is to have ([`way`]); who looks
-//! a peer up stores it only where nobody has (`Communicator::set_found`). A peer that holds back has all its links marked, as a
-//! communicator may still have one that was its home before.
+//! **Marks.** A communicator has the mark beside the link, and whoever stores a link there stores the mark that it is
+//! to have ([`way`]); who looks a peer up stores it only where nobody has (`Communicator::set_found`). A peer that
+//! holds back has all its links marked, as a communicator may still have one that was its home before.
 //!
-//! **Peers by shared memory** have accounts as others have: what they send is kept in the same memory, and what waits for room
-//! (`backlog`) is what waits for the port: it costs its sender nothing where it is in place, and its receiver as much when it
-//! has gone. An eager message of theirs says its sender's rank alone; whoever that is, is looked up in
+//! **Peers by shared memory** have accounts as others have: what they send is kept in the same memory, and what waits
+//! for room (`backlog`) is what waits for the port: it costs its sender nothing where it is in place, and its receiver
+//! as much when it has gone. An eager message of theirs says its sender's rank alone; whoever that is, is looked up in
 //! its communicator, and only beyond the bound.
 //!
-//! **Tools.** A send that pends was activated, and its transfer begins when it goes; a message is told of where it is kept.
+//! **Tools.** A send that pends was activated, and its transfer begins when it goes; a message is told of where it is
+//! kept.
 //!
-//! What pended goes on by `resume`. Called by `protocol`, `incoming`, `accept`, `receive`, `probe` and `context`. Grade: pending. Threads: who has
-//! entered the PML, and no port. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
+//! What pended goes on by `resume`. Called by `protocol`, `incoming`, `accept`, `receive`, `probe` and `context`.
+//! Grade: pending. Threads: who has entered the PML, and no port. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -130,8 +132,8 @@ fn ask_for_more(pml: &Pml, state: &mut State, context: u32) {
 
 // ---- the sender's side ----------------------------------------------------------------------------------------------
 
-/// How a message goes, where not all are free, or its link is not as it stands in the communicator. Marks or unmarks that by which the
-/// next one looks for its way.
+/// How a message goes, where not all are free, or its link is not as it stands in the communicator. Marks or unmarks
+/// that by which the next one looks for its way.
 #[cold]
 #[inline(never)]
 pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, request: &Request) -> Way {

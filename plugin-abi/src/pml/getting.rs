@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A long message of a process of this host, which the shared-memory BTL reads from the sender's memory to the user's.
 //!
-//! One read for all of it, mostly done within the call. Where the kernel does not permit it, copies are sent (`pieces`).
-//! Called by `accept`. Grade: pending. Threads: who has entered the PML.
+//! One read for all of it, mostly done within the call. Where the kernel does not permit it, copies are sent
+//! (`pieces`). Called by `accept`. Grade: pending. Threads: who has entered the PML.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

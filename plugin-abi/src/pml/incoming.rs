@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A message of the PML's has come: what it is, and whom it concerns.
 //!
-//! Called by `progress` for each, in the order in which the port reports them. What is too short for its kind, or of a kind
-//! that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
+//! Called by `progress` for each, in the order in which the port reports them. What is too short for its kind, or of a
+//! kind that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
 
 use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
@@ -48,7 +48,8 @@ impl Incoming {
     /// # Safety
     /// They may be read, and stay where they are as long as what is returned is used.
     pub(crate) unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
-        // SAFETY: this function's rule; a slot that the adapter has filled, and does not write to before it is released.
+        // SAFETY: this function's rule; a slot that the adapter has filled, and does not write to before it is
+        // released.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
@@ -61,7 +62,8 @@ impl Incoming {
     }
 }
 
-/// Deals with a message while the port is still entered, if it is a whole one without a number, and a receive waits for it.
+/// Deals with a message while the port is still entered, if it is a whole one without a number, and a receive waits for
+/// it.
 ///
 /// # Safety
 /// Its bytes may be read.
@@ -160,7 +162,8 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                 resume::more(pml, state, from, context);
             }
         }
-        // Nobody sends the first three yet; the last was dealt with before (`merging`), and no process with one port sends it.
+        // Nobody sends the first three yet; the last was dealt with before (`merging`), and no process with one port
+        // sends it.
         Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } | Header::Moved { .. } => {}
     }
 }
@@ -188,8 +191,8 @@ fn whole(
     }
 }
 
-/// Keeps a message that no receive took. One that shared memory brought, or that was kept before, may not say who sent it; its
-/// communicator does.
+/// Keeps a message that no receive took. One that shared memory brought, or that was kept before, may not say who sent
+/// it; its communicator does.
 ///
 /// # Safety
 /// A communicator that is alive.
@@ -214,8 +217,8 @@ unsafe fn insert(
     }
 }
 
-/// Keeps a message whose communicator this process has not added yet. Who sent it and does not say so is not held back for it: it is
-/// when the communicator is added, which this process is about to do.
+/// Keeps a message whose communicator this process has not added yet. Who sent it and does not say so is not held back
+/// for it: it is when the communicator is added, which this process is about to do.
 #[cold]
 fn keep_early(
     pml: &Pml,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML of this process: its rails, and what one caller at a time may use.
 //!
-//! Made by `component` when Open MPI has it initialised, dropped when it is finalized. A caller enters it ([`Pml::enter`]), then
-//! perhaps the port of a rail, always in this order and one port at a time. Nothing of Open MPI's is called meanwhile that
-//! could call back: what is to be told waits on the chain of those finished (`finish`). Grade: hot. Threads: with
-//! `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
+//! Made by `component` when Open MPI has it initialised, dropped when it is finalized. A caller enters it
+//! ([`Pml::enter`]), then perhaps the port of a rail, always in this order and one port at a time. Nothing of Open
+//! MPI's is called meanwhile that could call back: what is to be told waits on the chain of those finished (`finish`).
+//! Grade: hot. Threads: with `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{HashMap, VecDeque};
@@ -83,8 +83,9 @@ pub(crate) struct Pml {
     state: Exclusive<State>,
 }
 
-// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the state,
-// which is shared as `Exclusive` permits; the one cell is written by the one thread that initialises MPI, before others begin.
+// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the
+// state, which is shared as `Exclusive` permits; the one cell is written by the one thread that initialises MPI, before
+// others begin.
 unsafe impl Sync for Pml {}
 // SAFETY: as above.
 unsafe impl Send for Pml {}
@@ -331,11 +332,13 @@ impl Pml {
     pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
         let within = self.within.load(Ordering::Relaxed);
         if !self.has_threads && !within.is_null() {
-            // SAFETY: without threads this is within the call in `within`, whose caller's reference is not used meanwhile.
+            // SAFETY: without threads this is within the call in `within`, whose caller's reference is not used
+            // meanwhile.
             return deal(unsafe { &mut *within });
         }
         match self.enter() {
-            // What is to be told waits for the next progress of the PML's: the BTL is not to be entered again from here.
+            // What is to be told waits for the next progress of the PML's: the BTL is not to be entered again from
+            // here.
             Some(mut state) => deal(&mut state),
             None => {
                 // SAFETY: this thread is inside, so it is its own call, and as above.

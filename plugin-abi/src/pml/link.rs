@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a peer is reached: by which port of this process, and how that names it; or by shared memory.
 //!
-//! The messages to a peer go by one path, so that they come in order without being numbered: shared memory, or a port; of several
-//! `rails` says which.
+//! The messages to a peer go by one path, so that they come in order without being numbered: shared memory, or a port;
+//! of several `rails` says which.
 //!
-//! In a communicator a link may have marks: that it is one of several ([`Link::of_several`]), that short messages may not take it for
-//! now ([`Link::marked`]). Each has a bit of its own, so that both can stand there; no link that is known has all bits set, which is
-//! [`Link::UNKNOWN`]. A mark changes what the short paths compare, so that none of them is taken and none needs to ask.
-//! Grade: hot. Plain data. Tests: below.
+//! In a communicator a link may have marks: that it is one of several ([`Link::of_several`]), that short messages may
+//! not take it for now ([`Link::marked`]). Each has a bit of its own, so that both can stand there; no link that is
+//! known has all bits set, which is [`Link::UNKNOWN`]. A mark changes what the short paths compare, so that none of
+//! them is taken and none needs to ask. Grade: hot. Plain data. Tests: below.
 
 use engine::transport::EndpointId;
 
@@ -15,7 +15,8 @@ use engine::transport::EndpointId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link(u64);
 
-/// What flow control knows a peer by: the link to it that stays the same, whichever its messages go by (`rails::account`).
+/// What flow control knows a peer by: the link to it that stays the same, whichever its messages go by
+/// (`rails::account`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Account(pub(crate) Link);
 
@@ -40,7 +41,8 @@ impl Link {
         Link((Self::SHARED_MEMORY as u64) << 32 | place as u64)
     }
 
-    /// The peer's place among the processes of the host, where shared memory is the way. `None` of a link that is marked.
+    /// The peer's place among the processes of the host, where shared memory is the way. `None` of a link that is
+    /// marked.
     #[inline]
     pub(crate) const fn as_local(self) -> Option<u32> {
         if self.0 >> 32 == Self::SHARED_MEMORY as u64 { Some(self.0 as u32) } else { None }

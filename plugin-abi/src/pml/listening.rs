@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tools begin and cease to listen: the short cuts of short messages are closed and opened again.
 //!
-//! While anybody listens, to whatever communicator, messages go the long way, on which the sites are (`watch.rs`): a blocking
-//! receive asks for the PML that is not watched and gets none ([`super::instance::unwatched`]), a short send finds no link
-//! ([`Communicator::short_cut`]), and the end of a wait is looked at (`notify.rs`). A message for a communicator that is listened to meets
-//! what no message is for, instead of its receive ([`Communicator::set_watched`]), and so is not dealt with where the port finds it.
-//! Each of these questions the short cut asks anyway, so that it has no instruction for tools. Grade: setup. Threads: any; a change
-//! is made inside.
+//! While anybody listens, to whatever communicator, messages go the long way, on which the sites are (`watch.rs`): a
+//! blocking receive asks for the PML that is not watched and gets none ([`super::instance::unwatched`]), a short send
+//! finds no link ([`Communicator::short_cut`]), and the end of a wait is looked at (`notify.rs`). A message for a
+//! communicator that is listened to meets what no message is for, instead of its receive
+//! ([`Communicator::set_watched`]), and so is not dealt with where the port finds it. Each of these questions the short
+//! cut asks anyway, so that it has no instruction for tools. Grade: setup. Threads: any; a change is made inside.
 
 use super::communicator::Communicator;
 use super::instance::{pml, set_watched, unwatched};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of this host: how they become reachable by shared memory, what comes from them, and what waits for them.
+//! The processes of this host: how they become reachable by shared memory, what comes from them, and what waits for
+//! them.
 //!
-//! Shared memory is used exactly where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL calls
-//! [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Grade: hot, but [`add`]: setup. Threads:
-//! any. Tests: `hw-tests/tests/device/local.rs`.
+//! Shared memory is used exactly where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL
+//! calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Grade: hot, but [`add`]:
+//! setup. Threads: any. Tests: `hw-tests/tests/device/local.rs`.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -20,8 +21,8 @@ use super::{pieces, resume};
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
 
-/// Adds those of these processes that shared memory reaches. Once, with all processes of the host, in the order of their
-/// ranks.
+/// Adds those of these processes that shared memory reaches. Once, with all processes of the host, in the order of
+/// their ranks.
 ///
 /// # Safety
 /// Live processes of Open MPI's.

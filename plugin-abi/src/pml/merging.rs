@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What comes by several ports: counted, and where a peer has moved to another port, put in order again.
 //!
-//! The rules are `engine::protocol::stream`'s. Called by `progress` for each message where the process has several ports. Until a peer
-//! first moves its messages are only counted, those that a poll takes directly included. Grade: hot for [`may_be_taken`] and
-//! [`count`]. Threads: who has entered the PML.
+//! The rules are `engine::protocol::stream`'s. Called by `progress` for each message where the process has several
+//! ports. Until a peer first moves its messages are only counted, those that a poll takes directly included. Grade: hot
+//! for [`may_be_taken`] and [`count`]. Threads: who has entered the PML.
 
 use engine::protocol::header::Header;
 use engine::protocol::stream::Merging;

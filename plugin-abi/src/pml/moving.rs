@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port goes down, comes back, or cannot be connected to a peer: messages move to another port, and nothing is lost silently.
+//! A port goes down, comes back, or cannot be connected to a peer: messages move to another port, and nothing is lost
+//! silently.
 //!
-//! When the adapter says that a port has no link, the peers whose home it is move to a port that has one. What waited there for a
-//! connection goes along; what the adapter has stays with it, and its receiver puts all in order (`merging`). When the link is back
-//! those return whose home it was. A connection that fails ends the job only if no other port reaches the peer, or
-//! if messages that the adapter had are not known to be delivered: they are gone, and it says so. Reads that fail are read again by
-//! others (`striped`). Called by `progress`, `routing`, `pieces` and `striped`. Grade: setup. Threads: who has entered the PML, and no port. Tests: the
-//! device tests in `hw-tests`.
+//! When the adapter says that a port has no link, the peers whose home it is move to a port that has one. What waited
+//! there for a connection goes along; what the adapter has stays with it, and its receiver puts all in order
+//! (`merging`). When the link is back those return whose home it was. A connection that fails ends the job only if no
+//! other port reaches the peer, or if messages that the adapter had are not known to be delivered: they are gone, and
+//! it says so. Reads that fail are read again by others (`striped`). Called by `progress`, `routing`, `pieces` and
+//! `striped`. Grade: setup. Threads: who has entered the PML, and no port. Tests: the device tests in `hw-tests`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -97,8 +98,8 @@ pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
     true
 }
 
-/// Why a connection failed, and whether that was noticed before, as a call that is refused comes before the completion. `None`: it has
-/// not failed, or messages are lost with it.
+/// Why a connection failed, and whether that was noticed before, as a call that is refused comes before the completion.
+/// `None`: it has not failed, or messages are lost with it.
 fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
     let mut port = rail.enter()?;
     let failure = port.failure(failed.to())?.clone();

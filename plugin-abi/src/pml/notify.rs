@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a wait for persistent requests, while a tool listens.
 //!
-//! A request of one message is freed by the wait or test that finds it done, which calls the PML (`persistent.rs`). A persistent one is
-//! only made inactive. So while anybody listens, Open MPI's table of these eight functions has ours, which call the
-//! former ones and then look for such requests. Grade: setup; the functions are on the way of what is listened to. Threads: any.
+//! A request of one message is freed by the wait or test that finds it done, which calls the PML (`persistent.rs`). A
+//! persistent one is only made inactive. So while anybody listens, Open MPI's table of these eight functions has ours,
+//! which call the former ones and then look for such requests. Grade: setup; the functions are on the way of what is
+//! listened to. Threads: any.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -25,7 +26,8 @@ pub(crate) fn watch_waits(is_watched: bool) {
     if !is_watched && FORMER.get().is_none() {
         return;
     }
-    // SAFETY: Open MPI's table, which it writes when it is initialised alone. Pointers that another thread reads are whole.
+    // SAFETY: Open MPI's table, which it writes when it is initialised alone. Pointers that another thread reads are
+    // whole.
     unsafe {
         let former = FORMER.get_or_init(|| table.read());
         table.write_volatile(if is_watched { OURS } else { *former });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds out how a peer is reached: from its rank in a communicator to the endpoint of a port.
 //!
-//! Called when the first message goes to a rank. That makes no connection. Grade: setup. Threads: any; who enters a port
-//! here has entered nothing else.
+//! Called when the first message goes to a rank. That makes no connection. Grade: setup. Threads: any; who enters a
+//! port here has entered nothing else.
 
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What Open MPI calls with a request it holds: start, cancel, free; and the functions that make persistent requests.
 //!
-//! A persistent request is one that is begun again: it is never under way for MPI and not for the PML, as what is buffered
-//! goes by a request of its own. Grade: hot for free, else pending. Threads: any.
+//! A persistent request is one that is begun again: it is never under way for MPI and not for the PML, as what is
+//! buffered goes by a request of its own. Grade: hot for free, else pending. Threads: any.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};

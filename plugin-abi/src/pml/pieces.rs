@@ -2,8 +2,8 @@
 //! A long message as copies: the sender packs piece after piece, the receiver unpacks them in order.
 //!
 //! For data with gaps on either side, and for memory that cannot be registered. The state machine is
-//! `engine::protocol::pieces`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the
-//! PML.
+//! `engine::protocol::pieces`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered
+//! the PML.
 
 use std::ptr::NonNull;
 
@@ -235,7 +235,8 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
     }
 }
 
-/// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how many.
+/// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how
+/// many.
 ///
 /// # Safety
 /// The data may be read, the room written.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_iprobe`, `pml_probe`, `pml_improbe`, `pml_mprobe`: whether a message has come, and which.
 //!
-//! Whoever finds nothing has Open MPI's progress engine go on, as nobody else would. Grade: pending. Threads: any. Tests:
-//! `pt2pt_matching.c` in `hw-tests/mpi`.
+//! Whoever finds nothing has Open MPI's progress engine go on, as nobody else would. Grade: pending. Threads: any.
+//! Tests: `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use std::ffi::c_int;
 

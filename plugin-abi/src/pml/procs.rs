@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_add_procs` and `pml_del_procs`: processes come and go.
 //!
-//! A peer is looked up when the first message goes to it (`peer`), so that adding one only asks whether it has chosen this PML,
-//! too; those of this host that shared memory reaches are noted (`local`). Grade: setup. Threads: any.
+//! A peer is looked up when the first message goes to it (`peer`), so that adding one only asks whether it has chosen
+//! this PML, too; those of this host that shared memory reaches are noted (`local`). Grade: setup. Threads: any.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,8 @@ use super::{local, rails};
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
 
-/// `pml_add_procs`: at start, and for processes that were spawned or connected to. A process that is known already may come again.
+/// `pml_add_procs`: at start, and for processes that were spawned or connected to. A process that is known already may
+/// come again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
         for index in 0..count {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress: takes what has happened on each rail and deals with it; tells Open MPI of it when nothing is entered any more.
+//! Progress: takes what has happened on each rail and deals with it; tells Open MPI of it when nothing is entered any
+//! more.
 //!
 //! [`poll`] takes a batch of events and deals with all the PML's in order, inside; so messages keep their order though
-//! Open MPI's callbacks come back here. [`leave`] gives up the right to the PML and does what had to wait for that: callbacks,
-//! events of another face, the end of the job. A blocking call polls here first, and lets Open MPI's progress engine go on
-//! every so often ([`Idle`]). Grade: hot. Threads: any; one polls at a time.
+//! Open MPI's callbacks come back here. [`leave`] gives up the right to the PML and does what had to wait for that:
+//! callbacks, events of another face, the end of the job. A blocking call polls here first, and lets Open MPI's
+//! progress engine go on every so often ([`Idle`]). Grade: hot. Threads: any; one polls at a time.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -102,7 +103,8 @@ fn poll_several(pml: &Pml, state: &mut State) -> usize {
     count + of_rails
 }
 
-/// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
+/// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds
+/// them.
 #[inline(always)]
 fn poll_rail<const SEVERAL: bool>(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! By which protocol a message goes that has a request, and the beginning of each.
 //!
-//! At once, synchronous, announced, or not yet, as flow control has it (`flow`). Called by `send`, and by `resume` for what
-//! pended. Grade: hot for a copied message, else pending. Threads: who has entered the PML, and no port. Tests: `pt2pt_modes.c` and
-//! others in `hw-tests/mpi`.
+//! At once, synchronous, announced, or not yet, as flow control has it (`flow`). Called by `send`, and by `resume` for
+//! what pended. Grade: hot for a copied message, else pending. Threads: who has entered the PML, and no port. Tests:
+//! `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -103,8 +103,8 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
     pml.rails().get(link.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(link.to()))
 }
 
-/// Announces a message, with the place where it can be read if it is long and its memory can be registered. A short one is
-/// quicker sent as a copy.
+/// Announces a message, with the place where it can be read if it is long and its memory can be registered. A short one
+/// is quicker sent as a copy.
 ///
 /// # Safety
 /// As for [`begin`].

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether rails are polled in this round, beside shared memory: seldom while nothing comes by them.
 //!
-//! A poll of a rail costs as much as one of shared memory, and who waits for a process of the same host would pay for both.
-//! Grade: hot. Plain data. Tests: below.
+//! A poll of a rail costs as much as one of shared memory, and who waits for a process of the same host would pay for
+//! both. Grade: hot. Plain data. Tests: below.
 
 /// Rounds in which the rails have reported nothing.
 #[derive(Clone, Copy, Debug, Default)]

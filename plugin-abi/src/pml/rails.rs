@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a process has several ports: by which of them each peer is reached, and by which its messages go.
 //!
-//! All messages to a peer go by one port, its *home*, in order and without numbers; which it is differs by peer, so that ports
-//! share the load. Long ones are read by several (`striped`); a home whose port goes down moves (`moving`), and what arrives is put in order
-//! again (`merging`). What is known of them is in `several`. With one port nothing of this file is used but [`links_to`], and what
-//! tests that: [`route`], [`account`]. Grade: hot for [`note`] and [`route`], else setup. Threads: who has entered the PML, but for [`note`], which is for who
-//! has entered a port, and [`links_to`], which enters ports alone.
+//! All messages to a peer go by one port, its *home*, in order and without numbers; which it is differs by peer, so
+//! that ports share the load. Long ones are read by several (`striped`); a home whose port goes down moves (`moving`),
+//! and what arrives is put in order again (`merging`). What is known of them is in `several`. With one port nothing of
+//! this file is used but [`links_to`], and what tests that: [`route`], [`account`]. Grade: hot for [`note`] and
+//! [`route`], else setup. Threads: who has entered the PML, but for [`note`], which is for who has entered a port, and
+//! [`links_to`], which enters ports alone.
 
 use engine::peer::PeerName;
 use engine::select::address;
@@ -64,8 +65,8 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
         state.several.end_mut(link).set_peer(peer);
         return Some(peer);
     }
-    // What a peer has published of itself may have to be fetched; nothing calls back into the PML meanwhile but its progress, which
-    // finds it entered.
+    // What a peer has published of itself may have to be fetched; nothing calls back into the PML meanwhile but its
+    // progress, which finds it entered.
     let mut links = links_to(pml, name).ok()?;
     if !links.contains(&link) {
         links.push(link);

@@ -2,7 +2,8 @@
 //! A long message that its receiver reads from the sender's memory to the user's, without a copy.
 //!
 //! Both sides register through Open MPI's cache; a side that cannot has copies sent (`pieces`). The state machine is
-//! `engine::protocol::reading`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the PML.
+//! `engine::protocol::reading`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered
+//! the PML.
 
 use std::ptr::NonNull;
 
@@ -22,8 +23,8 @@ use super::{announcing, resume, routing, striped, transmit, watch};
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
 
-/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: its memory cannot be
-/// registered.
+/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: its memory cannot
+/// be registered.
 ///
 /// # Safety
 /// A receive of the PML's into memory of one piece, matched, with nothing under way.
@@ -62,7 +63,8 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
     let Some(mut port) = rail.enter() else { return };
     while let Some(part) = reading.next_part() {
         let (to, from) = ((r.extent.start, registered.lkey()), RemoteSpan { addr: from.address, rkey: from.key });
-        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
+        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3,
+        // R2).
         if !unsafe { transmit::read(&mut port, r.link, part, to, from, request) } {
             transmit::failed(state);
             return;

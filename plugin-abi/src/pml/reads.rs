@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is known of a long message that several ports read.
 //!
-//! In the request (`request`). Made and used by `announcing` on the sender's side, by `striped` on the receiver's. Plain data.
+//! In the request (`request`). Made and used by `announcing` on the sender's side, by `striped` on the receiver's.
+//! Plain data.
 
 use engine::protocol::striping::Striping;
 use engine::protocol::transfers::TransferId;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_recv`, `pml_irecv`, `pml_mrecv`, `pml_imrecv`: a receive meets its message, or is posted.
 //!
-//! A blocking receive stays inside the PML while it polls, and leaves it between rounds. Grade: hot. Threads: any. Tests:
-//! `pt2pt_matching.c` and others in `hw-tests/mpi`.
+//! A blocking receive stays inside the PML while it polls, and leaves it between rounds. Grade: hot. Threads: any.
+//! Tests: `pt2pt_matching.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -340,7 +340,8 @@ unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: 
     }
 }
 
-/// Waits for a blocking receive, of which tools are told if `TOLD`, which `is_matched` or is not yet, and says how it ended.
+/// Waits for a blocking receive, of which tools are told if `TOLD`, which `is_matched` or is not yet, and says how it
+/// ended.
 ///
 /// # Safety
 /// The receive is the caller's own; `status` is MPI's.

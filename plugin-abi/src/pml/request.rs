@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request: Open MPI's part, then what the PML knows of a send or a receive.
 //!
-//! A blocking call has one too, which MPI never sees. It comes from a free list and goes back to it when both are through
-//! with it: MPI (it has freed it) and the PML (it is finished). Grade: hot. Threads: who has entered the PML, but for
-//! `is_finished` and what Open MPI does with its own part. Tests: the MPI programs of `hw-tests`.
+//! A blocking call has one too, which MPI never sees. It comes from a free list and goes back to it when both are
+//! through with it: MPI (it has freed it) and the PML (it is finished). Grade: hot. Threads: who has entered the PML,
+//! but for `is_finished` and what Open MPI does with its own part. Tests: the MPI programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -124,7 +124,8 @@ impl Owner {
     }
 }
 
-// SAFETY: `next` is for free lists and for the chain of those finished. A free request has no transfer and no convertor.
+// SAFETY: `next` is for free lists and for the chain of those finished. A free request has no transfer and no
+// convertor.
 unsafe impl Linked for Request {
     const NEXT: usize = offset_of!(Request, next);
 }

@@ -2,8 +2,8 @@
 //! Sends that pended go on: because one before them is answered or has gone, the receiver asks for more, or holds back
 //! no longer.
 //!
-//! The rules are `engine::protocol::flow_control`'s. Called by `incoming`, `reading`, `pieces`, `progress` and `local`. Grade: pending. Threads: who
-//! has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
+//! The rules are `engine::protocol::flow_control`'s. Called by `incoming`, `reading`, `pieces`, `progress` and `local`.
+//! Grade: pending. Threads: who has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends messages to a peer: by shared memory (`backlog`), or by the port that its messages go by now, and where that port fails by
-//! another one.
+//! Sends messages to a peer: by shared memory (`backlog`), or by the port that its messages go by now, and where that
+//! port fails by another one.
 //!
-//! Above `transmit`, which sends by one link, and `moving`, which changes it. Called by `protocol` and by all that answers a peer. Grade: hot for
-//! [`message`], else pending. Threads: who has entered the PML.
+//! Above `transmit`, which sends by one link, and `moving`, which changes it. Called by `protocol` and by all that
+//! answers a peer. Grade: hot for [`message`], else pending. Threads: who has entered the PML.
 
 use std::ptr::NonNull;
 
@@ -38,8 +38,8 @@ pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header)
     }
 }
 
-/// Sends header and data, of at most the rail's eager limit together. `request` is finished when what waits has gone; `None`:
-/// nobody hears of it.
+/// Sends header and data, of at most the rail's eager limit together. `request` is finished when what waits has gone;
+/// `None`: nobody hears of it.
 ///
 /// # Safety
 /// `extent` is that of the data, which may be read for the call.
@@ -66,8 +66,8 @@ pub(crate) unsafe fn message(
     }
 }
 
-/// [`message`] by shared memory. What waits of data in one piece is not copied: a request is there for it, until it has gone
-/// or is acknowledged.
+/// [`message`] by shared memory. What waits of data in one piece is not copied: a request is there for it, until it has
+/// gone or is acknowledged.
 ///
 /// # Safety
 /// As for [`message`].

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_send` and `pml_isend`: a short message goes at once, any other by a request (`protocol`).
 //!
-//! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and without
-//! the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any other has a
-//! request, which a blocking call keeps to itself. A blocking send returns when the message is with the adapter: its caller may
-//! not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
+//! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and
+//! without the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any
+//! other has a request, which a blocking call keeps to itself. A blocking send returns when the message is with the
+//! adapter: its caller may not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and others in
+//! `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -114,8 +115,9 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     unsafe { transmit::inline(&mut port, link, &header, extent) }
 }
 
-/// [`at_once`] where the peer is reached by shared memory, or by one port of several. It works all out anew, so that nothing is kept
-/// for it. A link that is marked is neither ([`Link::marked`](super::link::Link::marked)): what goes there looks for its way.
+/// [`at_once`] where the peer is reached by shared memory, or by one port of several. It works all out anew, so that
+/// nothing is kept for it. A link that is marked is neither ([`Link::marked`](super::link::Link::marked)): what goes
+/// there looks for its way.
 ///
 /// # Safety
 /// As for [`at_once`].
@@ -142,8 +144,8 @@ unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
     unsafe { at_once(outgoing, extent) }
 }
 
-/// Sends a message of one piece from a send buffer, if it is no longer than the eager limit and that can be done now. What is
-/// with the adapter in a copy is done for MPI, and needs no request.
+/// Sends a message of one piece from a send buffer, if it is no longer than the eager limit and that can be done now.
+/// What is with the adapter in a copy is done for MPI, and needs no request.
 ///
 /// # Safety
 /// As for [`at_once`].
@@ -372,7 +374,8 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
     Err(sys::OPAL_ERROR)
 }
 
-/// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call has it.
+/// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call
+/// has it.
 ///
 /// # Safety
 /// A send of the PML's that is filled in, and the caller's alone until now.

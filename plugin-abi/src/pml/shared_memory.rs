@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The processes of this host as Open MPI's shared-memory BTL reaches them: sends, copies from their memory, polls.
 //!
-//! What is sent here is copied before the call returns, or not sent at all: nothing is ever left to the BTL that a later
-//! message could overtake. So its entry `btl_sendi` is all that is used of its sends, for whatever it has room for. A BTL that
-//! reads from a peer's memory without being told of that memory first (CMA) gets long messages so. What waits for room is
-//! `backlog`'s. Grade: hot. Threads: any; the BTL is made for them. Tests: `hw-tests/tests/device/local.rs`.
+//! What is sent here is copied before the call returns, or not sent at all: nothing is ever left to the BTL that a
+//! later message could overtake. So its entry `btl_sendi` is all that is used of its sends, for whatever it has room
+//! for. A BTL that reads from a peer's memory without being told of that memory first (CMA) gets long messages so. What
+//! waits for room is `backlog`'s. Grade: hot. Threads: any; the BTL is made for them. Tests:
+//! `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -201,8 +202,8 @@ impl SharedMemory {
         self.reads.store(false, Ordering::Relaxed);
     }
 
-    /// Reads from a peer's memory. `done` is called with `data`, perhaps within this call. False: it is not, and nothing is
-    /// read.
+    /// Reads from a peer's memory. `done` is called with `data`, perhaps within this call. False: it is not, and
+    /// nothing is read.
     ///
     /// # Safety
     /// The memory may be written until `done` is called.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A long message that its receiver reads by several ports at once.
 //!
-//! The sender has registered the memory with each port that reaches the peer, and announced each port's key (`announcing`). The
-//! receiver reads by those of its own that are connected to one of them, and lets the others begin to connect, for the next message.
-//! Shares are by the ports' rates; a port that fails leaves its reads to the others, and where none is left it asks for copies. The
-//! state machine is `engine::protocol::striping`. Called by `accept` and `reading`. Grade: pending. Threads: who has entered the PML.
+//! The sender has registered the memory with each port that reaches the peer, and announced each port's key
+//! (`announcing`). The receiver reads by those of its own that are connected to one of them, and lets the others begin
+//! to connect, for the next message. Shares are by the ports' rates; a port that fails leaves its reads to the others,
+//! and where none is left it asks for copies. The state machine is `engine::protocol::striping`. Called by `accept` and
+//! `reading`. Grade: pending. Threads: who has entered the PML.
 
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
@@ -32,8 +33,8 @@ const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
 /// Reads of each port that a message is divided into, where the pieces are of a length that is permitted.
 const READS: u64 = 4;
 
-/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message, by as many ports as can. False: none can,
-/// or its memory cannot be registered.
+/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message, by as many ports as can.
+/// False: none can, or its memory cannot be registered.
 ///
 /// # Safety
 /// A receive of the PML's into memory of one piece, matched, with nothing under way.
@@ -73,7 +74,8 @@ pub(crate) unsafe fn begin(
     true
 }
 
-/// The links by which a message can be read now, with the sender's keys: a short one by the link that announced it if that can be.
+/// The links by which a message can be read now, with the sender's keys: a short one by the link that announced it if
+/// that can be.
 fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
     let Some(peer) = rails::of(pml, state, from) else { return Vec::new() };
     let links = state.several.peers[peer].links.iter().copied();
@@ -157,7 +159,8 @@ fn post_on(
     let Some(mut port) = pml.rails().get(lane.link.rail()).and_then(Rail::enter) else { return true };
     while let Some(part) = striping.next_part(at) {
         let (to, from) = ((start, lane.registered.lkey()), RemoteSpan { addr: address, rkey: lane.key });
-        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
+        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3,
+        // R2).
         if !unsafe { transmit::read(&mut port, lane.link, part, to, from, request) } {
             striping.refused(at);
             return false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hands messages to the port of one link: inside the work request, from a send buffer, or to wait in the engine, in order. Which
-//! link that is, and what is done where it fails, is for those above to say (`routing`, `moving`).
+//! Hands messages to the port of one link: inside the work request, from a send buffer, or to wait in the engine, in
+//! order. Which link that is, and what is done where it fails, is for those above to say (`routing`, `moving`).
 //!
-//! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter has it: who
-//! waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
-//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML, but for
-//! [`at_once`] and [`inline`].
+//! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter
+//! has it: who waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
+//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML,
+//! but for [`at_once`] and [`inline`].
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -107,10 +107,12 @@ pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token:
     }
 }
 
-/// Posts a read of a part of a request's message, which is at `from` in the sender's memory. False: the port does not take it.
+/// Posts a read of a part of a request's message, which is at `from` in the sender's memory. False: the port does not
+/// take it.
 ///
 /// # Safety
-/// The part is within what is registered at `to` and under `lkey`, until the read is done (R3); it is the adapter's till then (M3, R2).
+/// The part is within what is registered at `to` and under `lkey`, until the read is done (R3); it is the adapter's
+/// till then (M3, R2).
 pub(crate) unsafe fn read(
     port: &mut Port,
     link: Link,
@@ -133,8 +135,8 @@ pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmit
     }
 }
 
-/// Sends header and data, of at most the rail's eager limit together, by this link. `request` is finished when what waits has gone;
-/// `None`: nobody hears of it.
+/// Sends header and data, of at most the rail's eager limit together, by this link. `request` is finished when what
+/// waits has gone; `None`: nobody hears of it.
 ///
 /// # Safety
 /// `extent` is that of the data, which may be read for the call.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sites: where tools are told what becomes of a request, a message, a search.
 //!
-//! Each asks one thing of the request's or message's communicator: whether anybody listens to it (`runtime/listeners.rs`).
-//! What is told is on the stack, and told where it happens, with the PML entered: a callback may not call MPI (PERUSE 5.1.2). No
-//! site is on the short cuts of short messages, which are closed while anybody listens (`listening.rs`).
+//! Each asks one thing of the request's or message's communicator: whether anybody listens to it
+//! (`runtime/listeners.rs`). What is told is on the stack, and told where it happens, with the PML entered: a callback
+//! may not call MPI (PERUSE 5.1.2). No site is on the short cuts of short messages, which are closed while anybody
+//! listens (`listening.rs`).
 //!
-//! A request has a number for tools from the first event of it that is told until its caller is told of its end; a message from its
-//! arrival until it is matched; a search for itself. No number is used again. Grade: pending; [`tell`] is on the way of a message
-//! that is listened to. Threads: who has entered the PML. Tests: `hw-tests/tools/peruse_requests.c`.
+//! A request has a number for tools from the first event of it that is told until its caller is told of its end; a
+//! message from its arrival until it is matched; a search for itself. No number is used again. Grade: pending; [`tell`]
+//! is on the way of a message that is listened to. Threads: who has entered the PML. Tests:
+//! `hw-tests/tools/peruse_requests.c`.
 
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
@@ -183,7 +185,8 @@ pub(crate) unsafe fn piece(of: &mut Request, is_first: bool, is_last: bool) {
     }
 }
 
-/// A message has come. Takes out the receive that it goes to; if there is none, says by what number tools know the message.
+/// A message has come. Takes out the receive that it goes to; if there is none, says by what number tools know the
+/// message.
 ///
 /// # Safety
 /// The communicator is in the table; the PML is entered.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules one by one, and then a model of two processes: random histories, in which nothing is lost, overtaken or held up for
-//! ever, and memory stays bounded.
+//! The rules one by one, and then a model of two processes: random histories, in which nothing is lost, overtaken or
+//! held up for ever, and memory stays bounded.
 
 use super::*;
 use proptest::prelude::*;
