@@ -16,9 +16,9 @@ void ibex_request_construct(ompi_request_t *request, ompi_request_start_fn_t sta
     request->req_cancel = cancel;
 }
 
-void ibex_request_init(ompi_request_t *request, bool is_persistent)
+void ibex_request_persist(ompi_request_t *request)
 {
-    OMPI_REQUEST_INIT(request, is_persistent);
+    OMPI_REQUEST_INIT(request, true);
 }
 
 void ibex_request_fini(ompi_request_t *request)
@@ -57,24 +57,18 @@ int ibex_comm_peers(const ompi_communicator_t *comm)
     return comm->c_remote_group->grp_proc_count;
 }
 
-void ibex_comm_retain(ompi_communicator_t *comm)
+void ibex_request_hold(ompi_request_t *request, ompi_communicator_t *comm, ompi_datatype_t *datatype)
 {
     OBJ_RETAIN(comm);
-}
-
-void ibex_comm_release(ompi_communicator_t *comm)
-{
-    OBJ_RELEASE(comm);
-}
-
-void ibex_datatype_retain(ompi_datatype_t *datatype)
-{
     OMPI_DATATYPE_RETAIN(datatype);
+    OMPI_REQUEST_INIT(request, false);
+    request->req_state = OMPI_REQUEST_ACTIVE;
 }
 
-void ibex_datatype_release(ompi_datatype_t *datatype)
+void ibex_references_release(ompi_communicator_t *comm, ompi_datatype_t *datatype)
 {
     OMPI_DATATYPE_RELEASE(datatype);
+    OBJ_RELEASE(comm);
 }
 
 int ibex_convertor_send(opal_convertor_t *convertor, const ompi_datatype_t *datatype, size_t count, const void *buffer)

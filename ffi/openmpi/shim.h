@@ -52,8 +52,8 @@ bool ibex_ob1_announced(const void *fragment, struct ibex_announced *announced);
 void ibex_request_construct(ompi_request_t *request, ompi_request_start_fn_t start, ompi_request_free_fn_t free,
                             ompi_request_cancel_fn_t cancel);
 
-/* OMPI_REQUEST_INIT and OMPI_REQUEST_FINI. */
-void ibex_request_init(ompi_request_t *request, bool is_persistent);
+/* OMPI_REQUEST_INIT of a persistent request; OMPI_REQUEST_FINI of any. */
+void ibex_request_persist(ompi_request_t *request);
 void ibex_request_fini(ompi_request_t *request);
 
 /* ompi_request_complete: runs the request's callback and wakes who waits. The request may be gone afterwards. */
@@ -72,11 +72,11 @@ opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);
 /* The processes in the group of a communicator's peers, and this process' rank in it; -1: in the other group. */
 int ibex_comm_peers(const ompi_communicator_t *comm);
 
-/* References of a request to what it uses. */
-void ibex_comm_retain(ompi_communicator_t *comm);
-void ibex_comm_release(ompi_communicator_t *comm);
-void ibex_datatype_retain(ompi_datatype_t *datatype);
-void ibex_datatype_release(ompi_datatype_t *datatype);
+/* OMPI_REQUEST_INIT of a request that is active, with references to what it uses. */
+void ibex_request_hold(ompi_request_t *request, ompi_communicator_t *comm, ompi_datatype_t *datatype);
+
+/* Releases these references. The communicator may end here, which calls the PML. */
+void ibex_references_release(ompi_communicator_t *comm, ompi_datatype_t *datatype);
 
 /* A convertor over `count` of a datatype at `buffer`, in storage of the caller's. Returns an OPAL code. */
 int ibex_convertor_send(opal_convertor_t *convertor, const ompi_datatype_t *datatype, size_t count, const void *buffer);

@@ -12,6 +12,7 @@ use ibex_ffi::openmpi::sys;
 use super::instance::{Chain, Pml, State};
 use super::request::{Owner, Request, Role, Transfer};
 use super::watch;
+use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 
 /// How a request ended.
@@ -127,29 +128,32 @@ pub(crate) fn tell(pml: &Pml) {
     }
 }
 
-/// MPI and the PML are through with a request: it goes back.
+/// [`give_back`] by who is outside.
 pub(crate) fn release(pml: &Pml, request: NonNull<Request>) {
-    // SAFETY: nobody else uses it (the callers' business).
-    let r = unsafe { &mut *request.as_ptr() };
-    drop_references(r);
-    r.convertor = None;
-    watch::forget(r);
-    if let Some(mut state) = pml.enter() {
-        // SAFETY: of this PML, and finished.
-        unsafe { state.requests.give_back(request) };
+    if let Some(state) = pml.enter() {
+        give_back(state, request);
     }
 }
 
-/// Lets go of communicator and datatype. The former's end may call the PML.
-fn drop_references(request: &mut Request) {
-    if request.has_references {
-        request.has_references = false;
+/// MPI and the PML are through with a request: it goes back, and communicator and datatype are let go. The end of the
+/// former may call the PML, which is left before.
+#[inline]
+pub(crate) fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>) {
+    // SAFETY: nobody else uses it (the callers' business).
+    let r = unsafe { &mut *request.as_ptr() };
+    let references = r.has_references.then(|| (r.comm(), r.data.datatype));
+    if references.is_some() {
+        r.has_references = false;
         // SAFETY: MPI has freed it.
-        unsafe { sys::ibex_request_fini(request.base()) };
+        unsafe { sys::ibex_request_fini(r.base()) };
+    }
+    r.convertor = None;
+    watch::forget(r);
+    // SAFETY: of this PML, and finished.
+    unsafe { state.requests.give_back(request) };
+    drop(state);
+    if let Some((comm, datatype)) = references {
         // SAFETY: retained when the request was made.
-        unsafe {
-            sys::ibex_datatype_release(request.data.datatype);
-            sys::ibex_comm_release(request.comm());
-        }
+        unsafe { sys::ibex_references_release(comm, datatype) };
     }
 }

@@ -83,7 +83,7 @@ fn take() -> Option<NonNull<Request>> {
 /// A request that is filled in, the caller's alone.
 unsafe fn make_persistent(request: NonNull<Request>) {
     // SAFETY: this function's rule.
-    unsafe { sys::ibex_request_init((*request.as_ptr()).base(), true) };
+    unsafe { sys::ibex_request_persist((*request.as_ptr()).base()) };
 }
 
 /// `pml_start`, and `req_start` of each request.
@@ -160,8 +160,7 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
                 // SAFETY: as above. Its caller knows that it is done.
                 unsafe { watch::request(r, Event::Notify) };
             }
-            drop(state);
-            finish::release(pml, request);
+            finish::give_back(state, request);
         } else {
             r.owner = Owner::Nobody;
         }

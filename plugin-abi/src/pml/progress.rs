@@ -57,6 +57,7 @@ fn show() {
 }
 
 /// One round of progress.
+#[inline(always)]
 fn round(pml: &Pml) -> c_int {
     let Some(mut state) = pml.try_enter() else { return 0 };
     let count = poll(pml, &mut state);

@@ -100,19 +100,55 @@ pub(crate) unsafe extern "C" fn pml_irecv(
 ) -> c_int {
     fence("pml_irecv", sys::OPAL_ERROR, || {
         let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
-        let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let Some(pml) = unwatched() else {
+            // SAFETY: MPI's arguments.
+            return unsafe { irecv_watched(buffer, count, datatype, from, tag, comm, place) };
+        };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let request = state.requests.take();
-        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter.
+        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter. Nobody else sees it while
+        // the PML is entered.
         unsafe {
             fill(request, &wanted, Owner::Mpi);
             hold(request);
             place.write(Request::as_raw(request));
-            post(pml, &mut state, request);
+            if let Posting::Waits(name) = post_as(pml, &mut state, request, pattern(from, tag)) {
+                (*request.as_ptr()).posted = name;
+            }
         }
         leave(pml, state);
         sys::OPAL_SUCCESS
     })
+}
+
+/// [`pml_irecv`] while a tool listens.
+///
+/// # Safety
+/// MPI's arguments.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn irecv_watched(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: *mut sys::ompi_datatype_t,
+    from: c_int,
+    tag: c_int,
+    comm: *mut sys::ompi_communicator_t,
+    place: *mut *mut sys::ompi_request_t,
+) -> c_int {
+    let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+    let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+    let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let request = state.requests.take();
+    // SAFETY: this function's rule; just taken; the out parameter.
+    unsafe {
+        fill(request, &wanted, Owner::Mpi);
+        hold(request);
+        place.write(Request::as_raw(request));
+        post(pml, &mut state, request);
+    }
+    leave(pml, state);
+    sys::OPAL_SUCCESS
 }
 
 /// `pml_mrecv`.

@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
         unsafe {
             let extent = outgoing.data.extent();
             let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
-            if is_standard && (at_once_apart(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
+            if is_standard && (at_once(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
                 request.write(sys::ibex_request_empty());
                 return sys::OPAL_SUCCESS;
             }
@@ -132,16 +132,6 @@ unsafe fn at_once_otherwise(outgoing: &Outgoing, extent: Extent) -> bool {
     };
     // SAFETY: this function's rule.
     pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
-}
-
-/// [`at_once`], where it need not be a part of its caller.
-///
-/// # Safety
-/// As for [`at_once`].
-#[inline(never)]
-unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
-    // SAFETY: this function's rule.
-    unsafe { at_once(outgoing, extent) }
 }
 
 /// Sends a message of one piece from a send buffer, if it is no longer than the eager limit and that can be done now.
@@ -345,14 +335,9 @@ pub(crate) unsafe fn hold(request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     r.has_references = true;
-    let comm = r.comm();
+    let (comm, datatype) = (r.comm(), r.data.datatype);
     // SAFETY: live ones of MPI's.
-    unsafe {
-        sys::ibex_comm_retain(comm);
-        sys::ibex_datatype_retain(r.data.datatype);
-        sys::ibex_request_init(r.base(), false);
-    }
-    r.base().req_state = sys::OMPI_REQUEST_ACTIVE;
+    unsafe { sys::ibex_request_hold(r.base(), comm, datatype) };
 }
 
 /// Packs a message into memory that the program has attached. Returns where it is, and what is to be given back.
