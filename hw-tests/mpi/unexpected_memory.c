@@ -148,7 +148,7 @@ static void both_directions(int bytes) {
     begin_case();
     for (int i = 0; i < WINDOW; i++)
         requests[i] = MPI_REQUEST_NULL;
-    while (peer < check.size && taken < count) {
+    while (peer < check.size && (taken < count || sent < count)) {
         int at = sent % WINDOW, done = 1;
         for (int tries = 0; sent < count && tries < 50; tries++) {
             MPI_OK(MPI_Test(&requests[at], &done, MPI_STATUS_IGNORE));
@@ -162,6 +162,9 @@ static void both_directions(int bytes) {
             sent++;
             continue;
         }
+        // All of the other's may be here before it has sent all of its own.
+        if (taken == count)
+            continue;
         // It cannot send more before the other takes some.
         MPI_OK(MPI_Recv(in, LONGEST, MPI_BYTE, peer, TAG_FLOOD, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         check_filled(in, bytes, seed_of(peer, taken));

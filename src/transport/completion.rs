@@ -137,6 +137,17 @@ impl Batch {
         self.stamped = 0;
     }
 
+    /// Empties a batch that is of requests alone, which need no port to be given back. False: it holds messages, and is
+    /// as it was.
+    #[inline]
+    pub fn clear_of_requests(&mut self) -> bool {
+        let is_of_requests = self.completions.iter().all(|one| matches!(one, Completion::Request { .. }));
+        if is_of_requests {
+            self.clear();
+        }
+        is_of_requests
+    }
+
     #[inline]
     pub(super) fn room(&self) -> usize {
         self.completions.remaining_capacity()

@@ -338,13 +338,14 @@ static OF_PML: &[Case] = &[
         sentence: "a flood that nobody has asked for takes bounded memory and arrives in order",
         program: "unexpected_memory",
         ranks: &[2, 4],
+        scale: 0.25,
         limit: 300,
         ..PLAIN
     },
     Case {
         sentence: "a flood arrives in order when there is next to no memory for it",
         program: "unexpected_memory",
-        arguments: &["--messages", "40000"],
+        arguments: &["--messages", "10000"],
         parameters: &[("pml_ibex_unexpected_memory", "4096")],
         ranks: &[2, 3],
         ..PLAIN
@@ -352,7 +353,7 @@ static OF_PML: &[Case] = &[
     Case {
         sentence: "a flood arrives in order when there is next to no memory for it and all queues are short",
         program: "unexpected_memory",
-        arguments: &["--messages", "20000"],
+        arguments: &["--messages", "6000"],
         parameters: HELD_BACK_AND_STARVED,
         limit: 300,
         ..PLAIN

@@ -56,7 +56,8 @@ fn progress_all<const WATCHED: bool>() -> c_int {
 #[inline(never)]
 fn progress_several<const WATCHED: bool>() -> c_int {
     if modules::are_polled_for() {
-        return faces::poll(Face::Pml);
+        // Open MPI's progress engine calls both faces; others call this one alone.
+        return if faces::take_poll() { 0 } else { faces::poll(Face::Pml) };
     }
     let mut count = 0;
     for module in modules::all() {
@@ -165,13 +166,21 @@ unsafe fn handle(port: u8, batch: &Batch, index: usize) {
     match *completion {
         Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
-        _ => {
+        Completion::Message { .. } => {
             let (descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
             descriptor.settle();
             if events::is_idle() {
                 handle_completion::<false>(module, batch, (index, completion), &descriptor, &mut finished);
             } else {
                 handle_completion::<true>(module, batch, (index, completion), &descriptor, &mut finished);
+            }
+        }
+        Completion::Request { .. } => {
+            let mut finished = FinishedRecords::NONE;
+            if events::is_idle() {
+                handle_non_message::<false>(module, batch, (index, completion), &mut finished);
+            } else {
+                handle_non_message::<true>(module, batch, (index, completion), &mut finished);
             }
             if let Some(mut state) = module.enter() {
                 give_back_records(&mut state, &finished);

@@ -16,13 +16,14 @@ use engine::matching::Contexts;
 use engine::matching::Envelope;
 use engine::peer::PeerName;
 use engine::protocol::transfers::Transfers;
-use engine::transport::{Batch, EndpointId, Port};
+use engine::transport::{EndpointId, Port};
 
 use super::arrived::Arrived;
 use super::backlog::Backlog;
 use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
+use super::handed_on::{HandedOn, Taken};
 use super::link::Link;
 use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
@@ -54,7 +55,7 @@ pub(crate) struct Rail {
     /// The port's, so that the way to it is one load.
     entry: NonNull<Exclusive<Port>>,
     /// What was polled last; released by the next poll.
-    batch: UnsafeCell<Box<Batch>>,
+    taken: UnsafeCell<Box<Taken>>,
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
     /// The longest message, header and all, bytes.
@@ -110,8 +111,8 @@ pub(crate) struct State {
     pub(crate) rails: Quiet,
     /// Requests that are finished and not told of, in order.
     pub(crate) finished: Chain,
-    /// Batches with something for another face, and the rails that they were polled from.
-    pub(crate) handed_on: Vec<(usize, Box<Batch>)>,
+    /// Batches with something for another face.
+    pub(crate) handed_on: HandedOn,
     /// A peer is lost, and the job is to be ended.
     pub(crate) has_failed: bool,
     /// Something of the above is to be done once nothing is entered.
@@ -190,7 +191,7 @@ impl Rail {
         let longest = attributes.max_message.min(u64::from(READ_LIMIT)) as u32;
         Rail {
             entry: NonNull::from(port.exclusive()),
-            batch: UnsafeCell::default(),
+            taken: UnsafeCell::default(),
             sent: UnsafeCell::default(),
             eager_limit: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
@@ -215,9 +216,9 @@ impl Rail {
     /// The caller has entered the PML, and has no other reference to it.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
-    pub(crate) unsafe fn batch(&self) -> &mut Box<Batch> {
+    pub(crate) unsafe fn taken(&self) -> &mut Box<Taken> {
         // SAFETY: this function's rule.
-        unsafe { &mut *self.batch.get() }
+        unsafe { &mut *self.taken.get() }
     }
 
     /// What has been sent to an endpoint, where there are several rails. The port that is shown is this rail's.
@@ -283,7 +284,7 @@ impl Pml {
             backlog: Backlog::default(),
             rails: Quiet::default(),
             finished: Chain::EMPTY,
-            handed_on: Vec::new(),
+            handed_on: HandedOn::default(),
             has_failed: false,
             has_more: false,
         };

@@ -4,7 +4,7 @@
 //! Open MPI's nouns first: `component` (once per process), `module` (what Open MPI calls), `procs` and `context`
 //! (processes and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`,
 //! `communicator`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
-//! what), `progress` (what has happened), `incoming` (a message came), `accept` (it met its receive), `reading` and
+//! what), `progress` (what has happened; `handed_on`: to another face), `incoming` (a message came), `accept` (it met its receive), `reading` and
 //! `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and `resume` (or not yet),
 //! `finish` (a request ends), `watch` (tools are told of it), `listening` and `notify` (what is otherwise while they
 //! listen). With several ports: `rails` (which is used), `announcing` and `striped` (long messages by all), `moving`
@@ -27,6 +27,7 @@ mod datatype;
 mod finish;
 mod flow;
 mod getting;
+mod handed_on;
 mod incoming;
 mod instance;
 mod link;

@@ -16,6 +16,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
 use super::finish;
+use super::handed_on::Taken;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
@@ -43,7 +44,11 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
         if !events::is_idle() {
             show();
         }
-        pml().map_or(0, round)
+        let Some(pml) = pml() else { return 0 };
+        if pml.only_rail().is_some() {
+            faces::note_poll();
+        }
+        round(pml)
     })
 }
 
@@ -101,6 +106,7 @@ fn poll_several(pml: &Pml, state: &mut State) -> usize {
         rails => rails.iter().enumerate().map(|(index, rail)| poll_rail::<true>(pml, state, index, rail)).sum(),
     };
     state.rails.have_reported(of_rails);
+    faces::note_poll();
     count + of_rails
 }
 
@@ -110,12 +116,13 @@ fn poll_several(pml: &Pml, state: &mut State) -> usize {
 fn poll_rail<const SEVERAL: bool>(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
-    let batch = unsafe { rail.batch() };
-    let Polled { taken, reported } = port.poll_direct(batch, Receiver::<SEVERAL> { state, rail: index });
+    let taken = unsafe { rail.taken() };
+    let Polled { taken: done, reported } =
+        port.poll_direct(&mut taken.batch, Receiver::<SEVERAL> { state, rail: index });
     if reported > 0 {
-        handle_all(pml, state, (index, rail), port, batch);
+        handle_all(pml, state, (index, rail), port, taken);
     }
-    taken + reported
+    done + reported
 }
 
 /// Takes whole messages that meet their receive where the port finds them.
@@ -147,19 +154,19 @@ fn handle_all(
     state: &mut State,
     (index, rail): (usize, &Rail),
     port: Entered<'_, Port>,
-    batch: &mut Box<Batch>,
+    taken: &mut Box<Taken>,
 ) {
     let is_short = port.is_short_of_receives();
     drop(port);
     let mut is_for_others = false;
-    for completion in batch.completions() {
+    for completion in taken.batch.completions() {
         is_for_others |= !handle_own(pml, state, index, completion);
     }
     if is_for_others {
-        state.handed_on.push((index, std::mem::take(batch)));
+        state.handed_on.keep(index, taken);
         state.has_more = true;
     } else if is_short && let Some(mut port) = rail.enter() {
-        port.release(batch);
+        port.release(&mut taken.batch);
     }
 }
 
@@ -274,32 +281,41 @@ pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
 #[inline(never)]
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     state.has_more = false;
-    let handed_on = std::mem::take(&mut state.handed_on);
-    let has_failed = state.has_failed;
+    let (first, has_failed) = (state.handed_on.take(), state.has_failed);
+    let mut is_to_tell = !state.finished.first.is_null();
     drop(state);
-    after(pml, handed_on, has_failed);
-}
-
-#[cold]
-#[inline(never)]
-fn after(pml: &Pml, handed_on: Vec<(usize, Box<Batch>)>, has_failed: bool) {
     if has_failed {
         end_job(pml);
     }
-    for (rail, mut batch) in handed_on {
-        let rail = &pml.rails()[rail];
-        for (index, completion) in batch.completions().iter().enumerate() {
-            hand_on(rail.port().index(), &batch, index, completion);
-        }
-        if let Some(mut port) = rail.enter() {
-            port.release(&mut batch);
+    let mut next = first;
+    while let Some(mut taken) = next {
+        next = taken.next.take();
+        hand_on(pml, &mut taken);
+        if let Some(mut state) = pml.enter() {
+            state.handed_on.give_back(taken);
+            is_to_tell |= !state.finished.first.is_null();
         }
     }
-    finish::tell(pml);
+    if is_to_tell {
+        finish::tell(pml);
+    }
+}
+
+/// Hands on what is for another face, and gives the batch's slots back.
+fn hand_on(pml: &Pml, Taken { batch, rail, .. }: &mut Taken) {
+    let rail = &pml.rails()[*rail];
+    for (index, completion) in batch.completions().iter().enumerate() {
+        hand_on_one(rail.port().index(), batch, index, completion);
+    }
+    if !batch.clear_of_requests()
+        && let Some(mut port) = rail.enter()
+    {
+        port.release(batch);
+    }
 }
 
 /// Gives a completion to the face that it is for.
-fn hand_on(port: u8, batch: &Batch, index: usize, completion: &Completion) {
+fn hand_on_one(port: u8, batch: &Batch, index: usize, completion: &Completion) {
     let face = match *completion {
         Completion::Message { immediate, .. } => Tag(immediate.tag()).face(),
         Completion::Request { token, .. } => RecordKind::of(token).face(),

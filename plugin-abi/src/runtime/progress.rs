@@ -11,6 +11,7 @@
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::transport::Batch;
 
@@ -100,6 +101,25 @@ pub(crate) fn poll(face: Face) -> c_int {
     TABLE.0[face as usize].get().and_then(|functions| functions.poll).map_or(0, |poll| poll())
 }
 
+/// Whether the ports were polled since somebody asked.
+static WERE_POLLED: AtomicBool = AtomicBool::new(false);
+
+/// The face that polls for others has polled every port.
+#[inline]
+pub(crate) fn note_poll() {
+    WERE_POLLED.store(true, Ordering::Relaxed);
+}
+
+/// Whether that face has polled since this was asked last: it need not once more. With several threads it may be polled
+/// once too often.
+pub(crate) fn take_poll() -> bool {
+    let were_polled = WERE_POLLED.load(Ordering::Relaxed);
+    if were_polled {
+        WERE_POLLED.store(false, Ordering::Relaxed);
+    }
+    were_polled
+}
+
 /// Tells the other faces whether this one polls for them.
 pub(crate) fn polls_for_others(face: Face, polls: bool) {
     for other in Face::ALL.into_iter().filter(|other| *other != face) {
@@ -117,7 +137,7 @@ pub(crate) fn show_arrived() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::sync::atomic::AtomicU8;
 
     #[test]
     fn an_event_comes_to_the_face_it_is_for_and_what_concerns_all_to_the_others() {
