@@ -7,7 +7,7 @@
 //!
 //! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of
 //! a process that has closed its device, and their deaths still have to be noticed. So nobody joins it, and the library
-//! is linked such that it is never unloaded (build.rs). Tests: tests/unloading.rs, tests/service_thread.rs.
+//! is linked such that it is never unloaded (build.rs). Tests: tests/unloading.rs, `tests/service_thread.rs`.
 
 use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
