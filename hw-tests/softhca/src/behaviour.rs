@@ -89,6 +89,8 @@ keys! {
     qp_fatal_on_retry_exc: bool = false;
     /// Which async events are raised.
     async_events: Events = Events::ALL;
+    /// Whether asking for an event of a completion queue gives it at once where completions wait that were not polled.
+    arm_tells_of_unread: bool = false;
     /// Whether requests of a queue pair that its peer's access stopped are flushed only once its event is read.
     flush_needs_async_read: bool = false;
     /// Whether `ibv_poll_cq` writes `byte_len` and `vendor_err` of a send that succeeded.

@@ -167,6 +167,7 @@ fn every_key_of_a_behaviour_is_read_and_an_unknown_one_or_value_is_named() {
         "last_wqe_event = false",
         "qp_fatal_on_retry_exc = true",
         "async_events = [\"port\", \"device\"]",
+        "arm_tells_of_unread = true",
         "flush_needs_async_read = true",
         "success_byte_len_on_send = \"untouched\"",
         "src_qp_top_bits = \"wrong\"",

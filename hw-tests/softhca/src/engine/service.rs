@@ -7,13 +7,14 @@
 //!
 //! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of
 //! a process that has closed its device, and their deaths still have to be noticed. So nobody joins it, and the library
-//! is linked such that it is never unloaded (build.rs). Tests: tests/unloading.rs.
+//! is linked such that it is never unloaded (build.rs). Tests: tests/unloading.rs, `tests/service_thread.rs`.
 
 use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
+        mpsc::{SyncSender, sync_channel},
     },
 };
 
@@ -58,23 +59,33 @@ impl Service {
         Ok(Service { wake, earliest: AtomicU64::new(clock::NEVER), agenda: Mutex::new(agenda) })
     }
 
-    /// Starts the thread, deaf to signals, which are the program's.
+    /// Starts the thread, deaf to signals, which are the program's: but for those of its own faults, of which a program
+    /// is to say what it says of any.
+    ///
+    /// Returns when the thread is about to sleep for the first time. Until then it gets its heap, by `mmap` and `munmap`.
+    /// MPI libraries write hooks over the first instructions of these functions, in no thread's way but their own,
+    /// right after they have opened a device: a thread that comes back from `munmap` then executes half a hook.
     pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
-        let mut all = std::mem::MaybeUninit::uninit();
+        let mut blocked = std::mem::MaybeUninit::uninit();
         let mut before = std::mem::MaybeUninit::uninit();
-        // SAFETY: both sets are ours; the first is filled before it is read.
+        // SAFETY: both sets are ours; the first is filled before it is changed and read.
         unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            libc::sigfillset(blocked.as_mut_ptr());
+            for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+                libc::sigdelset(blocked.as_mut_ptr(), fault);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
         }
         let member = Arc::clone(fabric);
+        let (ready, is_ready) = sync_channel(1);
         let started = std::thread::Builder::new()
             .name("softhca".into())
             .stack_size(256 << 10)
-            .spawn(move || member.service.serve(&member));
+            .spawn(move || member.service.serve(&member, ready));
         // SAFETY: `before` was filled by the call above.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-        started.map(drop).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))
+        started.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        is_ready.recv().map_err(|_| Errno(libc::EAGAIN))
     }
 
     fn agenda(&self) -> std::sync::MutexGuard<'_, Agenda> {
@@ -187,7 +198,9 @@ impl Service {
         self.earliest.store(next, Ordering::Relaxed);
     }
 
-    fn serve(&self, fabric: &Arc<Fabric>) {
+    /// What the thread does; `ready` is told when it sleeps for the first time.
+    fn serve(&self, fabric: &Arc<Fabric>, ready: SyncSender<()>) {
+        let mut ready = Some(ready);
         loop {
             self.run(fabric);
             fabric.settle();
@@ -201,6 +214,9 @@ impl Service {
                 let tokens: Vec<u32> = agenda.watched.iter().map(|watched| watched.0).collect();
                 (fds, tokens, until)
             };
+            if let Some(ready) = ready.take() {
+                let _nobody_else_waits = ready.send(());
+            }
             let left = timeout.saturating_sub(clock::now());
             let pause = libc::timespec {
                 tv_sec: (left / 1_000_000_000).min(1 << 30) as libc::time_t,

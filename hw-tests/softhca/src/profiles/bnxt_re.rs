@@ -55,6 +55,7 @@ pub(super) fn profile() -> Profile {
             // hw/bnxt_re/main.c; the library expects those of queue pairs (providers/bnxt_re/main.c
             // bnxt_re_async_event)
             async_events: Events::of(&[Group::Port, Group::Gid, Group::Qp, Group::LastWqe, Group::Srq, Group::Device]),
+            arm_tells_of_unread: false,   // hw/bnxt_re/ib_verbs.c bnxt_re_req_notify_cq
             flush_needs_async_read: true, // providers/bnxt_re/main.c bnxt_re_async_event
             success_byte_len_on_send: ByteLen::Untouched, // providers/bnxt_re/verbs.c bnxt_re_poll_success_scqe
             src_qp_top_bits: SrcQp::Wrong, // providers/bnxt_re/verbs.c bnxt_re_fill_ud_cqe

@@ -53,18 +53,19 @@ pub(super) fn profile() -> Profile {
             qp_fatal_on_retry_exc: true,                       // hw/irdma/hw.c: too many retries are catastrophic
             // hw/irdma/utils.c irdma_ib_qp_event, irdma_port_ibevent, hw.c (CQ errors), core/cache.c (GIDs)
             async_events: Events::of(&[Group::Port, Group::Gid, Group::Qp, Group::Cq, Group::Device]),
-            flush_needs_async_read: false, // providers/irdma/uk.c irdma_uk_cq_poll_cmpl
+            arm_tells_of_unread: false,             // hw/irdma/verbs.c irdma_req_notify_cq
+            flush_needs_async_read: false,          // providers/irdma/uk.c irdma_uk_cq_poll_cmpl
             success_byte_len_on_send: ByteLen::Set, // providers/irdma/uverbs.c irdma_process_cqe
-            src_qp_top_bits: SrcQp::Right, // providers/irdma/uverbs.c irdma_process_cqe
+            src_qp_top_bits: SrcQp::Right,          // providers/irdma/uverbs.c irdma_process_cqe
             create_qp_errno_on_limit: CreateErrno::Einval, // providers/irdma/uverbs.c irdma_ucreate_qp
-            errno_sge: PostErrno::Einval,  // providers/irdma/uk.c
-            errno_inline: PostErrno::Einval, // providers/irdma/uk.c
+            errno_sge: PostErrno::Einval,           // providers/irdma/uk.c
+            errno_inline: PostErrno::Einval,        // providers/irdma/uk.c
             send_before_rts: SendBeforeRts::Accepted, // providers/irdma/uverbs.c irdma_upost_send does not look
-            retry7_endless: false,         // specification 9.7.5.2.8
-            rnr7_endless: true,            // specification 9.7.5.2.8
-            gid_vanish_kills_rc: false,    // the hardware keeps a copy of the address
-            inline_grant: InlineGrant::Exact, // providers/irdma/uverbs.c irdma_ucreate_qp
-            fork: Fork::Unneeded,          // the kernel's, not the adapter's: since 5.12
+            retry7_endless: false,                  // specification 9.7.5.2.8
+            rnr7_endless: true,                     // specification 9.7.5.2.8
+            gid_vanish_kills_rc: false,             // the hardware keeps a copy of the address
+            inline_grant: InlineGrant::Exact,       // providers/irdma/uverbs.c irdma_ucreate_qp
+            fork: Fork::Unneeded,                   // the kernel's, not the adapter's: since 5.12
         },
         clock: ClockSpec::default(), // there is none that could be read
     }

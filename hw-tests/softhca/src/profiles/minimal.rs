@@ -54,6 +54,7 @@ pub(super) fn profile() -> Profile {
             last_wqe_event: false,                       // as providers/irdma
             qp_fatal_on_retry_exc: false,                // choice
             async_events: Events::of(&[Group::Device]),  // specification 11.6.3: few are mandatory
+            arm_tells_of_unread: false,                  // as sw/rxe
             flush_needs_async_read: false,               // choice: there is no event to read
             success_byte_len_on_send: ByteLen::Untouched, // ibv_poll_cq(3): valid for receives
             src_qp_top_bits: SrcQp::Right,               // choice

@@ -52,18 +52,19 @@ pub(super) fn profile() -> Profile {
             last_wqe_event: true,                // hw/mlx5/qp.c mlx5_ib_qp_event
             qp_fatal_on_retry_exc: false,        // choice
             async_events: Events::ALL,           // hw/mlx5/qp.c, main.c
-            flush_needs_async_read: false,       // the hardware flushes
+            arm_tells_of_unread: true, // hw/mlx5/cq.c mlx5_ib_arm_cq gives the hardware the count of those polled
+            flush_needs_async_read: false, // the hardware flushes
             success_byte_len_on_send: ByteLen::Set, // providers/mlx5/cq.c handle_good_req
-            src_qp_top_bits: SrcQp::Right,       // providers/mlx5/cq.c handle_responder
+            src_qp_top_bits: SrcQp::Right, // providers/mlx5/cq.c handle_responder
             create_qp_errno_on_limit: CreateErrno::Einval, // providers/mlx5/verbs.c create_qp
-            errno_sge: PostErrno::Enomem,        // providers/mlx5/qp.c _mlx5_post_send
-            errno_inline: PostErrno::Enomem,     // providers/mlx5/qp.c set_data_inl_seg
+            errno_sge: PostErrno::Enomem, // providers/mlx5/qp.c _mlx5_post_send
+            errno_inline: PostErrno::Enomem, // providers/mlx5/qp.c set_data_inl_seg
             send_before_rts: SendBeforeRts::Enomem, // providers/mlx5/verbs.c set_qp_operational_state
-            retry7_endless: false,               // specification 9.7.5.2.8
-            rnr7_endless: true,                  // specification 9.7.5.2.8
-            gid_vanish_kills_rc: false,          // the hardware keeps a copy of the address
-            inline_grant: InlineGrant::Wqe,      // providers/mlx5/verbs.c mlx5_calc_send_wqe
-            fork: Fork::Unneeded,                // the kernel's, not the adapter's: since 5.12
+            retry7_endless: false,     // specification 9.7.5.2.8
+            rnr7_endless: true,        // specification 9.7.5.2.8
+            gid_vanish_kills_rc: false, // the hardware keeps a copy of the address
+            inline_grant: InlineGrant::Wqe, // providers/mlx5/verbs.c mlx5_calc_send_wqe
+            fork: Fork::Unneeded,      // the kernel's, not the adapter's: since 5.12
         },
         // field: 156.25 MHz; providers/mlx5/verbs.c mlx5_query_device_ex: 63 bits
         clock: ClockSpec { frequency_hz: 156_250_000, mask_bits: 63, ..ClockSpec::default() },

@@ -54,18 +54,19 @@ pub(super) fn profile() -> Profile {
             // sw/rxe/rxe_net.c (port), core/cache.c (gid), rxe_srq.c, rxe_cq.c rxe_cq_post, rxe_qp.c (drained),
             // rxe_resp.c
             async_events: Events::of(&[Group::Port, Group::Gid, Group::Srq, Group::Cq, Group::LastWqe]),
-            flush_needs_async_read: false,                 // sw/rxe/rxe_comp.c
-            success_byte_len_on_send: ByteLen::Set,        // sw/rxe/rxe_comp.c make_send_cqe
-            src_qp_top_bits: SrcQp::Right,                 // sw/rxe/rxe_resp.c
+            arm_tells_of_unread: false,             // sw/rxe/rxe_verbs.c rxe_req_notify_cq
+            flush_needs_async_read: false,          // sw/rxe/rxe_comp.c
+            success_byte_len_on_send: ByteLen::Set, // sw/rxe/rxe_comp.c make_send_cqe
+            src_qp_top_bits: SrcQp::Right,          // sw/rxe/rxe_resp.c
             create_qp_errno_on_limit: CreateErrno::Einval, // sw/rxe/rxe_qp.c rxe_qp_chk_cap
-            errno_sge: PostErrno::Einval,                  // providers/rxe/rxe.c validate_send_wr
-            errno_inline: PostErrno::Einval,               // providers/rxe/rxe.c validate_send_wr
-            send_before_rts: SendBeforeRts::EinvalQueued,  // providers/rxe/rxe.c rxe_post_send: the doorbell fails
-            retry7_endless: true,                          // sw/rxe/rxe_comp.c rxe_completer: 7 is not counted down
-            rnr7_endless: true,                            // sw/rxe/rxe_comp.c rxe_completer
-            gid_vanish_kills_rc: true,                     // sw/rxe/rxe_req.c rxe_init_packet looks it up each time
-            inline_grant: InlineGrant::SharedWithSge,      // sw/rxe/rxe_qp.c rxe_qp_init_req
-            fork: Fork::Unneeded,                          // the kernel's, not the adapter's: since 5.12
+            errno_sge: PostErrno::Einval,           // providers/rxe/rxe.c validate_send_wr
+            errno_inline: PostErrno::Einval,        // providers/rxe/rxe.c validate_send_wr
+            send_before_rts: SendBeforeRts::EinvalQueued, // providers/rxe/rxe.c rxe_post_send: the doorbell fails
+            retry7_endless: true,                   // sw/rxe/rxe_comp.c rxe_completer: 7 is not counted down
+            rnr7_endless: true,                     // sw/rxe/rxe_comp.c rxe_completer
+            gid_vanish_kills_rc: true,              // sw/rxe/rxe_req.c rxe_init_packet looks it up each time
+            inline_grant: InlineGrant::SharedWithSge, // sw/rxe/rxe_qp.c rxe_qp_init_req
+            fork: Fork::Unneeded,                   // the kernel's, not the adapter's: since 5.12
         },
         clock: ClockSpec::default(), // there is none that could be read
     }

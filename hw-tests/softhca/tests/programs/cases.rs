@@ -139,6 +139,11 @@ fn ucx() -> Vec<Case> {
     cases
 }
 
+/// openib arms the queue of its connections' messages after it has polled it, polls no more, and does not send the last
+/// message again: one that comes between the two is never seen, and the job hangs in its first message. It was made for
+/// adapters that give the event then, as `ConnectX`.
+const OPENIB_NEEDS: &str = "[[device]]\n[device.behaviour]\narm_tells_of_unread = true\n";
+
 /// Two MPI programs of this repository's own tests stand for the many that run on Open MPI.
 fn openmpi() -> Vec<Case> {
     let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/../mpi");
@@ -149,14 +154,16 @@ fn openmpi() -> Vec<Case> {
     let openib = "--mca pml ob1 --mca btl self,openib --mca btl_openib_allow_ib 1 --mca btl_openib_warn_no_device_params_found 0";
     let ucx = "--mca pml ucx --mca osc ucx -x UCX_TLS=rc_v,ud_v,self -x UCX_NET_DEVICES=softhca0:1";
     let mut cases = Vec::new();
-    for (name, options) in [("openib", openib), ("ucx_pml", ucx)] {
+    for (name, options, config) in [("openib", openib, Some(OPENIB_NEEDS)), ("ucx_pml", ucx, None)] {
         for ranks in [2, 4] {
             for program in ["pt2pt_modes", "collectives"] {
                 let script = format!(
                     "{}{mpirun} -n {ranks} {options} $mpi/{program}; status=$?; rm -rf $mpi; exit $status",
                     build(program)
                 );
-                cases.push(case(&format!("openmpi_{name}_{program}_{ranks}_ranks"), &script, &["ok"]));
+                let mut case = case(&format!("openmpi_{name}_{program}_{ranks}_ranks"), &script, &["ok"]);
+                case.config = config.map(str::to_owned);
+                cases.push(case);
             }
         }
     }

@@ -65,17 +65,34 @@ impl Cq {
         })
     }
 
-    /// Asks for one event on the channel at the next completion (or the next solicited one).
+    /// Asks for one event on the channel at the next completion (or the next solicited one). An adapter that compares
+    /// what it has completed with what was polled then gives it for the former ones, too.
     /// # Errors
     /// None today.
     pub fn arm(&self, solicited_only: bool) -> Result<()> {
         let fill = &self.shared.filling;
-        let _held = fill.lock.lock(&self.hca.fabric);
+        let held = fill.lock.lock(&self.hca.fabric);
+        if !solicited_only && let Some(ready_ns) = self.unread_that_is_told() {
+            fill.armed.set(0);
+            drop(held);
+            self.shared.notify(&self.hca.fabric, ready_ns);
+            return Ok(());
+        }
         // An outstanding request for any completion is not weakened by one for solicited ones.
         if !(solicited_only && fill.armed.get() == 1) {
             fill.armed.set(if solicited_only { 2 } else { 1 });
         }
         Ok(())
+    }
+
+    /// When the oldest completion that was not polled may be seen, if there is one and the adapter tells of it on being
+    /// armed. The caller holds the filler's lock.
+    fn unread_that_is_told(&self) -> Option<u64> {
+        let (fabric, shared) = (&*self.hca.fabric, self.shared);
+        let is_told = fabric.devices()[shared.device.get() as usize].behaviour.arm_tells_of_unread;
+        let head = shared.emptying.head.seen();
+        let is_unread = is_told && head != shared.filling.tail.get();
+        is_unread.then(|| if fabric.has_model { shared.extra(fabric, head).ready_ns.get() } else { 0 })
     }
 
     /// # Errors

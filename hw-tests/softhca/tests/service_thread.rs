@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that looks after a process does nothing of which the program must know: it maps and unmaps no memory once
+//! the fabric is joined, and it takes no signals but those of its own faults.
+//!
+//! MPI libraries write hooks over `munmap` and its like right after they have opened a device; a thread that is within
+//! one of these at that moment crashes (src/engine/service.rs). Runs a process of its own under strace, which delays
+//! the thread's first call. Needs strace.
+
+mod engine_support;
+
+use engine_support::{Folder, spec};
+use softhca::engine::Fabric;
+use std::fs;
+use std::process::Command;
+
+const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
+
+/// What programs write hooks over.
+const HOOKED: [&str; 6] = ["mmap", "munmap", "mremap", "madvise", "shmat", "shmdt"];
+
+#[test]
+fn the_thread_has_its_memory_when_the_fabric_is_joined() {
+    let folder = Folder::new("service-thread");
+    let trace = folder.0.join("strace");
+    let mut strace = Command::new("strace");
+    strace.args(["--follow-forks", &format!("--trace=prctl,{}", HOOKED.join(",")), "--inject=prctl:delay_exit=200000"]);
+    strace.arg("--output").arg(&trace).arg(std::env::current_exe().unwrap());
+    strace.args(["--ignored", "--exact", "joins_and_says_so"]).env(FOLDER, &folder.0);
+    let output = strace.output().expect("start strace: is it installed?");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{strace:?}: {}\n{said}", output.status);
+
+    let text = fs::read_to_string(&trace).expect("read what strace wrote");
+    let lines: Vec<&str> = text.lines().collect();
+    let named = |name: &str| lines.iter().position(|line| line.contains(&format!("prctl(PR_SET_NAME, \"{name}\"")));
+    let (begins, joined) = (named("softhca").expect("it has a name"), named("joined").expect("it was joined"));
+    let thread = lines[begins].split_whitespace().next().expect("strace begins with the thread's number");
+    let late: Vec<_> = lines[joined..]
+        .iter()
+        .filter(|line| line.split_whitespace().next() == Some(thread))
+        .filter(|line| {
+            HOOKED.iter().any(|call| line.contains(&format!("{call}(")) || line.contains(&format!("{call} ")))
+        })
+        .collect();
+    assert!(begins < joined && late.is_empty(), "after the fabric was joined: {late:?}\n{text}");
+}
+
+#[test]
+#[ignore = "started by the test above, under strace"]
+fn joins_and_says_so() {
+    let folder = std::env::var_os(FOLDER).expect("started by another test");
+    let fabric = Fabric::join(spec(folder.as_ref())).expect("the fabric can be joined");
+    // SAFETY: a C string of less than 16 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"joined".as_ptr()) };
+    // Time enough for a thread that is late.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    drop(fabric);
+}
+
+#[test]
+fn the_thread_takes_the_signals_of_its_own_faults_only() {
+    let folder = Folder::new("service-signals");
+    let _fabric = Fabric::join(spec(&folder.0)).expect("the fabric can be joined");
+    let tasks = fs::read_dir("/proc/self/task").expect("this process has threads");
+    let threads = tasks.flatten().map(|task| task.path());
+    let is_named = |name: &str| name.trim() == "softhca";
+    let thread = threads
+        .filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| is_named(&name)))
+        .map(|task| fs::read_to_string(task.join("status")).expect("it lives as long as the process"))
+        .next()
+        .expect("a process that has joined has the thread");
+    let blocked = thread.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("the kernel says it");
+    let blocked = u64::from_str_radix(blocked.trim(), 16).expect("hexadecimal");
+    let is_blocked = |signal: &i32| blocked & 1 << (signal - 1) != 0;
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+    assert!(!faults.iter().any(is_blocked), "{blocked:#x}");
+    let programs = [libc::SIGTERM, libc::SIGINT, libc::SIGCHLD, libc::SIGUSR1, libc::SIGALRM, libc::SIGABRT];
+    assert!(programs.iter().all(is_blocked), "{blocked:#x}");
+}
