@@ -337,8 +337,15 @@ static OF_PML: &[Case] = &[
     Case {
         sentence: "a flood that nobody has asked for takes bounded memory and arrives in order",
         program: "unexpected_memory",
-        ranks: &[2, 4],
         scale: 0.25,
+        limit: 300,
+        ..PLAIN
+    },
+    Case {
+        sentence: "a flood from several that nobody has asked for takes bounded memory and arrives in order",
+        program: "unexpected_memory",
+        arguments: BY_TWO_PORTS,
+        ranks: &[4],
         limit: 300,
         ..PLAIN
     },
@@ -347,7 +354,15 @@ static OF_PML: &[Case] = &[
         program: "unexpected_memory",
         arguments: &["--messages", "10000"],
         parameters: &[("pml_ibex_unexpected_memory", "4096")],
-        ranks: &[2, 3],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a flood from several arrives in order when there is next to no memory for it",
+        program: "unexpected_memory",
+        arguments: BY_TWO_PORTS,
+        parameters: &[("pml_ibex_unexpected_memory", "4096")],
+        ranks: &[3],
+        scale: 0.2,
         ..PLAIN
     },
     Case {
@@ -421,6 +436,10 @@ static OF_PML: &[Case] = &[
         ..PLAIN
     },
 ];
+
+/// Of a flood whose senders have their homes at both ports: each port has receive slots of its own, whose pages a flood
+/// touches first.
+const BY_TWO_PORTS: &[&str] = &["--most", "96"];
 
 /// Messages for which no receive waits are hardly kept, and every resource runs out all the time.
 static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
