@@ -289,13 +289,16 @@ pub(crate) fn complain(line: &str) {
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.as_bytes().len()) };
 }
 
-/// Lets no signal come to this thread, and to those it starts. Returns what came before.
+/// Lets no signal come to this thread, and to those it starts, but those of their own faults. Returns what came before.
 pub(crate) fn block_signals() -> libc::sigset_t {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: the calls fill what they are given.
     unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        libc::sigfillset(blocked.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+            libc::sigdelset(blocked.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
         before.assume_init()
     }
 }

@@ -8,6 +8,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -167,24 +168,28 @@ impl Session {
         lock(&self.writer).open(Output::open(name.as_deref(), &rank), &whose);
     }
 
-    /// Starts the writing thread, which takes no signal.
+    /// Starts the writing thread, which takes no signal. Returns when it is about to sleep for the first time: until
+    /// then it gets its heap, by `mmap` and `munmap`, over which Open MPI writes hooks when it first registers memory. A
+    /// thread that comes back from `munmap` at that moment executes half a hook.
     fn start(&'static self) {
         let mut thread = lock(&self.thread);
         if self.targets.is_empty() || thread.is_some() {
             return;
         }
         let before = mpi::block_signals();
-        *thread = std::thread::Builder::new().name("ibex-log".into()).spawn(|| self.write()).ok();
+        let (ready, is_ready) = sync_channel(1);
+        *thread = std::thread::Builder::new().name("ibex-log".into()).spawn(move || self.write(&ready)).ok();
         mpi::restore_signals(&before);
-        if thread.is_none() {
+        if thread.is_none() || is_ready.recv().is_err() {
             mpi::complain("cannot start a thread: events are written at the end, as far as there is room");
         }
     }
 
-    /// The writing thread.
-    fn write(&self) {
+    /// The writing thread; `ready` is told when it sleeps for the first time.
+    fn write(&self, ready: &SyncSender<()>) {
         let (stop, told) = &self.stop;
         let mut stopped = lock(stop);
+        let _nobody_else_waits = ready.try_send(());
         while !*stopped {
             stopped = told.wait_timeout(stopped, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
             drop(stopped);
