@@ -35,9 +35,10 @@ const CHECKED: [(&str, &str, usize); 15] = [
 ];
 
 /// Those that are run where ibex does the matching: a sentence, the program, its argument, and on how many ranks.
-const OVER_THE_PML: [(&str, &str, &[&str], usize); 8] = [
+const OVER_THE_PML: [(&str, &str, &[&str], usize); 9] = [
     ("PERUSE supports every event", "peruse_queries", &["all"], 2),
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
+    ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
     ("PERUSE measures how long messages are unexpected", "peruse_unexpected", &[], 2),
     ("PERUSE measures searches of the queues", "peruse_queues", &[], 2),
     ("PERUSE counts for each peer what waits in the queues", "peruse_receives", &[], 2),
@@ -166,7 +167,7 @@ fn logs(site: &mut Site) -> Result<()> {
             let before = last.insert(source.to_owned(), time).unwrap_or(time);
             ensure!(before <= time, "{source} goes back: {line}");
             let elements = elements(line);
-            if words.next() == Some("btl_ibex_xfer_end") && elements.get("tag") == Some(&42) {
+            if words.next() == Some("ibex_xfer_end") && elements.get("tag") == Some(&42) {
                 ends[usize::from(elements.get("direction") == Some(&1))] += 1;
             }
         }
@@ -192,7 +193,7 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     for log in logged(site, "threads", 4, Some("all"))? {
         let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
         for line in log.lines().filter(|line| !line.starts_with('#')) {
-            let name = line.split(' ').nth(2).and_then(|name| name.strip_prefix("btl_ibex_"));
+            let name = line.split(' ').nth(2).and_then(|name| name.strip_prefix("ibex_"));
             *lines.entry(name.with_context(|| format!("no name: {line}"))?).or_default() += 1;
         }
         ensure!(lines.contains_key("xfer_begin"), "no message is in {log}");
@@ -221,7 +222,7 @@ fn beside_the_logger(site: &mut Site) -> Result<()> {
 
 fn lists(site: &mut Site) -> Result<()> {
     for log in logged(site, "writing_a_tool", 2, None)? {
-        for part in ["# btl_ibex_xfer_begin", "unsigned long  request", "# btl_ibex_port_async", "# host:0: ordered"] {
+        for part in ["# ibex_xfer_begin", "unsigned long  request", "# ibex_port_async", "# host:0: ordered"] {
             ensure!(log.contains(part), "{part} is missing: {log}");
         }
         ensure!(log.lines().all(|line| line.starts_with('#')), "nothing was to be written down: {log}");

@@ -168,6 +168,17 @@ impl Communicator {
         unsafe { (*place.get()).is_some() || self.queues().posted() > 0 }
     }
 
+    /// How many receives wait, and how many messages are unexpected.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
+        let place = if self.is_watched.get() { &self.aside } else { &self.first };
+        // SAFETY: this function's rule.
+        let (first, queues) = unsafe { ((*place.get()).is_some(), self.queues()) };
+        [queues.posted() + u32::from(first), queues.unexpected()]
+    }
+
     /// Its queues.
     ///
     /// # Safety

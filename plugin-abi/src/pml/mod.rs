@@ -50,6 +50,7 @@ mod reads;
 mod receive;
 mod request;
 mod resume;
+mod returning;
 mod routing;
 mod send;
 mod several;

@@ -92,6 +92,8 @@ fn introduce(request: &mut Request, id: u64) {
         peer: request.peer,
         tag: request.tag,
         operation: if request.role == Role::Receive { RECEIVE } else { SEND },
+        bytes: request.extent.length as u64,
+        stamp: 0,
     };
 }
 
@@ -107,6 +109,8 @@ fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, leng
         peer: envelope.source(),
         tag: envelope.tag(),
         operation: RECEIVE,
+        bytes: length as u64,
+        stamp: 0,
     }
 }
 
@@ -309,7 +313,7 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
     let id = name();
     // SAFETY: the address of what Open MPI has for ever.
     let datatype = unsafe { sys::ibex_byte() };
-    let mut spec = Spec { comm, buf: null_mut(), count: 0, datatype, peer: from, tag, operation: RECEIVE };
+    let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, ..Spec::EMPTY };
     // SAFETY: this function's rule.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
