@@ -35,10 +35,11 @@ const CHECKED: [(&str, &str, usize); 15] = [
 ];
 
 /// Those that are run where ibex does the matching: a sentence, the program, its argument, and on how many ranks.
-const OVER_THE_PML: [(&str, &str, &[&str], usize); 9] = [
+const OVER_THE_PML: [(&str, &str, &[&str], usize); 10] = [
     ("PERUSE supports every event", "peruse_queries", &["all"], 2),
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
     ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
+    ("performance variables of a communicator tell how long its queues are", "mpi_t_queues", &[], 2),
     ("PERUSE measures how long messages are unexpected", "peruse_unexpected", &[], 2),
     ("PERUSE measures searches of the queues", "peruse_queues", &[], 2),
     ("PERUSE counts for each peer what waits in the queues", "peruse_receives", &[], 2),

@@ -278,7 +278,7 @@ unsafe fn post_after_search(
     pattern: Pattern,
 ) -> Posting {
     // SAFETY: the PML is entered.
-    let found = unsafe { communicator.queues() }.search_unexpected(pattern).found;
+    let found = unsafe { communicator.take_unexpected(pattern) };
     let Some(message) = found else {
         flow::found_nothing(pml, state, communicator.context);
         // SAFETY: the PML is entered.

@@ -241,7 +241,7 @@ unsafe fn take_posted_watched(
 pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: Envelope, message: Arrived) {
     let (id, length) = (message.id, message.length());
     // SAFETY: this function's rule.
-    let _ = unsafe { communicator.queues() }.insert_unexpected(envelope, message);
+    unsafe { communicator.insert_unexpected(envelope, message) };
     // SAFETY: as above.
     unsafe { tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length)) };
 }
@@ -277,7 +277,7 @@ pub(crate) unsafe fn take_unexpected(
     // SAFETY: this function's rule.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
-        let found = communicator.queues().search_unexpected(pattern).found;
+        let found = communicator.take_unexpected(pattern);
         listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
         let found = found?;
         tell_of_message(

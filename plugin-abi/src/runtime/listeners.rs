@@ -302,6 +302,15 @@ pub(crate) unsafe fn ends(comm: *mut sys::ompi_communicator_t) {
     unsafe { forget(comm) };
 }
 
+/// Calls this with a communicator, if the raising face has it; it does not go meanwhile. Any thread.
+pub(crate) fn while_live<T>(
+    comm: *mut sys::ompi_communicator_t,
+    call: impl FnOnce(*mut sys::ompi_communicator_t) -> T,
+) -> Option<T> {
+    let tables = tables();
+    tables.comms.contains(&comm.addr()).then(|| call(comm))
+}
+
 /// Runs this where no listener is called, but by this thread, if that is within one.
 pub(crate) fn exclusively(mut body: impl FnMut()) {
     change(|_| body());
