@@ -11,7 +11,7 @@
 //! Path: hot, behind the branch of a site; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a
 //! time; else any. Tests: `tests/direct.rs`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use ibex_ffi::thread;
 
@@ -26,7 +26,7 @@ use super::source_info::SourceId;
 static WITHIN: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether a callback may run beside another: several threads raise events.
-static THREADS: AtomicBool = AtomicBool::new(false);
+static THREADS: AtomicU8 = AtomicU8::new(0);
 
 /// The last timestamp.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -48,13 +48,20 @@ pub fn stamp() -> u64 {
 
 /// From now on several threads raise events.
 pub fn set_threads() {
-    THREADS.store(true, Ordering::Relaxed);
+    THREADS.store(1, Ordering::Relaxed);
 }
 
 /// Whether several threads raise events, so that callbacks must be thread-safe where events happen.
 #[must_use]
-#[inline(always)]
+#[inline]
 pub fn has_threads() -> bool {
+    raising_threads() != 0
+}
+
+/// The same as a number, 0 or 1, for who compares it with what it was.
+#[must_use]
+#[inline(always)]
+pub fn raising_threads() -> u8 {
     THREADS.load(Ordering::Relaxed)
 }
 
@@ -64,16 +71,16 @@ fn add(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// Counts an event that somebody is told of.
+/// Counts that a further listener is told of an event.
 #[inline(always)]
-pub fn count_raised() {
-    add(&MATCHING[0]);
+pub fn count_told_again() {
+    add(&MATCHING[1]);
 }
 
 /// Calls a callback, which this is to do.
 #[inline(always)]
 pub fn call(callback: impl FnOnce()) {
-    add(&MATCHING[1]);
+    add(&MATCHING[0]);
     // Release: who finds nobody within sees what the callback has done.
     WITHIN.store(thread::number(), Ordering::Release);
     callback();
@@ -99,6 +106,7 @@ pub fn keep(registration: &Registration, instance: &EventInstance) {
     if !registration.is_live() {
         return;
     }
+    add(&MATCHING[2]);
     let source = instance.source.source();
     if registration.ring.push(instance, registration.used).is_ok() {
         source.count_buffered();

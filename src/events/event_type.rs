@@ -133,6 +133,7 @@ impl Safety {
 
     /// Its place among [`Safety::ALL`].
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -76,8 +76,9 @@ pub(super) struct Source {
 }
 
 static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
-/// Of the source of who does the matching: events raised, and callbacks called where they happened (`direct.rs`).
-pub(super) static MATCHING: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Of the source of who does the matching: callbacks called where events happened; how often another had been told of the
+/// event already; events put into a buffer, or lost for want of room (`direct.rs`).
+pub(super) static MATCHING: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static TABLE_LOCK: Mutex<()> = Mutex::new(());
@@ -198,7 +199,9 @@ pub fn counts(source: SourceId) -> Counts {
     let source = source.source();
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let is_of_matching = matches!(source.kind.get(), Some(SourceKind::Matching));
-    let [raised, delivered] = if is_of_matching { MATCHING.each_ref().map(of) } else { [0; 2] };
+    let [called, again, kept] = if is_of_matching { MATCHING.each_ref().map(of) } else { [0; 3] };
+    // Read one after the other while they grow.
+    let (raised, delivered) = ((called + kept).saturating_sub(again), called);
     Counts {
         raised: of(&source.raised) + raised,
         delivered: of(&source.delivered) + of(&source.delivered_later) + delivered,

@@ -58,6 +58,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the tool of the page counts what was sent", counts),
         Test::new("the logger writes down what a job did", logs),
         Test::new("the logger follows ranks of many threads", follows_threads),
+        Test::new("over the pml, the logger tells who waited for whom", tells_who_waited),
         Test::new("tools see the same beside the logger", beside_the_logger),
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
@@ -128,12 +129,17 @@ fn failing_callbacks(site: &mut Site) -> Result<()> {
 
 /// Runs a program under the logger, for all its ranks; returns the log of each.
 fn logged(site: &mut Site, program: &'static str, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
+    logged_by(site, Launch::new(program, ranks), ranks, events)
+}
+
+/// The same, of a program that is launched in this way.
+fn logged_by(site: &mut Site, launch: Launch, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
     let library = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
     ensure!(library.is_file(), "{} is not there; `cargo xtask test` builds it", library.display());
     let folder = Path::new("/tmp").join(format!("ibex-log-{}", std::process::id()));
     let file = folder.join("log");
     site.fabric(1)?.run(&Job::new(["mkdir", "-p", &folder.display().to_string()]))?.checked()?;
-    let mut launch = Launch::new(program, ranks)
+    let mut launch = launch
         .environment("LD_PRELOAD", &library.display().to_string())
         .environment("IBEX_LOG_FILE", &file.display().to_string());
     if let Some(events) = events {
@@ -209,6 +215,30 @@ fn follows_threads(site: &mut Site) -> Result<()> {
             ensure!(begun == ended, "{begun} times {begin}, {ended} times {end}: {log}");
         }
     }
+    Ok(())
+}
+
+/// Where ibex does the matching: who waited for whom, and how long the queues were. The program posts 50 receives at once.
+fn tells_who_waited(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
+    let logs = logged_by(site, launch, 2, Some("all"))?;
+    let log = logs.get(1).context("the rank that receives")?;
+    for (row, least) in [
+        ("receives wait (late senders)", 50.0),
+        ("messages wait (late receivers)", 4.0),
+        ("done, not asked for (late waits)", 50.0),
+        ("comm_search_unex_q_begin - comm_search_unex_q_end", 50.0),
+    ] {
+        let line = log.lines().find(|line| line.contains(row)).with_context(|| format!("no row {row:?}"))?;
+        let (_, numbers) = line.split_once(row).context("its numbers")?;
+        let numbers: Vec<f64> = numbers.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [count, min, mean, max, _, open, unbegun] = numbers[..] else { bail!("{line}") };
+        ensure!(count >= least && min >= 0.0 && min <= mean && mean <= max && open + unbegun == 0.0, "{line}");
+    }
+    let longest = |queue: &str| log.lines().find_map(|line| line.strip_prefix(queue)?.trim().parse::<u64>().ok());
+    let posted = longest("# most receives that waited:").context("no longest queue of receives")?;
+    let unexpected = longest("# most messages unexpected:").context("no longest queue of messages")?;
+    ensure!(posted >= 50 && unexpected >= 1, "{posted} and {unexpected}");
     Ok(())
 }
 

@@ -36,6 +36,9 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         let Ok(kept) = state.contexts.add(context, communicator) else {
             // SAFETY: just leaked, and nobody has it.
             drop(unsafe { Box::from_raw(communicator.as_ptr()) });
+            drop(state);
+            // SAFETY: it is still there.
+            unsafe { listeners::ends(comm) };
             return sys::OPAL_ERROR;
         };
         // SAFETY: as above.

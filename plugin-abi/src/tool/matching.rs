@@ -11,13 +11,14 @@
 use std::cell::{OnceCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, Registration, Safety, TypeId};
 use ibex_ffi::openmpi::sys;
 
 use super::host;
-use super::instance::{EventFunction, MatchingInstance, RegistrationHandle, TOLD, with_matching};
+use super::instance::{EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, TOLD, with_matching};
 use crate::runtime::listeners::{self, Event, Listener, Spec};
 use crate::runtime::watch;
 
@@ -32,14 +33,24 @@ pub(super) type Callbacks = [Option<Callback>; 4];
 struct Quick {
     function: EventFunction,
     user_data: *mut c_void,
+    /// What callbacks must be fit for there.
+    level: c_int,
+    /// Whether several threads raised events when that was found, as a number; any other: it has not been found, or the
+    /// event goes to the buffer.
+    has_threads: u8,
 }
+
+impl Quick {
+    const UNKNOWN: Quick = Quick { function: nothing, user_data: null_mut(), level: 0, has_threads: u8::MAX };
+}
+
+unsafe extern "C" fn nothing(_: InstancePointer, _: RegistrationHandle, _: c_int, _: *mut c_void) {}
 
 /// What can change of a listener.
 struct Changing {
     registration: Arc<Registration>,
     callbacks: Callbacks,
-    /// While one thread raises events, and when several do; `None`: not known, or the event goes to the buffer.
-    quick: [Option<Quick>; 2],
+    quick: Quick,
 }
 
 /// What a listener is registered with: a registration of a tool's.
@@ -88,7 +99,7 @@ pub(super) fn listen(
     let known = Arc::clone(listening().entry(handle).or_insert_with(|| {
         is_new = true;
         let changing =
-            Changing { registration: Arc::clone(registration), callbacks: Callbacks::default(), quick: [None; 2] };
+            Changing { registration: Arc::clone(registration), callbacks: Callbacks::default(), quick: Quick::UNKNOWN };
         let (event_type, may_call) = (registration.event_type, host::init_count());
         Arc::new(Matching { handle, event_type, event, comm, may_call, changing: UnsafeCell::new(changing) })
     }));
@@ -96,7 +107,7 @@ pub(super) fn listen(
         // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
         let changing = unsafe { &mut *known.changing.get() };
         std::mem::swap(&mut changing.registration, &mut former);
-        (changing.callbacks, changing.quick) = (callbacks(), [None; 2]);
+        (changing.callbacks, changing.quick) = (callbacks(), Quick::UNKNOWN);
     });
     if !is_new {
         return;
@@ -115,7 +126,7 @@ pub(super) fn forget_quick(handle: RegistrationHandle) {
     let known = listening().get(&handle).cloned();
     if let Some(known) = known {
         // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
-        listeners::exclusively(|| unsafe { (*known.changing.get()).quick = [None; 2] });
+        listeners::exclusively(|| unsafe { (*known.changing.get()).quick = Quick::UNKNOWN });
     }
 }
 
@@ -147,8 +158,10 @@ impl Changing {
         if !self.registration.is_direct() {
             return None;
         }
-        let fit = self.fit(has_threads);
-        fit.map(|&(function, user_data)| Quick { function, user_data })
+        let level = needed(has_threads).index() as c_int;
+        let quick =
+            |&(function, user_data): &Callback| Quick { function, user_data, level, has_threads: has_threads.into() };
+        self.fit(has_threads).map(quick)
     }
 }
 
@@ -160,27 +173,29 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, param: *mut c_void
     let stamp = unsafe { &mut (*spec).stamp };
     if *stamp == 0 {
         *stamp = TOLD;
-        events::count_raised();
+    } else {
+        events::count_told_again();
     }
     let instance = MatchingInstance { spec, id: id as u64, event_type: known.event_type, made: OnceCell::new() };
-    let has_threads = events::has_threads();
     // SAFETY: inside the raising face; copied before anything is called.
-    match unsafe { (*known.changing.get()).quick[usize::from(has_threads)] } {
-        Some(quick) => known.call(quick, has_threads, &instance),
+    let quick = unsafe { (*known.changing.get()).quick };
+    if quick.has_threads == events::raising_threads() {
+        known.call(quick, &instance);
+    } else {
         // SAFETY: inside the raising face.
-        None => unsafe { known.tell_slowly(has_threads, &instance) },
+        unsafe { known.tell_slowly(&instance) };
     }
     0
 }
 
 impl Matching {
     #[inline(always)]
-    fn call(&self, Quick { function, user_data }: Quick, has_threads: bool, instance: &MatchingInstance) {
+    fn call(&self, Quick { function, user_data, level, .. }: Quick, instance: &MatchingInstance) {
         // SAFETY: an integer that is always there, and written to by Open MPI under a lock of its own; whole when read.
         if unsafe { self.may_call.read_volatile() } == 0 {
             return;
         }
-        let (handle, level) = (self.handle, needed(has_threads).index() as c_int);
+        let handle = self.handle;
         // SAFETY: the tool's function with what the tool gave for it; the instance outlives the call.
         with_matching(instance, |pointer| unsafe { function(pointer, handle, level, user_data) });
     }
@@ -191,20 +206,22 @@ impl Matching {
     /// Inside the raising face.
     #[cold]
     #[inline(never)]
-    unsafe fn tell_slowly(&self, has_threads: bool, instance: &MatchingInstance) {
+    unsafe fn tell_slowly(&self, instance: &MatchingInstance) {
+        let has_threads = events::has_threads();
         // SAFETY: this function's rule; nothing is called while this lives.
         let changing = unsafe { &mut *self.changing.get() };
-        let quick = changing.find_quick(has_threads);
-        changing.quick[usize::from(has_threads)] = quick;
-        match quick {
-            Some(quick) => self.call(quick, has_threads, instance),
-            // Without a callback it wants nothing.
-            None if changing.callbacks.iter().all(Option::is_none) => {}
-            None => {
-                events::keep(&changing.registration, &instance.whole());
-                if changing.fit(has_threads).is_none() || changing.registration.is_half_full() {
-                    watch::serve_soon();
-                }
+        if !changing.registration.is_buffered()
+            && let Some(quick) = changing.find_quick(has_threads)
+        {
+            changing.quick = quick;
+            return self.call(quick, instance);
+        }
+        changing.quick = Quick::UNKNOWN;
+        // Without a callback it wants nothing.
+        if changing.callbacks.iter().any(Option::is_some) {
+            events::keep(&changing.registration, &instance.whole());
+            if changing.registration.is_half_full() || changing.fit(has_threads).is_none() {
+                watch::serve_soon();
             }
         }
     }
