@@ -395,7 +395,7 @@ static void registrations_that_free_themselves(void) {
     who->count = who->freed = 0;
     MPI_T_event_registration registration = registered(ACTIVATE, &comm, MPI_INFO_NULL);
     check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, who, on_event_freeing));
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, who, on_event_freeing));
     exchange(comm);
     exchange(comm);
     check_int("one event", 1, who->count);
@@ -409,7 +409,7 @@ static void a_communicator_that_goes(void) {
     MPI_Comm going;
     check_case("a registration outlives its communicator, and hears nothing of the next");
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &going));
-    listen_to(&tool, &going, MPI_INFO_NULL, MPI_T_CB_REQUIRE_MPI_RESTRICTED);
+    listen_to(&tool, &going, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
     exchange(going);
     check_true("its own", tool.count >= 5);
     MPI_OK(MPI_Comm_free(&going));
@@ -425,14 +425,14 @@ static void a_communicator_that_goes(void) {
 int main(int argc, char **argv) {
     int provided;
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    listen_to(&everywhere, NULL, MPI_INFO_NULL, MPI_T_CB_REQUIRE_MPI_RESTRICTED);
+    listen_to(&everywhere, NULL, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     // Whom it will reach is connected before anything is compared.
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
     check_true("what was registered before MPI_Init is told", everywhere.count > 0);
-    listen_to(&tool, &comm, MPI_INFO_NULL, MPI_T_CB_REQUIRE_MPI_RESTRICTED);
+    listen_to(&tool, &comm, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
     for (int items = 0; items <= LONG / 4; items = items == 0 ? 2 : items == 2 ? 1000 : items == 1000 ? LONG / 4 : LONG) {
         early_receiver(items, 0, TAG);
         late_receiver(items);
