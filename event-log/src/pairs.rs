@@ -123,8 +123,8 @@ impl Pair {
 
     /// What was found, each with a name; at least one.
     pub(crate) fn found(&self, types: &[EventType]) -> Vec<(String, Statistics)> {
-        let names = || format!("{} - {}", types[self.begin].short(), types[self.end].short());
-        let name = self.called.map_or_else(names, str::to_owned);
+        let both = || format!("{} - {}", types[self.begin].short(), types[self.end].short());
+        let name = self.called.map_or_else(both, str::to_owned);
         if self.found.is_empty() {
             return vec![(name, Statistics::default())];
         }

@@ -277,10 +277,7 @@ impl Communicator {
     /// The caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn take_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        if let Some(Posted { pattern, request }) = self.first.get()
-            && pattern.takes(envelope)
-        {
-            self.first.clear();
+        if let Some(request) = self.first.take_for(envelope) {
             return Some(request);
         }
         // SAFETY: this function's rule.

@@ -39,8 +39,19 @@ impl Place {
         !self.request.load(Ordering::Relaxed).is_null()
     }
 
+    /// Takes it out if it takes this message. Without a copy of the pattern, which would cost each message.
     #[inline(always)]
-    pub(crate) fn get(&self) -> Option<Posted> {
+    pub(crate) fn take_for(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+        let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
+        // SAFETY: written by who has entered the PML alone, who is here; no reference to it outlives this call.
+        if unsafe { &*self.pattern.as_ptr() }.takes(envelope) {
+            self.clear();
+            return Some(request);
+        }
+        None
+    }
+
+    fn get(&self) -> Option<Posted> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
         Some(Posted { pattern: self.pattern.get(), request })
     }
