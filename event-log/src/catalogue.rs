@@ -5,6 +5,7 @@
 //! Grade: setup; [`Element::value`] is pending (the writing thread). Threads: plain data. Tests: below.
 
 use crate::mpi::{self, RawElement};
+use crate::settings;
 
 /// The most data an event may have, in words of 8 bytes.
 pub(crate) const WORDS: usize = 16;
@@ -54,9 +55,9 @@ pub(crate) fn types() -> Vec<EventType> {
 }
 
 impl EventType {
-    /// Its name without the transport's prefix.
+    /// Its name without ibex's prefix.
     pub(crate) fn short(&self) -> &str {
-        self.name.strip_prefix("btl_ibex_").unwrap_or(&self.name)
+        settings::short(&self.name)
     }
 
     /// Whether an event's data fit a record of this tool's.

@@ -21,6 +21,7 @@ mod listing;
 mod mpi;
 mod output;
 mod pairs;
+mod queues;
 mod ring;
 mod session;
 mod settings;

@@ -2,7 +2,7 @@
 //! How long things took: pairs of events, one that begins and one that ends, and their statistics.
 //!
 //! Which types make a pair is told by their names: `x_begin` and `x_end` or `x_established`, `x_started` and
-//! `x_complete`. Which events make one is told by elements that both have: the number of a message or operation where
+//! `x_complete`; and what tells of a queue who waited in it for whom. Which events make one is told by elements that both have: the number of a message or operation where
 //! it is not 0, else all that say who and which. Of several with the same the oldest ends first. Where events have a
 //! direction, each has its own statistics. Grade: pending. Threads: the owner's. Tests: below.
 
@@ -11,11 +11,18 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::catalogue::{EventType, WORDS};
 
-/// What ends what.
-const ENDINGS: [(&str, &str); 3] = [("_begin", "_end"), ("_begin", "_established"), ("_started", "_complete")];
+/// What ends what, and what that is called, if not by both names.
+const ENDINGS: [(&str, &str, Option<&str>); 6] = [
+    ("_begin", "_end", None),
+    ("_begin", "_established", None),
+    ("_started", "_complete", None),
+    ("_insert_in_posted_q", "_remove_from_posted_q", Some("receives wait (late senders)")),
+    ("_insert_in_unex_q", "_remove_from_unex_q", Some("messages wait (late receivers)")),
+    ("_req_complete", "_req_notify", Some("done, not asked for (late waits)")),
+];
 
 /// Elements that number what an event is about; 0 says nothing.
-const NUMBERS: [&str; 2] = ["message", "operation"];
+const NUMBERS: [&str; 3] = ["message", "operation", "id"];
 
 /// Elements that say who and which, beside the number.
 const WHO: [&str; 4] = ["direction", "peer", "port", "kind"];
@@ -73,6 +80,8 @@ struct Begun {
 pub(crate) struct Pair {
     begin: usize,
     end: usize,
+    /// What it is called, if not by both names.
+    called: Option<&'static str>,
     /// Places of the same elements in both types.
     numbers: Vec<(usize, usize)>,
     who: Vec<(usize, usize)>,
@@ -90,10 +99,10 @@ pub(crate) struct Pair {
 pub(crate) fn among(types: &[EventType]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (begin, from) in types.iter().enumerate() {
-        for (prefix, suffix) in ENDINGS {
+        for (prefix, suffix, called) in ENDINGS {
             let end = from.name.strip_suffix(prefix).map(|stem| format!("{stem}{suffix}"));
             if let Some(end) = end.and_then(|name| types.iter().position(|to| to.name == name)) {
-                pairs.push(Pair::new(types, begin, end));
+                pairs.push(Pair { called, ..Pair::new(types, begin, end) });
             }
         }
     }
@@ -108,12 +117,14 @@ impl Pair {
         };
         let (numbers, who, which) = (both(&NUMBERS), both(&WHO), both(&WHICH));
         let apart = both(&["direction"]).pop();
-        Pair { begin, end, numbers, who, which, apart, open: HashMap::new(), waiting: 0, found: BTreeMap::new() }
+        let (open, found) = (HashMap::new(), BTreeMap::new());
+        Pair { begin, end, called: None, numbers, who, which, apart, open, waiting: 0, found }
     }
 
     /// What was found, each with a name; at least one.
     pub(crate) fn found(&self, types: &[EventType]) -> Vec<(String, Statistics)> {
-        let name = format!("{} - {}", types[self.begin].short(), types[self.end].short());
+        let both = || format!("{} - {}", types[self.begin].short(), types[self.end].short());
+        let name = self.called.map_or_else(both, str::to_owned);
         if self.found.is_empty() {
             return vec![(name, Statistics::default())];
         }
@@ -195,6 +206,25 @@ mod tests {
         let types = types();
         let names: Vec<String> = among(&types).iter().map(|pair| pair.found(&types)[0].0.clone()).collect();
         assert_eq!(names, ["x_begin - x_end", "y_started - y_complete"]);
+    }
+
+    #[test]
+    fn who_waited_in_a_queue_is_told_by_its_number_for_whom() {
+        let names = ["q_req_insert_in_posted_q", "q_req_remove_from_posted_q", "q_req_complete", "q_req_notify"];
+        let types = names.map(|name| made(name, &[("id", 1, 8), ("operation", 1, 8)]));
+        let mut pairs = among(&types);
+        for (kind, id, time) in [(0, 7, 0), (0, 8, 10), (1, 8, 40), (2, 8, 50), (1, 7, 100), (3, 8, 60)] {
+            for pair in &mut pairs {
+                let mut data = [0; WORDS];
+                (data[0], data[1]) = (id, 1);
+                pair.see(&types, kind, &data, time);
+            }
+        }
+        let found: Vec<_> = pairs.iter().flat_map(|pair| pair.found(&types)).collect();
+        let waits = Statistics { count: 2, min: 30, max: 100, total: 130, unbegun: 0, open: 0 };
+        let asked = Statistics { count: 1, min: 10, max: 10, total: 10, unbegun: 0, open: 0 };
+        assert_eq!(found[0], ("receives wait (late senders)".to_owned(), waits));
+        assert_eq!(found[1], ("done, not asked for (late waits)".to_owned(), asked));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the environment asks for: which events, and where to; and what the launcher says there of the rank.
 //!
-//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `btl_ibex_`; `all` for all;
+//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or `btl_ibex_`, as it was); `all` for all;
 //! unset or empty: at the end, what there is, is listed. `IBEX_LOG_FILE`: the file of a rank; `%r` stands for the rank,
 //! `%h` for the host, `%p` for the process; without any of them the rank is appended; unset: standard error. Grade:
 //! setup. Tests: below.
@@ -28,14 +28,17 @@ impl Wanted {
     /// Of types with these names, the wanted ones, and the names nothing has.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let Wanted::Events(names) = self else { return (Vec::new(), Vec::new()) };
-        let is = |name: &str, known: &str| {
-            name == "all" || known == name || known.strip_prefix("btl_ibex_").is_some_and(|short| short == name)
-        };
+        let is = |name: &str, known: &str| name == "all" || short(known) == short(name);
         let wanted = |known: &&str| names.iter().any(|name| is(name, known));
         let chosen = types.iter().enumerate().filter(|(_, known)| wanted(known)).map(|(index, _)| index).collect();
         let unknown = names.iter().filter(|name| !types.iter().any(|known| is(name, known))).cloned().collect();
         (chosen, unknown)
     }
+}
+
+/// The name of an event without ibex's prefix, or that which it had before.
+pub(crate) fn short(name: &str) -> &str {
+    name.strip_prefix("btl_").unwrap_or(name).strip_prefix("ibex_").unwrap_or(name)
 }
 
 /// The rank that the launcher gave this process; `variable` has the environment's.
@@ -71,9 +74,10 @@ mod tests {
 
     #[test]
     fn a_name_has_the_prefix_or_not_and_one_that_nothing_has_is_told() {
-        let types = ["btl_ibex_xfer_begin", "btl_ibex_xfer_end", "other"];
+        let types = ["ibex_xfer_begin", "ibex_xfer_end", "other"];
         let chosen = |text| Wanted::from(Some(text)).choose(&types);
         assert_eq!(chosen("xfer_end,btl_ibex_xfer_begin"), (vec![0, 1], vec![]));
+        assert_eq!(chosen("ibex_xfer_end"), (vec![1], vec![]));
         assert_eq!(chosen("other xfer"), (vec![2], vec!["xfer".to_owned()]));
         assert_eq!(chosen("all"), (vec![0, 1, 2], vec![]));
         assert_eq!(Wanted::List.choose(&types), (vec![], vec![]));

@@ -10,6 +10,7 @@ use crate::catalogue::EventType;
 use crate::clock::Clocks;
 use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
+use crate::queues::Longest;
 use crate::ring::{LoggedEvent, Ring};
 
 /// Who writes, and what it has seen.
@@ -19,14 +20,15 @@ pub(crate) struct Writer {
     output: Option<Output>,
     pairs: Vec<Pair>,
     counts: Vec<u64>,
+    longest: Longest,
     batch: Vec<(i64, LoggedEvent)>,
 }
 
 impl Writer {
     /// For events of these types, in the order of their numbers.
     pub(crate) fn new(types: Vec<EventType>) -> Writer {
-        let (pairs, counts) = (pairs::among(&types), vec![0; types.len()]);
-        Writer { types, clocks: Clocks::new(), output: None, pairs, counts, batch: Vec::new() }
+        let (pairs, counts, longest) = (pairs::among(&types), vec![0; types.len()], Longest::new(&types));
+        Writer { types, clocks: Clocks::new(), output: None, pairs, counts, longest, batch: Vec::new() }
     }
 
     /// Whether lines have a place to go.
@@ -58,6 +60,7 @@ impl Writer {
             *time = self.clocks.time(record.source, record.ticks).unwrap_or(0);
             let kind = record.kind as usize;
             self.counts[kind] += 1;
+            self.longest.see(&self.types[kind], &record.data);
             // In the order of delivery: an ending on another clock may seem to be a little before its beginning.
             for pair in &mut self.pairs {
                 pair.see(&self.types, kind, &record.data, *time);
@@ -101,6 +104,9 @@ impl Writer {
         output.say(&format!("# {:<40} {:>10} {:>10}", "event", "written", "lost"));
         for ((kind, count), lost) in self.types.iter().zip(&self.counts).zip(lost) {
             output.say(&format!("# {:<40} {count:>10} {lost:>10}", kind.short()));
+        }
+        for line in self.longest.lines() {
+            output.say(&line);
         }
         if self.pairs.is_empty() {
             output.flush();

@@ -109,10 +109,10 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
     let events = events(&log);
     let text: Vec<&str> = events.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(text.len(), 24, "{log}");
-    assert_eq!(text[0], "host:0 btl_ibex_get_started operation=1 value=-1");
-    assert_eq!(text[19], "adapter:1 btl_ibex_get_complete operation=10 value=10");
-    assert_eq!(text[20], "host:0 btl_ibex_late operation=0 value=99", "after MPI_Finalize");
-    assert_eq!(text[21], "host:0 btl_ibex_late operation=0 value=3", "what was delivered only by freeing");
+    assert_eq!(text[0], "host:0 ibex_get_started operation=1 value=-1");
+    assert_eq!(text[19], "adapter:1 ibex_get_complete operation=10 value=10");
+    assert_eq!(text[20], "host:0 ibex_late operation=0 value=99", "after MPI_Finalize");
+    assert_eq!(text[21], "host:0 ibex_late operation=0 value=3", "what was delivered only by freeing");
     assert!(events.windows(2).all(|two| two[0].0 <= two[1].0), "in order of time: {log}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     assert!((now - events[0].0).abs() < 120.0, "seconds since 1970: {log}");
@@ -134,12 +134,9 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
 fn without_names_all_there_is_is_listed_and_nothing_written_down() {
     for (what, events) in [("pairs", None), ("threads", Some(" "))] {
         let (_, log) = logged(what, events);
-        for part in [
-            "# btl_ibex_get_started",
-            "A description.",
-            "8 int            value",
-            "# adapter:1: ordered, 1000000 ticks",
-        ] {
+        for part in
+            ["# ibex_get_started", "A description.", "8 int            value", "# adapter:1: ordered, 1000000 ticks"]
+        {
             assert!(log.contains(part), "{part} is missing in {log}");
         }
         assert!(log.lines().all(|line| line.starts_with('#')), "{log}");
@@ -221,7 +218,7 @@ fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
     let said = said(&output);
     assert!(output.status.success() && files.is_empty(), "{said}");
     assert!(said.contains("IBEX_LOG_FILE: cannot make /dev/null/log.0: Not a directory"), "{said}");
-    let line = said.lines().find(|line| line.contains("btl_ibex_get_started")).expect("the event");
+    let line = said.lines().find(|line| line.contains("ibex_get_started")).expect("the event");
     assert!(line.starts_with("[0] "), "{said}");
 }
 

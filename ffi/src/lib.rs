@@ -4,5 +4,6 @@ pub mod clock;
 pub mod limits;
 #[cfg(feature = "openmpi")]
 pub mod openmpi;
+pub mod thread;
 pub mod topology;
 pub mod verbs;

@@ -25,9 +25,9 @@ struct watched {
 };
 
 static struct watched watched[] = {
-    {.name = "btl_ibex_xfer_begin"},
-    {.name = "btl_ibex_xfer_continue"},
-    {.name = "btl_ibex_xfer_end", .is_last = 1},
+    {.name = "ibex_xfer_begin"},
+    {.name = "ibex_xfer_continue"},
+    {.name = "ibex_xfer_end", .is_last = 1},
 };
 enum { WATCHED = sizeof watched / sizeof *watched };
 

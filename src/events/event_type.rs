@@ -87,12 +87,14 @@ pub enum StampedBy {
     /// The adapter's, on the source of the port, where the adapter stamps completions; else the host's, on the
     /// thread's.
     Adapter,
+    /// The host's, on the source of the matching, when a callback asks for it or the event is put into a buffer.
+    Raiser,
 }
 
 /// An event type.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct EventType {
-    /// Its name, without the prefix `btl_ibex_`.
+    /// Its name, without the prefix `ibex_`.
     pub name: &'static str,
     /// What it tells, and when it fires.
     pub description: &'static str,
@@ -131,6 +133,7 @@ impl Safety {
 
     /// Its place among [`Safety::ALL`].
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }

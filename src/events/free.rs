@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::direct;
 use super::drain::{Emptying, drain};
 use super::event_type::Safety;
 use super::interest_mask::{self, FREES};
@@ -39,7 +40,7 @@ fn finish_freed(safety: Safety) {
 
 /// Finishes those that no thread can be in a callback of any more. Not from within a callback.
 pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
-    while interest_mask::is_pending(FREES) {
+    while interest_mask::is_pending(FREES) && !direct::is_any_within() {
         let Some(emptying) = Emptying::try_new() else { return };
         let Some(pending) = registry::take_pending_free() else { return };
         let unfinished = finish(thread, pending, safety);

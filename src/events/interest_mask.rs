@@ -2,7 +2,7 @@
 //! The one word that every site and every call of progress looks at: who is listened to, and what waits to be
 //! delivered.
 //!
-//! Owns [`MASK`]: below [`MESSAGES_REGISTERED`] a bit for each type that somebody listens to (set by `registry.rs`),
+//! Owns [`MASK`]: below [`MESSAGES_REGISTERED`] a bit for each type of the engine's that somebody listens to (set by `registry.rs`),
 //! from [`BUFFERS`] on what there is to do (set and taken back by `deliver.rs` and `thread.rs`). Progress looks at all
 //! of it at once ([`is_idle`]) and then knows that none of the sites on its way has anything to say.
 //!
@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::event_type::TypeId;
-use super::table::{COUNT, EagerChosen, MsgArrived, Payload, RendezvousChosen, XferBegin, XferContinue, XferEnd};
+use super::table::{EagerChosen, MsgArrived, Payload, RAISED, RendezvousChosen, XferBegin, XferContinue, XferEnd};
 
 /// Something is in a buffer, or was lost.
 pub(super) const BUFFERS: u64 = 1 << 31;
@@ -37,7 +37,7 @@ const TYPE_BITS: u64 = MESSAGES_REGISTERED - 1;
 /// What sites look at: the rest is for who delivers.
 const INTEREST: u64 = TYPE_BITS | MESSAGES_REGISTERED;
 
-const _: () = assert!(1 << COUNT <= MESSAGES_REGISTERED, "a bit for each type");
+const _: () = assert!(1 << RAISED <= MESSAGES_REGISTERED, "a bit for each type that the engine raises");
 
 static MASK: AtomicU64 = AtomicU64::new(0);
 
@@ -154,6 +154,10 @@ pub fn activation_epoch() -> u64 {
 /// Somebody listens to events of this type, as they happen or by the source's clock, or nobody any more. By one thread
 /// at a time: under the registry's lock.
 pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
+    if event_type.place_in_matching().is_some() {
+        // Its raiser knows, and no site of the engine asks.
+        return;
+    }
     let bit = 1 << event_type.index();
     for (listens, word) in [(immediate, &IMMEDIATE), (ordered, &ORDERED)] {
         if listens {

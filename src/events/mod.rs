@@ -12,6 +12,8 @@
 //!   buffer (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself, too), read, or raise;
 //!   what it raises is delivered after it, in order. [`stage`] is for where ibex holds a lock; [`progress`] delivers,
 //!   and [`deliver_pending`] and [`flush`] where a tool itself has called.
+//! - A face that does the matching raises events of its own types (`matching_table.rs`) without all this, as it knows
+//!   itself who listens (`direct.rs`).
 //! - Loss happens where room is fixed: it is counted per source and per registration, and told.
 //!
 //! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under
@@ -20,12 +22,14 @@
 mod clock;
 mod clock_correlation;
 mod deliver;
+mod direct;
 mod drain;
 mod event_type;
 mod flush;
 mod free;
 mod instance;
 mod interest_mask;
+mod matching_table;
 mod page;
 mod port_source;
 mod quiescence;
@@ -47,6 +51,9 @@ mod unwrap;
 pub use clock::{HostClock, HostTimestamp, host_timestamp};
 pub use clock_correlation::{ClockSample, ConvertedTimestamp};
 pub use deliver::{begin_batch, catch_up, catch_up_all, deliver, deliver_due, end_batch, progress, wait_for_callbacks};
+pub use direct::{
+    call, count_told_again, has_threads, is_within, keep, matching_source, raising_threads, set_threads, stamp,
+};
 pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
 pub use flush::{deliver_pending, flush, is_delivering};
 pub use free::free;
@@ -55,6 +62,7 @@ pub(crate) use interest_mask::ordered_interest;
 pub use interest_mask::{
     InterestMask, activation_epoch, has_interest, immediate_interest, interest, is_idle, is_nearly_full,
 };
+pub use matching_table::{MATCHING_TYPES, MatchingEvent};
 pub use page::markdown;
 pub use port_source::{PolledBatch, PortClock, ReadClock};
 pub use raise::{EventGroup, raise, stage, stage_stamped};
@@ -64,7 +72,7 @@ pub use source::{Counts, count as source_count, counts, info as source_info, tim
 pub use source_info::{SOURCES, SourceId, SourceInfo};
 pub use table::*;
 
-/// The type of this name, without the prefix `btl_ibex_`.
+/// The type of this name, without the prefix `ibex_`.
 #[must_use]
 pub fn type_named(name: &str) -> Option<TypeId> {
     TypeId::from_index(TABLE.iter().position(|row| row.name == name)?)

@@ -99,7 +99,7 @@ impl Registry {
         let old = (self.lists[event_type.index()].replace(list), self.all_entries.take());
         LIST_VERSIONS[event_type.index()].store(word, Ordering::SeqCst);
         interest_mask::set_interest(event_type, immediate, ordered);
-        if word != 0 {
+        if word != 0 && event_type.place_in_matching().is_none() {
             tracked_clocks::tool_listens();
         }
         old

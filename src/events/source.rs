@@ -51,6 +51,8 @@ pub(super) enum SourceKind {
     Thread,
     /// Of all threads for which there is no other.
     Shared,
+    /// Of who does the matching, one thread at a time (`direct.rs`).
+    Matching,
     /// Of an adapter's port.
     Port(Box<PortSource>),
 }
@@ -74,6 +76,10 @@ pub(super) struct Source {
 }
 
 static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
+/// Of the source of who does the matching: callbacks called where events happened; how often another had been told of the
+/// event already; events put into a buffer, or lost for want of room (`direct.rs`).
+pub(super) static MATCHING: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static TABLE_LOCK: Mutex<()> = Mutex::new(());
 
@@ -192,9 +198,13 @@ pub fn count() -> usize {
 pub fn counts(source: SourceId) -> Counts {
     let source = source.source();
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let is_of_matching = matches!(source.kind.get(), Some(SourceKind::Matching));
+    let [called, again, kept] = if is_of_matching { MATCHING.each_ref().map(of) } else { [0; 3] };
+    // Read one after the other while they grow.
+    let (raised, delivered) = ((called + kept).saturating_sub(again), called);
     Counts {
-        raised: of(&source.raised),
-        delivered: of(&source.delivered) + of(&source.delivered_later),
+        raised: of(&source.raised) + raised,
+        delivered: of(&source.delivered) + of(&source.delivered_later) + delivered,
         buffered: of(&source.buffered),
         dropped: of(&source.dropped) + of(&source.dropped_later),
         late: of(&source.late),
@@ -216,6 +226,10 @@ pub fn info(source: SourceId) -> SourceInfo {
         Some(SourceKind::Port(port)) => port.info(),
         Some(SourceKind::Shared) => {
             host("host:shared".into(), "what happens in threads without a source of their own".into(), false)
+        }
+        Some(SourceKind::Matching) => {
+            let whose = "what becomes of requests, messages and searches, by one thread at a time";
+            host("host:matching".into(), whose.into(), true)
         }
         Some(SourceKind::Thread) | None => {
             let whose = "what happens in one thread at a time; one that ends leaves it to the next that begins";
@@ -288,7 +302,21 @@ pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
         add(SourceKind::Thread);
     }
     let ports = TABLE.iter().take(known).filter(|source| source.port().is_some()).count();
-    if ports < SOURCES - THREADS - 1 { add(SourceKind::Port(port)) } else { None }
+    if ports < SOURCES - THREADS - 2 { add(SourceKind::Port(port)) } else { None }
+}
+
+/// The source of who does the matching: always the same. Setup.
+pub(super) fn of_matching() -> SourceId {
+    static MADE: OnceLock<SourceId> = OnceLock::new();
+    *MADE.get_or_init(|| {
+        let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first is a thread's, as tools may have been told before there was any.
+        if COUNT.load(Ordering::Acquire) == 0 {
+            add(SourceKind::Thread);
+        }
+        // Ports and threads leave room for it.
+        add(SourceKind::Matching).unwrap_or(SourceId(0))
+    })
 }
 
 /// With `TABLE_LOCK` held.

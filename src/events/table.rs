@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of all event types, and for each a structure with which a site raises it.
 //!
-//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. A row's
-//! vocabulary is in `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows
-//! each as `btl_ibex_<name>`.
+//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. The rows
+//! of a face that does the matching, which have no such structure, are in `matching_table.rs`. A row's vocabulary is in
+//! `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as
+//! `ibex_<name>`.
 //!
 //! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element
 //! says its own. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front
 //! rewrites the page).
 
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words, displacements, extent};
+use super::matching_table::{self, MATCHING_TYPES};
 
 /// The elements of one event, ready to be recorded.
 pub trait Payload {
@@ -19,7 +21,36 @@ pub trait Payload {
     fn words(&self) -> Words;
 }
 
+/// How many types there are.
+pub(super) const COUNT: usize = RAISED + MATCHING_TYPES;
+
+/// Every event type there is. A place in it never changes while a process lives.
+pub static TABLE: [EventType; COUNT] = rows();
+
+const fn rows() -> [EventType; COUNT] {
+    let mut rows = [RAISED_ROWS[0]; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        rows[index] = if index < RAISED { RAISED_ROWS[index] } else { matching_table::row(index - RAISED) };
+        index += 1;
+    }
+    rows
+}
+
 impl TypeId {
+    /// The type at a place among those of the matching's (`matching_table.rs`); `None` beyond their end.
+    #[must_use]
+    pub fn of_matching(place: usize) -> Option<TypeId> {
+        TypeId::from_index(RAISED + place)
+    }
+
+    /// Its place among those of the matching's, if it is one.
+    #[must_use]
+    #[inline]
+    pub const fn place_in_matching(self) -> Option<usize> {
+        self.index().checked_sub(RAISED)
+    }
+
     /// The type at `index` of the table; `None` beyond its end.
     #[must_use]
     pub fn from_index(index: usize) -> Option<TypeId> {
@@ -96,11 +127,11 @@ macro_rules! table {
         /// Numbers the types in the order of the table.
         enum Place { $( $structure, )* }
 
-        /// How many types there are.
-        pub(super) const COUNT: usize = [$( stringify!($name) ),*].len();
+        /// How many types the engine raises itself.
+        pub(super) const RAISED: usize = [$( stringify!($name) ),*].len();
 
-        /// Every event type there is. A place in it never changes while a process lives.
-        pub static TABLE: [EventType; COUNT] = [$(
+        /// Those.
+        const RAISED_ROWS: [EventType; RAISED] = [$(
             {
                 const KINDS: [ElementType; <[ElementType]>::len(&[$(ElementType::$kind),*])] = [$(ElementType::$kind),*];
                 const NAMES: &[&str] = &[$(stringify!($element)),*];

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::clock::HostTimestamp;
+use super::direct;
 use super::event_type::{Safety, TypeId};
 use super::instance::EventInstance;
 use super::interest_mask;
@@ -90,6 +91,7 @@ impl Thread {
         if DELIVERING.add(&counter) > 1 {
             // Locked before: who delivers next sees who was alone.
             let mut alone = lone();
+            direct::set_threads();
             if !MULTITHREADED.swap(true, Ordering::SeqCst) {
                 *alone = Some(DELIVERING.grace_period());
             }
@@ -106,8 +108,9 @@ impl Thread {
         }
     }
 
+    /// Whether it is within a callback, also in one that its raiser has called itself.
     pub(super) fn is_delivering(&self) -> bool {
-        self.delivering.get()
+        self.delivering.get() || direct::is_within()
     }
 
     /// Stamps an event of this moment, on the thread's source.
@@ -123,7 +126,7 @@ impl Thread {
     /// Delivers events now, or after what waits. False: this thread delivers already, and they wait.
     #[inline]
     pub(super) fn raise(&self, instances: &[EventInstance], safety: Safety, recipients: Recipients) -> bool {
-        if self.delivering.get() {
+        if self.is_delivering() {
             for instance in instances {
                 self.stage(instance, safety, recipients);
             }

@@ -20,7 +20,7 @@ struct ibex_event_registration {
     int freed;
 };
 
-static const char *const types[] = {"btl_ibex_get_started", "btl_ibex_get_complete", "btl_ibex_late"};
+static const char *const types[] = {"ibex_get_started", "ibex_get_complete", "ibex_late"};
 static struct ibex_event_registration registrations[3];
 static int waiting;
 
@@ -48,7 +48,7 @@ void mock_lose(int type, MPI_Count count)
         registration->dropped(count, registration, 0, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, registration->user);
 }
 
-/* So many events of the type btl_ibex_late are delivered when it is freed. */
+/* So many events of the type ibex_late are delivered when it is freed. */
 void mock_keep(int count)
 {
     waiting = count;

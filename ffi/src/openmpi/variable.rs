@@ -78,7 +78,25 @@ pub enum Class {
     HighWatermark,
 }
 
-/// Called for the value of a performance variable: the variable, where to write an `unsigned long long`, the object.
+/// What a performance variable is bound to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Bind {
+    /// Nothing.
+    NoObject,
+    /// A communicator: the object that its reading is told of.
+    Communicator,
+}
+
+/// How wide its values are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Width {
+    /// `unsigned`
+    Unsigned,
+    /// `unsigned long long`
+    UnsignedLongLong,
+}
+
+/// Called for the value of a performance variable: the variable, where to write a value of its type, the object.
 pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
 
 /// Called when a handle of a performance variable is made, started, stopped, freed; when made, it answers how many
@@ -86,7 +104,7 @@ pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *
 pub type Notify =
     unsafe extern "C" fn(*mut sys::mca_base_pvar_t, sys::mca_base_pvar_event_t, *mut c_void, *mut c_int) -> c_int;
 
-/// A read-only, always running performance variable of type `unsigned long long`, bound to no object.
+/// A read-only, always running performance variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Performance<'a> {
     /// Its name, without the component's.
@@ -97,6 +115,10 @@ pub struct Performance<'a> {
     pub level: u8,
     /// What it is.
     pub class: Class,
+    /// How wide its values are.
+    pub width: Width,
+    /// What it is bound to.
+    pub bind: Bind,
     /// Reads it.
     pub read: Read,
     /// How many values it has; `None`: one.
@@ -121,6 +143,14 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
         Class::Level => sys::MCA_BASE_PVAR_CLASS_LEVEL,
         Class::HighWatermark => sys::MCA_BASE_PVAR_CLASS_HIGHWATERMARK,
     };
+    let width = match variable.width {
+        Width::Unsigned => sys::MCA_BASE_VAR_TYPE_UNSIGNED_INT,
+        Width::UnsignedLongLong => sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
+    };
+    let bind = match variable.bind {
+        Bind::NoObject => sys::MCA_BASE_VAR_BIND_NO_OBJECT,
+        Bind::Communicator => sys::MCA_BASE_VAR_BIND_MPI_COMM,
+    };
     // SAFETY: the texts are copied by the callee; the callback is this function's rule.
     let code = unsafe {
         sys::mca_base_component_pvar_register(
@@ -129,9 +159,9 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
             help.as_ptr(),
             info_level(variable.level),
             class as c_int,
-            sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
+            width,
             std::ptr::null_mut(),
-            sys::MCA_BASE_VAR_BIND_NO_OBJECT as c_int,
+            bind as c_int,
             sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
             Some(variable.read),
             None,

@@ -35,9 +35,11 @@ const CHECKED: [(&str, &str, usize); 15] = [
 ];
 
 /// Those that are run where ibex does the matching: a sentence, the program, its argument, and on how many ranks.
-const OVER_THE_PML: [(&str, &str, &[&str], usize); 8] = [
+const OVER_THE_PML: [(&str, &str, &[&str], usize); 10] = [
     ("PERUSE supports every event", "peruse_queries", &["all"], 2),
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
+    ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
+    ("performance variables of a communicator tell how long its queues are", "mpi_t_queues", &[], 2),
     ("PERUSE measures how long messages are unexpected", "peruse_unexpected", &[], 2),
     ("PERUSE measures searches of the queues", "peruse_queues", &[], 2),
     ("PERUSE counts for each peer what waits in the queues", "peruse_receives", &[], 2),
@@ -56,6 +58,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the tool of the page counts what was sent", counts),
         Test::new("the logger writes down what a job did", logs),
         Test::new("the logger follows ranks of many threads", follows_threads),
+        Test::new("over the pml, the logger tells who waited for whom", tells_who_waited),
         Test::new("tools see the same beside the logger", beside_the_logger),
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
@@ -126,12 +129,17 @@ fn failing_callbacks(site: &mut Site) -> Result<()> {
 
 /// Runs a program under the logger, for all its ranks; returns the log of each.
 fn logged(site: &mut Site, program: &'static str, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
+    logged_by(site, Launch::new(program, ranks), ranks, events)
+}
+
+/// The same, of a program that is launched in this way.
+fn logged_by(site: &mut Site, launch: Launch, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
     let library = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
     ensure!(library.is_file(), "{} is not there; `cargo xtask test` builds it", library.display());
     let folder = Path::new("/tmp").join(format!("ibex-log-{}", std::process::id()));
     let file = folder.join("log");
     site.fabric(1)?.run(&Job::new(["mkdir", "-p", &folder.display().to_string()]))?.checked()?;
-    let mut launch = Launch::new(program, ranks)
+    let mut launch = launch
         .environment("LD_PRELOAD", &library.display().to_string())
         .environment("IBEX_LOG_FILE", &file.display().to_string());
     if let Some(events) = events {
@@ -166,7 +174,7 @@ fn logs(site: &mut Site) -> Result<()> {
             let before = last.insert(source.to_owned(), time).unwrap_or(time);
             ensure!(before <= time, "{source} goes back: {line}");
             let elements = elements(line);
-            if words.next() == Some("btl_ibex_xfer_end") && elements.get("tag") == Some(&42) {
+            if words.next() == Some("ibex_xfer_end") && elements.get("tag") == Some(&42) {
                 ends[usize::from(elements.get("direction") == Some(&1))] += 1;
             }
         }
@@ -192,7 +200,7 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     for log in logged(site, "threads", 4, Some("all"))? {
         let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
         for line in log.lines().filter(|line| !line.starts_with('#')) {
-            let name = line.split(' ').nth(2).and_then(|name| name.strip_prefix("btl_ibex_"));
+            let name = line.split(' ').nth(2).and_then(|name| name.strip_prefix("ibex_"));
             *lines.entry(name.with_context(|| format!("no name: {line}"))?).or_default() += 1;
         }
         ensure!(lines.contains_key("xfer_begin"), "no message is in {log}");
@@ -210,6 +218,30 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
+/// Where ibex does the matching: who waited for whom, and how long the queues were. The program posts 50 receives at once.
+fn tells_who_waited(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
+    let logs = logged_by(site, launch, 2, Some("all"))?;
+    let log = logs.get(1).context("the rank that receives")?;
+    for (row, least) in [
+        ("receives wait (late senders)", 50.0),
+        ("messages wait (late receivers)", 4.0),
+        ("done, not asked for (late waits)", 50.0),
+        ("comm_search_unex_q_begin - comm_search_unex_q_end", 50.0),
+    ] {
+        let line = log.lines().find(|line| line.contains(row)).with_context(|| format!("no row {row:?}"))?;
+        let (_, numbers) = line.split_once(row).context("its numbers")?;
+        let numbers: Vec<f64> = numbers.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [count, min, mean, max, _, open, unbegun] = numbers[..] else { bail!("{line}") };
+        ensure!(count >= least && min >= 0.0 && min <= mean && mean <= max && open + unbegun == 0.0, "{line}");
+    }
+    let longest = |queue: &str| log.lines().find_map(|line| line.strip_prefix(queue)?.trim().parse::<u64>().ok());
+    let posted = longest("# most receives that waited:").context("no longest queue of receives")?;
+    let unexpected = longest("# most messages unexpected:").context("no longest queue of messages")?;
+    ensure!(posted >= 50 && unexpected >= 1, "{posted} and {unexpected}");
+    Ok(())
+}
+
 /// A library that is preloaded and the registrations of the program: each sees all, whatever the other's callbacks do.
 fn beside_the_logger(site: &mut Site) -> Result<()> {
     for log in &logged(site, "events_tools", 2, Some("xfer_end"))? {
@@ -221,7 +253,7 @@ fn beside_the_logger(site: &mut Site) -> Result<()> {
 
 fn lists(site: &mut Site) -> Result<()> {
     for log in logged(site, "writing_a_tool", 2, None)? {
-        for part in ["# btl_ibex_xfer_begin", "unsigned long  request", "# btl_ibex_port_async", "# host:0: ordered"] {
+        for part in ["# ibex_xfer_begin", "unsigned long  request", "# ibex_port_async", "# host:0: ordered"] {
             ensure!(log.contains(part), "{part} is missing: {log}");
         }
         ensure!(log.lines().all(|line| line.starts_with('#')), "nothing was to be written down: {log}");

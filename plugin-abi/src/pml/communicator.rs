@@ -5,31 +5,26 @@
 //! Threads: links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML.
 //! Tests: below.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use engine::matching::{Envelope, Matching, Pattern, ReceiveHandle};
+use engine::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
 use engine::protocol::header::EagerSender;
 use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;
+use super::lengths::{Lengths, Shown};
 use super::link::Link;
+use super::place::{Place, Posted};
 use super::request::Request;
 use crate::runtime::exclusive::{Entered, Exclusive};
 
 /// The queues of a communicator.
 pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
-
-/// A posted receive that is in no queue.
-#[derive(Clone, Copy)]
-struct Posted {
-    pattern: Pattern,
-    request: NonNull<Request>,
-}
 
 /// The name of a receive that is in no queue, by which it is cancelled: of none that is.
 const FIRST: u64 = u64::MAX;
@@ -44,12 +39,13 @@ pub(crate) struct Communicator {
     queues: UnsafeCell<Queues>,
     /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is
     /// compared with. Mostly it is the only one, and the queues need not be touched.
-    first: UnsafeCell<Option<Posted>>,
+    first: Place,
     /// Whether a tool listens to it. Then something is at the first place that no message goes to, so that no short cut
     /// gets beyond it.
-    is_watched: Cell<bool>,
+    is_watched: AtomicBool,
     /// What was at the first place before.
-    aside: UnsafeCell<Option<Posted>>,
+    aside: Place,
+    lengths: Lengths,
     /// The port of the first rail, so that a short message need not look for it.
     first_port: NonNull<Exclusive<Port>>,
     /// This process' rank, as the others see it in what it sends.
@@ -76,9 +72,10 @@ impl Communicator {
             closed: OnceLock::new(),
             links,
             queues,
-            first: UnsafeCell::new(None),
-            is_watched: Cell::new(false),
-            aside: UnsafeCell::new(None),
+            first: Place::empty(),
+            is_watched: AtomicBool::new(false),
+            aside: Place::empty(),
+            lengths: Lengths::default(),
             first_port,
             rank,
             sender: EagerSender::new(context, rank),
@@ -163,9 +160,76 @@ impl Communicator {
     /// # Safety
     /// As for [`Self::queues`].
     pub(crate) unsafe fn has_posted(&self) -> bool {
-        let place = if self.is_watched.get() { &self.aside } else { &self.first };
         // SAFETY: this function's rule.
-        unsafe { (*place.get()).is_some() || self.queues().posted() > 0 }
+        self.place().is_taken() || unsafe { self.queues() }.posted() > 0
+    }
+
+    /// How many receives wait, and how many messages are unexpected.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
+        // SAFETY: this function's rule.
+        let queues = unsafe { self.queues() };
+        [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
+    }
+
+    /// Whether a tool listens to it.
+    fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// Where a receive is that is in no queue.
+    fn place(&self) -> &Place {
+        if self.is_watched() { &self.aside } else { &self.first }
+    }
+
+    /// How long the queues of a communicator are and were. Any thread.
+    ///
+    /// # Safety
+    /// A live communicator, which `pml_del_comm` is not called for meanwhile.
+    pub(crate) unsafe fn shown_of(comm: *mut sys::ompi_communicator_t) -> Shown {
+        // SAFETY: this function's rule; put there before MPI's caller has the communicator.
+        let communicator = unsafe { (*comm).c_pml_comm };
+        // SAFETY: as for `of`; of what it is made of atomics are read.
+        let communicator = unsafe { communicator.cast::<c_void>().cast::<Communicator>().as_ref() };
+        communicator.map_or_else(Shown::default, |of| of.lengths.show(of.place().is_taken()))
+    }
+
+    /// Keeps a message that no receive was there for.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn insert_unexpected(&self, envelope: Envelope, message: Arrived) {
+        let bytes = message.length();
+        // SAFETY: this function's rule.
+        let queues = unsafe { self.queues() };
+        let _ = queues.insert_unexpected(envelope, message);
+        self.lengths.inserted(queues.unexpected(), bytes);
+    }
+
+    /// Takes out the first message that a receive takes.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn take_unexpected(&self, pattern: Pattern) -> Option<Message<Arrived>> {
+        // SAFETY: this function's rule.
+        let queues = unsafe { self.queues() };
+        let Searched { found, attempts } = queues.search_unexpected(pattern);
+        self.lengths.searched(attempts);
+        if let Some(found) = &found {
+            self.lengths.removed(queues.unexpected(), found.message.length());
+        }
+        found
+    }
+
+    /// A matched probe has taken out a message of so many bytes.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn has_taken(&self, bytes: usize) {
+        // SAFETY: this function's rule.
+        self.lengths.removed(unsafe { self.queues() }.unexpected(), bytes);
     }
 
     /// Its queues.
@@ -186,9 +250,8 @@ impl Communicator {
     #[inline(always)]
     pub(crate) unsafe fn post(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
         // SAFETY: this function's rule.
-        let (queues, first) = unsafe { (self.queues(), &mut *self.first.get()) };
-        if first.is_none() && queues.posted() == 0 {
-            *first = Some(Posted { pattern, request });
+        if !self.first.is_taken() && unsafe { self.queues() }.posted() == 0 {
+            self.first.set(Posted { pattern, request });
             FIRST
         } else {
             // SAFETY: this function's rule.
@@ -201,7 +264,11 @@ impl Communicator {
     #[inline(never)]
     unsafe fn post_behind(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
         // SAFETY: this function's rule.
-        unsafe { self.queues() }.insert_posted(pattern, request).bits()
+        let queues = unsafe { self.queues() };
+        let name = queues.insert_posted(pattern, request).bits();
+        // With the one in no queue, if there is one: the most have waited so.
+        self.lengths.posted(queues.posted(), self.place().is_taken());
+        name
     }
 
     /// Takes out the receive that a message goes to, if there is one: the first is older than those in the queue.
@@ -210,12 +277,7 @@ impl Communicator {
     /// The caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn take_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        // SAFETY: this function's rule.
-        let first = unsafe { &mut *self.first.get() };
-        if let Some(Posted { pattern, request }) = *first
-            && pattern.takes(envelope)
-        {
-            *first = None;
+        if let Some(request) = self.first.take_for(envelope) {
             return Some(request);
         }
         // SAFETY: this function's rule.
@@ -226,11 +288,24 @@ impl Communicator {
     /// As above.
     #[inline(never)]
     unsafe fn take_queued(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        if self.is_watched.get() {
+        if self.is_watched() {
             return None;
         }
         // SAFETY: this function's rule.
-        unsafe { self.queues() }.search_posted(envelope).found
+        unsafe { self.search_posted(envelope) }
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn search_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+        // SAFETY: this function's rule.
+        let queues = unsafe { self.queues() };
+        let Searched { found, attempts } = queues.search_posted(envelope);
+        self.lengths.searched(attempts);
+        if found.is_some() {
+            self.lengths.posted(queues.posted(), false);
+        }
+        found
     }
 
     /// [`Self::take_posted`] of a communicator that a tool may be listening to.
@@ -238,17 +313,15 @@ impl Communicator {
     /// # Safety
     /// The caller has entered the PML.
     pub(crate) unsafe fn take_posted_watched(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        if !self.is_watched.get() {
+        if !self.is_watched() {
             // SAFETY: this function's rule.
             return unsafe { self.take_posted(envelope) };
         }
-        // SAFETY: this function's rule.
-        let aside = unsafe { &mut *self.aside.get() };
-        if let Some(Posted { request, .. }) = aside.take_if(|posted| posted.pattern.takes(envelope)) {
+        if let Some(Posted { request, .. }) = self.aside.take_if(|posted| posted.pattern.takes(envelope)) {
             return Some(request);
         }
         // SAFETY: this function's rule.
-        unsafe { self.queues() }.search_posted(envelope).found
+        unsafe { self.search_posted(envelope) }
     }
 
     /// A tool begins or ceases to listen to it.
@@ -256,18 +329,15 @@ impl Communicator {
     /// # Safety
     /// The caller has entered the PML.
     pub(crate) unsafe fn set_watched(&self, is_watched: bool) {
-        if self.is_watched.replace(is_watched) == is_watched {
+        if self.is_watched() == is_watched {
             return;
         }
-        // SAFETY: this function's rule.
-        let (first, aside) = unsafe { (&mut *self.first.get(), &mut *self.aside.get()) };
-        if is_watched {
-            // No message has that source.
-            let pattern = Pattern::exact(Envelope::new(-1, 0));
-            *aside = first.replace(Posted { pattern, request: NonNull::dangling() });
-        } else {
-            *first = aside.take();
+        let (from, to) = if is_watched { (self.first.block(), &self.aside) } else { (self.aside.take(), &self.first) };
+        to.clear();
+        if let Some(posted) = from {
+            to.set(posted);
         }
+        self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
     /// Takes a posted receive back. False: it has been matched.
@@ -277,12 +347,12 @@ impl Communicator {
     pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
         if name != FIRST {
             // SAFETY: this function's rule.
-            return unsafe { self.queues() }.cancel(ReceiveHandle::from_bits(name)).is_some();
+            let queues = unsafe { self.queues() };
+            let is_taken = queues.cancel(ReceiveHandle::from_bits(name)).is_some();
+            self.lengths.posted(queues.posted(), false);
+            return is_taken;
         }
-        let place = if self.is_watched.get() { &self.aside } else { &self.first };
-        // SAFETY: this function's rule.
-        let first = unsafe { &mut *place.get() };
-        first.take_if(|posted| posted.request == request).is_some()
+        self.place().take_if(|posted| posted.request == request).is_some()
     }
 
     /// What it was.

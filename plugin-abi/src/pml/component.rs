@@ -142,7 +142,9 @@ unsafe extern "C" fn register() -> c_int {
             }
         }
         // SAFETY: a component is being registered.
-        unsafe { variables::register_without_btl() }.map_or_else(|code| code, |()| sys::OPAL_SUCCESS)
+        let registered =
+            unsafe { super::variables::register(version).and_then(|()| variables::register_without_btl()) };
+        registered.map_or_else(|code| code, |()| sys::OPAL_SUCCESS)
     })
 }
 

@@ -16,6 +16,7 @@ use super::instance::pml;
 use super::listening::follow;
 use super::progress::leave;
 use crate::runtime::guard::fence;
+use crate::runtime::listeners;
 
 /// `pml_add_comm`: before any traffic.
 pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
@@ -27,12 +28,17 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         let mut communicator = Communicator::new(first.entry(), peers as usize, rank, context);
         communicator.comm = comm;
         let communicator = NonNull::from(Box::leak(communicator));
+        // SAFETY: one that Open MPI has just made; `pml_del_comm` says that it goes.
+        unsafe { listeners::begins(comm) };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: just leaked; entered.
         unsafe { follow(communicator.as_ref()) };
         let Ok(kept) = state.contexts.add(context, communicator) else {
             // SAFETY: just leaked, and nobody has it.
             drop(unsafe { Box::from_raw(communicator.as_ptr()) });
+            drop(state);
+            // SAFETY: it is still there.
+            unsafe { listeners::ends(comm) };
             return sys::OPAL_ERROR;
         };
         // SAFETY: as above.
@@ -50,6 +56,8 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
 pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
     fence("pml_del_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        // SAFETY: a communicator of Open MPI's that is still there.
+        unsafe { listeners::ends(comm) };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: a communicator of Open MPI's.
         let communicator = unsafe { std::mem::replace(&mut (*comm).c_pml_comm, null_mut()) };

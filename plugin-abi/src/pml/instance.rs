@@ -363,6 +363,11 @@ impl Pml {
         self.rails.len() > 1
     }
 
+    /// Whether several threads may call at the same time.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.has_threads
+    }
+
     /// Its rails.
     #[inline]
     pub(crate) fn rails(&self) -> &[Rail] {

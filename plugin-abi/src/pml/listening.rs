@@ -8,17 +8,36 @@
 //! ([`Communicator::set_watched`]), and so is not dealt with where the port finds it. Each of these questions the short
 //! cut asks anyway, so that it has no instruction for tools. Grade: setup. Threads: any; a change is made inside.
 
+use engine::events;
+use ibex_ffi::openmpi::sys;
+
 use super::communicator::Communicator;
-use super::instance::{pml, set_watched, unwatched};
+use super::instance::{Pml, pml, set_watched, unwatched};
 use super::notify;
 use crate::runtime::listeners::{self, Listeners, Raiser};
 
 /// The PML is the one that was chosen: its events are there to be listened to; or it ends.
 pub(crate) fn offer(is_chosen: bool) {
-    listeners::raised_by(is_chosen.then_some(Raiser { change }));
+    listeners::raised_by(is_chosen.then_some(Raiser { change, queues }));
     if !is_chosen {
-        notify::watch_waits(false);
+        return notify::watch_waits(false);
     }
+    if pml().is_some_and(Pml::has_threads) {
+        events::set_threads();
+    }
+    // Somebody may have begun to listen before MPI was initialised.
+    change(&mut |_| {});
+}
+
+/// # Safety
+/// A live communicator; the PML is entered.
+unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
+    // SAFETY: this function's rule: null before and after it is the PML's.
+    if unsafe { (*comm).c_pml_comm }.is_null() {
+        return [0; 2];
+    }
+    // SAFETY: as above.
+    unsafe { Communicator::of(comm).lengths() }
 }
 
 fn change(body: &mut dyn FnMut(bool)) {

@@ -13,9 +13,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::instance::pml;
 use super::request::Request;
-use super::watch;
+use super::{returning, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
+use crate::runtime::watch as serving;
 
 /// Open MPI's own.
 static FORMER: OnceLock<sys::ompi_request_fns_t> = OnceLock::new();
@@ -54,9 +55,14 @@ unsafe fn after(
     requests: Place,
     former: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>,
 ) -> c_int {
+    // SAFETY: the caller's array of so many requests. Looked at before, as those that are done are gone afterwards.
+    let is_programs = unsafe { returning::has_programs(count, requests) };
     let code = FORMER.get().and_then(former).unwrap_or(sys::OPAL_ERROR);
     // SAFETY: the caller's array of so many requests.
     fence("the end of a wait", (), || unsafe { notify(count, requests) });
+    if is_programs {
+        fence("the end of a wait", (), serving::serve);
+    }
     code
 }
 

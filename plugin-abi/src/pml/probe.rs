@@ -43,7 +43,10 @@ impl Probed {
             // SAFETY: this function's rule; the PML is entered.
             unsafe { watch::probe(probed, search) }.map(|(message, length)| {
                 // SAFETY: as above.
-                unsafe { watch::taken(self.comm, message.envelope, message.message) };
+                unsafe {
+                    Communicator::of(self.comm).has_taken(length);
+                    watch::taken(self.comm, message.envelope, message.message);
+                }
                 Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
             })
         } else {

@@ -19,7 +19,7 @@ use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{Idle, leave, poll_here};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
-use super::watch;
+use super::{returning, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -81,11 +81,13 @@ unsafe extern "C" fn recv_watched(
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let request = state.requests.take();
     // SAFETY: this function's rule; just taken; a blocking call's own.
-    unsafe {
+    let code = unsafe {
         fill(request, &wanted, Owner::WatchedCall);
         post(pml, &mut state, request);
         wait::<true>(pml, state, request, false, status)
-    }
+    };
+    returning::returns(tag);
+    code
 }
 
 /// `pml_irecv`.
@@ -312,7 +314,7 @@ unsafe fn post_after_search(
     pattern: Pattern,
 ) -> Posting {
     // SAFETY: the PML is entered.
-    let found = unsafe { communicator.queues() }.search_unexpected(pattern).found;
+    let found = unsafe { communicator.take_unexpected(pattern) };
     let Some(message) = found else {
         flow::found_nothing(pml, state, communicator.context);
         // SAFETY: the PML is entered.

@@ -19,7 +19,7 @@ use super::finish;
 use super::instance::{Pml, pml, unwatched};
 use super::progress::{leave, until};
 use super::request::{Mode, Owner, Request, Role};
-use super::{peer, protocol, transmit, watch};
+use super::{peer, protocol, returning, transmit, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
@@ -177,6 +177,7 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
                 // SAFETY: this call's own.
                 unsafe { watch::from_outside(pml, request, Event::Notify) };
                 finish::release(pml, request);
+                returning::returns(outgoing.tag);
                 sys::OPAL_SUCCESS
             }
             Err(code) => code,
@@ -196,6 +197,9 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
         unsafe { watch::from_outside(pml, request, Event::Notify) };
     }
     finish::release(pml, request);
+    if is_watched {
+        returning::returns(outgoing.tag);
+    }
     sys::OPAL_SUCCESS
 }
 

@@ -92,6 +92,8 @@ fn introduce(request: &mut Request, id: u64) {
         peer: request.peer,
         tag: request.tag,
         operation: if request.role == Role::Receive { RECEIVE } else { SEND },
+        bytes: request.extent.length as u64,
+        stamp: 0,
     };
 }
 
@@ -107,6 +109,8 @@ fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, leng
         peer: envelope.source(),
         tag: envelope.tag(),
         operation: RECEIVE,
+        bytes: length as u64,
+        stamp: 0,
     }
 }
 
@@ -237,7 +241,7 @@ unsafe fn take_posted_watched(
 pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: Envelope, message: Arrived) {
     let (id, length) = (message.id, message.length());
     // SAFETY: this function's rule.
-    let _ = unsafe { communicator.queues() }.insert_unexpected(envelope, message);
+    unsafe { communicator.insert_unexpected(envelope, message) };
     // SAFETY: as above.
     unsafe { tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length)) };
 }
@@ -273,7 +277,7 @@ pub(crate) unsafe fn take_unexpected(
     // SAFETY: this function's rule.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
-        let found = communicator.queues().search_unexpected(pattern).found;
+        let found = communicator.take_unexpected(pattern);
         listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
         let found = found?;
         tell_of_message(
@@ -309,7 +313,7 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
     let id = name();
     // SAFETY: the address of what Open MPI has for ever.
     let datatype = unsafe { sys::ibex_byte() };
-    let mut spec = Spec { comm, buf: null_mut(), count: 0, datatype, peer: from, tag, operation: RECEIVE };
+    let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, ..Spec::EMPTY };
     // SAFETY: this function's rule.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);

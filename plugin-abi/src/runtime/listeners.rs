@@ -3,7 +3,7 @@
 //! happens.
 //!
 //! A face that does the matching raises these events and says so ([`raised_by`]); tools add and take away listeners
-//! (`tool/peruse`). The table hangs at Open MPI's communicator, in the field that is PERUSE's there and that a stock
+//! (`tool/peruse`, `tool/matching.rs`), of one communicator or of all. The table hangs at Open MPI's communicator, in the field that is PERUSE's there and that a stock
 //! Open MPI leaves null; so who raises finds it by one load, and what another communicator's listener wants is never
 //! looked at. A listener is called where the event happens, with the specification that the raiser has on its stack: no
 //! clock is read and nothing is allocated.
@@ -15,11 +15,11 @@
 //! `hw-tests/tools/peruse_requests.c`.
 
 use std::cell::UnsafeCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ibex_ffi::openmpi::sys;
 
@@ -47,11 +47,36 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// How many there are.
-    const COUNT: usize = Event::XferContinue as usize + 1;
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [Event; 17] = {
+        use Event::{
+            Activate, Arrived, Complete, InsertPosted, InsertUnexpected, MatchPosted, MatchUnexpected, Notify,
+            RemovePosted, RemoveUnexpected, SearchPostedBegin, SearchPostedEnd, SearchUnexpectedBegin,
+            SearchUnexpectedEnd, XferBegin, XferContinue, XferEnd,
+        };
+        [
+            Activate,
+            MatchUnexpected,
+            InsertPosted,
+            RemovePosted,
+            XferBegin,
+            XferEnd,
+            Complete,
+            Notify,
+            Arrived,
+            InsertUnexpected,
+            RemoveUnexpected,
+            MatchPosted,
+            SearchPostedBegin,
+            SearchPostedEnd,
+            SearchUnexpectedBegin,
+            SearchUnexpectedEnd,
+            XferContinue,
+        ]
+    };
 }
 
-/// `peruse_comm_spec_t`, as a callback gets it.
+/// `peruse_comm_spec_t`, as a callback gets it; and behind it what callbacks of PERUSE know nothing of.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
@@ -62,12 +87,26 @@ pub(crate) struct Spec {
     pub(crate) peer: c_int,
     pub(crate) tag: c_int,
     pub(crate) operation: c_int,
+    /// The bytes that it is of.
+    pub(crate) bytes: u64,
+    /// When the event happened that is told now, if a listener has asked; 0: none has, and [`Listeners::tell`] sets it
+    /// so.
+    pub(crate) stamp: u64,
 }
 
 impl Spec {
     /// Of nothing.
-    pub(crate) const EMPTY: Spec =
-        Spec { comm: null_mut(), buf: null_mut(), count: 0, datatype: null_mut(), peer: 0, tag: 0, operation: 0 };
+    pub(crate) const EMPTY: Spec = Spec {
+        comm: null_mut(),
+        buf: null_mut(),
+        count: 0,
+        datatype: null_mut(),
+        peer: 0,
+        tag: 0,
+        operation: 0,
+        bytes: 0,
+        stamp: 0,
+    };
 }
 
 /// `peruse_comm_callback_f`
@@ -106,15 +145,53 @@ pub(crate) struct Raiser {
     /// Runs this inside the face: no other thread raises meanwhile. True is passed within a callback of this thread.
     /// Looks afterwards whether anybody listens.
     pub(crate) change: fn(&mut dyn FnMut(bool)),
+    /// How many receives wait, and how many messages are unexpected, on a live communicator; by who is inside.
+    pub(crate) queues: Queues,
 }
 
+type Queues = unsafe fn(*mut sys::ompi_communicator_t) -> [u32; 2];
+
 static RAISER: Mutex<Option<Raiser>> = Mutex::new(None);
+static QUEUES: OnceLock<Queues> = OnceLock::new();
 static UPCALL: OnceLock<Upcall> = OnceLock::new();
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// The tables by the address of their communicator.
-static TABLES: Mutex<BTreeMap<usize, Table>> = Mutex::new(BTreeMap::new());
+/// What is known of all communicators.
+struct Tables {
+    /// By the address of their communicator.
+    of: BTreeMap<usize, Table>,
+    /// The communicators of the raising face, whether anybody listens to them or not.
+    comms: BTreeSet<usize>,
+    /// Who listens to all of them.
+    everywhere: Vec<(Event, Listener)>,
+}
+
+static TABLES: Mutex<Tables> =
+    Mutex::new(Tables { of: BTreeMap::new(), comms: BTreeSet::new(), everywhere: Vec::new() });
+
+fn tables() -> MutexGuard<'static, Tables> {
+    TABLES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tables {
+    /// Adds a listener to a communicator.
+    ///
+    /// # Safety
+    /// A live communicator of MPI's, for which [`forget`] is called before it goes; inside the raising face, or nobody
+    /// uses the communicator yet.
+    unsafe fn add(&mut self, comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
+        let table = self.of.entry(comm.addr()).or_insert_with(|| {
+            let table = NonNull::from(Box::leak(Box::new(Listeners::new())));
+            // SAFETY: this function's rule; read by the raising face alone, in which this runs.
+            unsafe { (*comm).c_peruse_handles = table.as_ptr().cast() };
+            Table(table)
+        });
+        // SAFETY: of the table, so alive; inside the raising face.
+        unsafe { table.0.as_ref().list(event) }.push(listener);
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 struct Table(NonNull<Listeners>);
 
@@ -123,11 +200,17 @@ unsafe impl Send for Table {}
 
 /// The listeners of a communicator.
 pub(crate) struct Listeners {
-    of: [UnsafeCell<Vec<Listener>>; Event::COUNT],
+    of: [UnsafeCell<Vec<Listener>>; Event::ALL.len()],
 }
 
 /// A face raises these events from now on; `None`: none does.
 pub(crate) fn raised_by(raiser: Option<Raiser>) {
+    if let Some(raiser) = &raiser {
+        QUEUES.get_or_init(|| raiser.queues);
+    } else {
+        // Open MPI does not say of each that it goes.
+        tables().comms.clear();
+    }
     *RAISER.lock().unwrap_or_else(PoisonError::into_inner) = raiser;
 }
 
@@ -165,26 +248,89 @@ fn change(mut body: impl FnMut(bool)) {
 /// # Safety
 /// A live communicator of MPI's, for which [`forget`] is called before it goes.
 pub(crate) unsafe fn add(comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
+    // SAFETY: this function's rule; inside the raising face.
+    change(|_| unsafe { tables().add(comm, event, listener) });
+}
+
+/// Adds a listener to all communicators of the raising face, those that are yet to be made among them.
+pub(crate) fn add_everywhere(event: Event, listener: Listener) {
     change(|_| {
-        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let table = tables.entry(comm.addr()).or_insert_with(|| {
-            let table = NonNull::from(Box::leak(Box::new(Listeners::new())));
-            // SAFETY: this function's rule; read by the raising face alone, in which this runs.
-            unsafe { (*comm).c_peruse_handles = table.as_ptr().cast() };
-            Table(table)
-        });
-        // SAFETY: of the table, so alive; inside the raising face.
-        unsafe { table.0.as_ref().list(event) }.push(listener);
+        let mut tables = tables();
+        tables.everywhere.push((event, listener));
         COUNT.fetch_add(1, Ordering::Relaxed);
+        for comm in tables.comms.clone() {
+            // SAFETY: it is live, and `ends` is called before it goes; inside the raising face.
+            unsafe { tables.add(std::ptr::with_exposed_provenance_mut(comm), event, listener) };
+        }
     });
+}
+
+/// Takes the listener of a handle away from all communicators. As [`remove`].
+pub(crate) fn remove_everywhere(event: Event, handle: i64) {
+    change(|is_within| {
+        let mut tables = tables();
+        let before = tables.everywhere.len();
+        tables.everywhere.retain(|(_, listener)| listener.handle != handle);
+        COUNT.fetch_sub(before - tables.everywhere.len(), Ordering::Relaxed);
+        for table in tables.of.values() {
+            // SAFETY: of the table, so alive; inside the raising face.
+            COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
+        }
+    });
+}
+
+/// The raising face has this communicator from now on.
+///
+/// # Safety
+/// A live communicator that nobody uses yet; [`ends`] is called before it goes.
+pub(crate) unsafe fn begins(comm: *mut sys::ompi_communicator_t) {
+    let mut tables = tables();
+    tables.comms.insert(comm.expose_provenance());
+    for (event, listener) in tables.everywhere.clone() {
+        // SAFETY: this function's rule.
+        unsafe { tables.add(comm, event, listener) };
+    }
+}
+
+/// It has it no more. Not from within the face, but for a callback.
+///
+/// # Safety
+/// As for [`forget`].
+pub(crate) unsafe fn ends(comm: *mut sys::ompi_communicator_t) {
+    tables().comms.remove(&comm.addr());
+    // SAFETY: this function's rule.
+    unsafe { forget(comm) };
+}
+
+/// Calls this with a communicator, if the raising face has it; it does not go meanwhile. Any thread.
+pub(crate) fn while_live<T>(
+    comm: *mut sys::ompi_communicator_t,
+    call: impl FnOnce(*mut sys::ompi_communicator_t) -> T,
+) -> Option<T> {
+    let tables = tables();
+    tables.comms.contains(&comm.addr()).then(|| call(comm))
+}
+
+/// Runs this where no listener is called, but by this thread, if that is within one.
+pub(crate) fn exclusively(mut body: impl FnMut()) {
+    change(|_| body());
+}
+
+/// How many receives wait, and how many messages are unexpected, on a communicator.
+///
+/// # Safety
+/// A live communicator, of which a listener is told by this thread now.
+pub(crate) unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
+    // SAFETY: this function's rule: inside the raising face.
+    QUEUES.get().map_or([0; 2], |queues| unsafe { queues(comm) })
 }
 
 /// Takes the listener of a handle away from a communicator, if it is there. No thread is in its callback then but this
 /// one.
 pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
     change(|is_within| {
-        let tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(table) = tables.get(&comm.addr()) else { return };
+        let tables = tables();
+        let Some(table) = tables.of.get(&comm.addr()) else { return };
         // SAFETY: of the table, so alive; inside the raising face.
         COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
     });
@@ -196,8 +342,7 @@ pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: 
 /// It is live.
 pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
     change(|is_within| {
-        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(table) = tables.remove(&comm.addr()) else { return };
+        let Some(table) = tables().of.remove(&comm.addr()) else { return };
         // SAFETY: this function's rule; as in `add`.
         unsafe { (*comm).c_peruse_handles = null_mut() };
         // SAFETY: of the table until now; inside the raising face.
@@ -212,7 +357,7 @@ pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
 
 impl Listeners {
     fn new() -> Self {
-        Listeners { of: [const { UnsafeCell::new(Vec::new()) }; Event::COUNT] }
+        Listeners { of: [const { UnsafeCell::new(Vec::new()) }; Event::ALL.len()] }
     }
 
     /// Those of a communicator.
@@ -288,6 +433,7 @@ impl Listeners {
     /// Inside the raising face.
     #[inline(always)]
     pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
+        spec.stamp = 0;
         // SAFETY: this function's rule.
         if let Some(listener) = unsafe { self.at(event, 0) } {
             call(listener, id as isize, spec);
@@ -376,7 +522,7 @@ mod tests {
         }
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
         let (comm, datatype) = (null_mut(), null_mut());
-        let mut spec = Spec { comm, buf, count: 0, datatype, peer: 0, tag: 0, operation: 1 };
+        let mut spec = Spec { comm, buf, datatype, operation: 1, ..Spec::EMPTY };
         for id in 0..2 {
             // SAFETY: as above.
             unsafe { listeners.tell(Event::Arrived, id, &mut spec) };

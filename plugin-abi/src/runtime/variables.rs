@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::counters::{COUNTERS, Class, CounterRow, Counters};
 use engine::tunables::{Kind, OutOfBounds, Row, TABLE, Tunables, Value};
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::openmpi::variable::{self, Performance, Storage};
+use ibex_ffi::openmpi::variable::{self, Bind, Performance, Storage, Width};
 
 use super::guard;
 
@@ -58,6 +58,8 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             help: &counter_help(row),
             level: 4,
             class: class(row),
+            width: Width::UnsignedLongLong,
+            bind: Bind::NoObject,
             read: read_counter,
             notify: None,
             context: std::ptr::without_provenance_mut(index),

@@ -5,6 +5,8 @@
 //! entered, but for [`registered`] and [`evicted`], which deliver nothing. Path: behind the branch of a site. Threads:
 //! any.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use engine::events::{self, RegistrationEvict, RegistrationMiss, Safety};
 
 use super::progress;
@@ -21,6 +23,25 @@ pub(crate) fn show_arrived() {
 pub(crate) fn catch_up() {
     show_arrived();
     events::catch_up(SAFETY);
+}
+
+/// Whether the end of the program's next call is a place for which something waits.
+static IS_DUE: AtomicBool = AtomicBool::new(false);
+
+/// An event waits for the end of a call of the program's: for a callback that may do anything, or in a buffer that is
+/// half full, as a program that never finds nothing to do makes no other progress.
+pub(crate) fn serve_soon() {
+    IS_DUE.store(true, Ordering::Relaxed);
+}
+
+/// A call that the program has made is about to return, in which nothing is held: callbacks that may do anything have
+/// their events. Within a callback nothing is done.
+pub(crate) fn serve() {
+    if IS_DUE.load(Ordering::Relaxed) && !events::is_delivering() {
+        IS_DUE.store(false, Ordering::Relaxed);
+        show_arrived();
+        events::deliver_pending(Safety::None);
+    }
 }
 
 /// Memory is registered with the adapter. Open MPI's cache may hold its lock, so that nothing is delivered here.

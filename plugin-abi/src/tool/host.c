@@ -15,6 +15,7 @@
 
 int ibex_tool_mpi_t_is_initialized(void);
 int ibex_tool_may_call(void);
+const volatile uint32_t *ibex_tool_init_count(void);
 int ibex_tool_mpi_is_usable(void);
 int ibex_tool_mpi_was_initialized(void);
 int ibex_tool_may_call_mpi(void);
@@ -49,6 +50,13 @@ int ibex_tool_mpi_t_is_initialized(void)
 int ibex_tool_may_call(void)
 {
     return &ompi_mpit_init_count == NULL || ompi_mpit_init_count != 0;
+}
+
+/* Where that can be read: not 0. */
+const volatile uint32_t *ibex_tool_init_count(void)
+{
+    static const uint32_t hidden = 1;
+    return &ompi_mpit_init_count != NULL ? &ompi_mpit_init_count : &hidden;
 }
 
 /* Whether info objects may be made and read. */

@@ -31,6 +31,7 @@ unsafe impl Sync for Enum {}
 unsafe extern "C" {
     safe fn ibex_tool_mpi_t_is_initialized() -> c_int;
     safe fn ibex_tool_may_call() -> c_int;
+    safe fn ibex_tool_init_count() -> *const u32;
     safe fn ibex_tool_mpi_is_usable() -> c_int;
     safe fn ibex_tool_mpi_was_initialized() -> c_int;
     safe fn ibex_tool_may_call_mpi() -> c_int;
@@ -95,6 +96,11 @@ pub(super) fn initialized() -> Result<(), Code> {
 #[inline]
 pub(crate) fn may_call() -> bool {
     ibex_tool_may_call() != 0
+}
+
+/// Where to look for what [`may_call`] answers: not 0. Always there.
+pub(crate) fn init_count() -> *const u32 {
+    ibex_tool_init_count()
 }
 
 /// Whether MPI is initialised and not finalised.

@@ -2,9 +2,10 @@
 //! The tool interface: what a tool that links `-libex` calls, in the terms of MPI's documents.
 //!
 //! Thin translations of the event engine (`engine::events`): `mpi_t` (the events of MPI 4.1's tool information
-//! interface), with `registration` (callbacks), `handles` (their numbers), `arguments` (how results go back), `clocks`
-//! (an adapter's time on the host's clock), `places` (where callbacks that may do anything are called), `host` (what is
-//! asked of the MPI) and `next_definition` (an MPI that has events itself); `peruse` (PERUSE 2.0), with `communicator`
+//! interface), with `registration` (callbacks), `instance` (what they are given), `matching` (those for what a face
+//! raises that does the matching), `handle_numbers`, `arguments` (how results go back), `clocks` (an adapter's time on
+//! the host's clock), `require_none` (where callbacks that may do anything are called), `host` (what is asked of the
+//! MPI) and `next_definition` (an MPI that has events itself); `peruse` (PERUSE 2.0), with `communicator`
 //! (which MPI says are duplicated or freed). Headers: `include/`. No state of the transport is here, so all of it works
 //! before `MPI_Init` and after `MPI_Finalize`, while the tool interface is initialised. Grade and threads: each file
 //! says its own. Tests: `tests.rs` (events that fire), `tests/tool.rs` (C programs for every call and every code).
@@ -14,6 +15,8 @@ mod clocks;
 mod communicator;
 mod handle_numbers;
 mod host;
+mod instance;
+mod matching;
 mod mpi_t;
 mod next_definition;
 mod peruse;

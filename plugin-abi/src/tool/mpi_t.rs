@@ -22,7 +22,10 @@ use super::require_none;
 use crate::runtime::guard::fence;
 
 /// What ibex's names begin with.
-const PREFIX: &str = "btl_ibex_";
+const PREFIX: &str = "ibex_";
+
+/// What they began with when ibex was a BTL alone: found as well, for one version.
+const FORMER_PREFIX: &str = "btl_ibex_";
 
 /// Exports each call under both names, and hands it on where the MPI has it. At the end of those that are `delivering`,
 /// what waits is delivered (`require_none.rs`); the others are `plain`.
@@ -170,7 +173,8 @@ calls! {
         required(event_index)?;
         // SAFETY: the caller's rule.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::InvalidName)?;
-        let found = name.strip_prefix(PREFIX).and_then(events::type_named).ok_or(Code::InvalidName)?;
+        let short = name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(FORMER_PREFIX));
+        let found = short.and_then(events::type_named).ok_or(Code::InvalidName)?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(event_index, found.index() as c_int) })
     }
@@ -294,7 +298,7 @@ calls! {
         event_instance: InstancePointer, event_timestamp: *mut i64
     ) {
         initialized()?;
-        let timestamp = event_instance.read(|instance| Ok(instance.timestamp as i64))?;
+        let timestamp = event_instance.timestamp()? as i64;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(event_timestamp, timestamp) })
     }
@@ -304,7 +308,7 @@ calls! {
         event_instance: InstancePointer, source_index: *mut c_int
     ) {
         initialized()?;
-        let source = event_instance.read(|instance| Ok(instance.source.index() as c_int))?;
+        let source = event_instance.source()?.index() as c_int;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(source_index, source) })
     }

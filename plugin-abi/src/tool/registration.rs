@@ -5,7 +5,6 @@
 //! wrong one is an error code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs
 //! where it happens, without allocation. Threads: any. Tests: `tests/tool.rs`.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +13,9 @@ use engine::events::{self, EventInstance, Options, Registration, Safety, SourceI
 
 use super::handle_numbers;
 use super::host::{self, Code, Info};
+use super::instance::with_current;
+pub(crate) use super::instance::{EventFunction, InstancePointer, RegistrationHandle};
+use super::matching;
 use crate::runtime::variables::events as defaults;
 use crate::runtime::watch;
 
@@ -26,18 +28,6 @@ const BUFFER_EVENTS: &CStr = c"ibex_buffer_events";
 /// The most events a buffer may hold: 128 MiB.
 const BUFFER_MOST: usize = 1 << 20;
 
-/// An `MPI_T_event_registration`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(transparent)]
-pub(crate) struct RegistrationHandle(i64);
-
-/// An `MPI_T_event_instance`: the instance, valid within the callback.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub(crate) struct InstancePointer(*const EventInstance);
-
-/// `MPI_T_event_cb_function`
-pub(crate) type EventFunction = unsafe extern "C" fn(InstancePointer, RegistrationHandle, c_int, *mut c_void);
 /// `MPI_T_event_free_cb_function`
 pub(crate) type FreeFunction = unsafe extern "C" fn(RegistrationHandle, c_int, *mut c_void);
 /// `MPI_T_event_dropped_cb_function`
@@ -46,7 +36,9 @@ pub(crate) type DroppedFunction = unsafe extern "C" fn(i64, RegistrationHandle, 
 /// What a tool gave for a registration, beyond what the engine keeps of it.
 #[derive(Default)]
 struct ToolCallbacks {
-    /// What the callback of each level was registered with.
+    /// The callback of each level.
+    functions: [Option<EventFunction>; 4],
+    /// What it was registered with.
     user_data: [Option<UserData>; 4],
     dropped: Option<DroppedFunction>,
 }
@@ -60,6 +52,12 @@ impl ToolCallbacks {
 
     fn has_callback(&self) -> bool {
         self.user_data.iter().any(Option::is_some)
+    }
+
+    /// As a listener of the matching's events has them.
+    fn of_matching(&self) -> matching::Callbacks {
+        let callback = |level: usize| Some((self.functions[level]?, self.user_data[level]?.pointer()));
+        [0, 1, 2, 3].map(callback)
     }
 }
 
@@ -75,6 +73,20 @@ struct LiveRegistration {
     has_default_room: bool,
     /// Whether the communicator it is for was freed.
     has_lost_object: bool,
+    /// That communicator's address; 0: it is for all, or for none.
+    comm: usize,
+}
+
+impl LiveRegistration {
+    /// Has the face that does the matching tell it of its events, if it is of one of those, and has a callback.
+    fn listen(&self, handle: RegistrationHandle) {
+        if let Some(event) = matching::event(self.registration.event_type)
+            && !self.has_lost_object
+        {
+            let comm = std::ptr::with_exposed_provenance_mut(self.comm);
+            matching::listen(handle, event, &self.registration, comm, &|| lock(&self.callbacks).of_matching());
+        }
+    }
 }
 
 static LIVE: Mutex<BTreeMap<RegistrationHandle, LiveRegistration>> = Mutex::new(BTreeMap::new());
@@ -85,11 +97,6 @@ static CHANGING: Mutex<()> = Mutex::new(());
 /// The content of a lock, which no callback runs under.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-thread_local! {
-    /// The event whose callback this thread runs.
-    static CURRENT: Cell<*const EventInstance> = const { Cell::new(std::ptr::null()) };
 }
 
 /// A tool's pointer on its way through the engine, which may call from another thread than the one that gave it.
@@ -112,21 +119,6 @@ impl RegistrationHandle {
     /// What is behind it, unless it was freed. Those of PERUSE are none of these.
     fn live(self) -> Result<LiveRegistration, Code> {
         lock(&LIVE).get(&self).cloned().ok_or(Code::InvalidHandle)
-    }
-}
-
-impl InstancePointer {
-    /// What `read` makes of the event.
-    ///
-    /// # Errors
-    /// This thread does not run the callback that the event was given to.
-    #[inline]
-    pub(crate) fn read<R>(self, read: impl FnOnce(&EventInstance) -> Result<R, Code>) -> Result<R, Code> {
-        if self.0.is_null() || CURRENT.get() != self.0 {
-            return Err(Code::InvalidHandle);
-        }
-        // SAFETY: the instance outlives the callback, which this thread is in, and is not written meanwhile.
-        read(unsafe { &*self.0 })
     }
 }
 
@@ -160,7 +152,10 @@ impl Hints {
 /// `object` is null, or points to an `MPI_Comm` of whatever value, for a type that is bound to one; `info` is valid or
 /// null.
 pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info) -> Result<RegistrationHandle, Code> {
-    let object = if event_type.row().bound.is_none() || object.is_null() {
+    let is_of_all = event_type.row().bound.is_none() || object.is_null();
+    // SAFETY: this function's rule.
+    let comm = if is_of_all { 0 } else { unsafe { object.cast::<*const c_void>().read() }.expose_provenance() };
+    let object = if is_of_all {
         None
     } else {
         // SAFETY: this function's rule.
@@ -181,8 +176,8 @@ pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info
     let (handle, callbacks) = (RegistrationHandle(handle_numbers::number()), SharedCallbacks::default());
     let registration =
         register_with_engine(handle, &callbacks, event_type, Options { object, buffered, room, ..Options::default() })?;
-    let known =
-        LiveRegistration { registration, callbacks, has_default_room: hints.room.is_none(), has_lost_object: false };
+    let has_default_room = hints.room.is_none();
+    let known = LiveRegistration { registration, callbacks, has_default_room, has_lost_object: false, comm };
     lock(&LIVE).insert(handle, known);
     Ok(handle)
 }
@@ -277,11 +272,14 @@ pub(crate) unsafe fn set_info(handle: RegistrationHandle, info: Info) -> Result<
     handle.live()?;
     // SAFETY: this function's rule.
     let hints = unsafe { Hints::read(info) };
-    let _changing = lock(&CHANGING);
+    let changing = lock(&CHANGING);
     let registration = handle.live()?.registration;
     if let Some(buffered) = hints.buffered {
         registration.set_buffered(buffered);
     }
+    drop(changing);
+    // As in `register`.
+    matching::forget_quick(handle);
     Ok(())
 }
 
@@ -302,29 +300,32 @@ pub(crate) fn register(
     let user_data = UserData(user_data);
     let callback = function.map(|function| -> events::Callback {
         Arc::new(move |instance: &EventInstance, _: &Registration, needed: Safety| {
-            if !host::may_call() {
-                return;
+            if host::may_call() {
+                let level = needed.index() as c_int;
+                // SAFETY: the tool's function with what the tool gave for it; the instance outlives the call.
+                with_current(instance, |pointer| unsafe { function(pointer, handle, level, user_data.pointer()) });
             }
-            // A signal handler may have come within another callback.
-            let before = CURRENT.replace(instance);
-            // SAFETY: the tool's function with what the tool gave for it; the instance outlives the call.
-            unsafe { function(InstancePointer(instance), handle, needed.index() as c_int, user_data.pointer()) };
-            CURRENT.set(before);
         })
     });
     let replaced = {
         let _changing = lock(&CHANGING);
         let only_anywhere = level == Safety::None && callback.is_some();
         let replaced = if only_anywhere { enlarge_buffer(handle)? } else { None };
-        lock(&callbacks).user_data[level.index()] = function.map(|_| user_data);
-        let registration = handle.live()?.registration;
-        events::set_callback(&registration, level, callback).map_err(|_| Code::InvalidHandle)?;
+        {
+            let mut callbacks = lock(&callbacks);
+            callbacks.functions[level.index()] = function;
+            callbacks.user_data[level.index()] = function.map(|_| user_data);
+        }
+        let known = handle.live()?;
+        events::set_callback(&known.registration, level, callback).map_err(|_| Code::InvalidHandle)?;
         replaced
     };
     if let Some(replaced) = replaced {
         // Nothing was registered with it.
         let _ = events::free(&replaced, watch::SAFETY, None);
     }
+    // Without the lock: it waits for callbacks, which may take it.
+    handle.live()?.listen(handle);
     Ok(())
 }
 
@@ -352,14 +353,6 @@ pub(crate) fn free(
 ) -> Result<(), Code> {
     handle.live()?;
     let user_data = UserData(user_data);
-    let on_free = function.map(|function| -> events::FreeCallback {
-        Box::new(move |_: &Registration, level: Safety| {
-            if host::may_call() {
-                // SAFETY: the tool's function with what the tool gave for it.
-                unsafe { function(handle, level.index() as c_int, user_data.pointer()) };
-            }
-        })
-    });
     // What happened before is still shown.
     watch::catch_up();
     // Of several who free it, one does.
@@ -367,7 +360,19 @@ pub(crate) fn free(
         let _changing = lock(&CHANGING);
         lock(&LIVE).remove(&handle)
     };
+    // As in `register`.
+    let listener = matching::cease(handle);
     let registration = taken.ok_or(Code::InvalidHandle)?.registration;
+    let on_free: events::FreeCallback = Box::new(move |_: &Registration, level: Safety| {
+        if let Some(function) = function
+            && host::may_call()
+        {
+            // SAFETY: the tool's function with what the tool gave for it.
+            unsafe { function(handle, level.index() as c_int, user_data.pointer()) };
+        }
+        // Now no callback of it runs any more.
+        drop(listener);
+    });
     // Called by the tool, from wherever it may call: nothing is asked of its callbacks that it does not know.
-    events::free(&registration, Safety::None, on_free).map_err(|_| Code::InvalidHandle)
+    events::free(&registration, Safety::None, Some(on_free)).map_err(|_| Code::InvalidHandle)
 }

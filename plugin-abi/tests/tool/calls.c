@@ -88,7 +88,7 @@ static void types(int mpi_is_usable)
         MPI_Info info = (MPI_Info) 1;
         EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, name, &name_len, &verbosity, datatypes, displacements, &elements, &enumtype,
                                                  &info, desc, &desc_len, &bind));
-        HOLDS(strncmp(name, "btl_ibex_", 9) == 0 && name_len == (int) strlen(name) + 1 && desc_len > 1);
+        HOLDS(strncmp(name, "ibex_", 5) == 0 && name_len == (int) strlen(name) + 1 && desc_len > 1);
         HOLDS(verbosity >= MPI_T_VERBOSITY_USER_BASIC && verbosity <= MPI_T_VERBOSITY_MPIDEV_ALL);
         HOLDS(elements > 0 && elements <= 16);
         if (mpi_is_usable) {
@@ -116,6 +116,9 @@ static void types(int mpi_is_usable)
         }
         EXPECT(MPI_SUCCESS, MPI_T_event_get_index(name, &index));
         HOLDS(index == i);
+        char former[128] = "btl_";
+        EXPECT(MPI_SUCCESS, MPI_T_event_get_index(strcat(former, name), &index));
+        HOLDS(index == i);
         /* Fewer elements than there are, and none of anything. */
         int one = 1;
         MPI_Aint two[2] = {-1, -1};
@@ -125,7 +128,7 @@ static void types(int mpi_is_usable)
         char cut[5];
         int room = sizeof cut;
         EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, cut, &room, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
-        HOLDS(strcmp(cut, "btl_") == 0 && room == name_len);
+        HOLDS(strcmp(cut, "ibex") == 0 && room == name_len);
     }
     /* Without the length or the number, what it is of is left alone; without a buffer, the length is only told. */
     char name[2] = "#";
@@ -135,7 +138,7 @@ static void types(int mpi_is_usable)
     HOLDS(name[0] == '#' && datatype == MPI_DATATYPE_NULL);
     EXPECT(MPI_SUCCESS,
            MPI_T_event_get_info(0, NULL, &uninitialised, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
-    HOLDS(uninitialised == (int) sizeof "btl_ibex_xfer_begin");
+    HOLDS(uninitialised == (int) sizeof "ibex_xfer_begin");
     uninitialised = -7;
     EXPECT(MPI_SUCCESS,
            MPI_T_event_get_info(0, NULL, NULL, NULL, NULL, NULL, &uninitialised, NULL, NULL, NULL, NULL, NULL));
@@ -154,7 +157,8 @@ static void types(int mpi_is_usable)
     EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
     index = -7;
     EXPECT(MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("xfer_begin", &index));
-    EXPECT(MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("btl_ibex_", &index));
+    EXPECT(MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("ibex_", &index));
+    EXPECT(MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("btl_xfer_begin", &index));
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_index(NULL, &index));
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_index("btl_ibex_xfer_begin", NULL));
     HOLDS(index == -7);

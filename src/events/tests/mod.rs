@@ -9,6 +9,8 @@ mod buffers;
 #[cfg(not(loom))]
 mod clock_correlation;
 #[cfg(not(loom))]
+mod direct;
+#[cfg(not(loom))]
 mod flush;
 #[cfg(not(loom))]
 mod free;

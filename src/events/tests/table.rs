@@ -18,7 +18,7 @@ fn names_are_plain_words_that_occur_once_and_every_row_explains_itself() {
         assert_eq!(type_named(row.name).map(TypeId::row).map(|found| found.name), Some(row.name));
     }
     assert_eq!(type_named("xfer_begin"), Some(XferBegin::TYPE));
-    assert_eq!(type_named("btl_ibex_xfer_begin"), None);
+    assert_eq!(type_named("ibex_xfer_begin"), None);
 }
 
 #[test]

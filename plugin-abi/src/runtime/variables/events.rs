@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use engine::events::{self, Counts, SOURCES, SourceId};
 use engine::tunables::{TABLE, Value};
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::openmpi::variable::{self, Class, Performance};
+use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Width};
 
 use crate::runtime::guard;
 
@@ -63,6 +63,8 @@ pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             help: &help(row),
             level: 4,
             class: Class::Counter,
+            width: Width::UnsignedLongLong,
+            bind: Bind::NoObject,
             read,
             notify: Some(notify),
             context: std::ptr::without_provenance_mut(index),

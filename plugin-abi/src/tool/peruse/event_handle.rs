@@ -330,6 +330,7 @@ impl EventHandle {
             peer: peer.unwrap_or(-1),
             tag: signed(instance, at.tag).unwrap_or(-1),
             operation: self.supported.operation.unwrap_or(if received { RECEIVE } else { SEND }),
+            ..Spec::EMPTY
         };
         // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives
         // is not named as the request is that it is matched to (4.3).

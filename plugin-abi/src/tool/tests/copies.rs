@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 
 use engine::events::{
     AtomicComplete, AtomicStarted, ConnectionBegin, ConnectionEstablished, ConnectionFailed, DeviceAsync, EagerChosen,
-    GetComplete, GetStarted, MsgArrived, Payload, PutComplete, PutStarted, QueuedBegin, QueuedEnd, ReceiverNotReady,
-    RegistrationEvict, RegistrationMiss, RendezvousChosen, TABLE, TypeId, XferBegin, XferContinue,
+    GetComplete, GetStarted, MATCHING_TYPES, MatchingEvent, MsgArrived, Payload, PutComplete, PutStarted, QueuedBegin,
+    QueuedEnd, ReceiverNotReady, RegistrationEvict, RegistrationMiss, RendezvousChosen, TABLE, TypeId, XferBegin,
+    XferContinue,
 };
 
 use super::*;
@@ -102,20 +103,29 @@ unsafe extern "C" fn copies(instance: InstancePointer, _: RegistrationHandle, _:
     wanted.copied += 1;
 }
 
-fn is_copied<P: Payload + Default>(copied: &mut Vec<TypeId>) {
-    let name = std::ffi::CString::new(format!("btl_ibex_{}", P::TYPE.row().name)).expect("a name");
-    let (room, elements) = room(P::TYPE);
+fn is_copied(copied: &mut Vec<TypeId>, kind: TypeId, raise: impl FnOnce()) {
+    let name = std::ffi::CString::new(format!("ibex_{}", kind.row().name)).expect("a name");
+    let (room, elements) = room(kind);
     let mut wanted = Wanted { edge: Edge::new(), room, elements, copied: 0 };
     let registration = alloc(&name);
     // SAFETY: the registration is valid; `wanted` outlives it.
     unsafe {
         let user = (&raw mut wanted).cast();
         assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user, Some(copies)), 0);
-        events::raise(Safety::MpiRestricted, P::default);
+        raise();
         assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0);
     }
     assert_eq!(wanted.copied, 1, "{name:?}");
-    copied.push(P::TYPE);
+    copied.push(kind);
+}
+
+fn raised_by_the_engine<P: Payload + Default>(copied: &mut Vec<TypeId>) {
+    is_copied(copied, P::TYPE, || events::raise(Safety::MpiRestricted, P::default));
+}
+
+fn kept_for_later(copied: &mut Vec<TypeId>, kind: TypeId) {
+    let instance = MatchingEvent::default().instance(kind, events::matching_source(), events::stamp());
+    is_copied(copied, kind, || events::keep(&events::all().pop().expect("just made"), &instance));
 }
 
 #[test]
@@ -123,13 +133,14 @@ fn a_copy_of_an_event_of_any_type_fits_a_buffer_that_ends_with_its_last_element(
     let _alone = alone();
     let mut copied = Vec::new();
     macro_rules! are_copied {
-        ($($type:ident)*) => { $( is_copied::<$type>(&mut copied); )* };
+        ($($type:ident)*) => { $( raised_by_the_engine::<$type>(&mut copied); )* };
     }
     are_copied! {
         XferBegin XferContinue XferEnd MsgArrived PutStarted PutComplete GetStarted GetComplete AtomicStarted AtomicComplete EagerChosen
         RendezvousChosen ConnectionBegin ConnectionEstablished ConnectionFailed QueuedBegin QueuedEnd ReceiverNotReady
         RegistrationMiss RegistrationEvict DeviceAsync PortAsync
     }
+    (0..MATCHING_TYPES).filter_map(TypeId::of_matching).for_each(|kind| kept_for_later(&mut copied, kind));
     for (index, row) in TABLE.iter().enumerate() {
         assert!(TypeId::from_index(index).is_some_and(|kind| copied.contains(&kind)), "add {} to this test", row.name);
     }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long queues were at most, by the elements of events that say how long they are.
+//!
+//! Grade: pending. Threads: the owner's. Tests: below.
+
+use crate::catalogue::{EventType, WORDS};
+
+/// An element, and what its greatest value is.
+const ELEMENTS: [(&str, &str); 2] =
+    [("posted", "most receives that waited"), ("unexpected", "most messages unexpected")];
+
+/// The greatest values; `None` where no type has the element.
+pub(crate) struct Longest([Option<i128>; ELEMENTS.len()]);
+
+impl Longest {
+    /// Of events of these types.
+    pub(crate) fn new(types: &[EventType]) -> Longest {
+        Longest(ELEMENTS.map(|(name, _)| types.iter().any(|kind| kind.element(name).is_some()).then_some(0)))
+    }
+
+    /// Sees an event.
+    pub(crate) fn see(&mut self, kind: &EventType, data: &[u64; WORDS]) {
+        for (longest, (name, _)) in self.0.iter_mut().zip(ELEMENTS) {
+            if let Some(longest) = longest
+                && let Some(place) = kind.element(name)
+            {
+                *longest = (*longest).max(kind.elements[place].value(data));
+            }
+        }
+    }
+
+    /// What is said of them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let said =
+            |(longest, (_, what)): (&Option<i128>, (&str, &str))| longest.map(|most| format!("# {what}: {most}"));
+        self.0.iter().zip(ELEMENTS).filter_map(said).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::tests::made;
+
+    #[test]
+    fn the_greatest_of_each_queue_is_told_where_events_say_how_long_it_is() {
+        let types = [made("a", &[("posted", 1, 8)]), made("b", &[("other", 1, 8)])];
+        let mut longest = Longest::new(&types);
+        for (kind, length) in [(0, 3), (0, 7), (1, 99), (0, 2)] {
+            let mut data = [0; WORDS];
+            data[0] = length;
+            longest.see(&types[kind], &data);
+        }
+        assert_eq!(longest.lines(), ["# most receives that waited: 7"]);
+        assert!(Longest::new(&types[1..]).lines().is_empty());
+    }
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// The MPI_T events of requests, messages and searches, where ibex does the matching: which come, in which order, with which elements
+// and times, for an early receiver, a late one and a late wait; to two tools at once, one of which listens to all communicators since
+// before MPI_Init; buffered; to callbacks that may do anything; when buffers are full; and of registrations that free themselves.
+// Rank 0 sends to rank 1. 2 ranks.
+//
+// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U matched with an
+// unexpected message, B E the transfer's begin and end, c its pieces between, C complete, N notified; of a message a arrived, i inserted
+// in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+
+enum { EVENTS = 17, MOST = 1 << 16, LONG = 1 << 20, TAG = 7, ELEMENTS = 10 };
+
+static const char letters[EVENTS + 1] = "AUPRBECNairm[]()c";
+static const char *const names[EVENTS] = {
+    "comm_req_activate",         "comm_req_match_unex",        "comm_req_insert_in_posted_q", "comm_req_remove_from_posted_q",
+    "comm_req_xfer_begin",       "comm_req_xfer_end",          "comm_req_complete",           "comm_req_notify",
+    "comm_msg_arrived",          "comm_msg_insert_in_unex_q",  "comm_msg_remove_from_unex_q", "comm_msg_match_posted_req",
+    "comm_search_posted_q_begin", "comm_search_posted_q_end",  "comm_search_unex_q_begin",    "comm_search_unex_q_end",
+    "comm_req_xfer_continue",
+};
+
+// The elements, as docs/events.md lays them out.
+struct event {
+    uint64_t id, bytes, buffer;
+    uint32_t context;
+    int32_t peer, tag, count;
+    uint32_t operation, posted, unexpected;
+};
+
+struct told {
+    char letter;
+    int level;
+    MPI_Count time;
+    struct event event;
+};
+
+static struct tool {
+    struct told told[MOST];
+    int count, dropped, freed;
+    MPI_T_event_registration registrations[EVENTS];
+} tool, everywhere;
+
+// What a callback is given: of which tool it is, and for which event.
+static struct given {
+    struct tool *tool;
+    int event;
+} given[2][EVENTS];
+
+static MPI_Comm comm;
+static unsigned char sent[LONG], got[LONG];
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    const struct given *to = user;
+    struct told told = {.letter = letters[to->event], .level = safety};
+    uint64_t id = 0;
+    int source = -1;
+    char name[32];
+    int room = sizeof name;
+    check_true("the registration is the one", registration == to->tool->registrations[to->event]);
+    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &told.event));
+    check_int("time", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &told.time));
+    check_int("read", MPI_SUCCESS, MPI_T_event_read(instance, 0, &id));
+    check_true("the same id", id == told.event.id);
+    check_int("no such element", MPI_T_ERR_INVALID_INDEX, MPI_T_event_read(instance, ELEMENTS, &id));
+    check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
+    check_int("source", MPI_SUCCESS, MPI_T_source_get_info(source, name, &room, NULL, NULL, NULL, NULL, NULL, NULL));
+    check_true("of the matching", strcmp(name, "host:matching") == 0);
+    check_int("a flush within a callback", MPI_T_ERR_INVALID, ibex_events_flush());
+    if (to->tool->count < MOST)
+        to->tool->told[to->tool->count++] = told;
+}
+
+static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)source, (void)safety;
+    ((struct given *)user)->tool->dropped += (int)count;
+}
+
+static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety;
+    ((struct tool *)user)->freed++;
+}
+
+// A registration for an event of a communicator; of all where it is null. Of a former name as well.
+static MPI_T_event_registration registered(int event, MPI_Comm *of, MPI_Info info) {
+    static const char *const prefixes[] = {"ibex_", "btl_ibex_"};
+    MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
+    char name[64];
+    int index = -1;
+    snprintf(name, sizeof name, "%s%s", prefixes[event % 2], names[event]);
+    check_int(name, MPI_SUCCESS, MPI_T_event_get_index(name, &index));
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, of, info, &registration));
+    return registration;
+}
+
+static void listen_to(struct tool *who, MPI_Comm *of, MPI_Info info, int level) {
+    for (int i = 0; i < EVENTS; i++) {
+        given[who == &everywhere][i] = (struct given){who, i};
+        who->registrations[i] = registered(i, of, info);
+        check_int("handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(who->registrations[i], on_dropped));
+        check_int("callback", MPI_SUCCESS,
+                  MPI_T_event_register_callback(who->registrations[i], level, MPI_INFO_NULL, &given[who == &everywhere][i], on_event));
+    }
+    who->count = who->dropped = who->freed = 0;
+}
+
+static void listen_no_more(struct tool *who) {
+    for (int i = 0; i < EVENTS; i++)
+        check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(who->registrations[i], who, on_freed));
+    check_int("all are freed", EVENTS, who->freed);
+}
+
+// What has been sent on any communicator before has arrived after it.
+static void meet(void) {
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// Expects these events since the last time, further pieces and reads left out; each no earlier than the one before. Begins anew.
+static void expect(struct tool *who, const char *what, const char *by_sender, const char *by_receiver) {
+    const char *word = check.rank == 0 ? by_sender : by_receiver;
+    char seen[MOST + 1];
+    int length = 0;
+    for (int i = 0; i < who->count; i++) {
+        if (who->told[i].letter != 'c')
+            seen[length++] = who->told[i].letter;
+        if (i > 0)
+            check_true("in the order of time", who->told[i - 1].time <= who->told[i].time);
+    }
+    seen[length] = '\0';
+    if (strcmp(seen, word) != 0)
+        check_fail("%s: expected %s, got %s", what, word, seen);
+    who->count = 0;
+}
+
+// Checks the elements of the events of one request and its message, of a receive for `peer` and `tag`.
+static void elements(const void *buffer, int items, int bytes, int peer, int tag, bool is_late) {
+    uint64_t request = 0, message = 0;
+    for (int i = 0; i < tool.count; i++) {
+        const struct told *told = &tool.told[i];
+        const struct event *event = &told->event;
+        bool of_message = strchr("airm[]", told->letter) != NULL, of_search = strchr("[]()", told->letter) != NULL;
+        uint64_t *id = of_message ? &message : &request;
+        bool waits = !is_late && strchr("Pa[]", told->letter) != NULL, unexpected = is_late && strchr("iA(", told->letter) != NULL;
+        if (!of_search) {
+            check_true("one id for each", *id == 0 || *id == event->id);
+            *id = event->id;
+        }
+        check_true("buffer", event->buffer == (of_message ? 0 : (uint64_t)(uintptr_t)buffer));
+        check_int("bytes", bytes, (long long)event->bytes);
+        check_int("count", of_message ? bytes : items, event->count);
+        check_int("peer", of_message ? 1 - check.rank : peer, event->peer);
+        check_int("tag", of_message ? TAG : tag, event->tag);
+        check_int("operation", check.rank, event->operation);
+        check_int("context", tool.told[0].event.context, event->context);
+        if (check.rank == 1 && told->letter != ']') {
+            check_int("receives that wait", waits, event->posted);
+            check_int("unexpected messages", unexpected, event->unexpected);
+        }
+    }
+    check_true("a request is no message", request != message);
+}
+
+static const char *const early = "A()Pa[]RmBECN", *const late = "a[]iA()rUBECN", *const sending = "ABECN";
+
+static void early_receiver(int items, int peer, int tag) {
+    MPI_Request request;
+    check_case("an early receiver, %d numbers", items);
+    if (check.rank == 1)
+        MPI_OK(MPI_Irecv(got, items, MPI_INT, peer, tag, comm, &request));
+    meet();
+    if (check.rank == 0) {
+        MPI_OK(MPI_Ssend(sent, items, MPI_INT, 1, TAG, comm));
+        elements(sent, items, 4 * items, 1, TAG, false);
+    } else {
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        elements(got, items, 4 * items, peer, tag, false);
+    }
+    expect(&tool, "early", sending, early);
+    check_end_case();
+}
+
+static void late_receiver(int items) {
+    MPI_Request request;
+    check_case("a late receiver, %d numbers", items);
+    if (check.rank == 0)
+        MPI_OK(MPI_Isend(sent, items, MPI_INT, 1, TAG, comm, &request));
+    meet();
+    meet();
+    if (check.rank == 0) {
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        elements(sent, items, 4 * items, 1, TAG, true);
+    } else {
+        MPI_OK(MPI_Recv(got, items, MPI_INT, 0, TAG, comm, MPI_STATUS_IGNORE));
+        elements(got, items, 4 * items, 0, TAG, true);
+    }
+    expect(&tool, "late", sending, late);
+    check_end_case();
+}
+
+// The request is complete before its owner asks, which the events show, and no wrapper around MPI's calls could.
+static void late_wait(void) {
+    MPI_Request request;
+    MPI_Count asked = 0, complete = 0;
+    int source;
+    check_case("a late wait");
+    if (check.rank == 1)
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+    meet();
+    if (check.rank == 0)
+        MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &request));
+    meet();
+    if (tool.count > 0)
+        complete = tool.told[tool.count - 1].time;
+    expect(&tool, "before the wait", "ABEC", "A()Pa[]RmBEC");
+    MPI_OK(MPI_T_source_get_num(&source));
+    for (int i = 0; i < source; i++) {
+        char name[32];
+        int room = sizeof name;
+        MPI_OK(MPI_T_source_get_info(i, name, &room, NULL, NULL, NULL, NULL, NULL, NULL));
+        if (strcmp(name, "host:matching") == 0)
+            MPI_OK(MPI_T_source_get_timestamp(i, &asked));
+    }
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    check_true("complete before it is asked", complete > 0 && complete < asked);
+    check_true("told after", tool.count == 1 && tool.told[0].time > asked);
+    expect(&tool, "by the wait", "N", "N");
+    check_end_case();
+}
+
+// One of the second tool's events of a context, from a place on.
+static int next_of(uint32_t context, int from) {
+    while (from < everywhere.count && everywhere.told[from].event.context != context)
+        from++;
+    return from;
+}
+
+static void exchange(MPI_Comm on) {
+    if (check.rank == 0)
+        MPI_OK(MPI_Ssend(sent, 2, MPI_INT, 1, TAG, on));
+    else
+        MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, on, MPI_STATUS_IGNORE));
+}
+
+static void two_tools(void) {
+    MPI_Comm later;
+    check_case("two tools are told the same at the same times, and each of its communicators");
+    meet();
+    tool.count = everywhere.count = 0;
+    exchange(comm);
+    meet();
+    check_true("told", tool.count > 0);
+    uint32_t context = tool.told[0].event.context;
+    int place = 0;
+    for (int i = 0; i < tool.count; i++) {
+        place = next_of(context, place);
+        struct told *other = &everywhere.told[place++];
+        check_true("as many", place <= everywhere.count);
+        check_true("the same", other->letter == tool.told[i].letter && other->time == tool.told[i].time &&
+                                   memcmp(&other->event, &tool.told[i].event, sizeof other->event) == 0);
+    }
+    check_int("no more of that communicator", everywhere.count, next_of(context, place));
+    check_true("a barrier's messages", everywhere.count > tool.count);
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &later));
+    tool.count = everywhere.count = 0;
+    exchange(later);
+    check_int("another communicator", 0, tool.count);
+    check_true("one that was made later", everywhere.count >= 5 && everywhere.told[0].event.context != context);
+    MPI_OK(MPI_Comm_free(&later));
+    check_end_case();
+}
+
+static int by_time(const void *left, const void *right) {
+    MPI_Count one = ((const struct told *)left)->time, other = ((const struct told *)right)->time;
+    return (one > other) - (one < other);
+}
+
+static MPI_Info buffered(const char *room) {
+    MPI_Info info;
+    MPI_OK(MPI_Info_create(&info));
+    MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
+    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", room));
+    return info;
+}
+
+static void waiting_in_a_buffer(void) {
+    MPI_Request request;
+    MPI_Info info = buffered("64");
+    check_case("events that wait in a buffer have the times at which they happened");
+    listen_to(&tool, &comm, info, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    if (check.rank == 1)
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+    meet();
+    if (check.rank == 0)
+        MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &request));
+    meet();
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    check_int("flush", MPI_SUCCESS, ibex_events_flush());
+    qsort(tool.told, (size_t)tool.count, sizeof tool.told[0], by_time);
+    expect(&tool, "by their times", sending, early);
+    listen_no_more(&tool);
+    MPI_OK(MPI_Info_free(&info));
+    check_end_case();
+}
+
+static void a_buffer_that_is_full(void) {
+    enum { MESSAGES = 50 };
+    MPI_Request requests[MESSAGES];
+    MPI_Info info = buffered("4");
+    check_case("what a buffer has no room for is counted and told");
+    listen_to(&tool, &comm, info, MPI_T_CB_REQUIRE_NONE);
+    meet();
+    // Nothing that the program waits for meanwhile.
+    for (int i = 0; i < MESSAGES && check.rank == 1; i++)
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &requests[i]));
+    if (check.rank == 1) {
+        check_int("flush", MPI_SUCCESS, ibex_events_flush());
+        // Activated, posted, and two of a search: four events of each type are kept.
+        check_int("told", 4 * 4, tool.count);
+        check_int("lost", 4 * (MESSAGES - 4), tool.dropped);
+    }
+    meet();
+    for (int i = 0; i < MESSAGES && check.rank == 0; i++)
+        MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &requests[i]));
+    MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
+    listen_no_more(&tool);
+    int told = tool.count + tool.dropped;
+    check_int("all is told or counted", MESSAGES * (int)strlen(check.rank == 0 ? sending : early), told);
+    MPI_OK(MPI_Info_free(&info));
+    check_end_case();
+}
+
+static struct {
+    int events, within;
+    MPI_T_cb_safety level;
+} anything;
+
+// Communicates, which only a callback may that nothing is asked of.
+static void on_event_communicating(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
+                                   void *user) {
+    int one = 1, sum = 0;
+    (void)instance, (void)registration, (void)user;
+    check_int("one at a time", 0, anything.within++);
+    MPI_OK(MPI_Sendrecv(&one, 1, MPI_INT, 0, TAG, &sum, 1, MPI_INT, 0, TAG, MPI_COMM_SELF, MPI_STATUS_IGNORE));
+    check_int("the message", 1, sum);
+    anything.events++;
+    anything.level = safety;
+    anything.within--;
+}
+
+static void callbacks_that_may_do_anything(void) {
+    enum { NOTIFY = 7 };
+    MPI_Request request;
+    check_case("callbacks that may do anything are called at the end of a call of the program's");
+    MPI_T_event_registration registration = registered(NOTIFY, &comm, MPI_INFO_NULL);
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, on_event_communicating));
+    meet();
+    exchange(comm);
+    check_int("at the end of a blocking call", 1, anything.events);
+    check_int("nothing is asked of it", MPI_T_CB_REQUIRE_NONE, anything.level);
+    if (check.rank == 0)
+        MPI_OK(MPI_Issend(sent, 2, MPI_INT, 1, TAG, comm, &request));
+    else
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+    check_int("nothing yet", 1, anything.events);
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    check_int("at the end of a wait", 2, anything.events);
+    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    check_int("no more at its end", 2, anything.events);
+    check_end_case();
+}
+
+static MPI_T_event_instance stale;
+
+static void on_event_freeing(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)safety;
+    struct tool *who = user;
+    int tag = -1;
+    stale = instance;
+    who->count++;
+    check_int("freed in its callback", MPI_SUCCESS, MPI_T_event_handle_free(registration, who, on_freed));
+    check_int("freed twice", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(registration, who, on_freed));
+    check_int("not while its callback runs", 0, who->freed);
+    check_int("the event is there yet", MPI_SUCCESS, MPI_T_event_read(instance, 5, &tag));
+    check_int("tag", TAG, tag);
+}
+
+static void registrations_that_free_themselves(void) {
+    enum { ACTIVATE = 0 };
+    struct tool *who = &tool;
+    int number, tag;
+    check_case("a registration frees itself in its callback");
+    who->count = who->freed = 0;
+    MPI_T_event_registration registration = registered(ACTIVATE, &comm, MPI_INFO_NULL);
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, who, on_event_freeing));
+    exchange(comm);
+    exchange(comm);
+    check_int("one event", 1, who->count);
+    check_int("a call of the tool's", MPI_SUCCESS, MPI_T_source_get_num(&number));
+    check_int("freed", 1, who->freed);
+    check_int("an instance of before", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read(stale, 5, &tag));
+    check_end_case();
+}
+
+static void a_communicator_that_goes(void) {
+    MPI_Comm going;
+    check_case("a registration outlives its communicator, and hears nothing of the next");
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &going));
+    listen_to(&tool, &going, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    exchange(going);
+    check_true("its own", tool.count >= 5);
+    MPI_OK(MPI_Comm_free(&going));
+    tool.count = 0;
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &going));
+    exchange(going);
+    check_int("nothing", 0, tool.count);
+    MPI_OK(MPI_Comm_free(&going));
+    listen_no_more(&tool);
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    listen_to(&everywhere, NULL, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    check_start(&argc, &argv, 2);
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    // Whom it will reach is connected before anything is compared.
+    MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
+    check_true("what was registered before MPI_Init is told", everywhere.count > 0);
+    listen_to(&tool, &comm, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    for (int items = 0; items <= LONG / 4; items = items == 0 ? 2 : items == 2 ? 1000 : items == 1000 ? LONG / 4 : LONG) {
+        early_receiver(items, 0, TAG);
+        late_receiver(items);
+    }
+    early_receiver(2, MPI_ANY_SOURCE, MPI_ANY_TAG);
+    late_wait();
+    two_tools();
+    listen_no_more(&everywhere);
+    listen_no_more(&tool);
+    waiting_in_a_buffer();
+    a_buffer_that_is_full();
+    callbacks_that_may_do_anything();
+    registrations_that_free_themselves();
+    a_communicator_that_goes();
+    MPI_OK(MPI_Comm_free(&comm));
+    MPI_OK(MPI_T_finalize());
+    return check_finish();
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// The lengths of a communicator's queues, as performance variables that are bound to it: the example of MPI's standard, which finds receives
+// that are called while many messages are unexpected (14.3.7), and the other variables of the PML. Without a tool that listens to events, and
+// with one. Rank 0 sends to rank 1. 2 ranks.
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+
+enum { MESSAGES = 10, TAG = 7, LONG = 1 << 20, THRESHOLD = 5 };
+
+enum { POSTED, POSTED_MOST, UNEXPECTED, UNEXPECTED_MOST, BYTES, BYTES_MOST, ALL, ATTEMPTS, VARIABLES };
+static const struct {
+    const char *name;
+    int class;
+    bool is_long;
+} variables[VARIABLES] = {
+    {"pml_ibex_posted_receives", MPI_T_PVAR_CLASS_LEVEL, false},
+    {"pml_ibex_posted_receives_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, false},
+    {"pml_ibex_unexpected_messages", MPI_T_PVAR_CLASS_LEVEL, false},
+    {"pml_ibex_unexpected_messages_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, false},
+    {"pml_ibex_unexpected_bytes", MPI_T_PVAR_CLASS_LEVEL, true},
+    {"pml_ibex_unexpected_bytes_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, true},
+    {"pml_ibex_unexpected_messages_all", MPI_T_PVAR_CLASS_COUNTER, true},
+    {"pml_ibex_match_attempts", MPI_T_PVAR_CLASS_COUNTER, true},
+};
+
+static unsigned char sent[LONG], got[LONG];
+static MPI_Comm comm, other;
+
+// The example's tool: how many receives it has identified, and what each has found.
+static MPI_T_pvar_session session;
+static MPI_T_pvar_handle handle;
+static int identified, found[4 * MESSAGES], receives;
+
+static MPI_T_pvar_handle handle_of(int variable, MPI_Comm of) {
+    int number, index = -1;
+    MPI_T_pvar_handle allocated;
+    MPI_OK(PMPI_T_pvar_get_num(&number));
+    for (int i = 0; i < number && index < 0; i++) {
+        char name[64];
+        int room = sizeof name, verbosity, class, bind, readonly, continuous, atomic, count;
+        MPI_Datatype datatype;
+        MPI_T_enum enumtype;
+        int code = PMPI_T_pvar_get_info(i, name, &room, &verbosity, &class, &datatype, &enumtype, NULL, NULL, &bind, &readonly, &continuous,
+                                        &atomic);
+        if (code != MPI_SUCCESS || strcmp(name, variables[variable].name) != 0)
+            continue;
+        index = i;
+        check_int("class", variables[variable].class, class);
+        check_true("datatype", datatype == (variables[variable].is_long ? MPI_UNSIGNED_LONG_LONG : MPI_UNSIGNED));
+        check_int("bind", MPI_T_BIND_MPI_COMM, bind);
+        MPI_OK(PMPI_T_pvar_handle_alloc(session, index, &of, &allocated, &count));
+        check_int("count", 1, count);
+    }
+    check_true(variables[variable].name, index >= 0);
+    return allocated;
+}
+
+static long long read_of(int variable, MPI_T_pvar_handle from) {
+    unsigned value = 0;
+    unsigned long long long_value = 0;
+    MPI_OK(PMPI_T_pvar_read(session, from, variables[variable].is_long ? (void *)&long_value : (void *)&value));
+    return variables[variable].is_long ? (long long)long_value : (long long)value;
+}
+
+static void begin_tool(void) {
+    int provided;
+    MPI_OK(PMPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(PMPI_T_pvar_session_create(&session));
+    handle = handle_of(UNEXPECTED, comm);
+}
+
+int MPI_Recv(void *buffer, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm on, MPI_Status *status) {
+    int value;
+    if (on == comm) {
+        int code = PMPI_T_pvar_read(session, handle, &value);
+        if (code == MPI_SUCCESS && value > THRESHOLD)
+            identified++;
+        found[receives++ % (4 * MESSAGES)] = value;
+    }
+    return PMPI_Recv(buffer, count, datatype, source, tag, on, status);
+}
+
+// What rank 0 has sent on any communicator before has arrived after it; on a communicator of its own.
+static void meet(void) {
+    MPI_OK(MPI_Barrier(other));
+}
+
+static void long_queues(const char *how) {
+    check_case("a tool identifies receives with long queues of unexpected messages%s", how);
+    identified = receives = 0;
+    for (int i = 0; i < MESSAGES && check.rank == 0; i++)
+        MPI_OK(MPI_Send(&i, 1, MPI_INT, 1, TAG + i, comm));
+    meet();
+    for (int i = 0; i < MESSAGES && check.rank == 1; i++) {
+        // The last first: they are found behind the others.
+        int tag = TAG + MESSAGES - 1 - i, value = -1;
+        MPI_OK(MPI_Recv(&value, 1, MPI_INT, 0, tag, comm, MPI_STATUS_IGNORE));
+        check_int("the message", tag - TAG, value);
+        check_int("unexpected when it is called", MESSAGES - i, found[i]);
+    }
+    check_int("identified", check.rank == 1 ? MESSAGES - THRESHOLD : 0, identified);
+    meet();
+    check_end_case();
+}
+
+static void each_variable(const char *how, bool is_first) {
+    MPI_T_pvar_handle handles[VARIABLES], elsewhere = handle_of(UNEXPECTED, MPI_COMM_SELF);
+    MPI_Request requests[MESSAGES];
+    MPI_Message message;
+    long long before[VARIABLES];
+    check_case("each variable has what it says%s", how);
+    for (int i = 0; i < VARIABLES; i++) {
+        handles[i] = handle_of(i, comm);
+        before[i] = read_of(i, handles[i]);
+    }
+    check_int("nothing waits", 0, before[POSTED] + before[UNEXPECTED] + before[BYTES]);
+    if (is_first)
+        check_int("the most messages", check.rank == 1 ? MESSAGES : 0, before[UNEXPECTED_MOST]);
+    for (int i = 0; i < MESSAGES && check.rank == 1; i++) {
+        MPI_OK(MPI_Irecv(&got[i], 1, MPI_BYTE, 0, TAG + i, comm, &requests[i]));
+        check_int("posted", i + 1, read_of(POSTED, handles[POSTED]));
+    }
+    meet();
+    for (int i = MESSAGES - 1; i >= 0 && check.rank == 0; i--)
+        MPI_OK(MPI_Send(&sent[i], 1, MPI_BYTE, 1, TAG + i, comm));
+    if (check.rank == 1) {
+        MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
+        check_int("none are posted", 0, read_of(POSTED, handles[POSTED]));
+        check_int("the most", MESSAGES, read_of(POSTED_MOST, handles[POSTED_MOST]));
+        check_int("no more were unexpected", before[ALL], read_of(ALL, handles[ALL]));
+        check_true("others were compared", read_of(ATTEMPTS, handles[ATTEMPTS]) >= before[ATTEMPTS] + MESSAGES);
+        // One that is cancelled waits no longer, whether it is alone or not.
+        MPI_OK(MPI_Irecv(got, 1, MPI_BYTE, 0, TAG, comm, &requests[0]));
+        MPI_OK(MPI_Irecv(got, 1, MPI_BYTE, 0, TAG, comm, &requests[1]));
+        check_int("two", 2, read_of(POSTED, handles[POSTED]));
+        MPI_OK(MPI_Cancel(&requests[1]));
+        check_int("one", 1, read_of(POSTED, handles[POSTED]));
+        MPI_OK(MPI_Cancel(&requests[0]));
+        MPI_OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        check_int("none", 0, read_of(POSTED, handles[POSTED]));
+    }
+    meet();
+    // A short message and one that is announced.
+    if (check.rank == 0) {
+        MPI_OK(MPI_Isend(sent, LONG, MPI_BYTE, 1, TAG + 1, comm, &requests[0]));
+        MPI_OK(MPI_Send(sent, 8, MPI_BYTE, 1, TAG, comm));
+    }
+    meet();
+    if (check.rank == 1) {
+        check_int("unexpected", 2, read_of(UNEXPECTED, handles[UNEXPECTED]));
+        check_int("bytes", LONG + 8, read_of(BYTES, handles[BYTES]));
+        check_int("all", before[ALL] + 2, read_of(ALL, handles[ALL]));
+        check_int("of another communicator", 0, read_of(UNEXPECTED, elsewhere));
+        MPI_OK(MPI_Mprobe(0, TAG, comm, &message, MPI_STATUS_IGNORE));
+        check_int("a matched probe has one", 1, read_of(UNEXPECTED, handles[UNEXPECTED]));
+        check_int("the other's bytes", LONG, read_of(BYTES, handles[BYTES]));
+        MPI_OK(MPI_Mrecv(got, 8, MPI_BYTE, &message, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, TAG + 1, comm, MPI_STATUS_IGNORE));
+        check_int("none", 0, read_of(UNEXPECTED, handles[UNEXPECTED]) + read_of(BYTES, handles[BYTES]));
+        check_int("the most bytes", LONG + 8, read_of(BYTES_MOST, handles[BYTES_MOST]));
+        check_int("the most messages", MESSAGES, read_of(UNEXPECTED_MOST, handles[UNEXPECTED_MOST]));
+    } else {
+        MPI_OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+    }
+    for (int i = 0; i < VARIABLES; i++)
+        MPI_OK(PMPI_T_pvar_handle_free(session, &handles[i]));
+    MPI_OK(PMPI_T_pvar_handle_free(session, &elsewhere));
+    check_end_case();
+}
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)instance, (void)registration, (void)safety;
+    ++*(int *)user;
+}
+
+int main(int argc, char **argv) {
+    MPI_T_event_registration registration;
+    int index, events = 0;
+    check_start(&argc, &argv, 2);
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+    begin_tool();
+    meet();
+    long_queues("");
+    each_variable("", true);
+    check_int("index", MPI_SUCCESS, MPI_T_event_get_index("ibex_comm_msg_arrived", &index));
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, &events, on_event));
+    meet();
+    long_queues(", while another listens to events");
+    each_variable(", while another listens to events", false);
+    check_true("it has heard of messages", check.rank == 0 || events >= MESSAGES);
+    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    MPI_OK(PMPI_T_pvar_handle_free(session, &handle));
+    MPI_OK(PMPI_T_pvar_session_free(&session));
+    MPI_OK(MPI_T_finalize());
+    MPI_OK(MPI_Comm_free(&other));
+    MPI_OK(MPI_Comm_free(&comm));
+    return check_finish();
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Registrations for what a face raises that does the matching: listeners of `runtime/listeners.rs`, which call a tool's
+//! function where the event happens, or put the event into the registration's buffer.
+//!
+//! The engine has the registration, its buffer, its losses and its end, as of all others; what it does not do is to
+//! deliver an event where it happens. A listener knows which function that is, as long as nothing waits in the buffer
+//! ([`Quick`]), so that an event costs a call and no look at anything else. What is known so is worked out anew
+//! whenever it may have changed, inside the raising face. Called by `registration.rs`. Grade: setup; [`tell`] is on the
+//! way of a message that is listened to. Threads: any; [`tell`] one at a time. Tests: `hw-tests/tools/mpi_t_matching.c`.
+
+use std::cell::{OnceCell, UnsafeCell};
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::events::{self, Registration, Safety, TypeId};
+use ibex_ffi::openmpi::sys;
+
+use super::host;
+use super::instance::{EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, TOLD, with_matching};
+use crate::runtime::listeners::{self, Event, Listener, Spec};
+use crate::runtime::watch;
+
+/// A tool's function with what it is called with.
+pub(super) type Callback = (EventFunction, *mut c_void);
+
+/// The callback of each level, as far as there is one.
+pub(super) type Callbacks = [Option<Callback>; 4];
+
+/// What is called where an event happens.
+#[derive(Clone, Copy)]
+struct Quick {
+    function: EventFunction,
+    user_data: *mut c_void,
+    /// What callbacks must be fit for there.
+    level: c_int,
+    /// Whether several threads raised events when that was found, as a number; any other: it has not been found, or the
+    /// event goes to the buffer.
+    has_threads: u8,
+}
+
+impl Quick {
+    const UNKNOWN: Quick = Quick { function: nothing, user_data: null_mut(), level: 0, has_threads: u8::MAX };
+}
+
+unsafe extern "C" fn nothing(_: InstancePointer, _: RegistrationHandle, _: c_int, _: *mut c_void) {}
+
+/// What can change of a listener.
+struct Changing {
+    registration: Arc<Registration>,
+    callbacks: Callbacks,
+    quick: Quick,
+}
+
+/// What a listener is registered with: a registration of a tool's.
+pub(super) struct Matching {
+    handle: RegistrationHandle,
+    event_type: TypeId,
+    event: Event,
+    /// Of which communicator; null: of all.
+    comm: *mut sys::ompi_communicator_t,
+    /// Whether functions of a tool may be called: not 0.
+    may_call: *const u32,
+    changing: UnsafeCell<Changing>,
+}
+
+// SAFETY: what can change is used inside the raising face, by one thread at a time; of the pointers one is compared and
+// handed on, the other to what is always there.
+unsafe impl Send for Matching {}
+// SAFETY: as above.
+unsafe impl Sync for Matching {}
+
+/// Those with a callback.
+static LISTENING: Mutex<BTreeMap<RegistrationHandle, Arc<Matching>>> = Mutex::new(BTreeMap::new());
+
+fn listening() -> MutexGuard<'static, BTreeMap<RegistrationHandle, Arc<Matching>>> {
+    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The event that a type stands for, if a face raises it that does the matching.
+pub(super) fn event(event_type: TypeId) -> Option<Event> {
+    Event::ALL.get(event_type.place_in_matching()?).copied()
+}
+
+/// From now on a registration for `event` has these callbacks, asked for where no event is told; from the first on it
+/// listens. One of a communicator that is gone is not to come here. The caller holds no lock that a callback takes.
+pub(super) fn listen(
+    handle: RegistrationHandle,
+    event: Event,
+    registration: &Arc<Registration>,
+    comm: *mut sys::ompi_communicator_t,
+    callbacks: &dyn Fn() -> Callbacks,
+) {
+    if callbacks().iter().all(Option::is_none) && !listening().contains_key(&handle) {
+        return;
+    }
+    let (mut is_new, mut former) = (false, Arc::clone(registration));
+    let known = Arc::clone(listening().entry(handle).or_insert_with(|| {
+        is_new = true;
+        let changing =
+            Changing { registration: Arc::clone(registration), callbacks: Callbacks::default(), quick: Quick::UNKNOWN };
+        let (event_type, may_call) = (registration.event_type, host::init_count());
+        Arc::new(Matching { handle, event_type, event, comm, may_call, changing: UnsafeCell::new(changing) })
+    }));
+    listeners::exclusively(|| {
+        // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
+        let changing = unsafe { &mut *known.changing.get() };
+        std::mem::swap(&mut changing.registration, &mut former);
+        (changing.callbacks, changing.quick) = (callbacks(), Quick::UNKNOWN);
+    });
+    if !is_new {
+        return;
+    }
+    let listener = Listener { handle: handle.0, function: tell, param: Arc::as_ptr(&known).cast_mut().cast() };
+    if comm.is_null() {
+        listeners::add_everywhere(event, listener);
+    } else if listeners::are_raised() {
+        // SAFETY: a live communicator of MPI's; the face that raises these events says when it goes.
+        unsafe { listeners::add(comm, event, listener) };
+    }
+}
+
+/// Whether its events wait may have changed.
+pub(super) fn forget_quick(handle: RegistrationHandle) {
+    let known = listening().get(&handle).cloned();
+    if let Some(known) = known {
+        // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
+        listeners::exclusively(|| unsafe { (*known.changing.get()).quick = Quick::UNKNOWN });
+    }
+}
+
+/// A registration listens no more. What is returned is to be kept until no callback of it runs.
+pub(super) fn cease(handle: RegistrationHandle) -> Option<Arc<Matching>> {
+    let known = listening().remove(&handle)?;
+    if known.comm.is_null() {
+        listeners::remove_everywhere(known.event, handle.0);
+    } else {
+        listeners::remove(known.comm, known.event, handle.0);
+    }
+    Some(known)
+}
+
+/// What callbacks must be fit for where these events happen.
+#[inline]
+fn needed(has_threads: bool) -> Safety {
+    if has_threads { Safety::ThreadSafe } else { Safety::MpiRestricted }
+}
+
+impl Changing {
+    /// The callback of the least level that may be called where events happen.
+    fn fit(&self, has_threads: bool) -> Option<&Callback> {
+        self.callbacks[needed(has_threads).index()..].iter().flatten().next()
+    }
+
+    /// What is to be called where events happen, if that can be.
+    fn find_quick(&self, has_threads: bool) -> Option<Quick> {
+        if !self.registration.is_direct() {
+            return None;
+        }
+        let level = needed(has_threads).index() as c_int;
+        let quick =
+            |&(function, user_data): &Callback| Quick { function, user_data, level, has_threads: has_threads.into() };
+        self.fit(has_threads).map(quick)
+    }
+}
+
+/// The listener's function.
+unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
+    // SAFETY: what the listener was added with, which is kept as long as this may be called.
+    let known = unsafe { &*param.cast::<Matching>() };
+    // SAFETY: the raiser's, for the call.
+    let stamp = unsafe { &mut (*spec).stamp };
+    if *stamp == 0 {
+        *stamp = TOLD;
+    } else {
+        events::count_told_again();
+    }
+    let instance = MatchingInstance { spec, id: id as u64, event_type: known.event_type, made: OnceCell::new() };
+    // SAFETY: inside the raising face; copied before anything is called.
+    let quick = unsafe { (*known.changing.get()).quick };
+    if quick.has_threads == events::raising_threads() {
+        known.call(quick, &instance);
+    } else {
+        // SAFETY: inside the raising face.
+        unsafe { known.tell_slowly(&instance) };
+    }
+    0
+}
+
+impl Matching {
+    #[inline(always)]
+    fn call(&self, Quick { function, user_data, level, .. }: Quick, instance: &MatchingInstance) {
+        // SAFETY: an integer that is always there, and written to by Open MPI under a lock of its own; whole when read.
+        if unsafe { self.may_call.read_volatile() } == 0 {
+            return;
+        }
+        let handle = self.handle;
+        // SAFETY: the tool's function with what the tool gave for it; the instance outlives the call.
+        with_matching(instance, |pointer| unsafe { function(pointer, handle, level, user_data) });
+    }
+
+    /// It is not known what to call, or the event goes to the buffer.
+    ///
+    /// # Safety
+    /// Inside the raising face.
+    #[cold]
+    #[inline(never)]
+    unsafe fn tell_slowly(&self, instance: &MatchingInstance) {
+        let has_threads = events::has_threads();
+        // SAFETY: this function's rule; nothing is called while this lives.
+        let changing = unsafe { &mut *self.changing.get() };
+        if !changing.registration.is_buffered()
+            && let Some(quick) = changing.find_quick(has_threads)
+        {
+            changing.quick = quick;
+            return self.call(quick, instance);
+        }
+        changing.quick = Quick::UNKNOWN;
+        // Without a callback it wants nothing.
+        if changing.callbacks.iter().any(Option::is_some) {
+            events::keep(&changing.registration, &instance.whole());
+            if changing.registration.is_half_full() || changing.fit(has_threads).is_none() {
+                watch::serve_soon();
+            }
+        }
+    }
+}

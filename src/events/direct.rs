@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events whose raiser calls a tool's function itself, where they happen: those of a face that does the matching.
+//!
+//! The raiser knows who listens and is entered by one thread at a time, so that nothing of the delivery (`thread.rs`)
+//! is needed for an event whose callback may run where it happens: no list, no clock, nothing but the call, inside
+//! [`call`]. It says that this thread is within a callback, so that nothing else is delivered to it meanwhile, and no
+//! freed registration finished. An event whose callback may not run there is put into its registration's buffer
+//! ([`keep`]), and delivered from there as all others are. Their source is one of its own ([`matching_source`]):
+//! ordered, as its events happen one after the other.
+//!
+//! Path: hot, behind the branch of a site; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a
+//! time; else any. Tests: `tests/direct.rs`.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use ibex_ffi::thread;
+
+use super::clock::HostClock;
+use super::instance::EventInstance;
+use super::interest_mask;
+use super::registration::Registration;
+use super::source::{self, MATCHING};
+use super::source_info::SourceId;
+
+/// The thread that is within a callback now; 0: none.
+static WITHIN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a callback may run beside another: several threads raise events.
+static THREADS: AtomicU8 = AtomicU8::new(0);
+
+/// The last timestamp.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// The source of these events.
+#[must_use]
+pub fn matching_source() -> SourceId {
+    source::of_matching()
+}
+
+/// What the host's clock shows, for an event of the source. Never less than the last.
+#[must_use]
+#[inline]
+pub fn stamp() -> u64 {
+    let now = HostClock::get().now().max(LAST.load(Ordering::Relaxed));
+    LAST.store(now, Ordering::Relaxed);
+    now
+}
+
+/// From now on several threads raise events.
+pub fn set_threads() {
+    THREADS.store(1, Ordering::Relaxed);
+}
+
+/// Whether several threads raise events, so that callbacks must be thread-safe where events happen.
+#[must_use]
+#[inline]
+pub fn has_threads() -> bool {
+    raising_threads() != 0
+}
+
+/// The same as a number, 0 or 1, for who compares it with what it was.
+#[must_use]
+#[inline(always)]
+pub fn raising_threads() -> u8 {
+    THREADS.load(Ordering::Relaxed)
+}
+
+/// One more, by the one thread that may: without a locked instruction.
+#[inline(always)]
+fn add(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}
+
+/// Counts that a further listener is told of an event.
+#[inline(always)]
+pub fn count_told_again() {
+    add(&MATCHING[1]);
+}
+
+/// Calls a callback, which this is to do.
+#[inline(always)]
+pub fn call(callback: impl FnOnce()) {
+    add(&MATCHING[0]);
+    // Release: who finds nobody within sees what the callback has done.
+    WITHIN.store(thread::number(), Ordering::Release);
+    callback();
+    WITHIN.store(0, Ordering::Release);
+}
+
+/// Whether this thread is within such a callback.
+#[must_use]
+#[inline]
+pub fn is_within() -> bool {
+    let within = WITHIN.load(Ordering::Acquire);
+    within != 0 && within == thread::number()
+}
+
+/// Whether any is.
+pub(super) fn is_any_within() -> bool {
+    WITHIN.load(Ordering::Acquire) != 0
+}
+
+/// Puts an event into the buffer of a registration, to be delivered where a callback of it may run.
+#[inline]
+pub fn keep(registration: &Registration, instance: &EventInstance) {
+    if !registration.is_live() {
+        return;
+    }
+    add(&MATCHING[2]);
+    let source = instance.source.source();
+    if registration.ring.push(instance, registration.used).is_ok() {
+        source.count_buffered();
+    } else {
+        source.count_dropped();
+        registration.count_dropped(instance.source, 1);
+    }
+    interest_mask::set_pending(interest_mask::BUFFERS);
+}
+
+impl Registration {
+    /// Whether the next event need not wait behind others in its buffer, nor behind word of losses.
+    #[must_use]
+    #[inline]
+    pub fn is_direct(&self) -> bool {
+        !self.must_buffer() && !self.has_unreported_drops()
+    }
+
+    /// Whether half of its buffer is in use.
+    #[must_use]
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        self.waiting() * 2 >= self.room() as u64
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events whose raiser calls the callback itself, or puts them into a buffer.
+
+use super::*;
+use crate::events::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+fn event(place: usize, id: u64) -> EventInstance {
+    let event_type = TypeId::of_matching(place).expect("there is one");
+    MatchingEvent { id, ..MatchingEvent::default() }.instance(event_type, matching_source(), stamp())
+}
+
+#[test]
+fn nothing_is_delivered_and_no_registration_finished_within_a_callback() {
+    let _alone = alone();
+    let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let event_type = TypeId::of_matching(3).expect("there is one");
+    let registration = register(event_type, Options::default());
+    let told = Arc::clone(&seen);
+    let callback: Callback = Arc::new(move |instance, _, _| {
+        let Some(Value::U64(id)) = instance.value(0) else { panic!("a number") };
+        told.lock().expect("no panic").push(id);
+    });
+    set_callback(&registration, Safety::None, Some(callback)).expect("not freed");
+    assert!(registration.is_direct());
+    keep(&registration, &event(3, 7));
+    assert!(!registration.is_direct() && !registration.is_half_full());
+    let is_freed = Arc::new(AtomicBool::new(false));
+    let freed = Arc::clone(&is_freed);
+    let before = counts(matching_source());
+    call(|| {
+        assert!(is_within() && is_delivering() && !flush(Safety::None));
+        assert!(std::thread::scope(|scope| scope.spawn(|| !is_within()).join().expect("it ends")));
+        deliver_pending(Safety::None);
+        assert_eq!(*seen.lock().expect("no panic"), []);
+        let on_free: FreeCallback = Box::new(move |_, _| freed.store(true, Ordering::Relaxed));
+        free(&registration, Safety::None, Some(on_free)).expect("once");
+        keep(&registration, &event(3, 8));
+        assert!(!is_freed.load(Ordering::Relaxed));
+    });
+    let after = counts(matching_source());
+    // The one that is called, and the one that is kept for a registration that is freed is nobody's.
+    assert_eq!([after.raised - before.raised, after.delivered - before.delivered], [1, 1]);
+    count_told_again();
+    assert_eq!(counts(matching_source()).raised, after.raised - 1);
+    deliver_pending(Safety::None);
+    assert!(is_freed.load(Ordering::Relaxed) && !is_within());
+    assert_eq!(*seen.lock().expect("no panic"), [7]);
+}
+
+#[test]
+fn what_the_buffer_has_no_room_for_is_counted_and_told() {
+    let _alone = alone();
+    let event_type = TypeId::of_matching(0).expect("there is one");
+    let registration = register(event_type, Options { room: 4, ..Options::default() });
+    let lost = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&lost);
+    let on_dropped: DroppedCallback = Arc::new(move |count, source, _, _| {
+        assert_eq!(source, matching_source());
+        told.fetch_add(count, Ordering::Relaxed);
+    });
+    set_dropped(&registration, Some(on_dropped)).expect("not freed");
+    set_callback(&registration, Safety::ThreadSafe, Some(Arc::new(|_, _, _| {}))).expect("not freed");
+    for id in 0..7 {
+        keep(&registration, &event(0, id));
+    }
+    deliver(usize::MAX, Safety::MpiRestricted);
+    assert_eq!((lost.load(Ordering::Relaxed), registration.dropped()), (3, 3));
+    assert!(registration.is_direct());
+    free(&registration, Safety::None, None).expect("once");
+}
+
+#[test]
+fn the_elements_are_what_was_put_in_and_the_source_is_ordered() {
+    let whole = MatchingEvent {
+        id: 1 << 40,
+        bytes: 2,
+        buffer: 3,
+        context: 4,
+        peer: -5,
+        tag: -6,
+        count: 7,
+        operation: 1,
+        posted: 9,
+        unexpected: 10,
+    };
+    let event_type = type_named("comm_msg_arrived").expect("it exists");
+    assert_eq!(event_type.place_in_matching(), Some(8));
+    assert_eq!(type_named("xfer_end").and_then(TypeId::place_in_matching), None);
+    assert_eq!(TypeId::of_matching(MATCHING_TYPES), None);
+    let instance = whole.instance(event_type, matching_source(), 5);
+    let values: Vec<_> = (0..10).map(|index| instance.value(index).expect("ten elements").to_string()).collect();
+    assert_eq!(values.join(" "), format!("{} 2 3 4 -5 -6 7 1 9 10", 1_u64 << 40));
+    let about = source_info(matching_source());
+    assert!(about.ordered && about.name == "host:matching");
+    let (first, second) = (stamp(), stamp());
+    assert!(first <= second);
+}
