@@ -10,6 +10,7 @@
 //! | `transfers.rs` | the numbers by which one process names a request to another |
 //! | `reading.rs` | the receiver reads from the sender's memory |
 //! | `pieces.rs` | the sender sends copies, piece by piece |
+//! | `place.rs` | the receiver tells the sender where to write before there is a message; nobody uses it yet |
 //!
 //! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver reads it and says
 //! so, or asks for copies where either side's data has gaps or cannot be registered. No memory has the address 0: an
@@ -32,5 +33,6 @@
 
 pub mod header;
 pub mod pieces;
+pub mod place;
 pub mod reading;
 pub mod transfers;
