@@ -10,7 +10,7 @@ mod random;
 mod shape;
 mod world;
 
-use super::{Accepted, Epoch, Epochs, Going, MOST, Offered, OfferIds};
+use super::{Accepted, Epoch, Epochs, Going, MOST, OfferIds, Offered};
 
 /// A pair that counts, both sides of it.
 fn counting() -> (Accepted<u32>, Offered<char>, OfferIds, Epochs) {

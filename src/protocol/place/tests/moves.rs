@@ -6,22 +6,39 @@ use crate::protocol::place::{Accepted, Epoch, Offer, OfferId, Offered, Refused, 
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
-    Post { source: i32, tag: i32, room: u8 },
+    Post {
+        source: i32,
+        tag: i32,
+        room: u8,
+    },
     /// The receive at this place among those posted.
     Offer(usize),
     Cancel(usize),
     /// The receiver deals with what comes next from a sender.
     Take(usize),
-    Land { pair: usize, at: usize },
-    Send { pair: usize, tag: i32, length: u8, is_written: bool },
+    Land {
+        pair: usize,
+        at: usize,
+    },
+    Send {
+        pair: usize,
+        tag: i32,
+        length: u8,
+        is_written: bool,
+    },
     /// A message of the sender to which nothing is offered.
-    Other { tag: i32 },
+    Other {
+        tag: i32,
+    },
     /// A sender deals with what comes next.
     Answer(usize),
     Refuse(usize),
     Stop(usize),
     /// The connection is lost, with all that comes from the sender from this place on.
-    Lose { pair: usize, from: usize },
+    Lose {
+        pair: usize,
+        from: usize,
+    },
     /// The sender frees the communicator; the receiver frees it and has a new one of its context; the sender as well.
     Free(usize),
     Renew(usize),
@@ -273,8 +290,9 @@ impl World {
                     accepted.offered(offer, &mut pair.epochs).map(ToReceiver::Refused)
                 }
             }
-            (Some(ToSender::Offer(offer)), None) => (left_out != LeftOut::Unknown)
-                .then(|| ToReceiver::Refused(refusal(offer.id, &mut pair.epochs))),
+            (Some(ToSender::Offer(offer)), None) => {
+                (left_out != LeftOut::Unknown).then(|| ToReceiver::Refused(refusal(offer.id, &mut pair.epochs)))
+            }
             (Some(ToSender::Withdraw(id)), accepted) => {
                 let is_answered = accepted.as_mut().is_none_or(|accepted| accepted.withdraw(id));
                 is_answered.then_some(ToReceiver::Withdrawn(id))

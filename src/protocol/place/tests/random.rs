@@ -22,7 +22,7 @@ impl Random {
 fn weight(step: Move, offers: usize) -> usize {
     match step {
         Move::Offer(_) => 100 * offers,
-        Move::Take(_) | Move::Answer(_) | Move::Land { .. } => 60,
+        Move::Take(_) | Move::Answer(_) | Move::Land { .. } => 100,
         Move::Send { is_written: true, .. } => 60,
         Move::Post { source, tag, .. } if source != ANY && tag != ANY => 10,
         Move::Send { .. } => 5,
@@ -50,12 +50,12 @@ fn history(seed: u64, in_order: bool) -> Seen {
         lives: 0,
     };
     let mut world = World::new(senders, budget, LeftOut::Nothing);
-    let offers = random.below(4);
+    let (offers, seldom) = (1 + random.below(3), [50, 500, 5000][random.below(3)]);
     let mut done = Vec::new();
     for _ in 0..STEPS {
         let moves = world.moves(&choices);
         // Once in a while anything.
-        let weights: Vec<usize> = match random.below(100) {
+        let weights: Vec<usize> = match random.below(seldom) {
             0 => vec![1; moves.len()],
             _ => moves.iter().map(|step| weight(*step, offers)).collect(),
         };

@@ -102,7 +102,8 @@ impl Shape {
     }
 
     fn pair(&mut self, pair: &Pair) {
-        let epoch = pair.accepted.as_ref().map(|accepted| (place(&mut self.epochs, accepted.epoch), accepted.unplaced as u8));
+        let epoch =
+            pair.accepted.as_ref().map(|accepted| (place(&mut self.epochs, accepted.epoch), accepted.unplaced as u8));
         let (epoch, unplaced) = epoch.unwrap_or((u8::MAX, u8::from(pair.is_renewed)));
         self.put([epoch, unplaced]);
         for offer in pair.accepted.iter().flat_map(|accepted| &accepted.offers) {

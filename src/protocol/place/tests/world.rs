@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::protocol::place::{Accepted, Epochs, Going, Offer, OfferId, OfferIds, Offered, Outstanding, Refused};
+use crate::protocol::place::{Accepted, Epoch, Epochs, Going, Offer, OfferId, OfferIds, Offered, Outstanding, Refused};
 
 /// In place of a source or a tag.
 pub(super) const ANY: i32 = -1;
@@ -100,17 +100,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) const NONE: Budget = Budget {
-        posts: 0,
-        sends: 0,
-        others: 0,
-        offers: 0,
-        cancels: 0,
-        refusals: 0,
-        stops: 0,
-        losses: 0,
-        lives: 0,
-    };
+    pub(super) const NONE: Budget =
+        Budget { posts: 0, sends: 0, others: 0, offers: 0, cancels: 0, refusals: 0, stops: 0, losses: 0, lives: 0 };
 }
 
 /// A rule that is left out, to see that it is needed.
@@ -328,11 +319,12 @@ impl World {
             let waiting = offered.outstanding.iter().any(|offer| offer.is_withdrawn);
             check(!waiting, || format!("a cancelled receive of {source} waits for ever"))?;
             let counts = (accepted.epoch, accepted.unplaced) == (offered.epoch, offered.unplaced);
-            check(counts || accepted.epoch == super::Epoch::NONE, || format!("{source} has counted otherwise"))?;
+            check(counts || accepted.epoch == Epoch::NONE, || format!("{source} has counted otherwise"))?;
         }
-        let lost = self.unexpected.iter().find(|message| {
-            self.posted.iter().any(|receive| receive.takes(message.source, message.tag))
-        });
+        let lost = self
+            .unexpected
+            .iter()
+            .find(|message| self.posted.iter().any(|receive| receive.takes(message.source, message.tag)));
         check(lost.is_none(), || format!("{lost:?} is unexpected, and a receive for it is posted"))
     }
 }
