@@ -85,10 +85,17 @@ fn deeper() -> u16 {
 /// Two sends, receives and offers, and what is given. Begins where nothing was offered ever, and where the sender counts.
 fn explored(name: &str, budget: Budget, in_order: bool) -> Seen {
     let many = 2 + deeper();
-    let budget = Budget { posts: many, sends: many, offers: many + 1, ..budget };
+    explored_from(
+        name,
+        World::new(1, Budget { posts: many, sends: many, offers: many + 1, ..budget }, LeftOut::Nothing),
+        in_order,
+    )
+}
+
+fn explored_from(name: &str, world: World, in_order: bool) -> Seen {
     let mut seen = Seen::default();
     for counts in [false, true] {
-        let mut start = World::new(1, budget, LeftOut::Nothing);
+        let mut start = world.clone();
         if counts {
             start.begin_counting();
         }
@@ -107,6 +114,14 @@ fn explored(name: &str, budget: Budget, in_order: bool) -> Seen {
 #[test]
 fn every_message_goes_where_matching_says_whatever_crosses() {
     explored("matching", Budget { others: 1, ..Budget::NONE }, false);
+}
+
+#[test]
+fn a_receiver_that_offers_when_it_posts_knows_enough_of_what_is_posted_before() {
+    let more = deeper();
+    let budget = Budget { posts: 3 + more, sends: 2, offers: 4 + more, refusals: 1, cancels: more, ..Budget::NONE };
+    let world = World { offers_at_once: true, ..World::new(1, budget, LeftOut::Nothing) };
+    explored_from("at once", world, false);
 }
 
 #[test]

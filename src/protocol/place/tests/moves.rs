@@ -2,7 +2,7 @@
 //! What can happen in a world, one move at a time; and what happens then.
 
 use super::world::{ANY, LeftOut, Message, Outcome, Place, Receive, ToReceiver, ToSender, World, check};
-use crate::protocol::place::{Accepted, Epoch, Offer, OfferId, Offered, Refused, refusal};
+use crate::protocol::place::{Accepted, Epoch, Offer, OfferId, Offered, Outstanding, Refused, refusal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
@@ -10,6 +10,8 @@ pub(super) enum Move {
         source: i32,
         tag: i32,
         room: u8,
+        /// If the receiver finds that it may be.
+        is_offered: bool,
     },
     /// The receive at this place among those posted.
     Offer(usize),
@@ -77,11 +79,16 @@ impl World {
     fn moves_of_receiver(&self, choices: &Choices, moves: &mut Vec<Move>) {
         if self.budget.posts > 0 && self.posted.len() < choices.most {
             for &(source, tag) in &choices.patterns {
-                moves.extend(choices.rooms.iter().map(|&room| Move::Post { source, tag, room }));
+                for &room in &choices.rooms {
+                    moves.push(Move::Post { source, tag, room, is_offered: false });
+                    if self.offers_at_once && self.budget.offers > 0 && source != ANY && tag != ANY {
+                        moves.push(Move::Post { source, tag, room, is_offered: true });
+                    }
+                }
             }
         }
         for (at, receive) in self.posted.iter().enumerate() {
-            if self.budget.offers > 0 && self.may_be_offered(at) {
+            if self.budget.offers > 0 && !self.offers_at_once && self.may_be_offered(at) {
                 moves.push(Move::Offer(at));
             }
             if self.budget.cancels > 0 && !receive.is_cancelled {
@@ -164,8 +171,8 @@ impl World {
     /// Makes a move.
     pub(super) fn step(&mut self, step: Move) -> Outcome {
         match step {
-            Move::Post { source, tag, room } => self.post(source, tag, room),
-            Move::Offer(at) => self.offer(at),
+            Move::Post { source, tag, room, is_offered } => self.post(source, tag, room, is_offered)?,
+            Move::Offer(at) => self.offer(at)?,
             Move::Cancel(at) => self.cancel(at)?,
             Move::Take(pair) => self.take(pair)?,
             Move::Land { pair, at } => self.land(pair, at)?,
@@ -205,26 +212,65 @@ impl World {
         self.check_at_rest()
     }
 
-    fn post(&mut self, source: i32, tag: i32, room: u8) {
+    fn post(&mut self, source: i32, tag: i32, room: u8, is_offered: bool) -> Outcome {
         self.budget.posts -= 1;
         let number = self.number();
         let receive = Receive { number, source, tag, room, offer: None, written: None, is_cancelled: false };
         let first = self.unexpected.iter().position(|message| receive.takes(message.source, message.tag));
-        match first {
-            Some(at) => _ = self.unexpected.remove(at),
-            None => self.posted.push(receive),
+        if let Some(at) = first {
+            self.unexpected.remove(at);
+            return Ok(());
         }
+        self.posted.push(receive);
+        let at = self.posted.len() - 1;
+        if is_offered && self.pairs[source as usize].offered.may_offer(tag, self.is_first(at)) {
+            check(self.may_be_offered(at), || "a receive before it was not offered".to_owned())?;
+            return self.offer(at);
+        }
+        for (of, pair) in self.pairs.iter_mut().enumerate() {
+            if (source == ANY || source == of as i32) && self.left_out != LeftOut::HeldBack {
+                pair.offered.hold_back((tag != ANY).then_some(tag));
+            }
+        }
+        Ok(())
     }
 
-    fn offer(&mut self, at: usize) {
+    /// Whether no receive before this one could take a message that it takes.
+    fn is_first(&self, at: usize) -> bool {
+        let Receive { source, tag, .. } = self.posted[at];
+        !self.posted[..at].iter().any(|before| before.takes(source as usize, tag))
+    }
+
+    fn offer(&mut self, at: usize) -> Outcome {
         self.budget.offers -= 1;
+        let is_first = self.is_first(at);
         let receive = &mut self.posted[at];
         let pair = &mut self.pairs[receive.source as usize];
         let place = Place { receive: receive.number, room: receive.room };
-        if let Some(offer) = pair.offered.offer(receive.tag, place, receive.number, &mut self.ids) {
+        if let Some(offer) = pair.offered.offer(receive.tag, is_first, place, receive.number, &mut self.ids) {
             receive.offer = Some(offer.id);
             pair.to_sender.push_back(ToSender::Offer(offer));
         }
+        Ok(())
+    }
+
+    /// Offers what was refused again, in order, as far as may be.
+    fn offer_again(&mut self, pair: usize, void: impl IntoIterator<Item = Outstanding<u32>>) -> Outcome {
+        for void in void {
+            let Some(at) = self.posted.iter().position(|receive| receive.number == void.request) else { continue };
+            if self.budget.offers == 0 {
+                break;
+            }
+            self.budget.offers -= 1;
+            check(self.may_be_offered(at), || "a receive before it was not offered again".to_owned())?;
+            let receive = &mut self.posted[at];
+            let place = Place { receive: receive.number, room: receive.room };
+            let pair = &mut self.pairs[pair];
+            let Some(offer) = pair.offered.offer_again(void, place, &mut self.ids) else { break };
+            receive.offer = Some(offer.id);
+            pair.to_sender.push_back(ToSender::Offer(offer));
+        }
+        Ok(())
     }
 
     fn cancel(&mut self, at: usize) -> Outcome {
@@ -275,7 +321,8 @@ impl World {
         if self.left_out == LeftOut::Reset {
             offered.unplaced = before.unplaced;
         }
-        self.end_offers(void)
+        self.end_offers(void.iter().copied())?;
+        if self.offers_at_once { self.offer_again(pair, void) } else { Ok(()) }
     }
 
     fn answer(&mut self, pair: usize, refuses: bool) {

@@ -43,6 +43,12 @@ fn what_is_posted_before_must_have_been_offered() {
 }
 
 #[test]
+fn a_receiver_must_note_what_it_does_not_offer() {
+    let world = World::new(1, Budget { posts: 4, ..FEW }, LeftOut::HeldBack);
+    find(World { offers_at_once: true, ..world });
+}
+
+#[test]
 fn a_message_must_use_up_the_oldest_place_of_its_tag() {
     goes_wrong(LeftOut::UsedUp, FEW);
     goes_wrong(LeftOut::Oldest, FEW);

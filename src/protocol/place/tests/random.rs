@@ -24,6 +24,7 @@ fn weight(step: Move, offers: usize) -> usize {
         Move::Offer(_) => 100 * offers,
         Move::Take(_) | Move::Answer(_) | Move::Land { .. } => 100,
         Move::Send { is_written: true, .. } => 60,
+        Move::Post { is_offered: true, .. } => 20 * offers,
         Move::Post { source, tag, .. } if source != ANY && tag != ANY => 10,
         Move::Send { .. } => 5,
         Move::Post { .. } | Move::Other { .. } | Move::Create(_) => 1,
@@ -49,7 +50,7 @@ fn history(seed: u64, in_order: bool) -> Seen {
         losses: much,
         lives: 0,
     };
-    let mut world = World::new(senders, budget, LeftOut::Nothing);
+    let mut world = World { offers_at_once: seed % 4 > 1, ..World::new(senders, budget, LeftOut::Nothing) };
     let (offers, seldom) = (1 + random.below(3), [50, 500, 5000][random.below(3)]);
     let mut done = Vec::new();
     for _ in 0..STEPS {

@@ -49,6 +49,9 @@ impl World {
         for pair in &self.pairs {
             shape.put([u8::MAX]);
             shape.pair(pair);
+            if self.offers_at_once {
+                shape.held_back(pair);
+            }
         }
         let budget = self.budget;
         let left = [budget.posts, budget.sends, budget.others, budget.offers, budget.cancels];
@@ -101,6 +104,13 @@ impl Shape {
         self.place(offer.place);
     }
 
+    fn held_back(&mut self, pair: &Pair) {
+        for (tag, times) in &pair.offered.held_back {
+            let tag = place(&mut self.tags, *tag);
+            self.put([tag, *times as u8]);
+        }
+    }
+
     fn pair(&mut self, pair: &Pair) {
         let epoch =
             pair.accepted.as_ref().map(|accepted| (place(&mut self.epochs, accepted.epoch), accepted.unplaced as u8));
@@ -117,7 +127,7 @@ impl Shape {
         }
         self.put([u8::MAX]);
         for item in &pair.to_receiver {
-            self.to_receiver(item);
+            self.under_way(item);
         }
         self.put([u8::MAX]);
         for asked in &pair.to_sender {
@@ -134,7 +144,7 @@ impl Shape {
         }
     }
 
-    fn to_receiver(&mut self, item: &ToReceiver) {
+    fn under_way(&mut self, item: &ToReceiver) {
         match *item {
             ToReceiver::Unplaced { message, is_counted } => {
                 self.put([1, u8::from(is_counted)]);

@@ -112,6 +112,8 @@ pub(super) enum LeftOut {
     Wildcards,
     /// W, of receives that were not offered.
     NotOffered,
+    /// W, by the receiver's machine.
+    HeldBack,
     /// N.
     Count,
     /// E: an offer of an old epoch is accepted.
@@ -164,6 +166,9 @@ pub(super) struct World {
     pub(super) numbers: u32,
     pub(super) budget: Budget,
     pub(super) left_out: LeftOut,
+    /// Receives are offered when they are posted, or when they were refused, by what the receiver's machine knows of others. Else at any time at
+    /// which the rules permit it.
+    pub(super) offers_at_once: bool,
     /// Both sides are compared where nothing is under way; else only what is received counts, and what is written.
     pub(super) is_compared: bool,
     pub(super) seen: Seen,
@@ -187,6 +192,7 @@ impl World {
             numbers: 0,
             budget,
             left_out,
+            offers_at_once: false,
             is_compared: true,
             seen: Seen::default(),
         }
@@ -261,7 +267,7 @@ impl World {
 
     /// Offers are void: their receives are posted as ever, or cancelled.
     pub(super) fn end_offers(&mut self, ended: impl IntoIterator<Item = Outstanding<u32>>) -> Outcome {
-        for Outstanding { id, request, is_withdrawn } in ended {
+        for Outstanding { id, request, is_withdrawn, .. } in ended {
             let receive = self.posted.iter_mut().find(|receive| receive.number == request);
             let Some(receive) = receive.filter(|receive| receive.offer == Some(id)) else {
                 return Err(format!("{id:?} is outstanding, and its receive has gone"));
