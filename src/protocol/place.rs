@@ -22,7 +22,8 @@
 //!
 //! - **W, who may offer.** A posted receive may be offered to S at any time, if it names S and a tag t, and each receive posted before it
 //!   that could take a message (S, t) has an offer to S outstanding. So a wildcard, or a receive that was not offered, holds back those
-//!   behind it, of its tag. One behind it, posted later, holds back nothing.
+//!   behind it, of its tag. One behind it, posted later, holds back nothing. The receiver's machine knows enough of that if it is told what is posted
+//!   while offers are outstanding, and whether a receive is the first of its kind ([`Offered::may_offer`]); it offers less than it might.
 //! - **N, nothing crosses.** S counts the unplaced messages that it sends after it has told an epoch, R those that it deals with after
 //!   it has heard it. An offer has R's epoch and R's count. S accepts it only if both are its own.
 //! - **E, epochs.** What S does not accept it refuses: it tells a new epoch, which no offer has had, and counts from 0. All offers of other epochs

@@ -50,7 +50,7 @@ impl<P: Copy> Accepted<P> {
             return Some(self.refuse(offer.id, epochs));
         }
         if offer.epoch != self.epoch {
-            // Made before the receiver heard of the last refusal, which is of an older offer, or of this one's tag's last life.
+            // Made before the receiver heard of the last refusal, which is of an older offer; or in a former life of the context.
             return None;
         }
         if offer.after != self.unplaced || self.offers.len() >= MOST {

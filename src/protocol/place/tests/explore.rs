@@ -82,24 +82,22 @@ fn deeper() -> u16 {
     std::env::var("IBEX_PLACE_DEPTH").ok().and_then(|depth| depth.parse().ok()).unwrap_or(0)
 }
 
-/// Two sends, receives and offers, and what is given. Begins where nothing was offered ever, and where the sender counts.
+/// Two sends and receives, and what is given.
 fn explored(name: &str, budget: Budget, in_order: bool) -> Seen {
     let many = 2 + deeper();
-    explored_from(
-        name,
-        World::new(1, Budget { posts: many, sends: many, offers: many + 1, ..budget }, LeftOut::Nothing),
-        in_order,
-    )
+    let budget = Budget { posts: many, sends: many, offers: many + 1, ..budget };
+    explored_from(name, &World::new(1, budget, LeftOut::Nothing), &choices(in_order))
 }
 
-fn explored_from(name: &str, world: World, in_order: bool) -> Seen {
+/// Begins where nothing was offered ever, and where the sender counts.
+fn explored_from(name: &str, world: &World, choices: &Choices) -> Seen {
     let mut seen = Seen::default();
     for counts in [false, true] {
         let mut start = world.clone();
         if counts {
             start.begin_counting();
         }
-        match explore(start, &choices(in_order), First::Last) {
+        match explore(start, choices, First::Last) {
             Ok(found) => {
                 println!("{name}: {} states, {:?}", found.states, found.seen);
                 seen.add(found.seen);
@@ -112,36 +110,51 @@ fn explored_from(name: &str, world: World, in_order: bool) -> Seen {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn every_message_goes_where_matching_says_whatever_crosses() {
     explored("matching", Budget { others: 1, ..Budget::NONE }, false);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
+fn messages_of_two_senders_go_where_matching_says() {
+    let many = 2 + deeper();
+    let budget = Budget { posts: many + 1, sends: many, offers: many + 1, ..Budget::NONE };
+    let choices = Choices { patterns: patterns(2, &[0]), tags: vec![0], ..choices(false) };
+    explored_from("two senders", &World::new(2, budget, LeftOut::Nothing), &choices);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_receiver_that_offers_when_it_posts_knows_enough_of_what_is_posted_before() {
     let more = deeper();
     let budget = Budget { posts: 3 + more, sends: 2, offers: 4 + more, refusals: 1, cancels: more, ..Budget::NONE };
     let world = World { offers_at_once: true, ..World::new(1, budget, LeftOut::Nothing) };
-    explored_from("at once", world, false);
+    explored_from("at once", &world, &choices(false));
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_receive_is_cancelled_or_has_its_message_and_never_both() {
     let seen = explored("cancel", Budget { cancels: 1, ..Budget::NONE }, false);
     assert!(seen.cancelled > 0 && seen.received_instead > 0, "{seen:?}");
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_sender_may_refuse_and_stop_whenever_it_likes() {
     explored("refuse, stop", Budget { refusals: 1, stops: 1, ..Budget::NONE }, false);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_connection_may_be_lost_at_any_time_and_a_cancel_ends_with_it() {
     let seen = explored("loss", Budget { cancels: 1, losses: 1, ..Budget::NONE }, true);
     assert!(seen.cancelled > 0 && seen.sent_again > 0, "{seen:?}");
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_context_may_be_used_again_while_offers_of_its_former_life_are_under_way() {
     explored("lives", Budget { lives: 1, ..Budget::NONE }, false);
 }

@@ -172,7 +172,7 @@ impl World {
     pub(super) fn step(&mut self, step: Move) -> Outcome {
         match step {
             Move::Post { source, tag, room, is_offered } => self.post(source, tag, room, is_offered)?,
-            Move::Offer(at) => self.offer(at)?,
+            Move::Offer(at) => self.offer(at),
             Move::Cancel(at) => self.cancel(at)?,
             Move::Take(pair) => self.take(pair)?,
             Move::Land { pair, at } => self.land(pair, at)?,
@@ -225,7 +225,8 @@ impl World {
         let at = self.posted.len() - 1;
         if is_offered && self.pairs[source as usize].offered.may_offer(tag, self.is_first(at)) {
             check(self.may_be_offered(at), || "a receive before it was not offered".to_owned())?;
-            return self.offer(at);
+            self.offer(at);
+            return Ok(());
         }
         for (of, pair) in self.pairs.iter_mut().enumerate() {
             if (source == ANY || source == of as i32) && self.left_out != LeftOut::HeldBack {
@@ -241,7 +242,7 @@ impl World {
         !self.posted[..at].iter().any(|before| before.takes(source as usize, tag))
     }
 
-    fn offer(&mut self, at: usize) -> Outcome {
+    fn offer(&mut self, at: usize) {
         self.budget.offers -= 1;
         let is_first = self.is_first(at);
         let receive = &mut self.posted[at];
@@ -251,7 +252,6 @@ impl World {
             receive.offer = Some(offer.id);
             pair.to_sender.push_back(ToSender::Offer(offer));
         }
-        Ok(())
     }
 
     /// Offers what was refused again, in order, as far as may be.

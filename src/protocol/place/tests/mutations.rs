@@ -25,46 +25,54 @@ fn find(world: World) {
 const FEW: Budget = Budget { posts: 3, sends: 2, offers: 4, ..Budget::NONE };
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn what_crosses_an_offer_must_be_counted() {
     goes_wrong(LeftOut::Count, FEW);
     differs(LeftOut::Reset, FEW);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_refusal_must_void_what_was_offered_before_it_was_heard() {
     goes_wrong(LeftOut::Epoch, FEW);
     goes_wrong(LeftOut::LaterOnes, FEW);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn what_is_posted_before_must_have_been_offered() {
     goes_wrong(LeftOut::Wildcards, FEW);
     goes_wrong(LeftOut::NotOffered, FEW);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_receiver_must_note_what_it_does_not_offer() {
     let world = World::new(1, Budget { posts: 4, ..FEW }, LeftOut::HeldBack);
     find(World { offers_at_once: true, ..world });
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_message_must_use_up_the_oldest_place_of_its_tag() {
     goes_wrong(LeftOut::UsedUp, FEW);
     goes_wrong(LeftOut::Oldest, FEW);
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_cancel_must_wait_for_its_answer() {
     goes_wrong(LeftOut::Answer, Budget { cancels: 1, ..FEW });
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn an_offer_in_an_unknown_communicator_must_be_refused() {
     goes_wrong(LeftOut::Unknown, Budget { lives: 1, ..FEW });
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of states take Miri minutes")]
 fn a_lost_connection_must_void_what_was_accepted() {
     goes_wrong(LeftOut::Void, Budget { losses: 1, ..FEW });
 }

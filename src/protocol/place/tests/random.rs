@@ -4,7 +4,7 @@
 use super::moves::{Choices, Move, patterns};
 use super::world::{ANY, Budget, LeftOut, Seen, World};
 
-const STEPS: usize = 2000;
+const STEPS: usize = if cfg!(miri) { 100 } else { 2000 };
 
 /// A xorshift generator: histories are the same on every machine.
 struct Random(u64);
@@ -85,5 +85,5 @@ fn long_histories_of_several_senders_end_as_matching_says() {
         seen.add(history(seed, seed % 2 == 0));
     }
     println!("{count} histories of {STEPS} steps: {seen:?}");
-    assert!(seen.placed > 0 && seen.refused > 0 && seen.used_up > 0);
+    assert!(cfg!(miri) || seen.placed > 0 && seen.refused > 0 && seen.used_up > 0);
 }

@@ -36,18 +36,18 @@ impl World {
             receives,
             tags: vec![ANY],
         };
+        shape.length(self.posted.len());
         for receive in &self.posted {
             let offer = receive.offer.map_or(u8::MAX, |id| shape.id(id));
             let written = receive.written.map_or(u8::MAX, |message| place(&mut shape.messages, message));
             let (tag, is_cancelled) = (place(&mut shape.tags, receive.tag), u8::from(receive.is_cancelled));
             shape.put([receive.source as u8, tag, receive.room, is_cancelled, offer, written]);
         }
-        shape.put([u8::MAX]);
+        shape.length(self.unexpected.len());
         for message in &self.unexpected {
             shape.message(*message);
         }
         for pair in &self.pairs {
-            shape.put([u8::MAX]);
             shape.pair(pair);
             if self.offers_at_once {
                 shape.held_back(pair);
@@ -83,6 +83,11 @@ impl Shape {
         self.bytes.extend_from_slice(&bytes);
     }
 
+    /// Before what there may be any number of: so no two shapes have the same bytes.
+    fn length(&mut self, length: usize) {
+        self.put([length as u8]);
+    }
+
     fn id(&mut self, id: OfferId) -> u8 {
         place(&mut self.ids, id)
     }
@@ -105,6 +110,7 @@ impl Shape {
     }
 
     fn held_back(&mut self, pair: &Pair) {
+        self.length(pair.offered.held_back.len());
         for (tag, times) in &pair.offered.held_back {
             let tag = place(&mut self.tags, *tag);
             self.put([tag, *times as u8]);
@@ -116,20 +122,22 @@ impl Shape {
             pair.accepted.as_ref().map(|accepted| (place(&mut self.epochs, accepted.epoch), accepted.unplaced as u8));
         let (epoch, unplaced) = epoch.unwrap_or((u8::MAX, u8::from(pair.is_renewed)));
         self.put([epoch, unplaced]);
+        self.length(pair.accepted.as_ref().map_or(0, |accepted| accepted.offers.len()));
         for offer in pair.accepted.iter().flat_map(|accepted| &accepted.offers) {
             self.offer(offer);
         }
         let epoch = place(&mut self.epochs, pair.offered.epoch);
-        self.put([u8::MAX, epoch, pair.offered.unplaced as u8]);
+        self.put([epoch, pair.offered.unplaced as u8]);
+        self.length(pair.offered.outstanding.len());
         for offer in &pair.offered.outstanding {
             let id = self.id(offer.id);
             self.put([id, u8::from(offer.is_withdrawn)]);
         }
-        self.put([u8::MAX]);
+        self.length(pair.to_receiver.len());
         for item in &pair.to_receiver {
             self.under_way(item);
         }
-        self.put([u8::MAX]);
+        self.length(pair.to_sender.len());
         for asked in &pair.to_sender {
             match asked {
                 ToSender::Offer(offer) => {

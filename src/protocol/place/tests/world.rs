@@ -198,12 +198,13 @@ impl World {
         }
     }
 
-    /// The first sender has refused an offer, and the receiver has heard.
+    /// Each sender has refused an offer, and the receiver has heard.
     pub(super) fn begin_counting(&mut self) {
-        let Pair { accepted, offered, epochs, .. } = &mut self.pairs[0];
-        let refused = accepted.as_mut().map(|accepted| accepted.refuse(self.ids.take(), epochs));
-        let void = refused.map(|refused| offered.refused(refused));
-        assert!(void.is_some_and(|void| void.is_empty()));
+        for Pair { accepted, offered, epochs, .. } in &mut self.pairs {
+            let refused = accepted.as_mut().map(|accepted| accepted.refuse(self.ids.take(), epochs));
+            let void = refused.map(|refused| offered.refused(refused));
+            assert!(void.is_some_and(|void| void.is_empty()));
+        }
     }
 
     pub(super) fn number(&mut self) -> u32 {
