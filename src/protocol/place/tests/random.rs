@@ -79,7 +79,7 @@ fn history(seed: u64, in_order: bool) -> Seen {
 #[test]
 fn long_histories_of_several_senders_end_as_matching_says() {
     let count = std::env::var("IBEX_PLACE_HISTORIES").ok().and_then(|count| count.parse().ok());
-    let count: u64 = count.unwrap_or(if cfg!(miri) { 2 } else { 200 });
+    let count: u64 = count.unwrap_or(if cfg!(miri) { 2 } else { 100 });
     let mut seen = Seen::default();
     for seed in 0..count {
         seen.add(history(seed, seed % 2 == 0));
