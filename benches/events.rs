@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an event costs: nobody registered, with callbacks, through a buffer, on a port's source; `cargo bench -p ibex --bench events`.
+//! What an event costs: nobody registered, with callbacks, through a buffer, on a port's source;
+//! `cargo bench -p ibex --bench events`.
 //!
-//! Budgets: nobody registered, one load and a branch; a buffered event 20 ns and one with a callback 60 ns, the reading of the
-//! clock apart (its cost is the first line); through a buffer 10 million per second and thread, raising and delivering together.
+//! Budgets: nobody registered, one load and a branch; a buffered event 20 ns and one with a callback 60 ns, the reading
+//! of the clock apart (its cost is the first line); through a buffer 10 million per second and thread, raising and
+//! delivering together.
 
 use std::hint::black_box;
 use std::sync::Arc;

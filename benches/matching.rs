@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What matching costs, in short queues and in long ones; `cargo bench -p ibex --bench matching`.
 //!
-//! Time: one among 100,000 is to be found in at most 2 times the time of one among 10: `hot`, which takes the same one each time and puts it
-//! back, among others that stay. The others take another one each time, all over the queue: where that does not fit
-//! the processor's cache, what they measure beside is memory, five lines of it for each round.
+//! Time: one among 100,000 is to be found in at most 2 times the time of one among 10: `hot`, which takes the same one
+//! each time and puts it back, among others that stay. The others take another one each time, all over the queue: where
+//! that does not fit the processor's cache, what they measure beside is memory, five lines of it for each round.
 //!
-//! Instructions, which do not depend on the machine's other work: the operations are functions of their own here, so that
-//! `valgrind --tool=callgrind target/release/deps/matching-* --bench --test short` counts them (`callgrind_annotate`, by calls).
+//! Instructions, which do not depend on the machine's other work: the operations are functions of their own here, so
+//! that `valgrind --tool=callgrind target/release/deps/matching-* --bench --test short` counts them
+//! (`callgrind_annotate`, by calls).
 
 use std::hint::black_box;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`.
 //!
-//! Cargo knows no order between two shared libraries, so what is linked with is a stand-in: a library of the same soname with the
-//! same functions, which answer nothing. At run time the real one is found beside libibex-log.so. The unit tests, which call none of
-//! them, get the stand-in as a static library (mpi.rs).
+//! Cargo knows no order between two shared libraries, so what is linked with is a stand-in: a library of the same
+//! soname with the same functions, which answer nothing. At run time the real one is found beside libibex-log.so. The
+//! unit tests, which call none of them, get the stand-in as a static library (mpi.rs).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,8 @@ fn main() {
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
     println!("cargo::rustc-link-search=native={}", out.display());
-    // Of all libibex.so the one beside it, whatever LD_LIBRARY_PATH says: a second one in a process would be a second transport.
+    // Of all libibex.so the one beside it, whatever LD_LIBRARY_PATH says: a second one in a process would be a second
+    // transport.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--disable-new-dtags,-rpath,$ORIGIN");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex-log.so");
     // Open MPI's libraries are there until the process ends, and so must be what it was told to call.

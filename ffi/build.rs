@@ -28,7 +28,7 @@ mod openmpi {
     }
 
     pub(crate) fn bind() {
-        for file in ["wrapper.h", "shim.h", "shim.c", "pml.c", "ob1.c", "layout.c"] {
+        for file in ["wrapper.h", "shim.h", "shim.c", "pml.c", "shared_memory.c", "ob1.c", "layout.c"] {
             println!("cargo::rerun-if-changed=openmpi/{file}");
         }
         println!("cargo::rerun-if-env-changed=MPICC");
@@ -88,7 +88,13 @@ mod openmpi {
 
         fn compile_shim(&self) {
             cc::Build::new()
-                .files(["openmpi/shim.c", "openmpi/pml.c", "openmpi/ob1.c", "openmpi/layout.c"])
+                .files([
+                    "openmpi/shim.c",
+                    "openmpi/pml.c",
+                    "openmpi/shared_memory.c",
+                    "openmpi/ob1.c",
+                    "openmpi/layout.c",
+                ])
                 .include("openmpi")
                 .includes(&self.includes)
                 // Open MPI's inline list functions use the 16-byte compare-and-swap; without the flag gcc calls a

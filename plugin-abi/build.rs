@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How libibex.so is linked, and the C part of the tool interface compiled: by the installed Open MPI's headers, as the MPI
-//! compiler wrapper (`mpicc`, or the one `$MPICC` names) has them.
+//! How libibex.so is linked, and the C part of the tool interface compiled: by the installed Open MPI's headers, as the
+//! MPI compiler wrapper (`mpicc`, or the one `$MPICC` names) has them.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Open MPI unloads its components in MPI_Finalize; what it still holds of ibex then (a performance variable's callback,
-    // a tool's handler) must not point into unmapped memory.
+    // Open MPI unloads its components in MPI_Finalize; what it still holds of ibex then (a performance variable's
+    // callback, a tool's handler) must not point into unmapped memory.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // The name under which a tool that links -libex looks for it at run time.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex.so");

@@ -2,9 +2,9 @@
 //! What a port counts, and the one table by which the counts are shown as performance variables.
 //!
 //! Written by the port's owner on every path, hot included: an addition is a load, an add and a store, never a locked
-//! instruction, because only the thread that has the port exclusively writes. Read by anyone at any time, so a reader may
-//! see a count one event old. Registrations are counted by the plugin, from any thread, with [`add_shared`].
-//! Tests: at the end of the file.
+//! instruction, because only the thread that has the port exclusively writes. Read by anyone at any time, so a reader
+//! may see a count one event old. Registrations are counted by the plugin, from any thread, with [`add_shared`]. Tests:
+//! at the end of the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,6 +104,9 @@ counters! {
     completions: Counter "completions" "Completions taken from the queue.";
     signalled: Counter "requests" "Work requests posted that ask for a completion.";
     posted: Counter "requests" "Work requests posted.";
+    unexpected_memory: Level "bytes" "Memory that the PML keeps messages in for which no receive is posted, counted at the first port.";
+    senders_held_back: Counter "times" "Times the PML held a sender back because unexpected messages took too much memory, counted at the first port.";
+    announced_held_back: Counter "messages" "Messages that the PML announced because their receiver held it back, counted at the first port.";
     malformed: Counter "messages" "Messages received that were not ibex's and were dropped.";
 }
 

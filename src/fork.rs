@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that fork: whether libibverbs must keep registered memory out of their children, and that it does.
 //!
-//! Where the kernel does not copy pages that an adapter uses when a process forks (before Linux 5.12), the first write after the fork
-//! takes the page from the adapter: the writer gets another one. libibverbs can keep such pages out of the child instead. Called
-//! by the plugin before the first port is opened. Setup grade; one thread. Tests: below, and `hw-tests/tests/device/forks.rs`.
+//! Where the kernel does not copy pages that an adapter uses when a process forks (before Linux 5.12), the first write
+//! after the fork takes the page from the adapter: the writer gets another one. libibverbs can keep such pages out of
+//! the child instead. Called by the plugin before the first port is opened. Setup grade; one thread. Tests: below, and
+//! `hw-tests/tests/device/forks.rs`.
 
 use crate::tunables::ForkSupport;
 use ibex_ffi::verbs::{self, ForkStatus};

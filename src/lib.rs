@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine of ibex: ports of RDMA adapters, connections to peers, messages, puts, gets and atomics over them.
 //!
-//! It knows verbs and no MPI, and holds no unsafe code: `ibex-ffi` gives it registered memory, posts and completions as safe
-//! types. The plugin (`plugin-abi`) calls it; it calls nobody back.
+//! It knows verbs and no MPI, and holds no unsafe code: `ibex-ffi` gives it registered memory, posts and completions as
+//! safe types. The plugin (`plugin-abi`) calls it; it calls nobody back.
 //!
-//! Read in this order: [`select`] (which ports are used), [`transport`] (what is done with them), then [`connect`] (how two
-//! processes agree on a connection); [`events`] (what tools are shown) stands beside. [`matching`] and [`protocol`] make MPI's messages of the
-//! transport's: which receive takes which, and how their bytes travel.
+//! Read in this order: [`select`] (which ports are used), [`transport`] (what is done with them), then [`connect`] (how
+//! two processes agree on a connection); [`events`] (what tools are shown) stands beside. [`matching`] and [`protocol`]
+//! make MPI's messages of the transport's: which receive takes which, and how their bytes travel.
 #![forbid(unsafe_code)]
 
 pub mod connect;

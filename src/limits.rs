@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which limit of this process, or of the host, an error of the kernel stands for, and what to do about it.
 //!
-//! `ENOMEM` alone does not tell whether memory may not be locked, or the process may have no more of it at all. Asked where
-//! messages are made. Grade: errors. Threads: any. Sizes in bytes. Tests: at the end of the file.
+//! `ENOMEM` alone does not tell whether memory may not be locked, or the process may have no more of it at all. Asked
+//! where messages are made. Grade: errors. Threads: any. Sizes in bytes. Tests: at the end of the file.
 
 use ibex_ffi::limits;
 use std::io;
@@ -22,8 +22,8 @@ struct Limits {
     wanted: Option<u64>,
 }
 
-/// What to do about an error that a limit stands behind, as sentences that follow the error; `wanted` is how many bytes were
-/// asked for, where that is known. `None`: no limit does.
+/// What to do about an error that a limit stands behind, as sentences that follow the error; `wanted` is how many bytes
+/// were asked for, where that is known. `None`: no limit does.
 #[must_use]
 pub fn advice(error: &io::Error, wanted: Option<u64>) -> Option<String> {
     let limits = Limits {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The name of a peer: which process of which job, as Open MPI numbers them.
 //!
-//! Owns [`PeerName`] and how it is printed. Made by the plugin from Open MPI's process name, carried by the handshake, named by
-//! every error. Knows no MPI.
+//! Owns [`PeerName`] and how it is printed. Made by the plugin from Open MPI's process name, carried by the handshake,
+//! named by every error. Knows no MPI.
 //!
 //! Path: setup. Threads: plain data. Units: both numbers are in host byte order. Tests: at the end of the file.
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of all parameters: name, default, unit, bounds, help, effect, level.
 //!
-//! Owns [`TABLE`] and the checked values ([`Tunables`]); what a row consists of is in `tunables/row.rs`, the page made from the
-//! table (docs/parameters.md) in `tunables/page.rs`. The plugin registers each row with Open MPI as `btl_ibex_<name>` and hands
-//! the values back in the same order to [`Tunables::from_values`]; the rest of the engine reads fields. The parameters that
-//! Open MPI itself defines for every BTL (eager limit, flags, ...) are not here.
+//! Owns [`TABLE`] and the checked values ([`Tunables`]); what a row consists of is in `tunables/row.rs`, the page made
+//! from the table (docs/parameters.md) in `tunables/page.rs`. The plugin registers each row with Open MPI as
+//! `btl_ibex_<name>` and hands the values back in the same order to [`Tunables::from_values`]; the rest of the engine
+//! reads fields. The parameters that Open MPI itself defines for every BTL (eager limit, flags, ...) are not here.
 //!
 //! Path: setup; the engine copies what a hot path needs. Threads: read-only after start. Units: each row names its own.
 //! Tests: `tunables/tests.rs` (`cargo test -p ibex tunables`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
@@ -20,7 +20,8 @@ use ibex_ffi::verbs::HugePages;
 pub use page::markdown;
 pub use row::{Kind, OutOfBounds, Row, Value};
 
-/// Makes [`TABLE`], [`Tunables`] and the reading of one from the other out of one list, so that no row can be without a field.
+/// Makes [`TABLE`], [`Tunables`] and the reading of one from the other out of one list, so that no row can be without a
+/// field.
 macro_rules! table {
     (@type Count) => { u64 };
     (@type Text) => { String };
@@ -162,8 +163,8 @@ table! {
          the kernel gives to those who do not ask.",
         "With huge pages, adapter and processor look up fewer translations of addresses. A port's receive slots take 17 explicit \
          ones (34 MiB, of which the limit of locked memory counts all).";
-    // On: the adapter's drivers register the kernel's own memory so on every processor (mlx5), what ibex waits for are completions, as
-    // there, and an adapter that gains nothing by it ignores it.
+    // On: the adapter's drivers register the kernel's own memory so on every processor (mlx5), what ibex waits for are
+    // completions, as there, and an adapter that gains nothing by it ignores it.
     relaxed_ordering: Flag { default: true }, "", level 5,
         "Whether the adapter may write to memory in any order (IBV_ACCESS_RELAXED_ORDERING) where only a completion says what has \
          arrived: to slots and to the user's memory of messages. Never to windows of one-sided communication, which a processor \

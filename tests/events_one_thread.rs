@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events in a process of which one thread alone raises: callbacks of every level are called where they happen. One test, as a
-//! second one would bring a second thread.
+//! Events in a process of which one thread alone raises: callbacks of every level are called where they happen. One
+//! test, as a second one would bring a second thread.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events in a process of which a second thread raises for the first time while the first is within a callback that is not fit for
-//! that. One test, as a second one would bring the second thread.
+//! Events in a process of which a second thread raises for the first time while the first is within a callback that is
+//! not fit for that. One test, as a second one would bring the second thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

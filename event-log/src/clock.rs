@@ -110,7 +110,8 @@ impl Clocks {
     }
 }
 
-/// What a clock showed, and what the monotonic one did at that time; of a few readings the one that took the least time.
+/// What a clock showed, and what the monotonic one did at that time; of a few readings the one that took the least
+/// time.
 fn closest(clock: impl Fn() -> Option<i64>) -> Option<(i64, i64)> {
     let reading = |_| {
         let before = mpi::monotonic();

@@ -60,7 +60,8 @@ fn initialized(code: c_int) {
 
 fn ignore(_: c_int) {}
 
-/// Run by the loader when the process ends: after `main` and what it asked to be called then, before MPI's libraries end.
+/// Run by the loader when the process ends: after `main` and what it asked to be called then, before MPI's libraries
+/// end.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;

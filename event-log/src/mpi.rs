@@ -39,7 +39,8 @@ const ELEMENTS: usize = 32;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused(pub(crate) c_int);
 
-/// An element as `MPI_T` describes it: the kind of number is 0 signed, 1 unsigned, -1 unknown; size and displacement in bytes.
+/// An element as `MPI_T` describes it: the kind of number is 0 signed, 1 unsigned, -1 unknown; size and displacement in
+/// bytes.
 pub(crate) struct RawElement {
     pub(crate) name: String,
     pub(crate) kind: c_int,

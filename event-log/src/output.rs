@@ -71,7 +71,8 @@ impl Output {
     }
 }
 
-/// Puts a number, of no more than 64 bits, at the end of a line. std's formatting can do more, and takes several times as long.
+/// Puts a number, of no more than 64 bits, at the end of a line. std's formatting can do more, and takes several times
+/// as long.
 pub(crate) fn push_number(line: &mut Vec<u8>, value: i128) {
     if value < 0 {
         line.push(b'-');

@@ -26,7 +26,8 @@ const WHICH: [&str; 6] = ["context", "source", "tag", "sequence", "local", "remo
 /// The most of all these that two types can have in common.
 const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();
 
-/// Beginnings that may be open at once in one pair, some 20 MB. More are not followed: their endings count as not begun.
+/// Beginnings that may be open at once in one pair, some 20 MB. More are not followed: their endings count as not
+/// begun.
 const OPEN: usize = 1 << 16;
 
 /// How long the pairs of one kind took, nanoseconds.

@@ -23,7 +23,8 @@ use crate::writer::Writer;
 /// How many events may wait for the writing thread: some 10 MB.
 const ROOM: usize = 1 << 16;
 
-/// How long the writing thread sleeps between two looks. A process that is killed leaves a log that lacks no more than this.
+/// How long the writing thread sleeps between two looks. A process that is killed leaves a log that lacks no more than
+/// this.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// After a look that found so many events there is another at once.
@@ -148,8 +149,8 @@ impl Session {
         }
     }
 
-    /// The output of a rank; of one that MPI has not told, as the launcher says. A list on standard error is rank 0's alone: it
-    /// is the same for all.
+    /// The output of a rank; of one that MPI has not told, as the launcher says. A list on standard error is rank 0's
+    /// alone: it is the same for all.
     fn open(&self, rank: Option<u32>) {
         if lock(&self.writer).is_open() {
             return;
@@ -196,7 +197,8 @@ impl Session {
         if self.finished.swap(true, Ordering::Relaxed) {
             return;
         }
-        // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may be missed.
+        // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may
+        // be missed.
         lock(&self.registrations).drain(..).for_each(Registration::free);
         *lock(&self.stop.0) = true;
         self.stop.1.notify_all();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The logger around an application, on a mock of ibex of which the tests know everything (`mock/`).
 //!
-//! The logger uses the public calls alone, so a library of the same soname that has them stands in for ibex. With ibex and a
-//! device it is tested by hw-tests. Needs Open MPI with its headers and commands, and no device.
+//! The logger uses the public calls alone, so a library of the same soname that has them stands in for ibex. With ibex
+//! and a device it is tested by hw-tests. Needs Open MPI with its headers and commands, and no device.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

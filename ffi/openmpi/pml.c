@@ -31,6 +31,11 @@ void ibex_request_complete(ompi_request_t *request)
     ompi_request_complete(request, true);
 }
 
+ompi_datatype_t *ibex_byte(void)
+{
+    return (ompi_datatype_t *) MPI_BYTE;
+}
+
 ompi_request_t *ibex_request_empty(void)
 {
     return &ompi_request_empty;

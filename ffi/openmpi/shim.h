@@ -59,6 +59,9 @@ void ibex_request_fini(ompi_request_t *request);
 /* ompi_request_complete: runs the request's callback and wakes who waits. The request may be gone afterwards. */
 void ibex_request_complete(ompi_request_t *request);
 
+/* MPI_BYTE. */
+ompi_datatype_t *ibex_byte(void);
+
 /* ompi_request_empty: a send that was done at once; MPI_REQUEST_NULL. */
 ompi_request_t *ibex_request_empty(void);
 ompi_request_t *ibex_request_null(void);
@@ -90,6 +93,26 @@ void ibex_abort(int code);
 
 /* Appends names to the list of PMLs that may be chosen; each is copied. */
 void ibex_pml_consider(const char *name);
+
+/* --- What a PML needs to send through Open MPI's shared-memory BTL (shared_memory.c). --- */
+
+/* The BTL of shared memory that is open; NULL: the user has left it out, or it declined. */
+mca_btl_base_module_t *ibex_shared_memory(void);
+
+/* Whether a process is of this job and on this host. */
+bool ibex_is_on_this_host(ompi_proc_t *proc);
+
+/* Has the BTLs add processes, and says how this one names each; NULL: it does not reach it. All processes of the host at once, in
+ * the order of their ranks: the shared-memory BTL numbers them so. Returns an OPAL code. */
+int ibex_bml_add(size_t count, ompi_proc_t **procs, const mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t **endpoints);
+int ibex_bml_remove(size_t count, ompi_proc_t **procs);
+
+/* Has messages with this tag given to a function, whichever BTL they come by. */
+int ibex_bml_listen(mca_btl_base_tag_t tag, mca_btl_base_module_recv_cb_fn_t receive);
+
+/* btl_sendi of data in one piece: copied when it returns OPAL_SUCCESS, else not sent. */
+int ibex_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, mca_btl_base_tag_t tag, const void *header,
+               size_t header_size, const void *data, size_t size);
 
 /* One row per field of the mirrored types, as the C compiler lays them out (for the layout test). */
 struct ibex_layout_row {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The processor's time stamp counter.
 //!
-//! Whether it is fit to be a clock is for the caller to prove (the engine's `events/clock.rs`). Path: hot, one instruction.
-//! Threads: any. Tests: the engine's.
+//! Whether it is fit to be a clock is for the caller to prove (the engine's `events/clock.rs`). Path: hot, one
+//! instruction. Threads: any. Tests: the engine's.
 
 /// Whether there is one. Miri, which interprets tests, has none.
 pub const HAS_COUNTER: bool = cfg!(all(target_arch = "x86_64", not(miri)));

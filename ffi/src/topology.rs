@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far adapters are from where this process may run, by hwloc.
 //!
-//! Owns the question; `device.rs` of the engine asks it once, for all devices, and `select.rs` uses the answer. Every failure
-//! (no hwloc information, a virtual machine, a software device) is the answer "not known", which counts as near.
+//! Owns the question; `device.rs` of the engine asks it once, for all devices, and `select.rs` uses the answer. Every
+//! failure (no hwloc information, a virtual machine, a software device) is the answer "not known", which counts as
+//! near.
 //!
-//! Through the crate `hwlocality`. The other one, `hwloc2` (2.2.0 is its last release, of May 2020), has no safe call that
-//! sets the filter of I/O objects, without which hwloc reports no adapters at all (and it declares
+//! Through the crate `hwlocality`. The other one, `hwloc2` (2.2.0 is its last release, of May 2020), has no safe call
+//! that sets the filter of I/O objects, without which hwloc reports no adapters at all (and it declares
 //! `hwloc_topology_set_io_types_filter` with an argument too many); it also takes object types that C wrote as Rust
 //! enums, which newer hwlocs (a `Die` among them, since 2.1) make undefined behaviour.
 //!
@@ -27,8 +28,9 @@ const LOCAL: u32 = 10;
 /// What hwloc and Linux take for another node when the firmware says nothing.
 const REMOTE: u32 = 20;
 
-/// The NUMA distance between where this process may run and each device, given by its verbs name (`mlx5_0`) and its place in
-/// sysfs (`/sys/class/infiniband/mlx5_0`): 10 for the same node, more for others, `None` where it is not known.
+/// The NUMA distance between where this process may run and each device, given by its verbs name (`mlx5_0`) and its
+/// place in sysfs (`/sys/class/infiniband/mlx5_0`): 10 for the same node, more for others, `None` where it is not
+/// known.
 ///
 /// A process that may run on several nodes is as near as the nearest of them.
 #[must_use]
@@ -61,7 +63,8 @@ fn distance_in(topology: &Topology, allowed: &CpuSet, device: &str, sysfs: &Path
     pairs.map(|(from, to)| between(topology, from, to)).min()
 }
 
-/// The NUMA nodes an adapter hangs on, as hwloc knows it; `None` for one it does not know, or that hangs on the whole machine.
+/// The NUMA nodes an adapter hangs on, as hwloc knows it; `None` for one it does not know, or that hangs on the whole
+/// machine.
 fn nodes_of_device<'a>(
     topology: &Topology,
     nodes: &[&'a TopologyObject],
@@ -99,7 +102,8 @@ mod tests {
     use super::*;
     use hwlocality::object::TopologyObjectID;
 
-    /// A machine of two packages with a processor, a NUMA node and an adapter each, and a software device of no package.
+    /// A machine of two packages with a processor, a NUMA node and an adapter each, and a software device of no
+    /// package.
     fn two_packages(distances: &str) -> Topology {
         let package = |number: u32| {
             let (mask, id) = (1 << number, 10 * (number + 1));

@@ -4,17 +4,21 @@
 // each thread, receivers that share one queue through matched probes, requests and floods in both directions, and
 // one-sided operations. Where the MPI or its one-sided component refuses threads the cases are skipped with its reason,
 // or fail when IBEX_REQUIRE_THREADS=1 or IBEX_REQUIRE_RMA_THREADS=1. Runs with 2 or more ranks.
+//
+// usage: threads [--threads N]      (default 4, 2 to 16; of each rank)
 #include "check.h"
 
 #include <pthread.h>
 
-enum { THREADS = 4, MAX_BYTES = 100000 };
+enum { MOST_THREADS = 16, MAX_BYTES = 100000 };
+
+static int threads = 4; // of each rank
 
 static const int lengths[] = {8, 0, 64, 4000, 300, 13000, 1, 70000, MAX_BYTES};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static int left, right;
-static MPI_Comm comms[THREADS];
+static MPI_Comm comms[MOST_THREADS];
 static pthread_barrier_t all_threads;
 static int rounds;
 
@@ -23,14 +27,14 @@ static uint64_t seed_of(int sender, int thread, int number) {
 }
 
 static void run_threads(void *(*body)(void *)) {
-    pthread_t threads[THREADS];
-    for (intptr_t t = 0; t < THREADS; t++)
-        if (pthread_create(&threads[t], NULL, body, (void *)t) != 0) {
+    pthread_t started[MOST_THREADS];
+    for (intptr_t t = 0; t < threads; t++)
+        if (pthread_create(&started[t], NULL, body, (void *)t) != 0) {
             check_fail("thread %d: expected to start, did not", (int)t);
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
-    for (int t = 0; t < THREADS; t++)
-        pthread_join(threads[t], NULL);
+    for (int t = 0; t < threads; t++)
+        pthread_join(started[t], NULL);
 }
 
 // ---- messages -------------------------------------------------------------------------------------------------------
@@ -81,15 +85,14 @@ static void *communicator_for_each_thread(void *argument) {
 }
 
 // Half of the threads send to the right neighbour; the others take whatever comes, whichever thread sent it.
-static atomic_int taken[THREADS][4096];
+static atomic_int taken[MOST_THREADS][4096];
 static atomic_int tickets;
 
 static void *shared_queue(void *argument) {
-    enum { SENDERS = THREADS / 2 };
-    int t = (int)(intptr_t)argument, each = rounds < 4096 ? rounds : 4096;
+    int senders = threads / 2, t = (int)(intptr_t)argument, each = rounds < 4096 ? rounds : 4096;
     unsigned char *buffer = check_alloc(MAX_BYTES);
     pthread_barrier_wait(&all_threads);
-    if (t < SENDERS) {
+    if (t < senders) {
         for (int i = 0; i < each; i++) {
             int words[2] = {t, i}, bytes = 8 + lengths[i % LENGTHS] / 2;
             pattern_fill(buffer, (size_t)bytes, seed_of(check.rank, t, i));
@@ -98,7 +101,7 @@ static void *shared_queue(void *argument) {
         }
     } else {
         unsigned char *expected = check_alloc(MAX_BYTES);
-        while (atomic_fetch_add(&tickets, 1) < each * SENDERS) {
+        while (atomic_fetch_add(&tickets, 1) < each * senders) {
             MPI_Message message;
             MPI_Status status;
             int bytes, words[2];
@@ -106,7 +109,7 @@ static void *shared_queue(void *argument) {
             MPI_OK(MPI_Get_count(&status, MPI_BYTE, &bytes));
             MPI_OK(MPI_Mrecv(buffer, bytes, MPI_BYTE, &message, &status));
             memcpy(words, buffer, sizeof words);
-            if (words[0] < 0 || words[0] >= SENDERS || words[1] < 0 || words[1] >= each) {
+            if (words[0] < 0 || words[0] >= senders || words[1] < 0 || words[1] >= each) {
                 check_fail("message: expected thread and number of a sender, got %d and %d", words[0], words[1]);
                 continue;
             }
@@ -156,7 +159,7 @@ static unsigned char *memory; // a counter of 8 bytes, then SLOT bytes for each 
 
 static void *one_sided(void *argument) {
     int t = (int)(intptr_t)argument;
-    MPI_Aint slot = 64 + (MPI_Aint)(check.rank * THREADS + t) * SLOT;
+    MPI_Aint slot = 64 + (MPI_Aint)(check.rank * threads + t) * SLOT;
     unsigned char *out = check_alloc(SLOT), *in = check_alloc(SLOT);
     long long one = 1, before, last = -1;
     pthread_barrier_wait(&all_threads);
@@ -182,7 +185,7 @@ static void *one_sided(void *argument) {
 
 static void one_sided_threads(void) {
     static const char name[] = "threads_put_get_and_count_in_one_window";
-    MPI_Aint bytes = 64 + (MPI_Aint)check.size * THREADS * SLOT;
+    MPI_Aint bytes = 64 + (MPI_Aint)check.size * threads * SLOT;
     const char *required = getenv("IBEX_REQUIRE_RMA_THREADS");
     check_case("%s", name);
     int code = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
@@ -199,7 +202,7 @@ static void one_sided_threads(void) {
     if (check.rank == 0) {
         long long count;
         memcpy(&count, memory, sizeof count);
-        check_int("counter in the end", (long long)check.size * THREADS * rounds, count);
+        check_int("counter in the end", (long long)check.size * threads * rounds, count);
     }
     MPI_OK(MPI_Win_unlock_all(window));
     MPI_OK(MPI_Win_free(&window));
@@ -210,6 +213,14 @@ int main(int argc, char **argv) {
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     check_attach(2);
+    if (argc == 3 && strcmp(argv[1], "--threads") == 0)
+        threads = atoi(argv[2]);
+    if ((argc != 1 && argc != 3) || threads < 2 || threads > MOST_THREADS) {
+        if (check.rank == 0)
+            fprintf(stderr, "usage: threads [--threads N]\n");
+        MPI_Finalize();
+        return CHECK_USAGE_EXIT;
+    }
     left = (check.rank + check.size - 1) % check.size;
     right = (check.rank + 1) % check.size;
     rounds = scaled(32, 8);
@@ -224,8 +235,8 @@ int main(int argc, char **argv) {
         check_end_case();
         return check_finish();
     }
-    pthread_barrier_init(&all_threads, NULL, THREADS);
-    for (int t = 0; t < THREADS; t++)
+    pthread_barrier_init(&all_threads, NULL, (unsigned)threads);
+    for (int t = 0; t < threads; t++)
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[t]));
 
     check_case("threads_exchange_under_a_tag_each");
@@ -242,7 +253,7 @@ int main(int argc, char **argv) {
     check_end_case();
     one_sided_threads();
 
-    for (int t = 0; t < THREADS; t++)
+    for (int t = 0; t < threads; t++)
         MPI_OK(MPI_Comm_free(&comms[t]));
     pthread_barrier_destroy(&all_threads);
     return check_finish();

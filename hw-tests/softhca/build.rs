@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the verbs types from the installed `<infiniband/verbs.h>` and sets how the shared object is linked: its name, and
-//! the version nodes that its symbols carry.
+//! Reads the verbs types from the installed `<infiniband/verbs.h>` and sets how the shared object is linked: its name,
+//! and the version nodes that its symbols carry.
 //!
-//! The version script has *empty* nodes. rustc hands the linker an anonymous version script of its own, which would clash
-//! with names in ours; the symbols are put in their nodes by `.symver` directives (src/abi/exports.rs) instead. This needs
-//! lld, which is Rust's own default linker on x86-64 Linux.
+//! The version script has *empty* nodes. rustc hands the linker an anonymous version script of its own, which would
+//! clash with names in ours; the symbols are put in their nodes by `.symver` directives (src/abi/exports.rs) instead.
+//! This needs lld, which is Rust's own default linker on x86-64 Linux.
 
 use std::path::PathBuf;
 
@@ -36,8 +36,8 @@ fn main() {
     // refuses a `.symver` whose node it has not been told of.
     println!("cargo::rustc-link-arg=-Wl,--version-script={}", map.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
-    // A process that has opened a device belongs to its fabric until it ends, and a thread looks after that (engine/service.rs).
-    // `dlclose` must not take the code from under it.
+    // A process that has opened a device belongs to its fabric until it ends, and a thread looks after that
+    // (engine/service.rs). `dlclose` must not take the code from under it.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 
     let bindings = bindgen::Builder::default()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receives jobs over a stream of frames and runs them: the agent of a guest, and what serves a kept fabric.
 //!
-//! [`serve`] does one stream; [`serve_port`] is a guest's life (the virtio-serial port of the host, and TCP of the other node);
-//! [`serve_parent`] stands beside a program that uses a local device, and outlives it just long enough to end its jobs;
-//! [`remote_shell`] is the other end of that TCP, used by `mpirun` as its `rsh`. The jobs of a stream end with it, so a caller
-//! that dies leaves nothing running. Setup grade; one thread per stream and one per job.
-//! Tests: [`crate::channel`] tests both ends together.
+//! [`serve`] does one stream; [`serve_port`] is a guest's life (the virtio-serial port of the host, and TCP of the
+//! other node); [`serve_parent`] stands beside a program that uses a local device, and outlives it just long enough to
+//! end its jobs; [`remote_shell`] is the other end of that TCP, used by `mpirun` as its `rsh`. The jobs of a stream end
+//! with it, so a caller that dies leaves nothing running. Setup grade; one thread per stream and one per job. Tests:
+//! [`crate::channel`] tests both ends together.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -208,7 +208,8 @@ fn serve_nodes(listener: &TcpListener, node: usize, starter: &Arc<Here>) {
     }
 }
 
-/// Serves the program that started this one, over standard input and output, until it ends in any way: for a local device.
+/// Serves the program that started this one, over standard input and output, until it ends in any way: for a local
+/// device.
 ///
 /// # Errors
 /// The stream broke.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The caller's end of a stream of frames: many jobs at a time over one connection to an agent.
 //!
-//! Used by [`crate::fabric`] (a guest's virtio-serial port), [`crate::kept`] (a Unix socket) and the guest's `rsh` (TCP).
-//! Setup grade; a channel may be shared between threads. A thread reads the stream until it ends; jobs that run then see their
-//! events end. Tests: at the end of this file, together with [`crate::agent`].
+//! Used by [`crate::fabric`] (a guest's virtio-serial port), [`crate::kept`] (a Unix socket) and the guest's `rsh`
+//! (TCP). Setup grade; a channel may be shared between threads. A thread reads the stream until it ends; jobs that run
+//! then see their events end. Tests: at the end of this file, together with [`crate::agent`].
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -18,7 +18,8 @@ pub enum Device {
     SoftRoce,
     /// Emulated adapters of this machine's processes (`hw-tests/softhca`): two of them, InfiniBand, unless configured.
     SoftHca,
-    /// The same, with the limits and behaviours of this profile (docs/softhca.md) where the configuration says nothing else.
+    /// The same, with the limits and behaviours of this profile (docs/softhca.md) where the configuration says nothing
+    /// else.
     SoftHcaAs(String),
     /// A device of this machine, by its name under `/sys/class/infiniband` (`mlx5_0`, `rxe0`).
     Local(String),

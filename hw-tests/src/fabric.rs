@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fabric: one or two nodes with an RDMA device, in which jobs run.
 //!
-//! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines, booted by
-//! [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] and
-//! [`Device::SoftHca`], of whatever profile, the one node is this machine, where a process of our own runs the jobs. Setup grade; a fabric may be
-//! shared between threads, and jobs may overlap. Tests: at the end of this file, and the device tests of this package.
+//! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines,
+//! booted by [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] and
+//! [`Device::SoftHca`], of whatever profile, the one node is this machine, where a process of our own runs the jobs.
+//! Setup grade; a fabric may be shared between threads, and jobs may overlap. Tests: at the end of this file, and the
+//! device tests of this package.
 //!
-//! Packets are lost or filtered with the tools of the guest; the kernel loads what they need by itself. Only what crosses
-//! between two nodes can be lost: within one node rxe hands packets over without a network.
+//! Packets are lost or filtered with the tools of the guest; the kernel loads what they need by itself. Only what
+//! crosses between two nodes can be lost: within one node rxe hands packets over without a network.
 //!
 //! ```no_run
 //! # use hw_tests::{Device, Fabric, Job};
@@ -55,7 +56,8 @@ pub struct Options {
     pub nodes: usize,
     /// Processors of each node. With one, a loop that polls starves the kernel's part of soft-RoCE.
     pub cpus: usize,
-    /// Memory of each node in MiB; bounded by three quarters of this machine's, shared between the nodes. Used when touched.
+    /// Memory of each node in MiB; bounded by three quarters of this machine's, shared between the nodes. Used when
+    /// touched.
     pub memory: u64,
     /// See [`CACHE_VARIABLE`].
     pub cache: PathBuf,
@@ -107,7 +109,8 @@ impl Fabric {
     /// Opens a fabric; boots where it is virtual (some seconds; the first time a kernel is downloaded).
     ///
     /// # Errors
-    /// No such device on this machine, a number of nodes it cannot have, a missing program, or guests that do not come up.
+    /// No such device on this machine, a number of nodes it cannot have, a missing program, or guests that do not come
+    /// up.
     pub fn open_with(device: &Device, options: &Options) -> anyhow::Result<Self> {
         let nodes = if *device == Device::SoftRoce { 1..=2 } else { 1..=1 };
         ensure!(
@@ -227,7 +230,8 @@ impl Fabric {
         &self.interface
     }
 
-    /// Where the other node, and its own, reach a node: an IPv4 address of the fabric, or `localhost` on a local device.
+    /// Where the other node, and its own, reach a node: an IPv4 address of the fabric, or `localhost` on a local
+    /// device.
     #[must_use]
     pub fn address(&self, node: usize) -> String {
         if self.is_virtual() { vm::address(node) } else { "localhost".to_owned() }

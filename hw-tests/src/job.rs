@@ -2,8 +2,8 @@
 //! A job: a command in one node, what it prints, and how it ended.
 //!
 //! [`Job`] says what to run, [`crate::Running`] is a started one, [`Outcome`] a finished one. Made by callers of
-//! [`crate::fabric`]; events come from [`crate::channel`] (a guest) or [`crate::process`] (this machine). Setup grade; plain
-//! values. Times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
+//! [`crate::fabric`]; events come from [`crate::channel`] (a guest) or [`crate::process`] (this machine). Setup grade;
+//! plain values. Times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ pub struct Job {
     pub env: Vec<(String, String)>,
     /// Where it runs; the node's `/tmp` by default (on a local device: where the caller is).
     pub cwd: Option<PathBuf>,
-    /// After this time all its processes are killed. Only time counts in which the job had the processors it wanted (`pace`).
+    /// After this time all its processes are killed. Only time counts in which the job had the processors it wanted
+    /// (`pace`).
     pub limit: Duration,
 }
 
@@ -129,7 +130,8 @@ impl Outcome {
         self.ending == Ending::Exited(0)
     }
 
-    /// The status as a shell gives it: the job's own, 128 plus a signal, 124 for a time-out, 127 for a job that did not start.
+    /// The status as a shell gives it: the job's own, 128 plus a signal, 124 for a time-out, 127 for a job that did not
+    /// start.
     #[must_use]
     pub fn status(&self) -> i32 {
         match self.ending {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kept fabric: a background process that holds one booted fabric for several calls of the `fabric` command.
 //!
-//! [`attach`] joins the fabric of a name and starts its process first where there is none; [`hold`] is that process. It ends
-//! on `stop`, when nothing ran for its idle time, or when a node is gone; a file lock keeps it the only one of its name.
-//! For people at work: tests and benches open their own. Setup grade. Frames as in [`crate::wire`], over a Unix socket.
+//! [`attach`] joins the fabric of a name and starts its process first where there is none; [`hold`] is that process. It
+//! ends on `stop`, when nothing ran for its idle time, or when a node is gone; a file lock keeps it the only one of its
+//! name. For people at work: tests and benches open their own. Setup grade. Frames as in [`crate::wire`], over a Unix
+//! socket.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;

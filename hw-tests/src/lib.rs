@@ -9,9 +9,11 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! [`fabric`] is the face; [`job`] says what runs and how it ended, [`Running`] is one that runs; [`device`] names devices;
-//! [`vm`] prepares and boots the virtual machines of soft-RoCE, `local` starts the agent of this machine's devices, `programs`
-//! finds what both start; [`process`] runs a job on the machine it is on (every agent uses it), `pace` says how much of the time a job had; [`wire`] and [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
+//! [`fabric`] is the face; [`job`] says what runs and how it ended, [`Running`] is one that runs; [`device`] names
+//! devices; [`vm`] prepares and boots the virtual machines of soft-RoCE, `local` starts the agent of this machine's
+//! devices, `programs` finds what both start; [`process`] runs a job on the machine it is on (every agent uses it),
+//! `pace` says how much of the time a job had; [`runtime_failure`] knows what is Open MPI's own fault; [`wire`] and
+//! [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
 //! several calls of the `fabric` command. Everything here is setup grade: it may block, allocate and start processes.
 
 #![forbid(unsafe_code)]
@@ -27,6 +29,7 @@ mod pace;
 pub mod process;
 mod programs;
 mod running;
+pub mod runtime_failure;
 pub mod vm;
 pub mod wire;
 

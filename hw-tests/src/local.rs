@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent of a device of this machine: the process that runs the jobs of its one node.
 //!
-//! A process of its own, so that the jobs end when the program that wanted them is killed, and so that on emulated adapters it
-//! and all it starts can run under `softhca run`. Started by [`crate::fabric`], ended when it is dropped. Setup grade; any
-//! thread. Tests: the device tests of this package.
+//! A process of its own, so that the jobs end when the program that wanted them is killed, and so that on emulated
+//! adapters it and all it starts can run under `softhca run`. Started by [`crate::fabric`], ended when it is dropped.
+//! Setup grade; any thread. Tests: the device tests of this package.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

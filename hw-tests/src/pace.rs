@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of the passing time a job had: all of it while it sleeps or has the processors it wants, less while others have them.
+//! How much of the passing time a job had: all of it while it sleeps or has the processors it wants, less while others
+//! have them.
 //!
-//! Limits of jobs are of this time, so that a limit which is generous on a quiet machine is the same on one with fifteen builds
-//! beside it, and a job that hangs still meets it. Called by [`crate::process`] for each job. The kernel says of each thread how
-//! long it ran and how long it waited for a processor (`/proc/PID/task/TID/schedstat`); where it does not, all time counts.
-//! Setup grade; one thread. Tests: at the end of this file, and of process.rs.
+//! Limits of jobs are of this time, so that a limit which is generous on a quiet machine is the same on one with
+//! fifteen builds beside it, and a job that hangs still meets it. Called by [`crate::process`] for each job. The kernel
+//! says of each thread how long it ran and how long it waited for a processor (`/proc/PID/task/TID/schedstat`); where
+//! it does not, all time counts. Setup grade; one thread. Tests: at the end of this file, and of process.rs.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// By how much longer than on a quiet machine something takes here now, about: by the load of the last minute, 1 to 8. For what
-/// cannot be asked what it had, such as a virtual machine.
+/// By how much longer than on a quiet machine something takes here now, about: by the load of the last minute, 1 to 8.
+/// For what cannot be asked what it had, such as a virtual machine.
 pub(crate) fn crowding() -> u32 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
@@ -46,8 +47,8 @@ impl Pace {
         Self { threads: HashMap::new(), last: Instant::now(), own: Duration::ZERO, processors: processors() }
     }
 
-    /// The time that the job had until now; these are its processes. To be called again and again: what ends between two calls
-    /// is not seen any more.
+    /// The time that the job had until now; these are its processes. To be called again and again: what ends between
+    /// two calls is not seen any more.
     pub(crate) fn own(&mut self, processes: &[Pid]) -> Duration {
         let threads: HashMap<u32, Had> = processes.iter().flat_map(|process| threads_of(*process)).collect();
         let mut had = Had::default();
@@ -66,7 +67,8 @@ impl Pace {
 
 /// Of `passed`, what a job had whose threads together had so much.
 fn own(passed: Duration, had: Had, processors: u32) -> Duration {
-    // Without others it would have run when it waited, as far as there are processors: its threads wait for each other, too.
+    // Without others it would have run when it waited, as far as there are processors: its threads wait for each other,
+    // too.
     let wanted = (had.ran + had.waited).min(passed * processors);
     let lost = wanted.saturating_sub(had.ran);
     let whole = wanted.max(passed);

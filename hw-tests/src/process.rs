@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a job on the machine this program is on: starts it, passes on its output, and ends all its processes, always.
 //!
-//! Called by [`crate::agent`] in a guest and by [`crate::fabric`] for local devices. `mpirun` puts each rank in a process group
-//! of its own, so a process group does not hold a job together; an environment variable with a value of its own does, as every
-//! process hands it to its children: whoever carries it in `/proc/PID/environ` belongs to the job. Its limit is of the time it had
-//! the processors it wanted ([`crate::pace`]), with a bound for all time. Setup grade; each job has
-//! four threads of its own (supervisor, waiter, one per stream) that end with it. Tests: at the end of this file.
+//! Called by [`crate::agent`] in a guest and by [`crate::fabric`] for local devices. `mpirun` puts each rank in a
+//! process group of its own, so a process group does not hold a job together; an environment variable with a value of
+//! its own does, as every process hands it to its children: whoever carries it in `/proc/PID/environ` belongs to the
+//! job. Its limit is of the time it had the processors it wanted ([`crate::pace`]), with a bound for all time. Setup
+//! grade; each job has four threads of its own (supervisor, waiter, one per stream) that end with it. Tests: at the end
+//! of this file.
 
 use std::fs;
 use std::io::Read;
@@ -41,7 +42,8 @@ enum News {
 
 /// Starts `job` here and reports to `events`: its output as it comes, and at last [`Event::Ended`].
 ///
-/// The returned function ends the job early. `inherited` is set before the job's own variables. A program that cannot be started is an ending, not an error.
+/// The returned function ends the job early. `inherited` is set before the job's own variables. A program that cannot
+/// be started is an ending, not an error.
 #[must_use]
 pub fn start(job: &Job, inherited: &[(String, String)], events: Sender<Event>) -> Kill {
     let (news, hears) = mpsc::channel();

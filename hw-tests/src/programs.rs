@@ -32,8 +32,8 @@ pub(crate) fn agent(say: fn(&str)) -> anyhow::Result<PathBuf> {
     built(folder.join("fabric-agent"), "ibex-hw-tests")
 }
 
-/// The command `softhca`, beside its library: named, or made new by cargo the first time it is asked for. It is optimised
-/// in the dev profile too, as the workspace says.
+/// The command `softhca`, beside its library: named, or made new by cargo the first time it is asked for. It is
+/// optimised in the dev profile too, as the workspace says.
 pub(crate) fn softhca(say: fn(&str)) -> anyhow::Result<PathBuf> {
     static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
     if let Some(named) = named(SOFTHCA_VARIABLE)? {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A started job: waits for lines of its output or for its end, and kills it.
 //!
-//! Made by [`crate::fabric`] and [`crate::channel`]; ends as an [`Outcome`]. Setup grade; a `Running` belongs to one thread at
-//! a time. Tests: at the end of this file.
+//! Made by [`crate::fabric`] and [`crate::channel`]; ends as an [`Outcome`]. Setup grade; a `Running` belongs to one
+//! thread at a time. Tests: at the end of this file.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -23,7 +23,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// What the node adds to the longest time of a job for killing it and telling so; a node silent for longer is stuck.
+    /// What the node adds to the longest time of a job for killing it and telling so; a node silent for longer is
+    /// stuck.
     const GRACE: Duration = Duration::from_mins(2);
 
     /// A job that was just started: `events` tells of it, `kill` ends it early.

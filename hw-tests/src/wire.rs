@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The frames between a fabric and the agent in a node: a length, a kind, a job number, a body.
 //!
-//! `u32 length of the rest | u8 kind | u32 job | body`, little-endian. The body of `HELLO`, `START` and `ENDED` is JSON, that of
-//! `STDOUT` and `STDERR` the job's bytes as they came, that of `KILL` and `STOP` empty. Written by [`crate::channel`] and
-//! [`crate::agent`], over a virtio-serial port, TCP between nodes, or a Unix socket. Setup grade, any thread.
-//! Tests: at the end of this file.
+//! `u32 length of the rest | u8 kind | u32 job | body`, little-endian. The body of `HELLO`, `START` and `ENDED` is
+//! JSON, that of `STDOUT` and `STDERR` the job's bytes as they came, that of `KILL` and `STOP` empty. Written by
+//! [`crate::channel`] and [`crate::agent`], over a virtio-serial port, TCP between nodes, or a Unix socket. Setup
+//! grade, any thread. Tests: at the end of this file.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;

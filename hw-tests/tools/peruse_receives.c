@@ -90,9 +90,12 @@ int main(int argc, char **argv) {
         struct queue *queue = &peers[before][kind];
         printf("rank %d, peer %d: %d %s, at most %d at once, %.2f on average\n", check.rank, before, queue->number, what[kind],
                queue->most, queue->mean);
-        check_int("messages that were seen", ROUNDS, queue->number);
         check_int("still open", 0, queue->length);
     }
+    check_int("transfers that were seen", ROUNDS, peers[before][2].number);
+    // Each message waits for its receive, or its receive for it.
+    check_int("receives and messages that waited", supported[0] && supported[2] ? ROUNDS : 0,
+              peers[before][0].number + peers[before][1].number);
     free(peers);
     check_end_case();
     return check_finish();

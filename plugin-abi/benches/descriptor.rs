@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What it costs to take a descriptor and to give it back. `cargo bench -p ibex-plugin-abi`; needs no device and no MPI job,
-//! only Open MPI's library, which constructs the object at the head of a descriptor.
+//! What it costs to take a descriptor and to give it back. `cargo bench -p ibex-plugin-abi`; needs no device and no MPI
+//! job, only Open MPI's library, which constructs the object at the head of a descriptor.
 //!
-//! The plugin is a shared object for Open MPI, which a bench cannot link; so this is made of the same source files. What the
-//! engine's part costs: `benches/hot_path.rs` of the package `ibex`.
+//! The plugin is a shared object for Open MPI, which a bench cannot link; so this is made of the same source files.
+//! What the engine's part costs: `benches/hot_path.rs` of the package `ibex`.
 
 #[path = "../src/btl/descriptor/pool.rs"]
 #[allow(dead_code, reason = "the rest is for the plugin")]

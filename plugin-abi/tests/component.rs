@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The component in the installed Open MPI, on a machine without an adapter: what `ompi_info` shows of it, and that a job
-//! goes on without it, with the right message, in each case in which it declines.
+//! The component in the installed Open MPI, on a machine without an adapter: what `ompi_info` shows of it, and that a
+//! job goes on without it, with the right message, in each case in which it declines.
 //!
-//! Needs what building the crate needs (Open MPI with its headers and commands) and no device: ports are excluded by name
-//! where there are some. Each test has a directory of its own and a time limit on every command.
+//! Needs what building the crate needs (Open MPI with its headers and commands) and no device: ports are excluded by
+//! name where there are some. Each test has a directory of its own and a time limit on every command.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

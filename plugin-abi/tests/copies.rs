@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two copies of libibex.so in one process: the one that was loaded later says so and takes no part; nothing is mixed, nothing hangs.
+//! Two copies of libibex.so in one process: the one that was loaded later says so and takes no part; nothing is mixed,
+//! nothing hangs.
 //!
-//! Needs what building the crate needs (Open MPI with its headers and commands) and no device. Every command has a time limit.
+//! Needs what building the crate needs (Open MPI with its headers and commands) and no device. Every command has a time
+//! limit.
 
 mod built;
 

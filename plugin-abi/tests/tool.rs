@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool interface as a C program sees it: header, library, every call and every code, the profiling names, and calls handed on to the MPI.
+//! The tool interface as a C program sees it: header, library, every call and every code, the profiling names, and
+//! calls handed on to the MPI.
 //!
-//! The programs are in `tests/tool/`; what happens when events fire is tested in `src/tool/tests.rs`, and on a device by hw-tests.
-//! Needs what building the crate needs (Open MPI with its headers and commands) and no device.
+//! The programs are in `tests/tool/`; what happens when events fire is tested in `src/tool/tests.rs`, and on a device
+//! by hw-tests. Needs what building the crate needs (Open MPI with its headers and commands) and no device.
 
 mod built;
 

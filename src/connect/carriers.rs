@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What hellos come and go by: datagrams of the fabric and TCP, as the port's parameters and its adapter allow.
 //!
-//! [`Carriers`] is what the transport sees of them; [`NetworkCarriers`] are the real ones. Looked at every so many polls by
-//! `transport/port/connect.rs`. Setup grade; the port's thread. Tests: the carriers have their own; together they are tested by
-//! the device tests in `hw-tests`.
+//! [`Carriers`] is what the transport sees of them; [`NetworkCarriers`] are the real ones. Looked at every so many
+//! polls by `transport/port/connect.rs`. Setup grade; the port's thread. Tests: the carriers have their own; together
+//! they are tested by the device tests in `hw-tests`.
 
 use super::hello::Hello;
 use super::key::Key;
@@ -57,7 +57,8 @@ pub trait Carriers: Send {
     /// How far TCP gets to the port at `peer`.
     fn reach(&self, peer: &PortAddress) -> Reach;
 
-    /// The way to the port that lives as `instance` is needed no more: its handshake is over, or so was the last hello to it.
+    /// The way to the port that lives as `instance` is needed no more: its handshake is over, or so was the last hello
+    /// to it.
     fn forget(&mut self, instance: u64);
 
     /// The handshake with the port at `peer` is over.
@@ -174,8 +175,8 @@ impl NetworkCarriers {
         let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) else { return };
         // A system call each time, so not every poll even while something is going on.
         self.until_tcp = if look.is_busy || !tcp.is_idle() { self.pauses.0 } else { self.pauses.1 };
-        // Where polls are fast, so many of them are soon over, and a message would have to wait for the look. Strangers who keep
-        // connections open do not hasten it.
+        // Where polls are fast, so many of them are soon over, and a message would have to wait for the look. Strangers
+        // who keep connections open do not hasten it.
         let now = (look.now)();
         if !look.is_busy && now < self.tcp_due {
             return;

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One side of one connection being made: a state machine that sees hellos and time, and says what to do.
 //!
-//! Owns what is known of the peer's queue pair, who has confirmed what, retries and time-outs. It has no clock, network or
-//! adapter: the port calls it and does the [`Step`] that comes back. Both sides run the same machine; either may start, both
-//! may at once, and packets may be lost, doubled, late or out of order.
+//! Owns what is known of the peer's queue pair, who has confirmed what, retries and time-outs. It has no clock, network
+//! or adapter: the port calls it and does the [`Step`] that comes back. Both sides run the same machine; either may
+//! start, both may at once, and packets may be lost, doubled, late or out of order.
 //!
-//! The exchange: each hello names the sender's queue pair and the one of the receiver's that it has *heard* (set its own to).
-//! A hello that has heard ours confirms us: we may send. A hello that is not marked confirmed gets an answer; whoever is not
-//! confirmed repeats. Data on the connection confirms as well: only a peer that heard us can send it.
+//! The exchange: each hello names the sender's queue pair and the one of the receiver's that it has *heard* (set its
+//! own to). A hello that has heard ours confirms us: we may send. A hello that is not marked confirmed gets an answer;
+//! whoever is not confirmed repeats. Data on the connection confirms as well: only a peer that heard us can send it.
 //!
-//! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces what we knew; an older one is late.
-//! A connection in use is not given up for a hello with a newer epoch: that begins a *successor*, another machine beside this
-//! one, which takes over once the peer has confirmed it, and comes to nothing where the hello was a recording.
+//! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces what we knew; an older one
+//! is late. A connection in use is not given up for a hello with a newer epoch: that begins a *successor*, another
+//! machine beside this one, which takes over once the peer has confirmed it, and comes to nothing where the hello was a
+//! recording.
 //!
-//! The time from our first hello to the confirmation is the path's round trip and whatever the peer did meanwhile: never less
-//! than the round trip, so time-outs may be chosen from it.
+//! The time from our first hello to the confirmation is the path's round trip and whatever the peer did meanwhile:
+//! never less than the round trip, so time-outs may be chosen from it.
 //!
-//! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be the one to
-//! ask: `handshake/port_attempt.rs`. What the port is told to do: `handshake/step.rs`. Path: setup (`on_data` pending). Threads:
-//! the port's. Memory: part of a connected peer's 1 KiB, so it stays small.
-//! Times: since any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
+//! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be
+//! the one to ask: `handshake/port_attempt.rs`. What the port is told to do: `handshake/step.rs`. Path: setup
+//! (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small. Times: since
+//! any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
 
@@ -98,8 +99,9 @@ impl Handshake {
 
     /// Begins a connection with a queue pair that is made but not yet set to a peer's.
     ///
-    /// `peer_instance` and `peer_port` are from the peer's modex or from the hello that made us begin. The first try is due at
-    /// once: a side that begins calls [`Handshake::on_timer`], a side that was spoken to [`Handshake::on_hello`].
+    /// `peer_instance` and `peer_port` are from the peer's modex or from the hello that made us begin. The first try is
+    /// due at once: a side that begins calls [`Handshake::on_timer`], a side that was spoken to
+    /// [`Handshake::on_hello`].
     #[must_use]
     pub fn new(
         local: QpInfo,
@@ -306,7 +308,8 @@ impl Handshake {
         first
     }
 
-    /// By what to try next: datagrams; TCP as well where they stay unanswered, or where TCP is what the peer was heard by.
+    /// By what to try next: datagrams; TCP as well where they stay unanswered, or where TCP is what the peer was heard
+    /// by.
     fn route(&self) -> Via {
         match self.paths {
             Paths { ud: true, tcp: true } => {
@@ -325,7 +328,8 @@ impl Handshake {
         via
     }
 
-    /// Whether to give up. While a TCP connection stands, the peer's process lives and merely computes: no time is too long.
+    /// Whether to give up. While a TCP connection stands, the peer's process lives and merely computes: no time is too
+    /// long.
     fn hopeless(&self, reach: Reach, now: Duration) -> Option<FailureReason> {
         if !self.paths.ud && !self.paths.tcp && self.heard_by.is_none() {
             return Some(FailureReason::NoCarrier);

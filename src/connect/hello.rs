@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one message of the handshake: here I am, this is my queue pair, and this is what I have heard of yours.
 //!
-//! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and [`super::tcp`].
+//! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and
+//! [`super::tcp`].
 //!
-//! Bytes: fixed size, versioned, little-endian, and sealed with a keyed hash ([`super::key`]) under the key of the port it is
-//! for, because anybody may write to a listening port: nothing but the seal is looked at before it is found right. It fits a
-//! datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A hello that was decoded comes from the
-//! job, is for the life of the port that has the key, and has every field in its range; whether it is of now, the handshake
-//! decides.
+//! Bytes: fixed size, versioned, little-endian, and sealed with a keyed hash ([`super::key`]) under the key of the port
+//! it is for, because anybody may write to a listening port: nothing but the seal is looked at before it is found
+//! right. It fits a datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A hello that was
+//! decoded comes from the job, is for the life of the port that has the key, and has every field in its range; whether
+//! it is of now, the handshake decides.
 //!
 //! Path: setup. Threads: plain data. Tests: at the end of the file.
 
@@ -49,8 +50,8 @@ pub struct QpInfo {
     pub qpn: u32,
     /// The packet sequence number its sends begin with: 24 bits.
     pub psn: u32,
-    /// Which connection of its process this is: a count that only grows (never 0), so that an old hello is known by it, even
-    /// when the adapter uses a queue pair number again.
+    /// Which connection of its process this is: a count that only grows (never 0), so that an old hello is known by it,
+    /// even when the adapter uses a queue pair number again.
     pub epoch: u32,
     /// How many reads and atomics it may have in flight (`max_rd_atomic`).
     pub initiator_depth: u8,
@@ -111,8 +112,8 @@ pub struct Hello {
     pub heard_epoch: u32,
     /// The sender knows that the receiver has set its queue pair to the sender's: no answer is needed.
     pub confirmed: bool,
-    /// The sender declines what the receiver has asked for with the queue pair that is named as heard, and asks for nothing; its
-    /// own queue pair is none that the receiver is to use.
+    /// The sender declines what the receiver has asked for with the queue pair that is named as heard, and asks for
+    /// nothing; its own queue pair is none that the receiver is to use.
     pub declined: Option<Declined>,
 }
 
@@ -198,7 +199,8 @@ impl Hello {
     /// Reads and checks the bytes of a hello that came to the port that has `key`.
     ///
     /// # Errors
-    /// [`HelloError`] when they are not a hello of this version, whole, sealed with the key, and with every field in its range.
+    /// [`HelloError`] when they are not a hello of this version, whole, sealed with the key, and with every field in
+    /// its range.
     pub fn decode(bytes: &[u8], key: &Key) -> Result<Hello, HelloError> {
         let bytes: &[u8; Self::SIZE] = bytes.try_into().map_err(|_| HelloError::Length { got: bytes.len() })?;
         if bytes[..4] != MAGIC {

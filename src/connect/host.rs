@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this host is, as other processes need to know it: its IP addresses, and a number by which processes of one host know
-//! each other.
+//! What this host is, as other processes need to know it: its IP addresses, and a number by which processes of one host
+//! know each other.
 //!
-//! Owns the reading of the kernel's identifiers, and addresses as they are published and tried. Called when a port's address is
-//! made, and by [`super::tcp`]; which addresses are taken is [`super::interfaces`]'s. Path: setup (reads a few files). Threads: any. Bytes: addresses in network order.
-//! Tests: at the end of the file.
+//! Owns the reading of the kernel's identifiers, and addresses as they are published and tried. Called when a port's
+//! address is made, and by [`super::tcp`]; which addresses are taken is [`super::interfaces`]'s. Path: setup (reads a
+//! few files). Threads: any. Bytes: addresses in network order. Tests: at the end of the file.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -26,8 +26,8 @@ pub fn new_instance() -> io::Result<u64> {
 
 /// A number of this host and network namespace: processes with the same one reach each other over loopback.
 ///
-/// Made of the kernel's boot id (which differs even in virtual machines that are copies), the machine id, the host's name and
-/// the network namespace; what cannot be read is left out.
+/// Made of the kernel's boot id (which differs even in virtual machines that are copies), the machine id, the host's
+/// name and the network namespace; what cannot be read is left out.
 #[must_use]
 pub fn host_number() -> u64 {
     let files = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/sys/kernel/hostname"];
@@ -61,9 +61,9 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Under which addresses to try a peer that published `published`, in order: all of them on the same host. On another host an
-/// address that is also one of ours cannot be the peer's: private networks of containers and virtual machines have the same
-/// addresses on every host.
+/// Under which addresses to try a peer that published `published`, in order: all of them on the same host. On another
+/// host an address that is also one of ours cannot be the peer's: private networks of containers and virtual machines
+/// have the same addresses on every host.
 #[must_use]
 pub fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {
     let published = published.map(|address| address.to_canonical());

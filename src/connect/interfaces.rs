@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! At which of this host's IP addresses hellos over TCP are taken: `btl_ibex_tcp_if_include` and `btl_ibex_tcp_if_exclude`.
+//! At which of this host's IP addresses hellos over TCP are taken: `btl_ibex_tcp_if_include` and
+//! `btl_ibex_tcp_if_exclude`.
 //!
-//! Owns the reading of those lists and the choice. What is chosen is published, and nothing else is listened on. Called by
-//! `carriers.rs`, and by `tunables.rs` for the check of what the user wrote. Path: setup. Threads: any.
-//! Tests: at the end of the file.
+//! Owns the reading of those lists and the choice. What is chosen is published, and nothing else is listened on. Called
+//! by `carriers.rs`, and by `tunables.rs` for the check of what the user wrote. Path: setup. Threads: any. Tests: at
+//! the end of the file.
 
 use std::fmt;
 use std::io;
@@ -112,8 +113,8 @@ pub struct Chosen {
     pub absent: Vec<String>,
 }
 
-/// Chooses among `all`: what `include` names, in its order; where it names nothing, all that another host may reach but what
-/// `exclude` names: IPv4, then IPv6, and loopback only when there is nothing else.
+/// Chooses among `all`: what `include` names, in its order; where it names nothing, all that another host may reach but
+/// what `exclude` names: IPv4, then IPv6, and loopback only when there is nothing else.
 #[must_use]
 pub fn choose(all: &[Interface], include: &str, exclude: &str) -> Chosen {
     let parse = |list| -> Vec<Item> { items(list).filter_map(Item::parse).collect() };

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The key of a port: what a process must know to be heard by it.
 //!
-//! Owns [`Key`] and the keyed hash ([`Seal`]) that ends every hello. A port draws its key when it is opened and publishes it in
-//! the modex alone, never in a packet: whoever makes the right hash for a port has read the modex, so is of the job. It is the
-//! *receiver's* key, so a port checks a hello with what it knows itself, before it asks anybody anything.
+//! Owns [`Key`] and the keyed hash ([`Seal`]) that ends every hello. A port draws its key when it is opened and
+//! publishes it in the modex alone, never in a packet: whoever makes the right hash for a port has read the modex, so
+//! is of the job. It is the *receiver's* key, so a port checks a hello with what it knows itself, before it asks
+//! anybody anything.
 //!
-//! The hash is SipHash-2-4 with 128 bits: made as a message authentication code for short messages, in one small crate without
-//! dependencies (BLAKE3 and HMAC need more code for no more proof here). It compares without telling by its time where two
-//! hashes differ. It keeps nothing secret: hellos are readable, and a recorded one can be sent again, which the handshake
-//! sees by its epoch.
+//! The hash is SipHash-2-4 with 128 bits: made as a message authentication code for short messages, in one small crate
+//! without dependencies (BLAKE3 and HMAC need more code for no more proof here). It compares without telling by its
+//! time where two hashes differ. It keeps nothing secret: hellos are readable, and a recorded one can be sent again,
+//! which the handshake sees by its epoch.
 //!
 //! Path: setup. Threads: plain data. Tests: at the end of the file.
 

@@ -6,9 +6,9 @@
 //! - `ud` and [`tcp`]: what carries it; [`host`] and [`interfaces`]: what TCP needs to know of this host.
 //!
 //! This file owns the words they share: carriers, and the injected faults. The port drives it all: it gives a hello
-//! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks again when
-//! the handshake is due. Path: setup. Threads: the port's. Times: since any fixed moment, the same for all calls.
-//! Tests: in each file; [`handshake`] has a simulation of both sides over a bad network.
+//! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks
+//! again when the handshake is due. Path: setup. Threads: the port's. Times: since any fixed moment, the same for all
+//! calls. Tests: in each file; [`handshake`] has a simulation of both sides over a bad network.
 
 pub mod carriers;
 pub mod handshake;
@@ -88,7 +88,8 @@ pub enum Reach {
     Trying,
     /// A connection stands: the peer's process lives, even if it does not answer.
     Open,
-    /// The peer's host says that nobody listens, or the connection was reset: the process has ended, or a firewall says so.
+    /// The peer's host says that nobody listens, or the connection was reset: the process has ended, or a firewall says
+    /// so.
     Refused,
     /// No address of the peer answers.
     Unreachable,

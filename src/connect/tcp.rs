@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The carrier of handshakes over TCP: for adapters without datagrams, and networks that do not let them through.
 //!
-//! Owns the connections to and from peers of one port; `listeners` owns the sockets they come in by, `link` what is on one
-//! connection. The port calls [`TcpCarrier::expect`], [`TcpCarrier::send`], [`TcpCarrier::poll`] and [`TcpCarrier::close`];
-//! nothing blocks and nothing sleeps. A connection that stands also says that the peer's process lives ([`TcpCarrier::reach`]).
+//! Owns the connections to and from peers of one port; `listeners` owns the sockets they come in by, `link` what is on
+//! one connection. The port calls [`TcpCarrier::expect`], [`TcpCarrier::send`], [`TcpCarrier::poll`] and
+//! [`TcpCarrier::close`]; nothing blocks and nothing sleeps. A connection that stands also says that the peer's process
+//! lives ([`TcpCarrier::reach`]).
 //!
-//! Anyone on the network can connect, so every connection is bounded in time and number. It carries nothing but hellos of fixed
-//! size that are sealed with this port's key; the first that is not one ends it. Until the first it has `STRANGER_PATIENCE`,
-//! however it uses it, and no more than `STRANGERS` wait at a time. After it the connection stands while a handshake with the
-//! peer it names is under way, `LINKS` of one peer at a time: a recorded hello that is sent again may bring an answer, but holds
-//! nothing. Where files run out, those who have said nothing yet go first.
+//! Anyone on the network can connect, so every connection is bounded in time and number. It carries nothing but hellos
+//! of fixed size that are sealed with this port's key; the first that is not one ends it. Until the first it has
+//! `STRANGER_PATIENCE`, however it uses it, and no more than `STRANGERS` wait at a time. After it the connection stands
+//! while a handshake with the peer it names is under way, `LINKS` of one peer at a time: a recorded hello that is sent
+//! again may bring an answer, but holds nothing. Where files run out, those who have said nothing yet go first.
 //!
-//! Path: setup. Threads: the port's. `poll` costs one system call for each address listened at while there is no connection.
-//! Tests: `tcp/tests.rs`.
+//! Path: setup. Threads: the port's. `poll` costs one system call for each address listened at while there is no
+//! connection. Tests: `tcp/tests.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -71,8 +72,8 @@ pub struct TcpCarrier {
 }
 
 impl TcpCarrier {
-    /// Listens at `addresses`, on a port the kernel chooses. `key` and `host` are the port's own: hellos that are not sealed with
-    /// the key are not taken. A peer of another host is not looked for at an address that is one of `ours`.
+    /// Listens at `addresses`, on a port the kernel chooses. `key` and `host` are the port's own: hellos that are not
+    /// sealed with the key are not taken. A peer of another host is not looked for at an address that is one of `ours`.
     ///
     /// # Errors
     /// What the kernel says where it cannot listen at any of the addresses.
@@ -111,8 +112,8 @@ impl TcpCarrier {
         self.expected.insert(peer.instance);
     }
 
-    /// Sends a hello to `peer`, on the connections there are or a new one. Best effort, like a datagram: whoever needs an answer
-    /// sends again. While an earlier hello is still waiting, this one takes its place.
+    /// Sends a hello to `peer`, on the connections there are or a new one. Best effort, like a datagram: whoever needs
+    /// an answer sends again. While an earlier hello is still waiting, this one takes its place.
     pub fn send(&mut self, peer: &PortAddress, frame: &Frame) {
         let now = Instant::now();
         if self.send_on_links(peer.instance, frame) {
@@ -137,8 +138,8 @@ impl TcpCarrier {
         }
     }
 
-    /// Accepts, connects, writes and reads as far as it goes without waiting; hands over every hello that came for this port, and
-    /// why a connection was ended for what it brought.
+    /// Accepts, connects, writes and reads as far as it goes without waiting; hands over every hello that came for this
+    /// port, and why a connection was ended for what it brought.
     pub fn poll(&mut self, deliver: &mut impl FnMut(Result<Hello, Refusal>)) {
         self.accept();
         if self.links.is_empty() {
@@ -190,8 +191,8 @@ impl TcpCarrier {
         self.expected.remove(&peer.instance);
     }
 
-    /// Sends on the connection we made, if it stands; else on all that the peer made, since one of them may be somebody else's
-    /// who sent a recorded hello; else on the one being made. False where there is none.
+    /// Sends on the connection we made, if it stands; else on all that the peer made, since one of them may be somebody
+    /// else's who sent a recorded hello; else on the one being made. False where there is none.
     fn send_on_links(&mut self, instance: u64, frame: &Frame) -> bool {
         let links = || self.links.iter().filter(|link| link.peer() == Some(instance) && link.takes_hellos());
         let Some(best) = links().map(Link::rank).max() else { return false };
@@ -239,8 +240,8 @@ impl TcpCarrier {
         });
     }
 
-    /// Ends the connections whose peer, as they say, has no handshake with us under way. The port has seen since the last poll
-    /// what they brought.
+    /// Ends the connections whose peer, as they say, has no handshake with us under way. The port has seen since the
+    /// last poll what they brought.
     fn end_needless(&mut self, now: Instant) {
         let expected = &self.expected;
         let needless = |link: &&mut Link| link.peer().is_some_and(|peer| !expected.contains(&peer));
@@ -250,8 +251,8 @@ impl TcpCarrier {
         }
     }
 
-    /// Whether the connection at `index`, which has just said whose it is, is one too many of that peer; then the one that has
-    /// stood longest has been ended.
+    /// Whether the connection at `index`, which has just said whose it is, is one too many of that peer; then the one
+    /// that has stood longest has been ended.
     fn displaces(&mut self, index: usize) -> bool {
         let peer = self.links[index].peer();
         let same = |link: &Link| link.peer() == peer && !link.is_ours();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hellos as datagrams of the fabric: needs neither an IP address nor a connection manager.
 //!
-//! Owns the port's UD queue pair and the ways to the peers being connected to. Driven by `connecting.rs`. Setup grade; a poll
-//! that finds nothing is one look at a completion queue of its own. Datagrams may be lost: the handshake repeats.
-//! Tests: of the path at the end of the file; else the device tests in `hw-tests`.
+//! Owns the port's UD queue pair and the ways to the peers being connected to. Driven by `connecting.rs`. Setup grade;
+//! a poll that finds nothing is one look at a completion queue of its own. Datagrams may be lost: the handshake
+//! repeats. Tests: of the path at the end of the file; else the device tests in `hw-tests`.
 
 use super::hello::Hello;
 use crate::select::address::PortAddress;
@@ -73,9 +73,9 @@ impl UdCarrier {
 
     /// Has a queue pair that works again, after an error of [`Self::poll`].
     ///
-    /// The queue pair is set anew, and keeps the number that the modex has told the peers. Where the adapter sets none twice
-    /// (`irdma`), or the completion queue is broken, a new one takes its place. Its number only our hellos tell: a peer that has
-    /// heard none of them goes on to send to the old one, in vain, and reaches us by TCP.
+    /// The queue pair is set anew, and keeps the number that the modex has told the peers. Where the adapter sets none
+    /// twice (`irdma`), or the completion queue is broken, a new one takes its place. Its number only our hellos tell:
+    /// a peer that has heard none of them goes on to send to the old one, in vain, and reaches us by TCP.
     ///
     /// # Errors
     /// There is none to be had: nothing will come or go by datagrams any more.

@@ -107,7 +107,8 @@ impl ClockCorrelation {
     /// What the adapter's clock showed at `host`; `None` without samples.
     pub(super) fn to_adapter(&self, host: u64) -> Option<ConvertedTimestamp> {
         let nearest = *self.samples.iter().min_by_key(|sample| sample.before.abs_diff(host))?;
-        // From the nearest sample by the nominal rate, then corrected by what `to_host` says of that: it is off by little.
+        // From the nearest sample by the nominal rate, then corrected by what `to_host` says of that: it is off by
+        // little.
         let away = host as f64 - f64::midpoint(nearest.before as f64, nearest.after as f64);
         let rate = f64::midpoint(self.rate.0, self.rate.1);
         let guess = nearest.ticks.saturating_add_signed((away / rate) as i64);

@@ -25,8 +25,8 @@ use super::tracked_clocks;
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
 
-/// How long a port's events are held at most, and some more: [`super::reorder_buffer`] lets them go after 200 windows (10 ms), even if
-/// earlier ones are known to come.
+/// How long a port's events are held at most, and some more: [`super::reorder_buffer`] lets them go after 200 windows
+/// (10 ms), even if earlier ones are known to come.
 const LONGEST_HELD_NS: u64 = 50_000_000;
 
 /// How long [`catch_up`] takes at most: longer than events are held where no earlier one is known to come.
@@ -50,8 +50,8 @@ pub(super) fn set_port_pending(source: SourceId, is_nearly_full: bool) {
     }
 }
 
-/// Delivers what waits, if anything does. Callbacks run here: the caller holds no lock that a call of ibex from within one could
-/// need. `safety` says what they must be fit for.
+/// Delivers what waits, if anything does. Callbacks run here: the caller holds no lock that a call of ibex from within
+/// one could need. `safety` says what they must be fit for.
 #[inline]
 pub fn progress(safety: Safety) {
     if interest_mask::has_pending() && (is_sampling_call() || interest_mask::is_urgent()) {
@@ -59,8 +59,9 @@ pub fn progress(safety: Safety) {
     }
 }
 
-/// Delivers what threads and ports hold as far as it is due, and leaves buffers and dropped events to [`progress`]: before a poll, so that
-/// what the poll before has seen is shown then, and neither before who waits for it goes on nor much later. Otherwise as [`progress`].
+/// Delivers what threads and ports hold as far as it is due, and leaves buffers and dropped events to [`progress`]:
+/// before a poll, so that what the poll before has seen is shown then, and neither before who waits for it goes on nor
+/// much later. Otherwise as [`progress`].
 #[inline]
 pub fn deliver_due(safety: Safety) {
     if interest_mask::holds_events() {
@@ -89,16 +90,16 @@ fn deliver_due_now(safety: Safety) {
     });
 }
 
-/// Whether this is one of the calls, one in [`SAMPLING_INTERVAL`], in which ports are looked after though nothing else is to do: their
-/// clocks are sampled.
+/// Whether this is one of the calls, one in [`SAMPLING_INTERVAL`], in which ports are looked after though nothing else
+/// is to do: their clocks are sampled.
 fn is_sampling_call() -> bool {
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
     calls.is_multiple_of(SAMPLING_INTERVAL)
 }
 
-/// Delivers what waits: all of this thread and of the ports, and up to `budget` events from buffers. From within a callback it
-/// does nothing. Otherwise as [`progress`].
+/// Delivers what waits: all of this thread and of the ports, and up to `budget` events from buffers. From within a
+/// callback it does nothing. Otherwise as [`progress`].
 #[cold]
 pub fn deliver(budget: usize, safety: Safety) {
     deliver_counted(budget, safety);
@@ -121,8 +122,8 @@ pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
     })
 }
 
-/// This thread has polled completions of a port, of which events are yet to be raised: until [`end_batch`], what is later waits.
-/// To be called before another thread polls the same queue. `None` for what is no port's source.
+/// This thread has polled completions of a port, of which events are yet to be raised: until [`end_batch`], what is
+/// later waits. To be called before another thread polls the same queue. `None` for what is no port's source.
 #[inline]
 #[must_use]
 pub fn begin_batch(source: SourceId) -> Option<PolledBatch> {
@@ -137,8 +138,9 @@ pub fn end_batch(source: SourceId, batch: PolledBatch) {
     }
 }
 
-/// Delivers what waits in this thread and what the ports' sources hold, waiting until it is due: for who is about to stop
-/// listening, so that what has happened is shown. Takes a fifth of a millisecond at most, while more keeps coming. From within a callback it does nothing.
+/// Delivers what waits in this thread and what the ports' sources hold, waiting until it is due: for who is about to
+/// stop listening, so that what has happened is shown. Takes a fifth of a millisecond at most, while more keeps coming.
+/// From within a callback it does nothing.
 pub fn catch_up(safety: Safety) {
     catch_up_within(safety, CATCH_UP_NS);
 }
@@ -163,8 +165,8 @@ fn catch_up_within(safety: Safety, nanoseconds: u64) {
     }
 }
 
-/// As [`catch_up`], and with what other threads have polled: all that has happened is shown, unless it is more than comes to an
-/// end. Waits for callbacks in other threads: the caller holds nothing that one of them may want.
+/// As [`catch_up`], and with what other threads have polled: all that has happened is shown, unless it is more than
+/// comes to an end. Waits for callbacks in other threads: the caller holds nothing that one of them may want.
 #[cold]
 pub fn catch_up_all(safety: Safety) {
     let clock = HostClock::get();
@@ -187,7 +189,8 @@ pub fn catch_up_all(safety: Safety) {
     }
 }
 
-/// Waits until each thread that delivers now has done so once. From within a callback it does nothing. As [`catch_up_all`].
+/// Waits until each thread that delivers now has done so once. From within a callback it does nothing. As
+/// [`catch_up_all`].
 #[cold]
 pub fn wait_for_callbacks() {
     if !thread::is_delivering() {

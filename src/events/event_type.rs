@@ -84,7 +84,8 @@ pub struct Element {
 pub enum StampedBy {
     /// The host's, on the source of the thread in which it happened.
     Host,
-    /// The adapter's, on the source of the port, where the adapter stamps completions; else the host's, on the thread's.
+    /// The adapter's, on the source of the port, where the adapter stamps completions; else the host's, on the
+    /// thread's.
     Adapter,
 }
 
@@ -95,7 +96,8 @@ pub struct EventType {
     pub name: &'static str,
     /// What it tells, and when it fires.
     pub description: &'static str,
-    /// Who needs it: the verbosity level of `MPI_T` (MPI 4.1 section 15.3.1), 1 = every user ... 9 = developers of ibex.
+    /// Who needs it: the verbosity level of `MPI_T` (MPI 4.1 section 15.3.1), 1 = every user ... 9 = developers of
+    /// ibex.
     pub level: u8,
     /// Its elements.
     pub elements: &'static [Element],
@@ -103,7 +105,8 @@ pub struct EventType {
     pub displacements: &'static [usize],
     /// Where the last element ends, bytes: what a copy of the data takes.
     pub extent: usize,
-    /// The element that names the object an event belongs to (the context of a communicator); `None`: bound to no object.
+    /// The element that names the object an event belongs to (the context of a communicator); `None`: bound to no
+    /// object.
     pub bound: Option<usize>,
     /// Whose clock stamps it.
     pub stamp: StampedBy,
@@ -147,8 +150,8 @@ pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [u
     at
 }
 
-/// Where the last of them ends: what a tool that knows displacements and types has room for. C would pad a structure behind it; such
-/// padding is nobody's.
+/// Where the last of them ends: what a tool that knows displacements and types has room for. C would pad a structure
+/// behind it; such padding is nobody's.
 pub(super) const fn extent<const N: usize>(kinds: [ElementType; N]) -> usize {
     if N == 0 { 0 } else { displacements(kinds)[N - 1] + kinds[N - 1].size() }
 }

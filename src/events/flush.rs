@@ -19,17 +19,18 @@ pub fn is_delivering() -> bool {
     thread::with(&mut (), |thread, ()| thread.is_delivering())
 }
 
-/// Delivers what waits now: in this thread, in the ports as far as its turn has come, in all buffers. Where another thread empties
-/// these, they are left to it. From within a callback it does nothing. `safety` says what callbacks must be fit for here.
+/// Delivers what waits now: in this thread, in the ports as far as its turn has come, in all buffers. Where another
+/// thread empties these, they are left to it. From within a callback it does nothing. `safety` says what callbacks must
+/// be fit for here.
 pub fn deliver_pending(safety: Safety) {
     if interest_mask::has_pending() {
         deliver_now(safety);
     }
 }
 
-/// As [`deliver_pending`], of all that has happened before: waits until the turn of what ports hold has come (a
-/// matter of milliseconds) and for a thread that empties buffers, so the caller holds nothing that a callback may want. False, and nothing
-/// is done, from within a callback.
+/// As [`deliver_pending`], of all that has happened before: waits until the turn of what ports hold has come (a matter
+/// of milliseconds) and for a thread that empties buffers, so the caller holds nothing that a callback may want. False,
+/// and nothing is done, from within a callback.
 #[must_use]
 pub fn flush(safety: Safety) -> bool {
     if is_delivering() {

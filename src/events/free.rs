@@ -15,9 +15,10 @@ use super::registration::{FreeCallback, Registration};
 use super::registry::{self, AlreadyFreed, PendingFree};
 use super::thread::{self, Delivery, Thread};
 
-/// Frees a registration. It takes no event from now on; what waits in its buffer is delivered; then, when no thread can be within
-/// a callback of it any more, `on_free` is called, once: before this returns where that is possible, else from a later delivery.
-/// May be called from within one of its own callbacks. `safety` says what a callback must be fit for here.
+/// Frees a registration. It takes no event from now on; what waits in its buffer is delivered; then, when no thread can
+/// be within a callback of it any more, `on_free` is called, once: before this returns where that is possible, else
+/// from a later delivery. May be called from within one of its own callbacks. `safety` says what a callback must be fit
+/// for here.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -50,7 +51,8 @@ pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
     }
 }
 
-/// Delivers the rest of a freed registration's buffer and says that it is gone; gives it back where its buffer is in use.
+/// Delivers the rest of a freed registration's buffer and says that it is gone; gives it back where its buffer is in
+/// use.
 fn finish(thread: &Thread, mut pending: PendingFree, safety: Safety) -> Option<PendingFree> {
     let registration = std::sync::Arc::clone(&pending.entry.registration);
     {

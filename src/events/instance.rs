@@ -37,8 +37,8 @@ impl EventInstance {
         })
     }
 
-    /// Copies all elements, as C lays them out, to the first [`super::EventType::extent`] bytes of `to`; what lies between them is zero.
-    /// False, and nothing is written, where `to` is shorter than that.
+    /// Copies all elements, as C lays them out, to the first [`super::EventType::extent`] bytes of `to`; what lies
+    /// between them is zero. False, and nothing is written, where `to` is shorter than that.
     #[must_use]
     pub fn copy_to(&self, to: &mut [u8]) -> bool {
         let row = self.event_type.row();

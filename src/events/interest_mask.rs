@@ -27,8 +27,8 @@ pub(super) const NEARLY_FULL: u64 = BUFFERS << 4;
 /// A thread in which events wait; the bits from here up count them.
 const STAGING_THREAD: u64 = BUFFERS << 5;
 
-/// There is a registration for messages, whether it is active now or not: those under way are followed, so that it is told of the rest
-/// of a message when it becomes active.
+/// There is a registration for messages, whether it is active now or not: those under way are followed, so that it is
+/// told of the rest of a message when it becomes active.
 const MESSAGES_REGISTERED: u64 = BUFFERS >> 1;
 
 /// The types' bits.
@@ -49,8 +49,8 @@ const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
     | 1 << EagerChosen::TYPE.index()
     | 1 << RendezvousChosen::TYPE.index();
 
-/// Of the types somebody listens to: those with a registration that takes what the adapter stamps as it happens, and those with one
-/// that takes it by its stamp.
+/// Of the types somebody listens to: those with a registration that takes what the adapter stamps as it happens, and
+/// those with one that takes it by its stamp.
 static IMMEDIATE: AtomicU64 = AtomicU64::new(0);
 static ORDERED: AtomicU64 = AtomicU64::new(0);
 
@@ -79,7 +79,8 @@ impl InterestMask {
         self.0 & MESSAGE_TYPES != 0
     }
 
-    /// Whether messages are followed from one of their pieces to the next: somebody is registered for them, and may listen or not.
+    /// Whether messages are followed from one of their pieces to the next: somebody is registered for them, and may
+    /// listen or not.
     #[must_use]
     #[inline]
     pub const fn is_registered_for_messages(self) -> bool {
@@ -106,8 +107,8 @@ pub fn interest() -> InterestMask {
     InterestMask(mask() & INTEREST)
 }
 
-/// Whether somebody listens to anything, or is registered for messages: all that a site of the shortest path does while nobody
-/// does. One comparison.
+/// Whether somebody listens to anything, or is registered for messages: all that a site of the shortest path does while
+/// nobody does. One comparison.
 #[must_use]
 #[inline]
 pub fn has_interest() -> bool {
@@ -135,23 +136,23 @@ pub fn is_idle() -> bool {
     mask() == 0
 }
 
-/// Whether so much waits to be delivered that it is lost if more comes before [`super::progress`] is called. Hot, behind the branch of
-/// a site.
+/// Whether so much waits to be delivered that it is lost if more comes before [`super::progress`] is called. Hot,
+/// behind the branch of a site.
 #[must_use]
 #[inline]
 pub fn is_nearly_full() -> bool {
     mask() & NEARLY_FULL != 0
 }
 
-/// Changes whenever somebody registers for messages when nobody had: who keeps something from one event to another forgets it then, as
-/// what happened in between was not seen.
+/// Changes whenever somebody registers for messages when nobody had: who keeps something from one event to another
+/// forgets it then, as what happened in between was not seen.
 #[must_use]
 pub fn activation_epoch() -> u64 {
     ACTIVATION_EPOCH.load(Ordering::Relaxed)
 }
 
-/// Somebody listens to events of this type, as they happen or by the source's clock, or nobody any more. By one thread at a time: under
-/// the registry's lock.
+/// Somebody listens to events of this type, as they happen or by the source's clock, or nobody any more. By one thread
+/// at a time: under the registry's lock.
 pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
     let bit = 1 << event_type.index();
     for (listens, word) in [(immediate, &IMMEDIATE), (ordered, &ORDERED)] {
@@ -183,8 +184,8 @@ pub(super) fn set_messages_registered(is_registered: bool) {
     }
 }
 
-/// Says that there is something to do. After what is to be done was stored; sequentially consistent with who takes the bit back
-/// and then looks.
+/// Says that there is something to do. After what is to be done was stored; sequentially consistent with who takes the
+/// bit back and then looks.
 #[inline]
 pub(super) fn set_pending(work: u64) {
     if MASK.load(Ordering::SeqCst) & work == 0 {

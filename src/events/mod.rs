@@ -70,8 +70,8 @@ pub fn type_named(name: &str) -> Option<TypeId> {
     TypeId::from_index(TABLE.iter().position(|row| row.name == name)?)
 }
 
-/// The source of a port whose adapter stamps completions; the same again for a port that is opened again. `None` where there are too
-/// many (its events are then to be raised on the host's clock). Setup.
+/// The source of a port whose adapter stamps completions; the same again for a port that is opened again. `None` where
+/// there are too many (its events are then to be raised on the host's clock). Setup.
 #[must_use]
 pub fn open_port(clock: PortClock) -> Option<SourceId> {
     let source = source::open(Box::new(port_source::PortSource::new(clock)))?;
@@ -81,7 +81,8 @@ pub fn open_port(clock: PortClock) -> Option<SourceId> {
     Some(source)
 }
 
-/// The port is closed: what its source still holds is delivered, and its adapter not asked any more. Not from within a callback.
+/// The port is closed: what its source still holds is delivered, and its adapter not asked any more. Not from within a
+/// callback.
 pub fn close_port(source: SourceId, safety: Safety) {
     deliver::deliver_port_all(source, safety);
     if let Some(port) = source.source().port() {
@@ -90,8 +91,8 @@ pub fn close_port(source: SourceId, safety: Safety) {
     }
 }
 
-/// When, by the host's clock ([`HostClock`]), a source's clock showed `ticks`, and how wrong that may be; `None` where too little is
-/// known. Only on demand: no event is converted.
+/// When, by the host's clock ([`HostClock`]), a source's clock showed `ticks`, and how wrong that may be; `None` where
+/// too little is known. Only on demand: no event is converted.
 #[must_use]
 pub fn to_host(source: SourceId, ticks: u64) -> Option<ConvertedTimestamp> {
     match source.source().port() {

@@ -143,9 +143,9 @@ impl PortSource {
         }
     }
 
-    /// Takes events stamped `raw`, polled just now; `posted` is the host's time before their operation was posted, where that is
-    /// known. Returns which of them it could not hold, and whether it holds so many that they should be delivered soon; `None`, and
-    /// holds none, where their time is not known.
+    /// Takes events stamped `raw`, polled just now; `posted` is the host's time before their operation was posted,
+    /// where that is known. Returns which of them it could not hold, and whether it holds so many that they should be
+    /// delivered soon; `None`, and holds none, where their time is not known.
     #[inline]
     pub(super) fn submit(
         &self,
@@ -181,8 +181,8 @@ impl PortSource {
         PolledBatch(host)
     }
 
-    /// All events of what was [taken](PortSource::begin_batch) are submitted. What was submitted before the oldest of what is still in hand was
-    /// taken is later than none of that.
+    /// All events of what was [taken](PortSource::begin_batch) are submitted. What was submitted before the oldest of
+    /// what is still in hand was taken is later than none of that.
     #[inline]
     pub(super) fn end_batch(&self, PolledBatch(since): PolledBatch) {
         let mut guarded = self.locked();

@@ -52,7 +52,8 @@ impl EventGroup {
         }
     }
 
-    /// As [`raise`], as of this moment, or the thread's last event's if that is later. `timestamp` is called only if there is any.
+    /// As [`raise`], as of this moment, or the thread's last event's if that is later. `timestamp` is called only if
+    /// there is any.
     #[inline]
     pub fn raise(mut self, timestamp: impl FnOnce() -> HostTimestamp, safety: Safety) {
         if !self.instances.is_empty() {
@@ -68,8 +69,8 @@ impl EventGroup {
         }
     }
 
-    /// On a port's source, stamped `raw` by the adapter and seen just now, where callbacks may run: delivered here to who takes it as it
-    /// happens, and to all others as by [`stage_stamped`].
+    /// On a port's source, stamped `raw` by the adapter and seen just now, where callbacks may run: delivered here to
+    /// who takes it as it happens, and to all others as by [`stage_stamped`].
     #[inline]
     pub fn raise_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>, safety: Safety) {
         if interest_mask::immediate_interest() != InterestMask::NONE {
@@ -177,8 +178,9 @@ fn group_of_one<P: Payload>(make: impl FnOnce() -> P) -> EventGroup {
     group
 }
 
-/// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock that a
-/// call of ibex from within one could need. `safety` says what they must be fit for. `make` is called only if somebody listens.
+/// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock
+/// that a call of ibex from within one could need. `safety` says what they must be fit for. `make` is called only if
+/// somebody listens.
 #[inline]
 pub fn raise<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
     group_of_one(make).raise(host_timestamp, safety);
@@ -191,10 +193,10 @@ pub fn stage<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
     group_of_one(make).stage(safety);
 }
 
-/// An event on a port's source, stamped `raw` by the adapter and told of after it happened, so not to who takes events as they
-/// happen; it is delivered in order by [`super::progress`], of this thread or
-/// another. Where the stamp is so old that its adapter's clock may have gone round since, it is the host's instead, as of now, and the
-/// source this thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
+/// An event on a port's source, stamped `raw` by the adapter and told of after it happened, so not to who takes events
+/// as they happen; it is delivered in order by [`super::progress`], of this thread or another. Where the stamp is so
+/// old that its adapter's clock may have gone round since, it is the host's instead, as of now, and the source this
+/// thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
 #[inline]
 pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
     group_of_one(make).stage_stamped(source, raw, posted);

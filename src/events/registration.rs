@@ -19,11 +19,12 @@ use super::source_info::{SOURCES, SourceId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegistrationId(pub u64);
 
-/// What is called for an event: the event, the registration, what the callback must be fit for here (at most its level).
+/// What is called for an event: the event, the registration, what the callback must be fit for here (at most its
+/// level).
 pub type Callback = Arc<dyn Fn(&EventInstance, &Registration, Safety) + Send + Sync>;
 
-/// What is called when events were lost: how many of which source since it was last called, the registration, what it must be fit
-/// for here. Where no callback of the registration is fit it is not called, unless the registration ends.
+/// What is called when events were lost: how many of which source since it was last called, the registration, what it
+/// must be fit for here. Where no callback of the registration is fit it is not called, unless the registration ends.
 pub type DroppedCallback = Arc<dyn Fn(u64, SourceId, &Registration, Safety) + Send + Sync>;
 
 /// What is called once a freed registration calls nothing any more: the registration, what it must be fit for here.
@@ -36,11 +37,11 @@ pub struct Options {
     pub object: Option<u64>,
     /// Whether events wait in the buffer until progress delivers them, rather than being delivered where they happen.
     pub buffered: bool,
-    /// Whether what the adapter stamps is taken too where this process sees it, on the thread's source and by the host's clock, in the
-    /// order in which it is seen; else by the adapter's stamp, in the order of the port's source.
+    /// Whether what the adapter stamps is taken too where this process sees it, on the thread's source and by the
+    /// host's clock, in the order in which it is seen; else by the adapter's stamp, in the order of the port's source.
     pub immediate: bool,
-    /// How many events the buffer holds; rounded up to a power of two. One that is delivered at once has a buffer, too: for what
-    /// happens where no callback of it may run.
+    /// How many events the buffer holds; rounded up to a power of two. One that is delivered at once has a buffer, too:
+    /// for what happens where no callback of it may run.
     pub room: usize,
 }
 
@@ -55,7 +56,8 @@ impl Default for Options {
 pub(super) enum Recipients {
     /// It happened in a thread and has that thread's stamp: for all.
     All,
-    /// The adapter has stamped it, and this is its telling in the thread that sees it: for those that take it as it happens.
+    /// The adapter has stamped it, and this is its telling in the thread that sees it: for those that take it as it
+    /// happens.
     Immediate,
     /// The same by the adapter's stamp: for all others.
     Ordered,
@@ -174,8 +176,9 @@ impl Registration {
         recipients.has(self) && self.is_live() && self.object.is_none_or(|object| instance.belongs_to(object))
     }
 
-    /// Whether something waits in its buffer, or is being delivered from there: what comes now must wait behind it. The buffer is
-    /// looked at first: who empties it has said so before (`draining`) and says so until its last callback has returned.
+    /// Whether something waits in its buffer, or is being delivered from there: what comes now must wait behind it. The
+    /// buffer is looked at first: who empties it has said so before (`draining`) and says so until its last callback
+    /// has returned.
     #[inline]
     pub(super) fn must_buffer(&self) -> bool {
         self.is_buffered() || !self.ring.is_empty() || self.draining.load(Ordering::SeqCst)

@@ -153,8 +153,8 @@ pub fn all() -> Vec<Arc<Registration>> {
     registry().all.iter().map(|entry| Arc::clone(&entry.registration)).collect()
 }
 
-/// Sets, replaces or takes away the callback for one level. Every event goes to that of the least level that is fit for where it
-/// happens; others of the same registration do not get it.
+/// Sets, replaces or takes away the callback for one level. Every event goes to that of the least level that is fit for
+/// where it happens; others of the same registration do not get it.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -194,7 +194,8 @@ pub fn set_active(registration: &Registration, active: bool) -> Result<(), Alrea
     Ok(())
 }
 
-/// Takes a registration out: it takes no event from now on, and is finished once no thread can see it any more (`free.rs`).
+/// Takes a registration out: it takes no event from now on, and is finished once no thread can see it any more
+/// (`free.rs`).
 ///
 /// # Errors
 /// [`AlreadyFreed`].

@@ -17,7 +17,8 @@ use std::collections::VecDeque;
 
 use super::instance::EventInstance;
 
-/// For how many windows an instance is held while earlier ones are known to come: a thread may lose its processor with them.
+/// For how many windows an instance is held while earlier ones are known to come: a thread may lose its processor with
+/// them.
 const MAX_WINDOWS: u64 = 200;
 
 /// The instance cannot be held; it is lost.
@@ -46,9 +47,11 @@ pub(super) struct ReorderBuffer {
     window: (u64, u64),
     /// The timestamp of the last instance that is out.
     last_out: u64,
-    /// What was held before this moment (host) was handed in with all that was read before it; and the greatest timestamp of that.
+    /// What was held before this moment (host) was handed in with all that was read before it; and the greatest
+    /// timestamp of that.
     complete_until: (u64, u64),
-    /// For how long an instance is held though all is handed in: how far the adapter has been seen to write behind. As `window`.
+    /// For how long an instance is held though all is handed in: how far the adapter has been seen to write behind. As
+    /// `window`.
     writing_lag: (u64, u64),
 }
 

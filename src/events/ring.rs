@@ -82,8 +82,9 @@ impl Ring {
             let slot = self.slot(position);
             let sequence = slot.sequence.load(Ordering::Acquire);
             match sequence.cmp(&position) {
-                // Claims the position; nothing is published by it, the slot's sequence does that. Sequentially consistent with
-                // who takes back the flag that there is work and then looks whether this is empty (`deliver.rs`).
+                // Claims the position; nothing is published by it, the slot's sequence does that. Sequentially
+                // consistent with who takes back the flag that there is work and then looks whether this is empty
+                // (`deliver.rs`).
                 std::cmp::Ordering::Equal => {
                     let claimed =
                         self.tail.0.compare_exchange_weak(position, position + 1, Ordering::SeqCst, Ordering::Relaxed);
@@ -123,8 +124,8 @@ impl Ring {
             words: [0; WORDS],
         };
         each_used(used(event_type), |index| instance.words[index] = slot.words[index].load(Ordering::Relaxed));
-        // Pairs with the acquire in `push`: who fills the slot again does so after it was read. Then the head, with which a
-        // reader of `is_empty` may conclude that the instance is out.
+        // Pairs with the acquire in `push`: who fills the slot again does so after it was read. Then the head, with
+        // which a reader of `is_empty` may conclude that the instance is out.
         slot.sequence.store(position + self.mask + 1, Ordering::Release);
         self.head.0.store(position + 1, Ordering::Release);
         Some(instance)
@@ -144,8 +145,8 @@ impl Ring {
     }
 }
 
-/// Does something with each of the first `used` words, and perhaps with a few more: in straight lines of four, as a loop costs more
-/// than what it does.
+/// Does something with each of the first `used` words, and perhaps with a few more: in straight lines of four, as a
+/// loop costs more than what it does.
 #[inline]
 fn each_used(used: usize, mut with: impl FnMut(usize)) {
     for first in [0, 4, 8] {

@@ -224,9 +224,9 @@ pub fn info(source: SourceId) -> SourceInfo {
     }
 }
 
-/// What a source's clock shows now, in its ticks; `None` where nobody can tell (a port whose adapter's clock cannot be asked, and
-/// of which too little was seen). Events are stamped where they happen: this changes none of them. Setup grade: may ask the
-/// adapter.
+/// What a source's clock shows now, in its ticks; `None` where nobody can tell (a port whose adapter's clock cannot be
+/// asked, and of which too little was seen). Events are stamped where they happen: this changes none of them. Setup
+/// grade: may ask the adapter.
 #[must_use]
 pub fn timestamp(source: SourceId) -> Option<u64> {
     match source.source().port() {

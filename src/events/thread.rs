@@ -41,8 +41,8 @@ fn lone() -> MutexGuard<'static, Option<GracePeriod>> {
     FIRST_THREAD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a thread may still be in a callback that it runs where the event happened because it was the only thread. Until it is not,
-/// no other may run one that is not thread-safe.
+/// Whether a thread may still be in a callback that it runs where the event happened because it was the only thread.
+/// Until it is not, no other may run one that is not thread-safe.
 pub(super) fn is_first_thread_in_callback() -> bool {
     let mut alone = lone();
     if alone.as_mut().is_some_and(GracePeriod::is_over) {
@@ -175,8 +175,8 @@ impl Thread {
         Some(first)
     }
 
-    /// The list of a type as of now, kept in the thread from one event to the next. `None` when nobody listens, or from within a
-    /// signal handler that came while this looked.
+    /// The list of a type as of now, kept in the thread from one event to the next. `None` when nobody listens, or from
+    /// within a signal handler that came while this looked.
     #[inline]
     fn snapshot(&self, event_type: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
         let version = LIST_VERSIONS[event_type.index()].load(Ordering::SeqCst);

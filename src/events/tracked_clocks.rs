@@ -31,8 +31,8 @@ pub(super) fn tool_listens() {
     }
 }
 
-/// The ports whose clocks are to be sampled now, a bit each. Takes the bit of the interest mask back where there is none, or no tool
-/// listens any more.
+/// The ports whose clocks are to be sampled now, a bit each. Takes the bit of the interest mask back where there is
+/// none, or no tool listens any more.
 #[inline]
 pub(super) fn tracked() -> u64 {
     let tracked = TRACKED.load(Ordering::SeqCst);

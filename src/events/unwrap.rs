@@ -17,8 +17,8 @@
 /// How fast two clocks may drift apart, as a fraction: well above what any oscillator does.
 pub(super) const DRIFT: f64 = 500e-6;
 
-/// After so many calls of progress all has been read that had completed before the first of them. It is called when a poll has found
-/// nothing, else after 16 polls of up to 16 completions: these empty a queue of 8192, the default.
+/// After so many calls of progress all has been read that had completed before the first of them. It is called when a
+/// poll has found nothing, else after 16 polls of up to 16 completions: these empty a queue of 8192, the default.
 const CALLS: usize = 32;
 
 /// Carries one clock's timestamps past its mask.
@@ -66,8 +66,8 @@ impl Unwrap {
         Unwrap { mask, base, rate, anchor: None, asked: false, floor: 0, next_floor: 0, noted: 0 }
     }
 
-    /// The ticks of a stamp read at `host`, of something that was begun after `posted` (the host's time), where that is known;
-    /// `None` where its lap cannot be told: it may have happened before the period that ends now.
+    /// The ticks of a stamp read at `host`, of something that was begun after `posted` (the host's time), where that is
+    /// known; `None` where its lap cannot be told: it may have happened before the period that ends now.
     #[inline]
     pub(super) fn unwrap(&mut self, raw: u64, host: u64, posted: Option<u64>) -> Option<u64> {
         if self.mask == u64::MAX {
@@ -119,8 +119,8 @@ impl Unwrap {
         self.asked && self.anchor.as_ref().is_some_and(is_far)
     }
 
-    /// Progress has been called so often in all, and what was read before `host` has been placed: moves the floor up to where the clock
-    /// was [`CALLS`] calls ago.
+    /// Progress has been called so often in all, and what was read before `host` has been placed: moves the floor up to
+    /// where the clock was [`CALLS`] calls ago.
     pub(super) fn progressed(&mut self, host: u64, calls: usize) {
         if calls.wrapping_sub(self.noted) >= CALLS
             && let Some(anchor) = self.anchor

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of communicators by their context, the number that messages carry.
 //!
-//! Contexts are small numbers, the lowest that is free on all members, and used again after a communicator has gone: the table is an
-//! array, and a lookup one load. A message may arrive for a context that this process has not added yet; it is kept, and
-//! handed over when the context is added, in order of arrival. A context that messages name never makes the array longer, so that
-//! a damaged one costs what is kept.
+//! Contexts are small numbers, the lowest that is free on all members, and used again after a communicator has gone:
+//! the table is an array, and a lookup one load. A message may arrive for a context that this process has not added
+//! yet; it is kept, and handed over when the context is added, in order of arrival. A context that messages name never
+//! makes the array longer, so that a damaged one costs what is kept.
 //!
-//! A message that nobody received before its communicator went is for nobody; one that arrives even later is kept for the next communicator
-//! of that context. MPI forbids a program to send it.
+//! A message that nobody received before its communicator went is for nobody; one that arrives even later is kept for
+//! the next communicator of that context. MPI forbids a program to send it.
 //!
-//! Threads: with a lock around the table, a receiving thread looks up with the lock taken to read. If there is nothing it takes it to write, looks
-//! up again, as the context may have been added between, and keeps the message. Whoever adds has what was kept arrive while it still
-//! holds the lock to write, or else a later message could be before it.
+//! Threads: with a lock around the table, a receiving thread looks up with the lock taken to read. If there is nothing
+//! it takes it to write, looks up again, as the context may have been added between, and keeps the message. Whoever
+//! adds has what was kept arrive while it still holds the lock to write, or else a later message could be before it.
 //!
 //! Used beside [`super::Matching`]. Path: hot for a lookup, setup for the rest. Tests: `tests/contexts.rs`.
 
@@ -62,7 +62,8 @@ impl<C, M> Contexts<C, M> {
         self.communicators.get_mut(context as usize)?.as_mut()
     }
 
-    /// Adds a communicator. Returns what has arrived for it, in order, which the caller has arrive there before anything else.
+    /// Adds a communicator. Returns what has arrived for it, in order, which the caller has arrive there before
+    /// anything else.
     ///
     /// # Errors
     /// The context is in use or too large.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An index of the entries of a queue by what their keys have under a mask: the oldest entry of a key is found at once, however many
-//! there are of it or of others.
+//! An index of the entries of a queue by what their keys have under a mask: the oldest entry of a key is found at once,
+//! however many there are of it or of others.
 //!
-//! A table of buckets, of keys and not of entries: a bucket has a chain of the oldest entries of its keys, and behind each of
-//! them come the younger ones of the same key. So the length of a chain depends on the hash alone, and a thousand messages with one
-//! envelope do not stand in the way of another. All links are in the entries (`slab.rs`): place `slot` of their links is this
-//! index's. The table doubles when there are more keys than buckets, and is kept; nothing else allocates.
+//! A table of buckets, of keys and not of entries: a bucket has a chain of the oldest entries of its keys, and behind
+//! each of them come the younger ones of the same key. So the length of a chain depends on the hash alone, and a
+//! thousand messages with one envelope do not stand in the way of another. All links are in the entries (`slab.rs`):
+//! place `slot` of their links is this index's. The table doubles when there are more keys than buckets, and is kept;
+//! nothing else allocates.
 //!
-//! Used by queues that have become long (`posted.rs`, `unexpected.rs`), and by `sequence.rs`. Path: hot, where a queue is long. Threads: one
-//! at a time. Tests: at the end of the file, and the histories of `tests/histories.rs`.
+//! Used by queues that have become long (`posted.rs`, `unexpected.rs`), and by `sequence.rs`. Path: hot, where a queue
+//! is long. Threads: one at a time. Tests: at the end of the file, and the histories of `tests/histories.rs`.
 
 use super::slab::{Links, NONE, Slab};
 

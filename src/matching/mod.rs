@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tag matching: which receive takes which message. Knows no adapter, no protocol and no MPI library, and nothing else of the engine.
+//! Tag matching: which receive takes which message. Knows no adapter, no protocol and no MPI library, and nothing else
+//! of the engine.
 //!
 //! A [`Matching`] is one communicator's: its posted receives and its unexpected messages. [`Contexts`] is the table of
-//! communicators by the number that messages carry. What a receive (`R`) and a message (`U`) are is the caller's matter: `R` is a small
-//! value, such as the address of a request; `U` a message's header and where its data is.
+//! communicators by the number that messages carry. What a receive (`R`) and a message (`U`) are is the caller's
+//! matter: `R` is a small value, such as the address of a request; `U` a message's header and where its data is.
 //!
 //! The rules, with the sections of MPI 3.1:
 //!
-//! - A message is taken by a receive of its communicator that names its source and tag, or leaves them open with [`ANY_SOURCE`], [`ANY_TAG`]
-//!   (3.2.4). `ANY_TAG` takes tags of at least 0; negative ones are a library's own, all 32 bits of them.
-//! - An arriving message goes to the receive that was posted first among those that take it, and a receive has the message that arrived first
-//!   among those that it takes. With messages of one sender arriving in their order, none overtakes another (3.5).
-//! - [`Matching::probe`] shows the message that a receive would have (3.8.1); [`Matching::matched_probe`] takes it out, so that its
-//!   handle alone leads to it (3.8.2). [`Matching::cancel`] takes a receive back that nothing has come for (3.8.4).
+//! - A message is taken by a receive of its communicator that names its source and tag, or leaves them open with
+//!   [`ANY_SOURCE`], [`ANY_TAG`] (3.2.4). `ANY_TAG` takes tags of at least 0; negative ones are a library's own, all 32
+//!   bits of them.
+//! - An arriving message goes to the receive that was posted first among those that take it, and a receive has the
+//!   message that arrived first among those that it takes. With messages of one sender arriving in their order, none
+//!   overtakes another (3.5).
+//! - [`Matching::probe`] shows the message that a receive would have (3.8.1); [`Matching::matched_probe`] takes it out,
+//!   so that its handle alone leads to it (3.8.2). [`Matching::cancel`] takes a receive back that nothing has come for
+//!   (3.8.4).
 //!
 //! | file | what |
 //! |---|---|
@@ -23,17 +27,17 @@
 //! | `contexts.rs` | the table of communicators |
 //! | `outcome.rs` | what each operation says has happened, and which events that is |
 //!
-//! Cost: a search looks at the head of a list first, and after a few entries at an index; so it does not depend on the length of the
-//! queue (`tests/steps.rs`), with two exceptions. An index is built by the search that first needs it, which costs as much as the
-//! queue is long, once for so many insertions. And a queue that does not fit the processor's cache costs what memory costs, where
-//! each search is for another entry. Path: hot; nothing is allocated but when a queue is longer than ever before; what it
-//! needed then it keeps until its communicator goes.
+//! Cost: a search looks at the head of a list first, and after a few entries at an index; so it does not depend on the
+//! length of the queue (`tests/steps.rs`), with two exceptions. An index is built by the search that first needs it,
+//! which costs as much as the queue is long, once for so many insertions. And a queue that does not fit the processor's
+//! cache costs what memory costs, where each search is for another entry. Path: hot; nothing is allocated but when a
+//! queue is longer than ever before; what it needed then it keeps until its communicator goes.
 //!
 //! Threads: one at a time, by `&mut self`. Under `MPI_THREAD_MULTIPLE` a caller has one lock for each communicator,
-//! `Contexts<Arc<Mutex<..>>, _>`, so that threads with a communicator each do not meet. A post holds its communicator's lock for
-//! the search and the insertion together ([`Matching::post`], or both parts), as does an arrival; else each could miss the other. The
-//! table has a lock of its own, taken to read for a lookup and to write to add and remove (`contexts.rs` says how an
-//! arrival for an unknown context is kept). Below that level there is no lock.
+//! `Contexts<Arc<Mutex<..>>, _>`, so that threads with a communicator each do not meet. A post holds its communicator's
+//! lock for the search and the insertion together ([`Matching::post`], or both parts), as does an arrival; else each
+//! could miss the other. The table has a lock of its own, taken to read for a lookup and to write to add and remove
+//! (`contexts.rs` says how an arrival for an unknown context is kept). Below that level there is no lock.
 //!
 //! Called by the protocols and the plugin. Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
 
@@ -84,7 +88,8 @@ impl<R: Copy, U> Matching<R, U> {
         }
     }
 
-    /// A message arrives, and it is its turn: it goes to the first receive that takes it, or waits. `message` is called only if it waits.
+    /// A message arrives, and it is its turn: it goes to the first receive that takes it, or waits. `message` is called
+    /// only if it waits.
     #[inline]
     pub fn arrive(&mut self, envelope: Envelope, message: impl FnOnce() -> U) -> Arrival<R> {
         let Searched { found, attempts } = self.search_posted(envelope);
@@ -136,8 +141,8 @@ impl<R: Copy, U> Matching<R, U> {
         Searched { found, attempts }
     }
 
-    /// Takes the message with this handle, wherever it waits: for the receive of a matched probe, or because its sender has withdrawn it.
-    /// `None` if it has been taken.
+    /// Takes the message with this handle, wherever it waits: for the receive of a matched probe, or because its sender
+    /// has withdrawn it. `None` if it has been taken.
     pub fn take(&mut self, handle: MessageHandle) -> Option<Message<U>> {
         let at = self.unexpected.resolve(handle.0)?;
         self.unexpected.take_at(at).map(|(envelope, message)| Message { envelope, message })
@@ -154,8 +159,9 @@ impl<R: Copy, U> Matching<R, U> {
         self.posted.cancel(handle.0)
     }
 
-    /// Whether it is the turn of a message that carries a number; one that carries none is in its turn. The numbers of a sender count its
-    /// messages in this communicator from 0. After [`Turn::Now`] and the arrival, [`Matching::release`] is called until it has nothing.
+    /// Whether it is the turn of a message that carries a number; one that carries none is in its turn. The numbers of
+    /// a sender count its messages in this communicator from 0. After [`Turn::Now`] and the arrival,
+    /// [`Matching::release`] is called until it has nothing.
     #[inline]
     pub fn turn(&mut self, source: i32, number: u32) -> Turn {
         self.sequence.turn(source, number)
@@ -178,8 +184,8 @@ impl<R: Copy, U> Matching<R, U> {
         self.posted.len()
     }
 
-    /// How many of the posted receives leave source or tag open: with none, a receive that names its source is the only one that can
-    /// take what it names.
+    /// How many of the posted receives leave source or tag open: with none, a receive that names its source is the only
+    /// one that can take what it names.
     #[must_use]
     pub const fn posted_wildcards(&self) -> u32 {
         self.posted.wildcards()

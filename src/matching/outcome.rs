@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the operations of [`super::Matching`] say has happened, so that their caller can tell a tool, in order.
 //!
-//! Nothing calls back. An operation on a queue is one search or one insertion; `post` and `arrive` are one of each, and their parts are
-//! public, so that a caller whose tools want times reads a clock between them. In the words of PERUSE 2.0 (section 4.1, its
-//! diagram), what each outcome stands for:
+//! Nothing calls back. An operation on a queue is one search or one insertion; `post` and `arrive` are one of each, and
+//! their parts are public, so that a caller whose tools want times reads a clock between them. In the words of PERUSE
+//! 2.0 (section 4.1, its diagram), what each outcome stands for:
 //!
 //! | operation | outcome | events, in order |
 //! |---|---|---|
-//! | `search_unexpected` | found | `SEARCH_UNEX_Q_BEGIN`, `MSG_REMOVE_FROM_UNEX_Q`, `REQ_MATCH_UNEX`, `SEARCH_UNEX_Q_END` |
+//! | `search_unexpected` | found | `SEARCH_UNEX_Q_BEGIN`, `SEARCH_UNEX_Q_END`, `MSG_REMOVE_FROM_UNEX_Q`, `REQ_MATCH_UNEX` |
 //! | | not | `SEARCH_UNEX_Q_BEGIN`, `SEARCH_UNEX_Q_END` |
 //! | `insert_posted` | | `REQ_INSERT_IN_POSTED_Q` |
-//! | `search_posted` | found | `SEARCH_POSTED_Q_BEGIN`, `REQ_REMOVE_FROM_POSTED_Q`, `MSG_MATCH_POSTED_REQ`, `SEARCH_POSTED_Q_END` |
+//! | `search_posted` | found | `SEARCH_POSTED_Q_BEGIN`, `SEARCH_POSTED_Q_END`, `REQ_REMOVE_FROM_POSTED_Q`, `MSG_MATCH_POSTED_REQ` |
 //! | | not | `SEARCH_POSTED_Q_BEGIN`, `SEARCH_POSTED_Q_END` |
 //! | `insert_unexpected` | | `MSG_INSERT_IN_UNEX_Q` |
 //! | `probe` | | `SEARCH_UNEX_Q_BEGIN`, `SEARCH_UNEX_Q_END` |
@@ -127,6 +127,7 @@ pub enum Arrival<R> {
 pub struct Remains<R, U> {
     /// Receives that nothing came for.
     pub receives: Vec<R>,
-    /// Messages that nobody received: unexpected ones, those of matched probes whose handles were not used, and early ones.
+    /// Messages that nobody received: unexpected ones, those of matched probes whose handles were not used, and early
+    /// ones.
     pub messages: Vec<Message<U>>,
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a message is known by ([`Envelope`]), and which messages a receive takes ([`Pattern`]).
 //!
-//! Both are a 64-bit key, source in the high half and tag in the low one. A pattern has a mask beside it, so one comparison decides
-//! whichever wildcards there are: the bits under the mask are equal. The mask of `ANY_TAG` keeps the tag's sign, and thereby
-//! leaves out the negative tags. Made by the caller of [`super::Matching`]. Hot: plain values. Tests: at the end of the file.
+//! Both are a 64-bit key, source in the high half and tag in the low one. A pattern has a mask beside it, so one
+//! comparison decides whichever wildcards there are: the bits under the mask are equal. The mask of `ANY_TAG` keeps the
+//! tag's sign, and thereby leaves out the negative tags. Made by the caller of [`super::Matching`]. Hot: plain values.
+//! Tests: at the end of the file.
 
 /// The source of a receive that takes messages of any: MPI's `MPI_ANY_SOURCE`.
 pub const ANY_SOURCE: i32 = -1;

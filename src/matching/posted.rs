@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The posted receives of a communicator.
 //!
-//! All are in a list in posting order. When that becomes long, each receive is in one of four indexes beside, by what it specifies:
-//! source and tag, tag, source, nothing. A message can be taken by the oldest of its key in each; the one that was posted first has the
-//! smallest number. Receives for negative tags have a list of their own: no message can be taken by one of either list.
+//! All are in a list in posting order. When that becomes long, each receive is in one of four indexes beside, by what
+//! it specifies: source and tag, tag, source, nothing. A message can be taken by the oldest of its key in each; the one
+//! that was posted first has the smallest number. Receives for negative tags have a list of their own: no message can
+//! be taken by one of either list.
 //!
 //! Used by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
 
@@ -78,8 +79,8 @@ impl<R: Copy> Posted<R> {
         handle
     }
 
-    /// Takes out the receive that the message goes to, if there is one, and says how many were looked at. The oldest of all is looked
-    /// at here, and all others elsewhere.
+    /// Takes out the receive that the message goes to, if there is one, and says how many were looked at. The oldest of
+    /// all is looked at here, and all others elsewhere.
     #[inline]
     pub(super) fn take(&mut self, envelope: Envelope) -> (Option<R>, u32) {
         let list = &mut self.order[side(envelope.key())];

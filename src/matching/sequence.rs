@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order of one sender's messages where they come by several ports: what is early is held until its turn.
 //!
-//! A message carries a number, or none. Where a pair of processes has one path, and for as long as it has one, no message has a number, and
-//! the receiver, which sees that in the header, calls [`super::Matching::arrive`]: this file costs it nothing, not even a test,
-//! and no memory, as the counters are made when the first number arrives. Whether they number is agreed between two processes when they
-//! connect, and never changes: messages without a number would be in no order with those that have one.
+//! A message carries a number, or none. Where a pair of processes has one path, and for as long as it has one, no
+//! message has a number, and the receiver, which sees that in the header, calls [`super::Matching::arrive`]: this file
+//! costs it nothing, not even a test, and no memory, as the counters are made when the first number arrives. Whether
+//! they number is agreed between two processes when they connect, and never changes: messages without a number would be
+//! in no order with those that have one.
 //!
-//! Numbers count the messages of one sender in one communicator from 0 and have 32 bits. With 16, a port that stands still for two
-//! seconds while another goes on would let more pass than they can tell apart; the bits are needed only where there are several
-//! ports. Less than 2^31 may be outstanding. What has been seen before is a duplicate, as after a recovery that sends again what
-//! its connection had perhaps delivered.
+//! Numbers count the messages of one sender in one communicator from 0 and have 32 bits. With 16, a port that stands
+//! still for two seconds while another goes on would let more pass than they can tell apart; the bits are needed only
+//! where there are several ports. Less than 2^31 may be outstanding. What has been seen before is a duplicate, as after
+//! a recovery that sends again what its connection had perhaps delivered.
 //!
-//! Used by [`super::Matching`]. Path: hot for a message in its turn, two loads and a store; pending for an early one: a lookup, however
-//! many are early. Threads: one at a time. Tests: `tests/order.rs`.
+//! Used by [`super::Matching`]. Path: hot for a message in its turn, two loads and a store; pending for an early one: a
+//! lookup, however many are early. Threads: one at a time. Tests: `tests/order.rs`.
 
 use super::index::Index;
 use super::pattern::{EXACT, Envelope};

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the entries of a queue lie, and the list through them in the order in which they came.
 //!
-//! Used by `posted.rs`, `unexpected.rs` and `sequence.rs`. An entry is named by its place, 32 bits; a caller gets a [`Handle`], which is refused
-//! once its entry has gone. A slab grows when it holds more entries than ever before, and never otherwise allocates.
+//! Used by `posted.rs`, `unexpected.rs` and `sequence.rs`. An entry is named by its place, 32 bits; a caller gets a
+//! [`Handle`], which is refused once its entry has gone. A slab grows when it holds more entries than ever before, and
+//! never otherwise allocates.
 //!
-//! The end of a list and the absence of a neighbour are the place [`NONE`], which no slab has: the check that Rust makes of an
-//! index is the check for the end. Path: hot. Threads: one at a time. Tests: at the end of the file.
+//! The end of a list and the absence of a neighbour are the place [`NONE`], which no slab has: the check that Rust
+//! makes of an index is the check for the end. Path: hot. Threads: one at a time. Tests: at the end of the file.
 
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The links of an entry in one index (`index.rs`): among the entries of its key, and, for the first of them, in its bucket.
+/// The links of an entry in one index (`index.rs`): among the entries of its key, and, for the first of them, in its
+/// bucket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Links {
     pub(super) next: u32,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From which length on a queue is searched by indexes (`index.rs`).
 //!
-//! A search goes through the list first, and has the index built that it needs when it has looked at [`LONG`] entries in vain.
-//! So a queue whose head is what is asked for, the case of messages and receives in one order, stays a list however long
-//! it is, and a short queue costs what a list costs. The indexes are given up when the queue is [`SHORT`]. Between the two
-//! lie as many entries as pay for building them.
+//! A search goes through the list first, and has the index built that it needs when it has looked at [`LONG`] entries
+//! in vain. So a queue whose head is what is asked for, the case of messages and receives in one order, stays a list
+//! however long it is, and a short queue costs what a list costs. The indexes are given up when the queue is [`SHORT`].
+//! Between the two lie as many entries as pay for building them.
 //!
 //! Used by `posted.rs` and `unexpected.rs`.
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messages of a communicator that have arrived before a receive for them.
 //!
-//! All are in a list in order of arrival, which answers receives with both wildcards at once. A message can be asked for in three more ways, by source
-//! and tag, tag, source; when the list becomes long, there is an index for each way in which it has been asked for since, and not
-//! for the others. Messages with negative tags have a list of their own: no receive takes one of either list.
+//! All are in a list in order of arrival, which answers receives with both wildcards at once. A message can be asked
+//! for in three more ways, by source and tag, tag, source; when the list becomes long, there is an index for each way
+//! in which it has been asked for since, and not for the others. Messages with negative tags have a list of their own:
+//! no receive takes one of either list.
 //!
-//! A message that a matched probe has taken out waits in a third list, where no receive sees it, until its handle is used.
+//! A message that a matched probe has taken out waits in a third list, where no receive sees it, until its handle is
+//! used.
 //!
 //! Used by [`super::Matching`]. Path: hot; the indexes are seldom needed. Threads: one at a time. Tests: `tests/`.
 
@@ -85,8 +87,8 @@ impl<U> Unexpected<U> {
         handle
     }
 
-    /// Takes out the oldest message that the pattern takes, if there is one, and says how many were looked at. The oldest of all is
-    /// looked at here, and all others elsewhere.
+    /// Takes out the oldest message that the pattern takes, if there is one, and says how many were looked at. The
+    /// oldest of all is looked at here, and all others elsewhere.
     #[inline]
     pub(super) fn take(&mut self, pattern: Pattern) -> (Option<(Envelope, U)>, u32) {
         let list = &mut self.order[side(pattern.key())];

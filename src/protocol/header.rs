@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The headers of messages on the wire: their bytes and their checks. Version 1.
 //!
-//! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different versions do not
-//! connect. All is little-endian. The first byte has the kind in its low half and flags in its high one; who sends, as a process, is in the
-//! immediate data beside (`transport/work_request.rs`), or known by whatever else carries the message.
+//! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different
+//! versions do not connect. All is little-endian. The first byte has the kind in its low half and flags in its high
+//! one; who sends, as a process, is in the immediate data beside (`transport/work_request.rs`), or known by whatever
+//! else carries the message.
 //!
-//! Kinds 1 to 3 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the rank below 2^16, the context
-//! below 2^16, the tag within 24 bits with its sign. An eager message always has the long form: 4 bytes more, which go with the others,
-//! and 22 instructions less for a message sent and received, as nothing is tested, shifted or masked.
+//! Kinds 1 to 3 and 11 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the
+//! rank below 2^16, the context below 2^16, the tag within 24 bits with its sign. An eager message always has the long
+//! form: 4 bytes more, which go with the others, and 22 instructions less for a message sent and received, as nothing
+//! is tested, shifted or masked.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
@@ -16,6 +18,8 @@
 //! then   Eager        nothing: 12 or 16 bytes in all; the data follows
 //!        Synchronous  request 4: to be acknowledged when it is matched; the data follows
 //!        Announce     request 4, key 4, address 8, length 8: where the data is
+//!        AnnounceKeyed  the same; for each further port of the sender's, by which the data can be read as well, 8 bytes follow:
+//!                     its number 4, its key of the data 4
 //! ```
 //!
 //! The others are about a request of one side, by the number that this side gave it. Bytes 1 to 3 are 0.
@@ -29,12 +33,20 @@
 //! Acknowledge   request 4                                           a synchronous message was matched
 //! Cancel        request 4                                           asks that a message or a place be given up
 //! Cancelled     request 4, GRANTED or not                           answers Cancel
+//! Moved         segment 4, count 4                                  what follows by this port comes after what came by another
+//! Flow          number 4, GRANTED or not                            short messages may be sent at once, or not
+//! Pending       context 4                                           there are messages that have not been announced
+//! More          context 4                                           asks for them
 //! ```
 //!
-//! Each header has one form, so bytes that are not the one form of anything are refused, and bytes that are taken give the same bytes
-//! again. What arrives is checked here for its form alone; whether a request exists is for its owner to say.
+//! Each header has one form, so bytes that are not the one form of anything are refused, and bytes that are taken give
+//! the same bytes again. What arrives is checked here for its form alone; whether a request exists is for its owner to
+//! say.
 //!
-//! Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
+//! Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests:
+//! `header/tests.rs`.
+
+use super::flow_control::Word;
 
 #[cfg(test)]
 mod tests;
@@ -62,11 +74,16 @@ const FINISHED: u8 = 7;
 const ACKNOWLEDGE: u8 = 8;
 const CANCEL: u8 = 9;
 const CANCELLED: u8 = 10;
-/// Flag of kinds 1 to 3 and of [`PLACE`]: the long form.
+const ANNOUNCE_KEYED: u8 = 11;
+const MOVED: u8 = 12;
+const FLOW: u8 = 13;
+const PENDING: u8 = 14;
+const MORE: u8 = 15;
+/// Flag of kinds 1 to 3 and 11, and of [`PLACE`]: the long form.
 const LONG: u8 = 0x10;
-/// Flag of kinds 1 to 3: a number follows.
+/// Flag of kinds 1 to 3 and 11: a number follows.
 const NUMBERED: u8 = 0x20;
-/// Flag of [`CANCELLED`]: it was given up.
+/// Flag of [`CANCELLED`]: it was given up; of [`FLOW`]: the sender may go on.
 const GRANTED: u8 = 0x10;
 
 /// Bits of a context in the long form.
@@ -202,6 +219,36 @@ impl Memory {
     }
 }
 
+/// A port of the sender's by which announced data can be read as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortKey {
+    /// Its number among those that the sender has published.
+    pub port: u32,
+    /// Its key of the data.
+    pub key: u32,
+}
+
+impl PortKey {
+    /// Bytes of each behind [`Header::AnnounceKeyed`].
+    pub const SIZE: usize = 8;
+
+    /// The bytes of several.
+    #[must_use]
+    pub fn encode(keys: &[PortKey]) -> Vec<u8> {
+        keys.iter().flat_map(|key| [key.port.to_le_bytes(), key.key.to_le_bytes()]).flatten().collect()
+    }
+
+    /// What [`PortKey::encode`] made of some.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Box<[PortKey]> {
+        let (words, _) = bytes.as_chunks::<4>();
+        let (pairs, _) = words.as_chunks::<2>();
+        let of =
+            |[port, key]: &[[u8; 4]; 2]| PortKey { port: u32::from_le_bytes(*port), key: u32::from_le_bytes(*key) };
+        pairs.iter().map(of).collect()
+    }
+}
+
 /// A header. A request is the number that the side gave it which it belongs to; `receive` is one of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
@@ -211,6 +258,8 @@ pub enum Header {
     Synchronous(Match, u32),
     /// The data is there.
     Announce(Match, u32, Memory),
+    /// The data is there, and can be read by other ports of the sender's, too: a [`PortKey`] of each follows.
+    AnnounceKeyed(Match, u32, Memory),
     /// The data of an announced message shall be written there.
     ClearToSend {
         /// The sender's.
@@ -226,7 +275,8 @@ pub enum Header {
         at: Match,
         /// The receiver's.
         receive: u32,
-        /// How many messages of this sender in this communicator the receiver has matched: the place is for a later one.
+        /// How many messages of this sender in this communicator the receiver has matched: the place is for a later
+        /// one.
         after: u32,
         /// Where to.
         memory: Memory,
@@ -262,6 +312,19 @@ pub enum Header {
         /// Whether it was given up; else it has been matched or written.
         granted: bool,
     },
+    /// The sender's messages go by this port from now on (`stream.rs`).
+    Moved {
+        /// How often they have moved, this time included.
+        segment: u32,
+        /// How many went by the port before, since they moved there: they come first.
+        count: u32,
+    },
+    /// Tells a sender whether it is held back.
+    Flow(Word),
+    /// Messages of this context pend at their sender.
+    Pending(u32),
+    /// Asks for messages of this context that pend.
+    More(u32),
 }
 
 /// Why bytes are no header.
@@ -343,6 +406,11 @@ impl Header {
                 bytes.put(&request.to_le_bytes());
                 memory.write(&mut bytes);
             }
+            Header::AnnounceKeyed(of, request, memory) => {
+                of.write(ANNOUNCE_KEYED, &mut bytes);
+                bytes.put(&request.to_le_bytes());
+                memory.write(&mut bytes);
+            }
             Header::ClearToSend { request, receive, memory } => {
                 begin(&mut bytes, CLEAR_TO_SEND, request);
                 bytes.put(&receive.to_le_bytes());
@@ -368,6 +436,15 @@ impl Header {
             Header::Cancelled { request, granted } => {
                 begin(&mut bytes, CANCELLED | if granted { GRANTED } else { 0 }, request);
             }
+            Header::Moved { segment, count } => {
+                begin(&mut bytes, MOVED, segment);
+                bytes.put(&count.to_le_bytes());
+            }
+            Header::Flow(Word { number, holds_back }) => {
+                begin(&mut bytes, FLOW | if holds_back { 0 } else { GRANTED }, number);
+            }
+            Header::Pending(context) => begin(&mut bytes, PENDING, context),
+            Header::More(context) => begin(&mut bytes, MORE, context),
         }
         bytes
     }
@@ -380,12 +457,12 @@ impl Header {
         let first = *message.first().ok_or(Malformed::Short)?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
-            EAGER | SYNCHRONOUS | ANNOUNCE => LONG | NUMBERED,
+            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG | NUMBERED,
             PLACE => LONG,
-            CANCELLED => GRANTED,
+            CANCELLED | FLOW => GRANTED,
             _ => 0,
         };
-        if flags & !known != 0 || !(EAGER..=CANCELLED).contains(&kind) {
+        if flags & !known != 0 || !(EAGER..=MORE).contains(&kind) {
             return Err(Malformed::Kind(first));
         }
         let mut from = Reader(message);
@@ -393,6 +470,10 @@ impl Header {
             EAGER => Header::Eager(Match::read(&mut from, kind, flags)?),
             SYNCHRONOUS => Header::Synchronous(Match::read(&mut from, kind, flags)?, from.u32()?),
             ANNOUNCE => Header::Announce(Match::read(&mut from, kind, flags)?, from.u32()?, Memory::read(&mut from)?),
+            ANNOUNCE_KEYED => {
+                let of = Match::read(&mut from, kind, flags)?;
+                Header::AnnounceKeyed(of, from.u32()?, Memory::read(&mut from)?)
+            }
             PLACE => {
                 let at = Match::read(&mut from, kind, flags)?;
                 let (receive, after) = (from.u32()?, from.u32()?);
@@ -400,7 +481,7 @@ impl Header {
             }
             _ => Header::decode_control(kind, flags, &mut from)?,
         };
-        let has_data = matches!(header, Header::Eager(_) | Header::Synchronous(..) | Header::Fragment { .. });
+        let has_data = matches!(kind, EAGER | SYNCHRONOUS | FRAGMENT | ANNOUNCE_KEYED);
         if has_data || from.0.is_empty() { Ok((header, from.0)) } else { Err(Malformed::Long) }
     }
 
@@ -415,6 +496,10 @@ impl Header {
             FINISHED => Header::Finished { request, length: from.u64()? },
             ACKNOWLEDGE => Header::Acknowledge { request },
             CANCEL => Header::Cancel { request },
+            MOVED => Header::Moved { segment: request, count: from.u32()? },
+            FLOW => Header::Flow(Word { number: request, holds_back: flags & GRANTED == 0 }),
+            PENDING => Header::Pending(request),
+            MORE => Header::More(request),
             _ => Header::Cancelled { request, granted: flags & GRANTED != 0 },
         })
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A message that its sender sends as copies, piece by piece, and that its receiver puts together.
 //!
-//! Pieces come in the order in which they were sent, as they go by one path. How long a piece is the caller finds out when it
-//! packs it: data with gaps is cut between its elements. So the last piece may reach beyond what is wanted, and the receiver
-//! leaves the rest. Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! Pieces come in the order in which they were sent, as they go by one path. How long a piece is the caller finds out
+//! when it packs it: data with gaps is cut between its elements. So the last piece may reach beyond what is wanted, and
+//! the receiver leaves the rest. Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 /// The sender's side.
 #[derive(Debug, Clone, Copy)]
@@ -40,10 +40,22 @@ impl Sending {
         self.under_way += 1;
     }
 
+    /// Whether all that is wanted was sent.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.sent >= self.wanted
+    }
+
+    /// Whether a piece is under way.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
     /// The adapter is through with a piece. Whether that was the last.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;
-        self.under_way == 0 && self.sent >= self.wanted
+        self.under_way == 0 && self.is_all()
     }
 }
 

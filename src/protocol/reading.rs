@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A receiver that reads a message from its sender's memory: which reads, and when it has all.
 //!
-//! Reads of at most a piece, so many at a time; the caller posts each that [`Reading::next_part`] names, and says when one is done.
-//! Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! Reads of at most a piece, so many at a time; the caller posts each that [`Reading::next_part`] names, and says when
+//! one is done. Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 /// A message that is being read.
 #[derive(Debug, Clone, Copy)]

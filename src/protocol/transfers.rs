@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The numbers by which one process names a request of its own to another, and what each is of.
 //!
-//! A number that came over the network is looked up, never followed, and one whose transfer has ended is refused, also when
-//! its place is used again, until it was a thousand times. Pending grade: a place that is free is used before another is made.
-//! Threads: the owner's. Tests: at the end of the file.
+//! A number that came over the network is looked up, never followed, and one whose transfer has ended is refused, also
+//! when its place is used again, until it was a thousand times. Pending grade: a place that is free is used before
+//! another is made. Threads: the owner's. Tests: at the end of the file.
 
 /// The number of a transfer: its place, and above it how often the place was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,12 +2,12 @@
 //! What one process tells all others about its ports before anyone speaks: the modex.
 //!
 //! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes what
-//! [`encode_ports`] makes and hands what it got to [`decode_ports`]: an address and a key for each port ([`PortEntry`]). The
-//! handshake carries one [`PortAddress`] as well, but no key.
+//! [`encode_ports`] makes and hands what it got to [`decode_ports`]: an address and a key for each port
+//! ([`PortEntry`]). The handshake carries one [`PortAddress`] as well, but no key.
 //!
-//! Bytes: fixed size, versioned, little-endian; GIDs and IP addresses stay in network order, as the adapter and the network
-//! have them. What arrives is checked here before anyone uses it; no input panics. Link layer, GID type and MTU are the
-//! integers of verbs.h, with names below.
+//! Bytes: fixed size, versioned, little-endian; GIDs and IP addresses stay in network order, as the adapter and the
+//! network have them. What arrives is checked here before anyone uses it; no input panics. Link layer, GID type and MTU
+//! are the integers of verbs.h, with names below.
 //!
 //! Path: setup. Threads: plain data. Tests: `address/tests.rs`.
 
@@ -42,7 +42,8 @@ pub const VERSION: u8 = 3;
 /// Magic, version, count, size of an entry (2).
 const HEADER_SIZE: usize = 8;
 
-/// The bytes of an MTU as the code verbs.h has for it (`IBV_MTU_256` = 1 ... `IBV_MTU_4096` = 5); `None` for another code.
+/// The bytes of an MTU as the code verbs.h has for it (`IBV_MTU_256` = 1 ... `IBV_MTU_4096` = 5); `None` for another
+/// code.
 #[must_use]
 pub const fn mtu_bytes(code: u8) -> Option<u32> {
     if matches!(code, 1..=5) { Some(128 << code) } else { None }
@@ -74,8 +75,8 @@ pub struct PortAddress {
     pub lid: u16,
     /// The GID the port was given, in network order.
     pub gid: [u8; 16],
-    /// How many bits of the GID name its IP subnet, at most 128 (of an IPv4 address 96 and those of its netmask); 0: not
-    /// known, and on InfiniBand.
+    /// How many bits of the GID name its IP subnet, at most 128 (of an IPv4 address 96 and those of its netmask); 0:
+    /// not known, and on InfiniBand.
     pub subnet_length: u8,
     /// The first half of the port's GID as a number (`fe80::` = `0xfe80_0000_0000_0000`); 0 on Ethernet.
     pub subnet_prefix: u64,
@@ -221,7 +222,8 @@ impl PortAddress {
         self.tcp_addresses.iter().take_while(|address| **address != [0; 16]).map(|address| Ipv6Addr::from(*address))
     }
 
-    /// Which ports may reach each other: equal means yes, as far as addresses can tell and IP routers are where they are needed.
+    /// Which ports may reach each other: equal means yes, as far as addresses can tell and IP routers are where they
+    /// are needed.
     fn network(&self) -> (u8, u64) {
         if self.link_layer == LINK_INFINIBAND {
             return (LINK_INFINIBAND, self.subnet_prefix);
@@ -329,8 +331,9 @@ pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortEntry>, AddressError> {
     entries.iter().map(PortEntry::decode).collect()
 }
 
-/// Which remote port each local port connects to, one to one: first ports of one IP subnet in order, then, in order as well, what
-/// is left of one network (InfiniBand: the subnet; Ethernet: the type and family of GID). What is left over then has none.
+/// Which remote port each local port connects to, one to one: first ports of one IP subnet in order, then, in order as
+/// well, what is left of one network (InfiniBand: the subnet; Ethernet: the type and family of GID). What is left over
+/// then has none.
 ///
 /// Both sides compute the same pairs, so nobody need be asked: `pair(a, b)` is the inverse of `pair(b, a)`.
 #[must_use]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which ports this process uses, and why each other one is not.
 //!
-//! Owns the choice, as a pure function of the devices' descriptions and the parameters; `device.rs` makes the descriptions from
-//! verbs, [`crate::select::gid`] chooses within a port. What comes out is both the ports to open and the report that
-//! `btl_ibex_verbose 1` shows, or that says why nothing is left.
+//! Owns the choice, as a pure function of the devices' descriptions and the parameters; `device.rs` makes the
+//! descriptions from verbs, [`crate::select::gid`] chooses within a port. What comes out is both the ports to open and
+//! the report that `btl_ibex_verbose 1` shows, or that says why nothing is left.
 //!
-//! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in [`crate::select::address`].
-//! What makes one port unusable is in `choose/port.rs`. Tests: `choose/tests.rs`.
+//! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in
+//! [`crate::select::address`]. What makes one port unusable is in `choose/port.rs`. Tests: `choose/tests.rs`.
 
 use std::fmt;
 
@@ -27,7 +27,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// How far it is from where this process may run, as the NUMA distance (10: same node); `None`: not known.
     pub distance: Option<u32>,
-    /// Why it cannot be used at all (it could not be opened, it has no RC queue pairs): the end of a sentence, with what to do.
+    /// Why it cannot be used at all (it could not be opened, it has no RC queue pairs): the end of a sentence, with
+    /// what to do.
     pub unusable: Option<String>,
     /// Its ports.
     pub ports: Vec<PortInfo>,
@@ -74,8 +75,8 @@ pub struct Selection {
     pub warnings: Vec<String>,
 }
 
-/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, and of these the nearest to the process and
-/// not the slow ones.
+/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, and of these the nearest to the
+/// process and not the slow ones.
 #[must_use]
 pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     let mut considered = Vec::new();
@@ -162,7 +163,8 @@ fn permitted(device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Resul
     }
 }
 
-/// Refuses what is farther than the nearest port that could be used. Where a distance is not known, the port counts as near.
+/// Refuses what is farther than the nearest port that could be used. Where a distance is not known, the port counts as
+/// near.
 fn refuse_far(considered: &mut [Considered], devices: &[DeviceInfo]) {
     let distance = |port: &Considered| port.chosen.as_ref().map(|chosen| devices[chosen.device].distance);
     let known = considered.iter().filter_map(distance).flatten().min();

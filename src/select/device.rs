@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The devices and ports of this machine, and which of them this process shall use.
 //!
-//! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is initialised.
-//! Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
+//! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is
+//! initialised. Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
 
 use crate::connect::interfaces;
 use crate::limits;
@@ -57,9 +57,10 @@ impl PortChoice {
         u64::from_be_bytes(prefix)
     }
 
-    /// The same port after its LID or its GID table may have changed. Its GID is looked up again, as its place may be another one.
-    /// Where it is gone, what has its place is taken if it is the same port's: of the same type and kind of IP address on
-    /// Ethernet, another subnet prefix on InfiniBand. Else nothing better is known: a link that comes back fills the table in any order.
+    /// The same port after its LID or its GID table may have changed. Its GID is looked up again, as its place may be
+    /// another one. Where it is gone, what has its place is taken if it is the same port's: of the same type and kind
+    /// of IP address on Ethernet, another subnet prefix on InfiniBand. Else nothing better is known: a link that comes
+    /// back fills the table in any order.
     #[must_use]
     pub fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
         let place = u32::from(self.gid_index);
@@ -123,7 +124,8 @@ impl Survey {
     }
 }
 
-/// Looks at every device of this machine and chooses the ports to use. Opens devices and closes them again; makes no queue.
+/// Looks at every device of this machine and chooses the ports to use. Opens devices and closes them again; makes no
+/// queue.
 #[must_use]
 pub fn survey(tunables: &Tunables) -> Survey {
     let devices: Vec<DeviceInfo> = match verbs::devices() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which entry of a port's GID table to use, and why each other one is not.
 //!
-//! Owns the choice, as a pure function of what the table holds; `device.rs` reads the table, [`crate::select`] asks for each
-//! port. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand it matters only between subnets.
+//! Owns the choice, as a pure function of what the table holds; `device.rs` reads the table, [`crate::select`] asks for
+//! each port. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand it matters only between
+//! subnets.
 //!
 //! Path: setup. Threads: plain data. Bytes: GIDs in network order; types and layers are verbs.h's integers, named in
 //! [`crate::select::address`]. Tests: at the end of the file.
@@ -12,7 +13,8 @@ use std::net::Ipv6Addr;
 
 use crate::select::address::{GID_IB, GID_ROCE_V1, GID_ROCE_V2, LINK_ETHERNET};
 
-/// The last entry that queue pairs and address handles can name: its index has 8 bits (`ibv_global_route`, `sgid_index`).
+/// The last entry that queue pairs and address handles can name: its index has 8 bits (`ibv_global_route`,
+/// `sgid_index`).
 pub const LAST_INDEX: u32 = 255;
 
 /// One entry of a port's GID table.
@@ -125,9 +127,9 @@ fn usable(entry: &GidInfo, link_layer: u8) -> Result<(), String> {
     Ok(())
 }
 
-/// Chooses an entry of `table` for a port of `link_layer`: the one asked for by index, or, on Ethernet, the first of the best
-/// kind (RoCE v2 with IPv4, with a global IPv6 address, link-local, RoCE v1), and on InfiniBand entry 0. Never one beyond
-/// [`LAST_INDEX`].
+/// Chooses an entry of `table` for a port of `link_layer`: the one asked for by index, or, on Ethernet, the first of
+/// the best kind (RoCE v2 with IPv4, with a global IPv6 address, link-local, RoCE v1), and on InfiniBand entry 0. Never
+/// one beyond [`LAST_INDEX`].
 #[must_use]
 pub fn choose(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> GidChoice {
     let is_usable = |entry: &&GidInfo| usable(entry, link_layer).is_ok();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the transport asks of an adapter: to make a queue pair, post to it, move it through its states, poll, post receives.
+//! What the transport asks of an adapter: to make a queue pair, post to it, move it through its states, poll, post
+//! receives.
 //!
 //! [`Adapter`] is the one seam between the transport and the device. `adapter/verbs.rs` is libibverbs behind it;
-//! `adapter/scripted.rs` is an adapter of the unit tests, which does what its script says. Every call is resolved when the
-//! transport is compiled for one of them, so the seam executes nothing. What is made is destroyed when it is dropped.
-//! Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
+//! `adapter/scripted.rs` is an adapter of the unit tests, which does what its script says. Every call is resolved when
+//! the transport is compiled for one of them, so the seam executes nothing. What is made is destroyed when it is
+//! dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
 
 pub mod verbs;
 
@@ -139,7 +140,8 @@ pub trait QueuePair: Send {
     /// Initialised to ready-to-receive, from `path`.
     ///
     /// # Errors
-    /// `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` where the peer's link address could not be resolved.
+    /// `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` where the peer's link address could not be
+    /// resolved.
     fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()>;
 
     /// Ready-to-receive to ready-to-send.
@@ -187,8 +189,8 @@ pub trait ReceiveQueue: Send {
     /// How many slots there are.
     fn slots(&self) -> u32;
 
-    /// Posts receives into these slots, each with its own number as identifier ([`crate::transport::WrId::receive`]); at most a
-    /// batch of them. Returns how many were posted, from the first on. Hot.
+    /// Posts receives into these slots, each with its own number as identifier ([`crate::transport::WrId::receive`]);
+    /// at most a batch of them. Returns how many were posted, from the first on. Hot.
     ///
     /// # Errors
     /// Where none was posted.

@@ -16,7 +16,8 @@ pub struct Token(pub u64);
 /// Why a request did not complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
-    /// The adapter's status; flushed also where the request never reached the adapter because its connection had failed.
+    /// The adapter's status; flushed also where the request never reached the adapter because its connection had
+    /// failed.
     pub status: Status,
     /// Whether the adapter had it: if not, the peer has nothing of it.
     pub posted: bool,
@@ -25,7 +26,8 @@ pub struct Failed {
 /// Something that happened on a port.
 #[derive(Debug, Clone, Copy)]
 pub enum Completion {
-    /// A message came in. Its bytes stay where they are until the slot is released ([`crate::transport::Port::release`]).
+    /// A message came in. Its bytes stay where they are until the slot is released
+    /// ([`crate::transport::Port::release`]).
     Message {
         /// Where its bytes start.
         addr: u64,
@@ -174,7 +176,8 @@ struct Held {
     stamp: Option<u64>,
 }
 
-/// The completions that wait for a later batch, in order: what a batch had no room for, and what happened outside a poll.
+/// The completions that wait for a later batch, in order: what a batch had no room for, and what happened outside a
+/// poll.
 #[derive(Debug, Default)]
 pub(super) struct Undelivered(VecDeque<Held>);
 

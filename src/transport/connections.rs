@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The peers of a port: who they are, and the connection to each that was spoken to.
 //!
-//! Owns the table of endpoints, the names by which they are found, and the connections that are to take the place of one in
-//! use. A peer takes 32 bytes until it is spoken to. Owned by the port. Hot: [`Connections::get_mut`], one look into a table.
-//! All else is setup grade. Threads: the port's. Tests: at the end of the file.
+//! Owns the table of endpoints, the names by which they are found, and the connections that are to take the place of
+//! one in use. A peer takes 32 bytes until it is spoken to. Owned by the port. Hot: [`Connections::get_mut`], one look
+//! into a table. All else is setup grade. Threads: the port's. Tests: at the end of the file.
 
 pub(super) mod admission;
 pub(super) mod closing;
@@ -29,7 +29,8 @@ const PORTS: u8 = 16;
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
-    /// The peer's port this endpoint is paired with, as its place in the peer's modex. Another one may answer (`search.rs`).
+    /// The peer's port this endpoint is paired with, as its place in the peer's modex. Another one may answer
+    /// (`search.rs`).
     remote_port: u8,
     /// Given up by the upper layer ([`crate::transport::Port::forget`]).
     is_forgotten: bool,

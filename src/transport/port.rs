@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A port in use: ties the way out, the way in and the connections together, and is what the plugin holds.
 //!
-//! Opened in `port/open.rs`. The plugin gives one thread at a time the port (`&mut`); counters and the protection domain are
-//! shared. Nothing here calls back, but for the [`Directory`]. This file: what a port is, and the life of a peer; setup grade.
-//! By what it does:
+//! Opened in `port/open.rs`. The plugin gives one thread at a time the port (`&mut`); counters and the protection
+//! domain are shared. Nothing here calls back, but for the [`Directory`]. This file: what a port is, and the life of a
+//! peer; setup grade. By what it does:
 //!
 //! - `send.rs` posts sends, puts, gets and atomics (hot); `waiting.rs` posts what could not go at once.
-//! - `poll.rs` takes completions and reports them (hot); `fail.rs` gives connections up, `closing.rs` ends their queue pairs.
-//! - `connect.rs` looks after handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs` says whose
-//!   hellos are taken.
+//! - `poll.rs` takes completions and reports them (hot); `fail.rs` gives connections up, `closing.rs` ends their queue
+//!   pairs.
+//! - `connect.rs` looks after handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs`
+//!   says whose hellos are taken.
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
-//! - `divert.rs` sends messages by another port while this one has no link.
+//! - `divert.rs` sends messages by another port while this one has no link; `rail.rs` is for who chooses among ports
+//!   himself.
 //!
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
 
@@ -24,6 +26,7 @@ mod fail;
 mod open;
 mod partner;
 mod poll;
+mod rail;
 mod send;
 mod waiting;
 
@@ -44,6 +47,7 @@ use super::connections::closing::Closing;
 use super::connections::failure::Failure;
 use super::connections::handshakes::Handshakes;
 use super::connections::probe::Probes;
+use super::kept::Kept;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::work_request::{EndpointId, Immediate};
@@ -129,8 +133,8 @@ impl Attributes {
         format!("{}:{}", self.device, self.port)
     }
 
-    /// What peers may do through a queue pair. An adapter without atomics need not take the right to them: mlx5 refuses it, to
-    /// every queue pair that also answers reads.
+    /// What peers may do through a queue pair. An adapter without atomics need not take the right to them: mlx5 refuses
+    /// it, to every queue pair that also answers reads.
     pub(super) fn access(&self) -> Access {
         match self.atomics {
             Atomics::None => Access::RIGHTS.difference(Access::REMOTE_ATOMIC),
@@ -142,8 +146,8 @@ impl Attributes {
 /// How long requests that wait may hold up the end of a connection, or of all.
 const PARTING: Duration = Duration::from_millis(100);
 
-/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, not timed, because a
-/// look must not cost a reading of the clock.
+/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, not timed,
+/// because a look must not cost a reading of the clock.
 const ASYNC_INTERVAL: u32 = 4096;
 
 /// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
@@ -195,6 +199,8 @@ pub struct Port<A: Adapter = Verbs> {
     probes: Probes,
     admission: Admission,
     diversion: Diversion,
+    /// For a caller with several ports.
+    kept: Kept,
     /// Why connections failed, for who has not been told yet.
     untold: Vec<String>,
     attributes: Attributes,
@@ -246,7 +252,8 @@ impl<A: Adapter> Port<A> {
         self.handshakes.identity().port
     }
 
-    /// Registers `count` more send slots of `size` bytes each. They are the caller's until the port is dropped. Pending grade.
+    /// Registers `count` more send slots of `size` bytes each. They are the caller's until the port is dropped. Pending
+    /// grade.
     ///
     /// # Errors
     /// [`PortError`] where memory, or the limit of locked memory, does not suffice.
@@ -264,15 +271,15 @@ impl<A: Adapter> Port<A> {
         Ok(spans)
     }
 
-    /// The endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the peer's handshake
-    /// already made. Setup.
+    /// The endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the peer's
+    /// handshake already made. Setup.
     pub fn peer(&mut self, name: PeerName, remote_port: u8) -> EndpointId {
         let remote_port = self.answering(name, remote_port);
         self.connections.learn(name, remote_port, self.diversion.is_on)
     }
 
-    /// Gives a peer up: what waits for it is dropped, its queue pair is destroyed when the adapter has let go of all that was
-    /// posted to it. Polls look after that. Setup.
+    /// Gives a peer up: what waits for it is dropped, its queue pair is destroyed when the adapter has let go of all
+    /// that was posted to it. Polls look after that. Setup.
     pub fn forget(&mut self, peer: EndpointId) {
         if self.connections.give_up(peer) {
             self.drain(peer, self.adapter.now() + PARTING);
@@ -339,8 +346,8 @@ impl<A: Adapter> Port<A> {
         self.connections.failure(peer)
     }
 
-    /// Ends all connections: gives what still waits a bounded time to be posted, then destroys the queue pairs. The adapter
-    /// touches no memory of this process afterwards. Failures are not reported any more.
+    /// Ends all connections: gives what still waits a bounded time to be posted, then destroys the queue pairs. The
+    /// adapter touches no memory of this process afterwards. Failures are not reported any more.
     pub fn close(&mut self) {
         self.is_closing = true;
         let end = self.adapter.now() + PARTING;

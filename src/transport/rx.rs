@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The way in: receive slots, from the adapter to the plugin and back, and the batches in which they go back.
 //!
-//! A slot is with the adapter (posted), with the plugin (filled), or released and waiting for a batch to be full. Owned by
-//! the port; used by `port/poll.rs`. Hot: a released slot is one push; every batch is one post. Sizes in bytes.
+//! A slot is with the adapter (posted), with the plugin (filled), or released and waiting for a batch to be full. Owned
+//! by the port; used by `port/poll.rs`. Hot: a released slot is one push; every batch is one post. Sizes in bytes.
 //! Tests: `rx/tests.rs`.
 
 use super::adapter::ReceiveQueue;

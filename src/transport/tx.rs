@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The way out: what may be posted, what is posted, and what waits to be.
 //!
-//! Owns the credits of the completion queue (a request is posted only while its completion has room), the tokens of what is
-//! posted, the bounce buffers and the order in which connections with waiting requests are served. A connection's own part is
-//! its [`SendQueue`]. Owned by the port; called by `port/send.rs`, `port/waiting.rs` and `port/poll.rs`. Hot where marked, else
-//! pending grade. Threads: the port's. Tests: `tx/tests.rs`.
+//! Owns the credits of the completion queue (a request is posted only while its completion has room), the tokens of
+//! what is posted, the bounce buffers and the order in which connections with waiting requests are served. A
+//! connection's own part is its [`SendQueue`]. Owned by the port; called by `port/send.rs`, `port/waiting.rs` and
+//! `port/poll.rs`. Hot where marked, else pending grade. Threads: the port's. Tests: `tx/tests.rs`.
 
 pub(super) mod bounce;
 pub(super) mod full_queue;
@@ -219,8 +219,8 @@ impl<S: SendSlots> Tx<S> {
         self.is_freed |= done > 0;
     }
 
-    /// A send did not succeed; every request before it on its connection did. Their tokens come back; its own is returned
-    /// (0 where it has none). `None` where the request is of a queue pair that is gone.
+    /// A send did not succeed; every request before it on its connection did. Their tokens come back; its own is
+    /// returned (0 where it has none). `None` where the request is of a queue pair that is gone.
     #[cold]
     pub(super) fn retire_failed<Q: QueuePair>(
         &mut self,
@@ -242,8 +242,8 @@ impl<S: SendSlots> Tx<S> {
         Some(failed)
     }
 
-    /// Posts the last request of a queue pair in error, which is flushed after all others. False where there is no room for it:
-    /// only the adapter knows how many of the others it still has.
+    /// Posts the last request of a queue pair in error, which is flushed after all others. False where there is no room
+    /// for it: only the adapter knows how many of the others it still has.
     pub(super) fn post_end_marker<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>) -> bool {
         if self.credits == 0 {
             return false;
@@ -254,8 +254,8 @@ impl<S: SendSlots> Tx<S> {
         is_posted
     }
 
-    /// Destroys a send queue with its queue pair. What is posted to it comes back as failed, but for its end marker where it
-    /// `is_marked`; nothing waits for it any more.
+    /// Destroys a send queue with its queue pair. What is posted to it comes back as failed, but for its end marker
+    /// where it `is_marked`; nothing waits for it any more.
     pub(super) fn close<Q: QueuePair>(
         &mut self,
         queue: SendQueue<Q>,
@@ -296,7 +296,8 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Looks `now` whether a peer, for which requests wait, takes what is posted to it, and counts how long it does not.
+    /// Looks `now` whether a peer, for which requests wait, takes what is posted to it, and counts how long it does
+    /// not.
     pub(super) fn look<Q: QueuePair>(&self, queue: &mut SendQueue<Q>, now: Duration, counters: &Counters) {
         let held = queue.look(self.signal_interval, now);
         add(&counters.held_back, u64::from(held.begins));
@@ -325,8 +326,8 @@ impl<S: SendSlots> Tx<S> {
         std::mem::take(&mut self.is_freed)
     }
 
-    /// Posts the first request that waits, where there is room. New requests of the peer may be held back or go by another
-    /// port: what waits here goes nevertheless.
+    /// Posts the first request that waits, where there is room. New requests of the peer may be held back or go by
+    /// another port: what waits here goes nevertheless.
     pub(super) fn post_first<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,
@@ -342,6 +343,9 @@ impl<S: SendSlots> Tx<S> {
         };
         let outcome = match attempt {
             Attempt::Posted => {
+                if request.message_tag().is_some() {
+                    queue.note_message();
+                }
                 subtract(&counters.waiting, 1);
                 First::Posted(token, queue.waiting())
             }

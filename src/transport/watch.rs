@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// What callbacks must be fit for: MPI is on the stack.
 const SAFETY: Safety = Safety::MpiRestricted;
 
-/// For how long an adapter's event is held back for an earlier one where it is not known whether one is to come, nanoseconds.
-/// Completions are polled from one queue in the order in which the adapter wrote them, and what is polled is said to be
-/// ([`events::begin_batch`]); so this is for events that are raised without.
+/// For how long an adapter's event is held back for an earlier one where it is not known whether one is to come,
+/// nanoseconds. Completions are polled from one queue in the order in which the adapter wrote them, and what is polled
+/// is said to be ([`events::begin_batch`]); so this is for events that are raised without.
 const WINDOW: u64 = 50_000;
 
 /// How many of an adapter's events are held back at most.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers that travel through an adapter: endpoints, identifiers of work requests, the immediate data of a message.
+//! The numbers that travel through an adapter: endpoints, identifiers of work requests, the immediate data of a
+//! message.
 //!
 //! Made where a request is posted, read where its completion is. Hot: plain values. Tests: at the end of the file.
 
@@ -22,8 +23,8 @@ impl EndpointId {
 }
 
 /// The identifier of a work request: who it belongs to, and which of theirs it is. A receive has its slot, a send the
-/// endpoint and the low 32 bits of its sequence number. The last request of a queue pair that closes, its end marker, belongs to
-/// no endpoint and has the number of the queue pair.
+/// endpoint and the low 32 bits of its sequence number. The last request of a queue pair that closes, its end marker,
+/// belongs to no endpoint and has the number of the queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrId(pub u64);
 
@@ -80,8 +81,8 @@ impl WrId {
     }
 }
 
-/// Whether the request numbered `sequence` is done when the one numbered `through` is. Numbers wrap; of two in flight the
-/// distance is far below half their range. Hot.
+/// Whether the request numbered `sequence` is done when the one numbered `through` is. Numbers wrap; of two in flight
+/// the distance is far below half their range. Hot.
 #[inline]
 pub(super) const fn is_done(sequence: u32, through: u32) -> bool {
     through.wrapping_sub(sequence) <= u32::MAX / 2

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page docs/parameters.md, made from the table. Called by its test, which also rewrites it (`tests.rs`). Path: setup.
+//! The page docs/parameters.md, made from the table. Called by its test, which also rewrites it (`tests.rs`). Path:
+//! setup.
 
 use std::fmt::Write as _;
 
@@ -28,8 +29,22 @@ pub fn markdown() -> String {
             .join(" | ");
         let _ = writeln!(page, "| {cells} | {} | {} |", escape(row.help), escape(row.effect));
     }
+    page.push_str(OF_PML);
     page
 }
+
+/// The parameters of the PML alone: the plugin registers them (`plugin-abi/src/pml/component.rs`).
+const OF_PML: &str = "\n## The PML's own\n\n\
+    Set them with `mpirun --mca pml_ibex_NAME VALUE`; `ompi_info --param pml ibex --level 9` shows them.\n\n\
+    | name | default | what it sets | effect |\n|---|---|---|---|\n\
+    | `priority` | `60` | Above it other PMLs are preferred, below it ibex is. | None on messages. |\n\
+    | `eager_limit` | `12288` bytes | The longest message, with its header, that is sent at once. | A longer one is announced, and read by its \
+    receiver. |\n\
+    | `local_eager_limit` | `4096` bytes | The same for a process of the same host that shared memory reaches, without the header. | A longer \
+    one is announced, and read from the sender's memory by its receiver. |\n\
+    | `unexpected_memory` | `6291456` bytes | Memory that a process keeps messages in for which it has posted no receive. | Beyond it the \
+    senders are held back: they announce also short messages, which stay in the user's buffers until they are received. Beyond it also come what \
+    the receive slots hold, what was sent before a sender heard of it, and a header for each message announced. |\n";
 
 /// Keeps the patterns of a help text from being read as Markdown.
 fn escape(text: &str) -> String {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One parameter: what it may be, and the check of a value against that.
 //!
-//! Owns what the table of `tunables.rs` consists of ([`Row`], [`Kind`]), the values that are given ([`Value`]), and the refusal
-//! of one ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! Owns what the table of `tunables.rs` consists of ([`Row`], [`Kind`]), the values that are given ([`Value`]), and the
+//! refusal of one ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 /// What a parameter is, what it is unless set, and what it may be.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Builds `libibex.so` and `libibex-log.so` in release and returns where it is; beside it is the folder with the component links.
+/// Builds `libibex.so` and `libibex-log.so` in release and returns where it is; beside it is the folder with the
+/// component links.
 ///
 /// # Errors
 /// When the build fails.
@@ -30,7 +31,8 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the other.
+/// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the
+/// other.
 ///
 /// # Errors
 /// When the build fails.
@@ -153,8 +155,8 @@ fn compile(workspace: &Workspace, compiler: &Compiler, source: &Path, program: &
     compile.arg("-o").arg(program).arg(source);
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
     if is_tool(&text) {
-        // A tool is linked with the library that the component is a link to, so that both are one; and finds it whatever
-        // LD_LIBRARY_PATH says (cargo's has the folder of other builds).
+        // A tool is linked with the library that the component is a link to, so that both are one; and finds it
+        // whatever LD_LIBRARY_PATH says (cargo's has the folder of other builds).
         let ibex = workspace.library();
         let folder = ibex.parent().unwrap_or(Path::new("."));
         compile.arg("-I").arg(workspace.headers()).arg("-L").arg(folder).arg("-libex");

@@ -3,7 +3,8 @@
 //!
 //! Without `--prefix`, the library goes under `~/.local` and its component link into `~/.openmpi/components`, where a
 //! stock Open MPI looks by itself. With `--prefix DIR` everything goes under DIR, and Open MPI is told by a variable.
-//! The library is one file, each component a symlink to it: two copies would be two instances. Beside it lies the logger.
+//! The library is one file, each component a symlink to it: two copies would be two instances. Beside it lies the
+//! logger.
 //!
 //! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
 //! links removed before files. Each is renamed into place. The manifest is written before anything else.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Miri, the interpreter that finds undefined behaviour: what of the tests runs under it, and whether it is there.
 //!
-//! Called by `test.rs`. Miri runs what needs no device and calls no C: tests that would are ignored under it (`cfg_attr(miri,
-//! ignore)`), each with its reason, or not named here. It comes with the nightly toolchain and is asked of rustup where it is
-//! missing. Grade: setup. Tests: at the end of this file.
+//! Called by `test.rs`. Miri runs what needs no device and calls no C: tests that would are ignored under it
+//! (`cfg_attr(miri, ignore)`), each with its reason, or not named here. It comes with the nightly toolchain and is
+//! asked of rustup where it is missing. Grade: setup. Tests: at the end of this file.
 
 use crate::command::shown;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
-/// The arguments of `cargo miri test`, for each package, and which of its unit tests: those of unsafe code, and of what threads
-/// share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the latter,
-/// and for lists whose links are numbers.
+/// The arguments of `cargo miri test`, for each package, and which of its unit tests: those of unsafe code, and of what
+/// threads share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the
+/// latter, and for lists whose links are numbers.
 pub(crate) const RUNS: [&[&str]; 2] = [
     &["--package", "ibex-ffi", "--lib", "--", "verbs::"],
     &[
@@ -36,8 +36,8 @@ fn nightly(workspace: &Workspace, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(workspace.root())
         .env("CARGO_TARGET_DIR", workspace.target().join("miri"))
-        // Tests read clocks, which Miri keeps from what it runs unless it is told not to; and adapters are given addresses as
-        // numbers, of which it would warn each time.
+        // Tests read clocks, which Miri keeps from what it runs unless it is told not to; and adapters are given
+        // addresses as numbers, of which it would warn each time.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
         // A thousand times slower: what properties are tried with is enough to see each step of a test.
         .env("PROPTEST_CASES", "2");

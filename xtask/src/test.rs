@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask test`: formatting, lints, the tests that need no device, an installation, and the tests on a device.
 //!
-//! Every part runs even where an earlier one failed; the last lines say how long each took, and count all of it. A part that
-//! is not made of tests (formatting, lints, a build) counts as one. Tests that a device cannot do are listed, and counted as
-//! skipped.
+//! Every part runs even where an earlier one failed; the last lines say how long each took, and count all of it. A part
+//! that is not made of tests (formatting, lints, a build) counts as one. Tests that a device cannot do are listed, and
+//! counted as skipped.
 //!
 //! Grade: setup. Tests: at the end of this file.
 
@@ -22,9 +22,10 @@ use std::time::{Duration, Instant};
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run the device tests on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe, irdma,
-    /// `bnxt_re` or minimal), `soft-roce` (a software device in a virtual machine), or an adapter of this machine such as
-    /// `mlx5_0` [default: softhca:mlx5, then softhca:minimal and soft-roce without what is the same on every device]
+    /// Run the device tests on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe,
+    /// irdma, `bnxt_re` or minimal), `soft-roce` (a software device in a virtual machine), or an adapter of this
+    /// machine such as `mlx5_0` [default: softhca:mlx5, then softhca:minimal and soft-roce without what is the same on
+    /// every device]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Of the device tests only those whose name contains this
@@ -35,7 +36,8 @@ pub(crate) struct Arguments {
     device_only: bool,
 }
 
-/// What tests run on unless a device is asked for: the adapter that most have, the least one that ibex takes, and a kernel's.
+/// What tests run on unless a device is asked for: the adapter that most have, the least one that ibex takes, and a
+/// kernel's.
 const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
 
 /// `cargo xtask test`.

@@ -26,7 +26,8 @@ pub struct Message<'convertor> {
 }
 
 impl Message<'_> {
-    /// Passes over up to `size` bytes from the convertor's position on, without copying. Returns where they stand and how many they are.
+    /// Passes over up to `size` bytes from the convertor's position on, without copying. Returns where they stand and
+    /// how many they are.
     ///
     /// # Errors
     /// The OPAL code with which the datatype engine failed.
@@ -35,8 +36,8 @@ impl Message<'_> {
         let mut piece = sys::iovec { iov_base: std::ptr::null_mut(), iov_len: size };
         let mut pieces = 1;
         let mut taken = size;
-        // SAFETY: an initialised convertor (`Convertor`), of contiguous data (`Convertor::message`): nothing is written but the
-        // piece. The counts are live locals.
+        // SAFETY: an initialised convertor (`Convertor`), of contiguous data (`Convertor::message`): nothing is written
+        // but the piece. The counts are live locals.
         let code =
             unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut taken) };
         if code < 0 { Err(code) } else { Ok((piece.iov_base.cast_const().cast(), taken)) }

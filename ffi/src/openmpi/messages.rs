@@ -24,18 +24,19 @@ pub fn line(text: &str) {
     unsafe { sys::opal_output(0, c"%s".as_ptr(), text.as_ptr()) };
 }
 
-/// A message of several lines between two rules, as Open MPI's help texts look. Written at once and unbuffered, so that it is
-/// seen although the process may end right after.
+/// A message of several lines between two rules, as Open MPI's help texts look. Written at once and unbuffered, so that
+/// it is seen although the process may end right after.
 pub fn banner(text: &str) {
     let text = format!("{RULE}\n{}\n{RULE}\n", text.trim_end());
     // SAFETY: writes bytes that are alive to the process's own stderr; a short or failed write is accepted.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
-/// Whether no other process of this job on this host has asked with the same text: what is true of several, one says for all.
+/// Whether no other process of this job on this host has asked with the same text: what is true of several, one says
+/// for all.
 ///
-/// The job's folder on this host, which mpirun removes, has an empty file for each text that was asked with. Where there is no
-/// such folder, or no file can be made in it, everyone says it: rather twice than never.
+/// The job's folder on this host, which mpirun removes, has an empty file for each text that was asked with. Where
+/// there is no such folder, or no file can be made in it, everyone says it: rather twice than never.
 #[must_use]
 pub fn first_to_say(text: &str) -> bool {
     let Some(folder) = job_folder() else { return true };

@@ -2,8 +2,8 @@
 //! Control and performance variables, registered with Open MPI's own variable system.
 //!
 //! Called by plugin-abi's `variables`. Registered so, they appear in `ompi_info`, on mpirun's command line, in the
-//! environment and in files, and in the `MPI_T_cvar_*` and `MPI_T_pvar_*` calls. Grade: setup. Threads: registration runs
-//! in one thread; a performance variable is read from any.
+//! environment and in files, and in the `MPI_T_cvar_*` and `MPI_T_pvar_*` calls. Grade: setup. Threads: registration
+//! runs in one thread; a performance variable is read from any.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -24,13 +24,15 @@ pub enum Storage {
 
 /// Registers a control variable `btl_<component>_<name>`; its default is what the storage holds.
 ///
-/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). Users may set it until `MPI_Init`, not after.
+/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). Users may set it until `MPI_Init`, not
+/// after.
 ///
 /// # Errors
 /// The OPAL code of the refusal.
 ///
 /// # Safety
-/// `component` is a registered component's structure; the storage is valid and not moved until that component is closed.
+/// `component` is a registered component's structure; the storage is valid and not moved until that component is
+/// closed.
 pub unsafe fn control(
     component: *const sys::mca_base_component_t,
     name: &str,
@@ -79,7 +81,8 @@ pub enum Class {
 /// Called for the value of a performance variable: the variable, where to write an `unsigned long long`, the object.
 pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
 
-/// Called when a handle of a performance variable is made, started, stopped, freed; when made, it answers how many values there are.
+/// Called when a handle of a performance variable is made, started, stopped, freed; when made, it answers how many
+/// values there are.
 pub type Notify =
     unsafe extern "C" fn(*mut sys::mca_base_pvar_t, sys::mca_base_pvar_event_t, *mut c_void, *mut c_int) -> c_int;
 
@@ -179,8 +182,8 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
     code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
 }
 
-/// Sets another part's variable of type `int`, unless the user has set it. False: there is no such variable of that type, or he
-/// has.
+/// Sets another part's variable of type `int`, unless the user has set it. False: there is no such variable of that
+/// type, or he has.
 ///
 /// Written to where the variable is kept, since most may not be set by the variable system once they are registered.
 ///
@@ -200,8 +203,8 @@ pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name
     if code != sys::OPAL_SUCCESS || place.is_null() {
         return false;
     }
-    // SAFETY: the storage of a registered variable of type int, which lives as long as its owner; nobody else uses it (this
-    // function's rule).
+    // SAFETY: the storage of a registered variable of type int, which lives as long as its owner; nobody else uses it
+    // (this function's rule).
     unsafe { place.write(value) };
     true
 }

@@ -43,7 +43,8 @@ pub fn class_sizes() -> [ClassSize; 6] {
             ClassSize {
                 name: stringify!($type),
                 built: size_of::<sys::$type>(),
-                // SAFETY: an object class is a static of libopen-pal's; the size is set at compile time and never changed.
+                // SAFETY: an object class is a static of libopen-pal's; the size is set at compile time and never
+                // changed.
                 running: unsafe { (&raw const sys::$class.cls_sizeof).read() },
             }
         };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arena: memory of ibex's own, mapped, registered, and divided into slots of one size.
 //!
-//! Used by the engine for receive slots, send slots and handshake datagrams. Made at setup or when a pool grows; naming a
-//! slot is arithmetic (hot). Its memory is the protection domain's, and stays until that goes: every queue keeps its domain, so no
-//! work request outlives the memory it names (R3), in whatever order arenas and queues are dropped. The bytes are only reached
-//! through copies that may meet the adapter's (`slots.rs`). Sizes in bytes. Tests: device tests in `hw-tests`; of the slots
-//! in `slots.rs`.
+//! Used by the engine for receive slots, send slots and handshake datagrams. Made at setup or when a pool grows; naming
+//! a slot is arithmetic (hot). Its memory is the protection domain's, and stays until that goes: every queue keeps its
+//! domain, so no work request outlives the memory it names (R3), in whatever order arenas and queues are dropped. The
+//! bytes are only reached through copies that may meet the adapter's (`slots.rs`). Sizes in bytes. Tests: device tests
+//! in `hw-tests`; of the slots in `slots.rs`.
 
 use super::mapping::Mapped;
 use super::slots::{ALIGNMENT, Slots};
@@ -28,7 +28,8 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Maps and registers `count` slots of `slot` bytes each, for this process' own sends and receives, on ordinary pages.
+    /// Maps and registers `count` slots of `slot` bytes each, for this process' own sends and receives, on ordinary
+    /// pages.
     ///
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory (`ulimit -l`), does not suffice.
@@ -51,8 +52,8 @@ impl Arena {
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         let bytes = Slots::bytes(slot, count).ok_or_else(too_large)?;
         let memory = domain.map(bytes, pages, access)?;
-        // SAFETY: so many bytes, zero at first and at the start of a page, stay mapped as long as the domain, which is kept beside
-        // the slots. Nothing in ffi makes a reference to them (R1).
+        // SAFETY: so many bytes, zero at first and at the start of a page, stay mapped as long as the domain, which is
+        // kept beside the slots. Nothing in ffi makes a reference to them (R1).
         let slots = unsafe { Slots::new(memory.base, slot, count) }.ok_or_else(too_large)?;
         let Mapped { lkey, rkey, bytes, kind, .. } = memory;
         Ok(Arena { slots, lkey, rkey, bytes, kind, _domain: Arc::clone(domain) })
@@ -93,8 +94,8 @@ impl Arena {
     #[inline]
     pub fn span(&self, index: usize) -> Option<LocalSpan> {
         let addr = self.address(index)?;
-        // SAFETY: the slot lies in memory that stays registered until no queue of its domain is left (R3), and a queue of another
-        // domain is refused the key. ffi reaches it only by copies that may meet the adapter's (R1, R2).
+        // SAFETY: the slot lies in memory that stays registered until no queue of its domain is left (R3), and a queue
+        // of another domain is refused the key. ffi reaches it only by copies that may meet the adapter's (R1, R2).
         Some(unsafe { LocalSpan::new(addr, self.slots.size() as u32, self.lkey) })
     }
 
@@ -105,15 +106,15 @@ impl Arena {
         self.slots.address(index)
     }
 
-    /// Copies `bytes` into slot `index` at its start; what does not fit is cut off. Returns the span of what was copied. Of a slot
-    /// that is under way, some of the old bytes may be sent and some of the new.
+    /// Copies `bytes` into slot `index` at its start; what does not fit is cut off. Returns the span of what was
+    /// copied. Of a slot that is under way, some of the old bytes may be sent and some of the new.
     pub fn write(&mut self, index: usize, bytes: &[u8]) -> Option<LocalSpan> {
         let copied = self.slots.write(index, bytes)?;
         Some(self.span(index)?.first(copied as u32))
     }
 
-    /// Copies the bytes of slot `index` from `offset` on, a multiple of 8, into `into`. False where the slot or the range is not
-    /// there. Of what the adapter writes meanwhile, some may be seen.
+    /// Copies the bytes of slot `index` from `offset` on, a multiple of 8, into `into`. False where the slot or the
+    /// range is not there. Of what the adapter writes meanwhile, some may be seen.
     #[must_use]
     pub fn read(&self, index: usize, offset: usize, into: &mut [u8]) -> bool {
         self.slots.read(index, offset, into)

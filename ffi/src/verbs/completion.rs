@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work completions: what an adapter says of a work request that is done.
 //!
-//! Written by the provider as a whole (`cq.rs`) or field by field (`stamped.rs`), looked at by the engine. Hot; plain values. Tests:
-//! at the end of the file, and device tests in `hw-tests`.
+//! Written by the provider as a whole (`cq.rs`) or field by field (`stamped.rs`), looked at by the engine. Hot; plain
+//! values. Tests: at the end of the file, and device tests in `hw-tests`.
 
 use super::Status;
 use ibverbs_sys as sys;
@@ -26,7 +26,8 @@ const _: () = assert!(size_of::<Start>() == offset_of!(sys::ibv_wc, imm_data), "
 pub struct WorkCompletion(sys::ibv_wc);
 
 impl WorkCompletion {
-    /// A completion as an adapter would write it: for what stands in for an adapter in tests. `immediate` in host order.
+    /// A completion as an adapter would write it: for what stands in for an adapter in tests. `immediate` in host
+    /// order.
     #[must_use]
     pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {
         let start = Start { wr_id: id, status: status.0, opcode: 0, vendor_err: 0, byte_len: len };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices: listing, opening, and asking what they, their ports and their GID tables are.
 //!
-//! Called by `ibex::select::device` and `ibex::transport`. Setup grade, any thread. GIDs are 16 bytes in network order as the wire
-//! carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
+//! Called by `ibex::select::device` and `ibex::transport`. Setup grade, any thread. GIDs are 16 bytes in network order
+//! as the wire carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
 //! Tests: device tests in `hw-tests`.
 
 use super::{errno, extended};
@@ -119,7 +119,8 @@ impl Context {
     /// `/dev/infiniband/uverbs*`).
     pub fn open(name: &str) -> io::Result<Arc<Context>> {
         let mut count = 0;
-        // SAFETY: `count` is valid for a write; the list is freed below, after the device was opened, as the man page asks.
+        // SAFETY: `count` is valid for a write; the list is freed below, after the device was opened, as the man page
+        // asks.
         let list = unsafe { sys::ibv_get_device_list(&raw mut count) };
         if list.is_null() {
             return Err(io::Error::last_os_error());
@@ -168,8 +169,8 @@ impl Context {
     /// Whether its work is done by the kernel on the host's processors (soft-RoCE), not by an adapter. Reads sysfs.
     #[must_use]
     pub fn is_software(&self) -> bool {
-        // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device, which for software has no bus. Where sysfs
-        // lies, libibverbs may have been told (`SYSFS_PATH`).
+        // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device, which for software has no bus. Where
+        // sysfs lies, libibverbs may have been told (`SYSFS_PATH`).
         std::fs::canonicalize(&self.sysfs).is_ok_and(|device| device.to_string_lossy().contains("/devices/virtual/"))
     }
 
@@ -229,8 +230,8 @@ impl Context {
     /// The errno of the verb; `EINVAL` for a port that is not there.
     pub fn port(&self, port: u8) -> io::Result<PortAttributes> {
         let mut raw = sys::ibv_port_attr::default();
-        // SAFETY: the context is open (R4). The function writes at most the library's own `ibv_port_attr`, which has only
-        // ever grown, so that it fits in the one of these newer bindings.
+        // SAFETY: the context is open (R4). The function writes at most the library's own `ibv_port_attr`, which has
+        // only ever grown, so that it fits in the one of these newer bindings.
         errno(unsafe { sys::ibv_query_port(self.raw(), port, (&raw mut raw).cast()) })?;
         Ok(PortAttributes {
             state: raw.state,
@@ -244,8 +245,8 @@ impl Context {
         })
     }
 
-    /// The used entries of port `port`'s GID table of `len` entries (`ibv_query_gid_table(3)`): one system call, where the
-    /// kernel has it.
+    /// The used entries of port `port`'s GID table of `len` entries (`ibv_query_gid_table(3)`): one system call, where
+    /// the kernel has it.
     #[must_use]
     pub fn gids(&self, port: u8, len: u32) -> Vec<GidEntry> {
         // SAFETY: all fields of the entry are integers or a union of integers, for which zero is a value.

@@ -2,7 +2,8 @@
 //! Completion queues: where work completions (`completion.rs`) are taken from.
 //!
 //! Polled by the engine, hot: one indirect call into the provider, no system call, no allocation. The array polled into
-//! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
+//! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in
+//! `hw-tests`.
 
 use super::stamped::{self, Reader};
 use super::{Context, WorkCompletion, extended};
@@ -75,7 +76,8 @@ impl CompletionQueue {
         // SAFETY: R4.
         let raw = unsafe { extended::completion_queue(context.raw(), entries, stamped::FLAGS) }?;
         let raw = NonNull::new(raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`). From here on it is destroyed where something fails.
+        // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`). From here on it is destroyed where
+        // something fails.
         let mut queue = Self::over(context, raw.cast(), batch)?;
         // SAFETY: just made, with those flags.
         let reader = unsafe { Reader::new(raw.as_ptr()) };
@@ -136,7 +138,8 @@ impl CompletionQueue {
     #[inline]
     pub fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
         let room = self.completions.len() as i32;
-        // SAFETY: the array has `room` entries, `WorkCompletion` is transparent over `ibv_wc`, and the queue is live (R4).
+        // SAFETY: the array has `room` entries, `WorkCompletion` is transparent over `ibv_wc`, and the queue is live
+        // (R4).
         let taken = unsafe { (self.poll)(self.handle.raw(), room, self.completions.as_mut_ptr().cast()) };
         // Negative, or more than there was room for, is past the end.
         self.completions.get(..taken as usize).ok_or_else(broken)

@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub struct ProtectionDomain {
     raw: NonNull<sys::ibv_pd>,
-    /// Memory of ibex's own. It goes with the domain, which every queue holds an `Arc` to: after the last work request (R3).
+    /// Memory of ibex's own. It goes with the domain, which every queue holds an `Arc` to: after the last work request
+    /// (R3).
     mappings: Mutex<Vec<Mapping>>,
     relaxation: Relaxation,
     context: Arc<Context>,
@@ -80,8 +81,8 @@ impl ProtectionDomain {
     /// `ENOMEM` where the limit of locked memory is reached, `EFAULT` where the range is not mapped.
     ///
     /// # Safety
-    /// While the registration lives, the adapter may read the range, and write it if `access` lets it: the range must stay
-    /// mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
+    /// While the registration lives, the adapter may read the range, and write it if `access` lets it: the range must
+    /// stay mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
         // SAFETY: the domain is live (R4); the range is the caller's promise.
         let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
@@ -97,8 +98,8 @@ impl Drop for ProtectionDomain {
     }
 }
 
-/// A registration of memory (`struct ibv_mr`); dropped, it is taken back (`ibv_dereg_mr(3)`), from any thread. There is one
-/// owner, so it cannot be taken back twice:
+/// A registration of memory (`struct ibv_mr`); dropped, it is taken back (`ibv_dereg_mr(3)`), from any thread. There is
+/// one owner, so it cannot be taken back twice:
 ///
 /// ```compile_fail,E0382
 /// # fn end(region: ibex_ffi::verbs::MemoryRegion) -> std::io::Result<()> {
@@ -184,8 +185,8 @@ impl LocalSpan {
     /// Names `len` bytes at `addr`, registered under `lkey`.
     ///
     /// # Safety
-    /// Until every work request that names the span has completed, the range stays registered under `lkey` (R3), and the
-    /// program treats it as the device's (R1, R2): it is not written while it is being sent, and not read through a
+    /// Until every work request that names the span has completed, the range stays registered under `lkey` (R3), and
+    /// the program treats it as the device's (R1, R2): it is not written while it is being sent, and not read through a
     /// reference while it is being received into.
     #[must_use]
     pub const unsafe fn new(addr: u64, len: u32, lkey: u32) -> Self {
@@ -230,8 +231,8 @@ impl std::fmt::Debug for LocalSpan {
     }
 }
 
-/// Bytes that a post copies into the work request: they need no registration, and are never the device's. They may be bytes that
-/// nothing was ever written to, as the padding of a structure.
+/// Bytes that a post copies into the work request: they need no registration, and are never the device's. They may be
+/// bytes that nothing was ever written to, as the padding of a structure.
 #[derive(Clone, Copy, Debug)]
 pub struct InlineSpan<'a> {
     start: *const MaybeUninit<u8>,

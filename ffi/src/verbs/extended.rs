@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What libibverbs offers only as inline functions over `struct verbs_context`: extended attributes, queues and values.
 //!
-//! That structure lies before every context and grows at its front, so its end is laid out here once for all; a library that is
-//! older has a smaller `sz`, and one older still says nothing (`infiniband/verbs.h`, `verbs_get_ctx_op`). Called by `context.rs` and
-//! `cq.rs`. Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: the device tests in `hw-tests`.
+//! That structure lies before every context and grows at its front, so its end is laid out here once for all; a library
+//! that is older has a smaller `sz`, and one older still says nothing (`infiniband/verbs.h`, `verbs_get_ctx_op`).
+//! Called by `context.rs` and `cq.rs`. Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: the device tests
+//! in `hw-tests`.
 
 use super::errno;
 use ibverbs_sys as sys;
@@ -26,8 +27,8 @@ struct VerbsContext {
     create_cq_ex: Option<CreateCq>,
     private: usize,
     query_device_ex: Option<QueryDevice>,
-    /// `ibv_destroy_flow`, `ABI_placeholder2`, `ibv_create_flow`, `ABI_placeholder1`, `open_qp`, `create_qp_ex`, `get_srq_num`,
-    /// `create_srq_ex`, `open_xrcd`, `close_xrcd`, `_ABI_placeholder3`.
+    /// `ibv_destroy_flow`, `ABI_placeholder2`, `ibv_create_flow`, `ABI_placeholder1`, `open_qp`, `create_qp_ex`,
+    /// `get_srq_num`, `create_srq_ex`, `open_xrcd`, `close_xrcd`, `_ABI_placeholder3`.
     others: [u64; 11],
     sz: usize,
     context: sys::ibv_context,
@@ -44,8 +45,8 @@ unsafe fn operation<T: Copy>(context: *mut sys::ibv_context, offset: usize) -> O
     if extended.addr() != usize::MAX {
         return None;
     }
-    // An extended context is the last field of a `verbs_context`, of which an older library has the end alone: so no pointer is made to
-    // its start.
+    // An extended context is the last field of a `verbs_context`, of which an older library has the end alone: so no
+    // pointer is made to its start.
     let field = |at: usize| context.wrapping_byte_sub(offset_of!(VerbsContext, context) - at);
     // SAFETY: the size lies right before every extended context, and is set when it is opened.
     let size = unsafe { field(offset_of!(VerbsContext, sz)).cast::<usize>().read() };
@@ -95,7 +96,8 @@ pub(super) unsafe fn completion_queue(
     if queue.is_null() { Err(io::Error::last_os_error()) } else { Ok(queue) }
 }
 
-/// What the adapter's core clock shows, raw ticks (`ibv_query_rt_values_ex(3)`, whose providers put them into `tv_nsec`).
+/// What the adapter's core clock shows, raw ticks (`ibv_query_rt_values_ex(3)`, whose providers put them into
+/// `tv_nsec`).
 ///
 /// # Errors
 /// `EOPNOTSUPP`, or what the provider says.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A mapping: memory of ibex's own from the kernel, registered with an adapter as long as it is there.
 //!
-//! Owned by the protection domain it is registered in (`domain.rs`), and gone with it; its pages are of `pages.rs`. Setup grade; any
-//! thread. Sizes in bytes. Tests: device tests in `hw-tests`.
+//! Owned by the protection domain it is registered in (`domain.rs`), and gone with it; its pages are of `pages.rs`.
+//! Setup grade; any thread. Sizes in bytes. Tests: device tests in `hw-tests`.
 
 use super::errno;
 use super::pages::{HugePages, PageKind, Pages};
@@ -86,7 +86,8 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: R4: registered once, deregistered once.
         let deregistered = errno(unsafe { sys::ibv_dereg_mr(self.region.as_ptr()) });
-        // Unmapped when no adapter reaches them any more (R3). Where that failed, one may still write there: they are left.
+        // Unmapped when no adapter reaches them any more (R3). Where that failed, one may still write there: they are
+        // left.
         if deregistered.is_err() {
             std::mem::forget(self.pages.take());
         }

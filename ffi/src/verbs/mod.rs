@@ -2,23 +2,24 @@
 //! The verbs that ibex calls, made safe: objects that own what they stand for, posts and completions that cost nothing.
 //!
 //! Called by the engine only. Device listing goes through the `ibverbs` crate; the rest reaches its raw bindings
-//! (`ibverbs-sys`), because `ibverbs` 0.9 has no shared receive queue, no UD queue pair, no immediate data, no choice of
-//! port, and keeps its handles private.
+//! (`ibverbs-sys`), because `ibverbs` 0.9 has no shared receive queue, no UD queue pair, no immediate data, no choice
+//! of port, and keeps its handles private.
 //!
 //! The memory rules that every unsafe block of this module argues from:
 //!
-//! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an access; they
-//!   are reached through raw pointers. What the adapter does to memory counts as atomic accesses.
-//! - **R2** Such bytes belong to the device from the post of a work request until its completion. Where only the engine's books
-//!   say which they are, ffi reaches them by atomic accesses (`slots.rs`), so that a wrong book garbles a message and no more.
-//! - **R3** A registration outlives every work request that names it. Memory of ibex's own belongs to its protection domain,
-//!   which every queue holds; for other memory it is the promise with which a [`LocalSpan`] is made.
+//! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an
+//!   access; they are reached through raw pointers. What the adapter does to memory counts as atomic accesses.
+//! - **R2** Such bytes belong to the device from the post of a work request until its completion. Where only the
+//!   engine's books say which they are, ffi reaches them by atomic accesses (`slots.rs`), so that a wrong book garbles
+//!   a message and no more.
+//! - **R3** A registration outlives every work request that names it. Memory of ibex's own belongs to its protection
+//!   domain, which every queue holds; for other memory it is the promise with which a [`LocalSpan`] is made.
 //!
 //! And the rule for handles:
 //!
-//! - **R4** A handle is made by a successful verb, is destroyed once, in `Drop`, and everything it was made from (context,
-//!   protection domain, queues) is kept alive by an `Arc` it holds. libibverbs locks each object inside, so handles may
-//!   be used from any thread (`ibv_open_device(3)` and the verbs manual pages: all verbs are thread safe).
+//! - **R4** A handle is made by a successful verb, is destroyed once, in `Drop`, and everything it was made from
+//!   (context, protection domain, queues) is kept alive by an `Arc` it holds. libibverbs locks each object inside, so
+//!   handles may be used from any thread (`ibv_open_device(3)` and the verbs manual pages: all verbs are thread safe).
 //!
 //! Destroy verbs that fail in `Drop` are ignored: nothing can be done then, and the kernel frees all at process end.
 
@@ -72,7 +73,8 @@ pub mod async_event {
     pub const CQ_ERR: u32 = sys::IBV_EVENT_CQ_ERR;
     /// The device can no longer be used.
     pub const DEVICE_FATAL: u32 = sys::IBV_EVENT_DEVICE_FATAL;
-    /// The subnet manager asks for a new registration: it may have given the port another LID, or a subnet another prefix.
+    /// The subnet manager asks for a new registration: it may have given the port another LID, or a subnet another
+    /// prefix.
     pub const CLIENT_REREGISTER: u32 = sys::IBV_EVENT_CLIENT_REREGISTER;
     /// A port's GID table has changed.
     pub const GID_CHANGE: u32 = sys::IBV_EVENT_GID_CHANGE;

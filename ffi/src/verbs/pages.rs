@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pages from the kernel for memory of ibex's own: huge ones where they are wanted and to be had, else ordinary ones.
 //!
-//! Called by `mapping.rs`, which registers them. An adapter that finds 2 MiB by one entry of its translation table, and a processor by
-//! one of its TLB, have 16 entries for the receive slots of a port instead of 8192.
+//! Called by `mapping.rs`, which registers them. An adapter that finds 2 MiB by one entry of its translation table, and
+//! a processor by one of its TLB, have 16 entries for the receive slots of a port instead of 8192.
 //!
-//! - **Explicit** ones come from the pool of the host (`vm.nr_hugepages`), which others count on too. They are taken for memory that
-//!   fills them but for an eighth, and are populated at once: where the pool has pages that this process may not use (a limit of its
-//!   cgroup), touching them would end it. What is mapped is registered whole, since neither `MADV_DONTFORK` nor what libibverbs does
-//!   of the kind may end within such a page.
-//! - **Transparent** ones are asked for; the kernel gives them when the pages are first touched, or does not. No memory is lost by
-//!   them: what ends within one gets ordinary pages.
+//! - **Explicit** ones come from the pool of the host (`vm.nr_hugepages`), which others count on too. They are taken
+//!   for memory that fills them but for an eighth, and are populated at once: where the pool has pages that this
+//!   process may not use (a limit of its cgroup), touching them would end it. What is mapped is registered whole, since
+//!   neither `MADV_DONTFORK` nor what libibverbs does of the kind may end within such a page.
+//! - **Transparent** ones are asked for; the kernel gives them when the pages are first touched, or does not. No memory
+//!   is lost by them: what ends within one gets ordinary pages.
 //!
 //! Setup grade; any thread. Sizes in bytes. Tests: at the end of the file, and device tests in `hw-tests`.
 
@@ -31,8 +31,8 @@ pub enum HugePages {
     No,
     /// Transparent ones.
     Transparent,
-    /// Explicit ones where so many processes could each take as many and leave half of the pool, while a quarter of it stays free;
-    /// else transparent ones.
+    /// Explicit ones where so many processes could each take as many and leave half of the pool, while a quarter of it
+    /// stays free; else transparent ones.
     Shared {
         /// Processes of the job on this host.
         processes: u32,
@@ -131,8 +131,8 @@ impl Pages {
         self
     }
 
-    /// A child must not share them: after a copy on write the adapter would keep the old ones. They are a mapping of their own, whole
-    /// pages of whatever size.
+    /// A child must not share them: after a copy on write the adapter would keep the old ones. They are a mapping of
+    /// their own, whole pages of whatever size.
     fn keep_from_children(&self) {
         // The kernel knows this advice since 2.6.16.
         let _ = self.advise(libc::MADV_DONTFORK);
@@ -176,8 +176,8 @@ impl Pool {
         Some(Pool { pages: count("nr_hugepages")?, available })
     }
 
-    /// Whether each of `processes` could take so many and leave half of the pool: all come to the same answer, whoever is first. And
-    /// whether this one leaves a quarter, of what others have left.
+    /// Whether each of `processes` could take so many and leave half of the pool: all come to the same answer, whoever
+    /// is first. And whether this one leaves a quarter, of what others have left.
     fn spares(self, pages: usize, processes: u32) -> bool {
         let of_all = pages.saturating_mul(processes.max(1) as usize);
         of_all <= self.pages / 2 && pages + self.pages.div_ceil(4) <= self.available

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reliable-connected queue pairs: made, and moved through their states. What is posted to them: `qp/post.rs`.
 //!
-//! Path: setup. One thread at a time (`&mut`). Sources: `ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3 (states).
-//! Tests: device tests in `hw-tests`.
+//! Path: setup. One thread at a time (`&mut`). Sources: `ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3
+//! (states). Tests: device tests in `hw-tests`.
 
 use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, cq, errno, srq};
 use ibverbs_sys as sys;
@@ -100,7 +100,8 @@ impl QueuePair {
     /// Makes a queue pair in the reset state.
     ///
     /// # Errors
-    /// The errno of `ibv_create_qp(3)`, `EINVAL` where it set none: `ENOMEM` where the adapter has no more, or locked memory is short.
+    /// The errno of `ibv_create_qp(3)`, `EINVAL` where it set none: `ENOMEM` where the adapter has no more, or locked
+    /// memory is short.
     pub fn new(
         domain: &Arc<ProtectionDomain>,
         cq: &CompletionQueue,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What may be done to registered memory, and the verb that registers it.
 //!
-//! Called for memory of ibex's own (`mapping.rs`) and for a program's (`domain.rs`). Setup grade, any thread. Tests: at the end of the
-//! file, and device tests in `hw-tests`.
+//! Called for memory of ibex's own (`mapping.rs`) and for a program's (`domain.rs`). Setup grade, any thread. Tests: at
+//! the end of the file, and device tests in `hw-tests`.
 
 use ibverbs_sys as sys;
 use std::ffi::c_void;
@@ -22,8 +22,8 @@ bitflags::bitflags! {
         const REMOTE_READ = 4;
         /// Peers may do atomics here.
         const REMOTE_ATOMIC = 8;
-        /// The adapter's writes to this memory may reach it in any order; a completion still comes after all that were made before
-        /// it. In the optional range: who does not know it ignores it. Not a right of queue pairs.
+        /// The adapter's writes to this memory may reach it in any order; a completion still comes after all that were
+        /// made before it. In the optional range: who does not know it ignores it. Not a right of queue pairs.
         const RELAXED_ORDERING = 1 << 20;
     }
 }
@@ -47,7 +47,8 @@ impl Relaxation {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Registers by `verb` with `access`. What is refused for the ordering alone is registered without, now and from now on.
+    /// Registers by `verb` with `access`. What is refused for the ordering alone is registered without, now and from
+    /// now on.
     fn register<T>(&self, access: Access, verb: impl Fn(Access) -> io::Result<T>) -> io::Result<T> {
         let strict = access.difference(Access::RELAXED_ORDERING);
         if access == strict || self.is_refused() {
@@ -70,7 +71,8 @@ impl Relaxation {
 /// The errno of the verb.
 ///
 /// # Safety
-/// The domain is live (R4). While the registration lives, the adapter may read the range, and write it if `access` lets it.
+/// The domain is live (R4). While the registration lives, the adapter may read the range, and write it if `access` lets
+/// it.
 pub(super) unsafe fn register(
     domain: *mut sys::ibv_pd,
     start: *mut c_void,
@@ -79,9 +81,8 @@ pub(super) unsafe fn register(
     relaxation: &Relaxation,
 ) -> io::Result<NonNull<sys::ibv_mr>> {
     relaxation.register(access, |access| {
-        // `ibv_reg_mr` is a macro in C, which calls this one where a flag may be optional: it leaves such flags out where the kernel
-        // knows of none.
-        // SAFETY: this function's rule.
+        // `ibv_reg_mr` is a macro in C, which calls this one where a flag may be optional: it leaves such flags out
+        // where the kernel knows of none. SAFETY: this function's rule.
         let region = unsafe { sys::ibv_reg_mr_iova2(domain, start, bytes, start.addr() as u64, access.bits()) };
         NonNull::new(region).ok_or_else(io::Error::last_os_error)
     })

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Slots of one size in a piece of memory that an adapter may write while ibex looks at it.
 //!
-//! Used by `arena.rs`, and knows nothing of adapters: where a slot starts, and copies from and to it. Naming a slot is hot, and
-//! arithmetic; copies are setup and pending grade. One thread at a time copies to it. Sizes in bytes. Tests: at the end of
-//! the file, also under Miri.
+//! Used by `arena.rs`, and knows nothing of adapters: where a slot starts, and copies from and to it. Naming a slot is
+//! hot, and arithmetic; copies are setup and pending grade. One thread at a time copies to it. Sizes in bytes. Tests:
+//! at the end of the file, also under Miri.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -32,8 +32,9 @@ impl Slots {
     /// Lays the slots out in the memory at `base`; `None` where [`Self::bytes`] has no answer.
     ///
     /// # Safety
-    /// As long as the value lives there are [`Self::bytes`] initialised bytes at `base`, which is a multiple of [`ALIGNMENT`]. No
-    /// reference to them exists, and whoever else writes them at the same time is an adapter or does so atomically.
+    /// As long as the value lives there are [`Self::bytes`] initialised bytes at `base`, which is a multiple of
+    /// [`ALIGNMENT`]. No reference to them exists, and whoever else writes them at the same time is an adapter or does
+    /// so atomically.
     pub(super) unsafe fn new(base: NonNull<u8>, slot: usize, count: usize) -> Option<Slots> {
         Self::bytes(slot, count)?;
         Some(Slots { base, slot, stride: stride(slot)?, count })
@@ -60,8 +61,8 @@ impl Slots {
         (index < self.count).then(|| unsafe { self.base.add(index * self.stride) })
     }
 
-    /// Copies `bytes` to the start of slot `index`; what does not fit is cut off. Returns how many were copied, or `None` beyond the
-    /// last slot. An adapter that sends the slot meanwhile sends some of the old and some of the new.
+    /// Copies `bytes` to the start of slot `index`; what does not fit is cut off. Returns how many were copied, or
+    /// `None` beyond the last slot. An adapter that sends the slot meanwhile sends some of the old and some of the new.
     pub(super) fn write(&mut self, index: usize, bytes: &[u8]) -> Option<usize> {
         let start = self.start(index)?;
         let bytes = &bytes[..bytes.len().min(self.slot)];
@@ -79,8 +80,8 @@ impl Slots {
         Some(bytes.len())
     }
 
-    /// Copies the bytes of slot `index` from `offset` on, a multiple of 8, into `into`. False where the slot or the range is not
-    /// there. What an adapter writes meanwhile is seen in part, or not.
+    /// Copies the bytes of slot `index` from `offset` on, a multiple of 8, into `into`. False where the slot or the
+    /// range is not there. What an adapter writes meanwhile is seen in part, or not.
     #[must_use]
     pub(super) fn read(&self, index: usize, offset: usize, into: &mut [u8]) -> bool {
         let Some(start) = self.start(index) else { return false };
@@ -104,8 +105,8 @@ impl Slots {
     }
 }
 
-/// The distance between the starts of two slots: an odd number of cache lines. Slots a power of two apart would all start in the
-/// same few sets of every cache, and a message's first bytes would hardly ever be found in one.
+/// The distance between the starts of two slots: an odd number of cache lines. Slots a power of two apart would all
+/// start in the same few sets of every cache, and a message's first bytes would hardly ever be found in one.
 fn stride(slot: usize) -> Option<usize> {
     let lines = slot.div_ceil(ALIGNMENT);
     (lines | 1).checked_mul(ALIGNMENT)

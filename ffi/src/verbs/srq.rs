@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shared receive queues: one pool of receive slots for all queue pairs of a port.
 //!
-//! Posted to by the engine in batches, hot: one call into the provider a batch, no allocation (the chain of work requests
-//! is built once, `srq/chain.rs`). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
+//! Posted to by the engine in batches, hot: one call into the provider a batch, no allocation (the chain of work
+//! requests is built once, `srq/chain.rs`). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
 use super::{Arena, ProtectionDomain};
 use ibverbs_sys as sys;
@@ -71,16 +71,17 @@ impl SharedReceiveQueue {
         &self.handle
     }
 
-    /// Posts receives into the given slots of an arena, each under the identifier that `id` gives its slot; at most a batch of
-    /// them. Returns how many were posted. Hot.
+    /// Posts receives into the given slots of an arena, each under the identifier that `id` gives its slot; at most a
+    /// batch of them. Returns how many were posted. Hot.
     ///
     /// # Errors
-    /// When none was posted: the errno of the verb (`ENOMEM` when the queue is full), or `EINVAL` for a slot that the arena does
-    /// not have.
+    /// When none was posted: the errno of the verb (`ENOMEM` when the queue is full), or `EINVAL` for a slot that the
+    /// arena does not have.
     pub fn post(&mut self, arena: &Arena, slots: &[u32], id: impl Fn(u32) -> u64) -> io::Result<usize> {
         let SharedReceiveQueue { handle, post, chain } = self;
-        // SAFETY: the queue is live (R4), and the chain well formed, which lives through the call and is copied by it. The spans are an
-        // arena's, whose memory the queue's domain has, or another domain's key, which the adapter refuses (R3).
+        // SAFETY: the queue is live (R4), and the chain well formed, which lives through the call and is copied by it.
+        // The spans are an arena's, whose memory the queue's domain has, or another domain's key, which the adapter
+        // refuses (R3).
         let refill = |first, bad| unsafe { post(handle.raw(), first, bad) };
         chain.post(slots, id, |slot| arena.span(slot as usize), refill)
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completions with the adapter's timestamps: the reading of an extended completion queue, one by one.
 //!
-//! The same queue is read plainly ([`super::CompletionQueue::poll`]) while nobody wants stamps. That is sound: an extended queue may be
-//! passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`), and in rdma-core's mlx4, mlx5, irdma and efa both ways of reading take the queue's lock,
-//! look at the same consumer index and leave it right; what a cursor keeps beyond that is set anew by `ibv_start_poll`. The two are
-//! never mixed between a start and its end.
-//! Path: hot while a tool wants stamps. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
+//! The same queue is read plainly ([`super::CompletionQueue::poll`]) while nobody wants stamps. That is sound: an
+//! extended queue may be passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`), and in rdma-core's mlx4, mlx5, irdma and efa both
+//! ways of reading take the queue's lock, look at the same consumer index and leave it right; what a cursor keeps
+//! beyond that is set anew by `ibv_start_poll`. The two are never mixed between a start and its end. Path: hot while a
+//! tool wants stamps. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
 use super::completion::{Start, WorkCompletion};
 use ibverbs_sys as sys;
@@ -107,7 +107,8 @@ impl Reader {
     unsafe fn take(&self, queue: Queue, completion: &mut WorkCompletion, stamp: &mut u64) {
         // SAFETY: the two fields are written by start and next.
         let (wr_id, status) = unsafe { ((*queue).wr_id, (*queue).status) };
-        // SAFETY: this function's rule. Of a failed one the provider leaves most undefined, as with `ibv_poll_cq`; nobody looks.
+        // SAFETY: this function's rule. Of a failed one the provider leaves most undefined, as with `ibv_poll_cq`;
+        // nobody looks.
         let (start, imm, qp_num, flags) = unsafe {
             let start = Start {
                 wr_id,

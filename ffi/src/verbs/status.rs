@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion statuses and asynchronous events, as integers with names.
 //!
-//! Used where something failed; never hot. Source: `enum ibv_wc_status` and `enum ibv_event_type` of `infiniband/verbs.h`,
-//! IBTA volume 1, 11.6.2.
+//! Used where something failed; never hot. Source: `enum ibv_wc_status` and `enum ibv_event_type` of
+//! `infiniband/verbs.h`, IBTA volume 1, 11.6.2.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unreliable-datagram queue pairs: small packets to anyone whose address is known, used to set connections up.
 //!
-//! Called by `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). It owns its completion queue and the slots of
-//! its datagrams, so that nothing here touches the data path. Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`.
+//! Called by `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). It owns its completion queue and the
+//! slots of its datagrams, so that nothing here touches the data path. Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`.
 //! Tests: device tests in `hw-tests`; of the sends under way in `ud/sends.rs`.
 
 use super::qp::{address_vector, blank};
@@ -35,9 +35,9 @@ type Operations = (
 #[derive(Debug, Clone)]
 pub struct Datagram(pub Vec<u8>);
 
-/// The way to a peer's port (`ibv_create_ah(3)`). A send names it until it has completed: some adapters (soft-RoCE, `irdma`, `bnxt_re`)
-/// are given its number alone, and look that up when the datagram leaves. So it is shared with the queue pair, which holds it
-/// for so long ([`UdQueuePair::send`]).
+/// The way to a peer's port (`ibv_create_ah(3)`). A send names it until it has completed: some adapters (soft-RoCE,
+/// `irdma`, `bnxt_re`) are given its number alone, and look that up when the datagram leaves. So it is shared with the
+/// queue pair, which holds it for so long ([`UdQueuePair::send`]).
 #[derive(Debug)]
 pub struct AddressHandle {
     raw: NonNull<sys::ibv_ah>,
@@ -84,7 +84,8 @@ pub struct UdQueuePair {
     /// Port and partition key index.
     place: (u8, u16),
     qkey: u32,
-    /// How often it was set anew: a completion of an earlier life, which some adapters leave in the queue, is none of this one's.
+    /// How often it was set anew: a completion of an earlier life, which some adapters leave in the queue, is none of
+    /// this one's.
     life: u64,
     _domain: Arc<ProtectionDomain>,
 }
@@ -93,7 +94,8 @@ pub struct UdQueuePair {
 unsafe impl Send for UdQueuePair {}
 
 impl UdQueuePair {
-    /// Makes a queue pair on `port`, ready to send and receive datagrams of up to `size` bytes, with `depth` slots each way.
+    /// Makes a queue pair on `port`, ready to send and receive datagrams of up to `size` bytes, with `depth` slots each
+    /// way.
     ///
     /// # Errors
     /// The errno of the verb that failed; `EOPNOTSUPP` and `EINVAL` are those of adapters without UD.
@@ -208,16 +210,16 @@ impl UdQueuePair {
         let mut request =
             sys::ibv_recv_wr { wr_id: RECEIVE | self.id(slot), next: ptr::null_mut(), sg_list, num_sge: 1 };
         let mut bad = ptr::null_mut();
-        // SAFETY: R4; the request lives through the call, which copies it; the slot is the device's until its completion
-        // is polled (R2), and its memory is that of the domain, which the queue pair holds (R3).
+        // SAFETY: R4; the request lives through the call, which copies it; the slot is the device's until its
+        // completion is polled (R2), and its memory is that of the domain, which the queue pair holds (R3).
         errno(unsafe { (self.ops.1)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
     }
 
     /// Sends `bytes` to queue pair `number` over `way`. A datagram may be lost.
     ///
     /// # Errors
-    /// `ENOBUFS` when all send slots are in flight (take completions with [`Self::receive`], then try again), `EMSGSIZE`
-    /// for more bytes than a datagram carries, else the errno of the post.
+    /// `ENOBUFS` when all send slots are in flight (take completions with [`Self::receive`], then try again),
+    /// `EMSGSIZE` for more bytes than a datagram carries, else the errno of the post.
     pub fn send(&mut self, way: &Arc<AddressHandle>, number: u32, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > self.size {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
@@ -247,17 +249,17 @@ impl UdQueuePair {
             remote_qkey: self.qkey,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: R4; the request lives through the call, which copies it; slot and address handle are kept for it until its
-        // completion (`sends`), or until the queue pair is destroyed (R2, R3).
+        // SAFETY: R4; the request lives through the call, which copies it; slot and address handle are kept for it
+        // until its completion (`sends`), or until the queue pair is destroyed (R2, R3).
         errno(unsafe { (self.ops.0)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
     }
 
-    /// Takes what completed: gives each datagram that came in to `take` and posts its slot again. Never blocks. Returns how
-    /// many came in. A poll that finds nothing reads one word of the completion queue.
+    /// Takes what completed: gives each datagram that came in to `take` and posts its slot again. Never blocks. Returns
+    /// how many came in. A poll that finds nothing reads one word of the completion queue.
     ///
     /// # Errors
-    /// A request has failed, which stops the queue pair ([`Self::restart`] it), or a slot could not be posted again; or the
-    /// completion queue is broken.
+    /// A request has failed, which stops the queue pair ([`Self::restart`] it), or a slot could not be posted again; or
+    /// the completion queue is broken.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<usize> {
         let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.status().0, c.len() as usize)).collect();
         let (mut received, mut failed) = (0, None);
@@ -293,7 +295,8 @@ impl UdQueuePair {
 
 impl Drop for UdQueuePair {
     fn drop(&mut self) {
-        // SAFETY: R4: created once, destroyed once; the fields go after this, address handles and domain among them (R3).
+        // SAFETY: R4: created once, destroyed once; the fields go after this, address handles and domain among them
+        // (R3).
         unsafe { sys::ibv_destroy_qp(self.raw.as_ptr()) };
     }
 }

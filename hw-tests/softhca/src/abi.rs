@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exported symbols, and those exported functions that concern no object of an adapter: names of states, rates, fork,
-//! sysfs, and what is exported without being emulated. The others live with their objects in `crate::verbs`.
+//! The exported symbols, and those exported functions that concern no object of an adapter: names of states, rates,
+//! fork, sysfs, and what is exported without being emulated. The others live with their objects in `crate::verbs`.
 
 pub mod exports;
 pub(crate) mod fork;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]`, and what they
-//! are where nobody gives them.
+//! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]`, and
+//! what they are where nobody gives them.
 //!
 //! Owns the list of keys and their values, each documented in docs/softhca.md; `profiles` has them as real adapters do.
 //! Called by: the configuration (reads them), the engine and the C side (act by them). Grade: setup; the engine looks a

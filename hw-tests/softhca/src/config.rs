@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration file of a fabric: its adapters and its faults, in TOML. Reads it, fills in what is left out, checks
-//! it, and gives the engine's description. An error names file and line. docs/softhca.md documents every key.
+//! The configuration file of a fabric: its adapters and its faults, in TOML. Reads it, fills in what is left out,
+//! checks it, and gives the engine's description. An error names file and line. docs/softhca.md documents every key.
 //!
 //! Called by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
 

@@ -2,9 +2,9 @@
 //! Where a fabric's shared state is: a folder in /dev/shm that belongs to one user alone.
 //! Called by: the library, in every process of the fabric, and the command. Grade: setup.
 //!
-//! The folder of a run (`softhca run` without a name) goes with the run. One that was killed leaves it to the next: every
-//! process of a run holds a lock of the file `run` in its folder, so that a folder whose lock is free is nobody's.
-//! Tests: `tests/stale_runs.rs`.
+//! The folder of a run (`softhca run` without a name) goes with the run. One that was killed leaves it to the next:
+//! every process of a run holds a lock of the file `run` in its folder, so that a folder whose lock is free is
+//! nobody's. Tests: `tests/stale_runs.rs`.
 
 use std::fs::File;
 use std::io;
@@ -125,7 +125,8 @@ pub fn remove_stale_runs() {
     }
 }
 
-/// The process that made the folder of a run, by what follows `run-` in its name; `None` if that is another fabric's name.
+/// The process that made the folder of a run, by what follows `run-` in its name; `None` if that is another fabric's
+/// name.
 fn maker_of(rest: &str) -> Option<u32> {
     let (pid, random) = rest.split_once('-')?;
     let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());

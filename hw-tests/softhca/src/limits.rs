@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an adapter can do, in numbers: as `ibv_query_device` tells them, and as making objects and posting hold to them. The
-//! keys of `[device.limits]`.
+//! What an adapter can do, in numbers: as `ibv_query_device` tells them, and as making objects and posting hold to
+//! them. The keys of `[device.limits]`.
 //!
-//! Called by: the configuration (reads them), `profiles` (has those of real adapters), the engine (enforces them). Grade:
-//! setup. A limit above what the fabric's memory holds is told, and an object that large fails with ENOMEM.
+//! Called by: the configuration (reads them), `profiles` (has those of real adapters), the engine (enforces them).
+//! Grade: setup. A limit above what the fabric's memory holds is told, and an object that large fails with ENOMEM.
 
 use serde::Deserialize;
 

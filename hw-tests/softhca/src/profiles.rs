@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles: limits and behaviours of real adapters, by the name of their driver, each value with its source beside it.
 //!
-//! Sources are files of rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`, `core/`).
-//! "field" is what programs printed on such adapters, "choice" a value that the sources leave open. What a real adapter can and
-//! the emulated one cannot is in docs/softhca.md. Called by: the configuration. Grade: setup.
+//! Sources are files of rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`,
+//! `core/`). "field" is what programs printed on such adapters, "choice" a value that the sources leave open. What a
+//! real adapter can and the emulated one cannot is in docs/softhca.md. Called by: the configuration. Grade: setup.
 
 mod bnxt_re;
 mod irdma;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of completions, and of requests of a shared queue, when a queue pair that was not drained is destroyed or
-//! reset, on adapters that differ in it.
+//! What becomes of completions, and of requests of a shared queue, when a queue pair that was not drained is destroyed
+//! or reset, on adapters that differ in it.
 
 mod engine_support;
 
@@ -55,8 +55,8 @@ fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
     }
 }
 
-/// Fills a completion queue of 4, less one, by a queue pair that then goes; how many completions of another fit before the
-/// queue overruns.
+/// Fills a completion queue of 4, less one, by a queue pair that then goes; how many completions of another fit before
+/// the queue overruns.
 fn room_after(purge: Purge) -> usize {
     let folder = Folder::new(&format!("room-{purge:?}"));
     let hca = adapter(&folder, purge, Lost::No);
@@ -132,7 +132,8 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     assert_eq!(wait(&goes.send_cq).wr_id, 9, "the queue goes on");
 }
 
-/// How many requests a shared queue of 4 takes after a queue pair went that had two of them in completions and two left.
+/// How many requests a shared queue of 4 takes after a queue pair went that had two of them in completions and two
+/// left.
 fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
     let folder = Folder::new(&format!("lost-{purge:?}-{lost:?}-{is_in_error}"));
     let hca = adapter(&folder, purge, lost);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How connections fail on adapters that differ in it: retries, events, flushes; and datagrams, whose address handle is an
-//! index, and whose sender is told wrongly.
+//! How connections fail on adapters that differ in it: retries, events, flushes; and datagrams, whose address handle is
+//! an index, and whose sender is told wrongly.
 
 mod engine_support;
 

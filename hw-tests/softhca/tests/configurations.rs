@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever stands in a configuration file is refused with a message or can be run: keys and values by chance, with the extremes
-//! of every type. What is accepted is used: joined, and a message sent. Nothing may panic, in no thread, and nothing may wait.
+//! Whatever stands in a configuration file is refused with a message or can be run: keys and values by chance, with the
+//! extremes of every type. What is accepted is used: joined, and a message sent. Nothing may panic, in no thread, and
+//! nothing may wait.
 
 mod engine_support;
 

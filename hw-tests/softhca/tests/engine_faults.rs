@@ -257,7 +257,8 @@ fn timestamps_are_ticks_of_the_adapters_clock() {
     assert!(ticks(before, wc.ts_raw) <= ticks(before, after));
     assert_eq!(wc.ts_wall, 0, "the queue was not asked for the time of day");
 
-    // Read without stamps, then with them: what came in between is of the moment at which that changed, what comes then has its own.
+    // Read without stamps, then with them: what came in between is of the moment at which that changed, what comes then
+    // has its own.
     for _ in 0..2 {
         b.recv(1, 0, 64);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limit of locked memory, which registrations count against. A program of its own, since the limit is the process's.
+//! The limit of locked memory, which registrations count against. A program of its own, since the limit is the
+//! process's.
 
 mod engine_support;
 

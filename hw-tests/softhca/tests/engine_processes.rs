@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulated adapter between processes: this test program starts itself again as the other side.
 //!
-//! The other side is the ignored test `the_other_side`, told its part through the environment; the two exchange queue pair
-//! numbers, keys and addresses through its standard streams, one line each.
+//! The other side is the ignored test `the_other_side`, told its part through the environment; the two exchange queue
+//! pair numbers, keys and addresses through its standard streams, one line each.
 
 mod engine_support;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The export list against the installed real libibverbs (Debian: libibverbs1), which the dynamic loader's cache names, and
-//! against the table in src/abi/exports.rs. A missing real library is a failure: it is what the emulation stands in for.
+//! The export list against the installed real libibverbs (Debian: libibverbs1), which the dynamic loader's cache names,
+//! and against the table in src/abi/exports.rs. A missing real library is a failure: it is what the emulation stands in
+//! for.
 
 mod own_library;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small messages between two processes make no system call, and have no helper thread that makes them. Polling in vain offers the processor
-//! to others (by `sched_yield`, on a busy machine by a nap; see `src/engine/idle.rs`), which is not a message's. RDMA writes and reads
-//! of another process's memory are not messages here: each is one call, of any size.
+//! Small messages between two processes make no system call, and have no helper thread that makes them. Polling in vain
+//! offers the processor to others (by `sched_yield`, on a busy machine by a nap; see `src/engine/idle.rs`), which is
+//! not a message's. RDMA writes and reads of another process's memory are not messages here: each is one call, of any
+//! size.
 //!
-//! Compiles `benches/verbs/host_memory_ratios.c` and runs it under strace: the program says where the messages begin and end.
-//! Needs cc, libibverbs' headers, and strace.
+//! Compiles `benches/verbs/host_memory_ratios.c` and runs it under strace: the program says where the messages begin
+//! and end. Needs cc, libibverbs' headers, and strace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ const MESSAGES: u64 = 2000;
 /// Calls of other threads, for any number of messages.
 const FEW: usize = 16;
 
-/// All but what polling in vain calls: the library to let others run, and the program to see whether its other half is alive.
+/// All but what polling in vain calls: the library to let others run, and the program to see whether its other half is
+/// alive.
 const TRACED: &str = "--trace=!sched_yield,clock_nanosleep,getppid,wait4";
 
 #[test]
@@ -44,8 +46,8 @@ fn messages_of_up_to_256_bytes_make_no_system_call() {
     assert!(of_others.len() < FEW, "system calls of other threads:\n{}", of_others.join("\n"));
 }
 
-/// The lines of a trace between the first mark of a beginning and the last mark of an end: those of the two threads that
-/// set the marks, and those of others.
+/// The lines of a trace between the first mark of a beginning and the last mark of an end: those of the two threads
+/// that set the marks, and those of others.
 ///
 /// # Panics
 /// When the two processes did not mark both.

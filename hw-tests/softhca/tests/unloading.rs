@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program may load the library by `dlopen`, as Open MPI's components do, and unload it when it has closed its device: the
-//! thread that looks after the process must not lose its code. Each process of a test unloads once, at another moment.
+//! A program may load the library by `dlopen`, as Open MPI's components do, and unload it when it has closed its
+//! device: the thread that looks after the process must not lose its code. Each process of a test unloads once, at
+//! another moment.
 
 mod own_library;
 
@@ -8,7 +9,8 @@ use own_library::own_library;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::process::Command;
 
-/// Processes that load, use and unload. Of a library that can be unloaded one in thirty crashed, and on a busy machine more.
+/// Processes that load, use and unload. Of a library that can be unloaded one in thirty crashed, and on a busy machine
+/// more.
 const PROCESSES: usize = 150;
 
 const CHILD: &str = "SOFTHCA_TEST_LIBRARY";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Behaviours that show at the interface of libibverbs only: which functions there are, what `errno` and completions say, what
-//! a table of GIDs looks like, and fork.
+//! Behaviours that show at the interface of libibverbs only: which functions there are, what `errno` and completions
+//! say, what a table of GIDs looks like, and fork.
 
 mod own_library;
 mod verbs_support;

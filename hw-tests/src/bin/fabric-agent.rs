@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program of a fabric that runs jobs: `guest` in a virtual machine, `local` for a device of this one; and `rsh` runs a
-//! command in the other node for `mpirun`.
+//! The program of a fabric that runs jobs: `guest` in a virtual machine, `local` for a device of this one; and `rsh`
+//! runs a command in the other node for `mpirun`.
 //!
-//! Started by `init.sh` in a guest, or by the fabric; never by people. Setup grade. All it does is in `hw_tests::agent`.
+//! Started by `init.sh` in a guest, or by the fabric; never by people. Setup grade. All it does is in
+//! `hw_tests::agent`.
 
 use std::process::ExitCode;
 

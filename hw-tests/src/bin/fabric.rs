@@ -2,8 +2,8 @@
 //! Runs a command where an RDMA device is: `fabric [--device D] [--nodes N] [--limit SECONDS] [--env K=V] -- CMD ARGS`.
 //!
 //! For people. Prints what the command prints and ends with its status (124 for its time limit, 128 + N for signal N).
-//! `--keep NAME` leaves the virtual machine booted for the next call with the same name, until `--stop NAME` or ten idle
-//! minutes. Setup grade. Tests: at the end of this file.
+//! `--keep NAME` leaves the virtual machine booted for the next call with the same name, until `--stop NAME` or ten
+//! idle minutes. Setup grade. Tests: at the end of this file.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How QEMU runs a guest: with the processor's help (KVM) where that really works, else by translation (TCG).
 //!
-//! Called by [`crate::fabric`]. On some machines `/dev/kvm` opens and yet no guest comes up, so a guest that came up is the
-//! only proof; the verdict is kept in the cache folder for this host kernel and QEMU. Setup grade.
-//! Tests: at the end of this file.
+//! Called by [`crate::fabric`]. On some machines `/dev/kvm` opens and yet no guest comes up, so a guest that came up is
+//! the only proof; the verdict is kept in the cache folder for this host kernel and QEMU. Setup grade. Tests: at the
+//! end of this file.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts QEMU for each node, waits for the agents, and ends QEMU again whatever happens.
 //!
-//! Called by [`crate::fabric`]. Setup grade. A thread owns each QEMU: QEMU asks the kernel to be killed when that thread ends
-//! (`setpriv --pdeathsig`), so it cannot outlive this program, however that ends; and QEMU connects to a socket of ours, so it
-//! does not even start for a program that is gone. The folder of a boot holds sockets, consoles and archives; folders that
-//! killed programs left are removed by the next boot.
+//! Called by [`crate::fabric`]. Setup grade. A thread owns each QEMU: QEMU asks the kernel to be killed when that
+//! thread ends (`setpriv --pdeathsig`), so it cannot outlive this program, however that ends; and QEMU connects to a
+//! socket of ours, so it does not even start for a program that is gone. The folder of a boot holds sockets, consoles
+//! and archives; folders that killed programs left are removed by the next boot.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

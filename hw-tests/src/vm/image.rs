@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's first file system (initramfs): a cpio archive with busybox, the modules that reach the real root, `init.sh` and
-//! its settings.
+//! The guest's first file system (initramfs): a cpio archive with busybox, the modules that reach the real root,
+//! `init.sh` and its settings.
 //!
-//! Called by [`super::boot`], which writes one for each node it boots. Setup grade. The format is "newc" of the kernel's
-//! `Documentation/driver-api/early-userspace/buffer-format.rst`. Tests: at the end of this file.
+//! Called by [`super::boot`], which writes one for each node it boots. Setup grade. The format is "newc" of the
+//! kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`. Tests: at the end of this file.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,7 +17,8 @@ use anyhow::{Context, bail};
 const INIT: &str = include_str!("init.sh");
 /// The statically linked busybox of Debian's `busybox-static`.
 pub const BUSYBOX: &str = "/usr/bin/busybox";
-/// The modules without which the guest cannot see its root. What the kernel has built in is not in the list of its modules.
+/// The modules without which the guest cannot see its root. What the kernel has built in is not in the list of its
+/// modules.
 const ROOT_MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
 
 /// What differs between guests.
@@ -80,8 +81,8 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// The files of these modules and of all they depend on, in the order to load them. Names that `modules.dep` does not have are
-/// left out: they are built in.
+/// The files of these modules and of all they depend on, in the order to load them. Names that `modules.dep` does not
+/// have are left out: they are built in.
 fn with_dependencies(folder: &Path, names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     let file = folder.join("modules.dep");
     let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;

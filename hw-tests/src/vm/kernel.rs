@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's kernel: Debian's package, downloaded by apt and unpacked (not installed) into the project's target folder.
+//! The guest's kernel: Debian's package, downloaded by apt and unpacked (not installed) into the project's target
+//! folder.
 //!
-//! [`obtain`] is called by [`crate::fabric`]. Setup grade; a file lock lets several processes ask at once. A kernel that is
-//! there is used as long as `LAYOUT` is that of its folder; it appears under its name only when complete, so an interrupted
-//! download is made again. Tests: at the end of this file.
+//! [`obtain`] is called by [`crate::fabric`]. Setup grade; a file lock lets several processes ask at once. A kernel
+//! that is there is used as long as `LAYOUT` is that of its folder; it appears under its name only when complete, so an
+//! interrupted download is made again. Tests: at the end of this file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -106,8 +107,9 @@ fn listed() -> anyhow::Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// The package to prefer: series 6.12, in which `rdma_rxe` moves large messages more than twice as fast as in 6.1; else the
-/// newest. Meta packages, and kernels that are signed otherwise, real-time or for clouds (without rxe) do not count.
+/// The package to prefer: series 6.12, in which `rdma_rxe` moves large messages more than twice as fast as in 6.1; else
+/// the newest. Meta packages, and kernels that are signed otherwise, real-time or for clouds (without rxe) do not
+/// count.
 fn newest(packages: &[String]) -> Option<String> {
     let candidates = packages.iter().filter_map(|package| Some((version(package)?, package)));
     candidates

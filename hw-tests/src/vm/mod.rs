@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Virtual machines with a soft-RoCE device: [`kernel`] gets a kernel, [`image`] makes the first file system, [`accelerator`]
-//! chooses how QEMU runs it, [`boot`] starts and ends it, `open` does all of that in order, `init.sh` is what the guest does first.
+//! Virtual machines with a soft-RoCE device: [`kernel`] gets a kernel, [`image`] makes the first file system,
+//! [`accelerator`] chooses how QEMU runs it, [`boot`] starts and ends it, `open` does all of that in order, `init.sh`
+//! is what the guest does first.
 //!
 //! Called by [`crate::fabric`]. Setup grade.
 //!
-//! The guest's root is the machine's own root folder, read-only over 9p, under an overlay in memory: it sees the host's programs
-//! and build outputs at their paths, and writes to none of them. It has no network but that between the nodes.
+//! The guest's root is the machine's own root folder, read-only over 9p, under an overlay in memory: it sees the host's
+//! programs and build outputs at their paths, and writes to none of them. It has no network but that between the nodes.
 
 use std::fs;
 use std::thread;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a wish for nodes to booted ones: what must be installed, how much memory there is, and which accelerator works here.
+//! From a wish for nodes to booted ones: what must be installed, how much memory there is, and which accelerator works
+//! here.
 //!
-//! Called by [`crate::fabric`]. Setup grade; some seconds, the first time also the download of a kernel. Tests: the device
-//! tests of this package.
+//! Called by [`crate::fabric`]. Setup grade; some seconds, the first time also the download of a kernel. Tests: the
+//! device tests of this package.
 
 use std::path::Path;
 

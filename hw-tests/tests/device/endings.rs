@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs in which a rank ends before its time: the job ends within bounded time, and says so.
 //!
-//! Under plain mpirun the runtime sees a process die and ends the job. With `--enable-recovery` it does not, and the error
-//! has to come from ibex: the survivor is told of a peer that no longer answers, even when it only waits for it.
+//! Under plain mpirun the runtime sees a process die and ends the job. With `--enable-recovery` it does not, and the
+//! error has to come from ibex: the survivor is told of a peer that no longer answers, even when it only waits for it.
 //!
 //! Setup grade; one test at a time.
 

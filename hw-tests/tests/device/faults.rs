@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scripted faults of emulated adapters: what an adapter may do at any time changes nothing in the data, and what it cannot
-//! mend is told by name, in time.
+//! Scripted faults of emulated adapters: what an adapter may do at any time changes nothing in the data, and what it
+//! cannot mend is told by name, in time.
 //!
-//! Each case has a fabric of its own, as the rules count from its beginning, and shows that the fault took place: by a counter
-//! of the adapter, or by what ibex says of it. On other devices each is skipped, with the reason. Setup grade; one at a time.
+//! Each case has a fabric of its own, as the rules count from its beginning, and shows that the fault took place: by a
+//! counter of the adapter, or by what ibex says of it. On other devices each is skipped, with the reason. Setup grade;
+//! one at a time.
 
 use crate::Test;
-use crate::launch::{Launch, says, says_one_of};
+use crate::launch::{Launch, over_the_pml, says, says_one_of};
 use crate::programs::WRITTEN;
 use crate::site::Site;
 use anyhow::{Result, ensure};
@@ -42,7 +43,82 @@ pub(crate) fn tests() -> Vec<Test> {
             port_of_one_rank,
         ),
     ]);
+    tests.extend(tests_of_the_pml());
     tests
+}
+
+/// A test of a site.
+type Run = fn(&mut Site) -> Result<()>;
+
+/// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home, and read by both.
+fn tests_of_the_pml() -> Vec<Test> {
+    let mut tests = Vec::new();
+    for harmless in HARMLESS {
+        for program in ["pt2pt_modes", "traffic", "pt2pt_flood", "threads"] {
+            let name = format!("{} and {program} finds all data right", harmless.sentence);
+            tests.push(over_two_rails(&name, move |site| changes_nothing(site, harmless, program)));
+        }
+    }
+    for (status, words) in STATUSES.iter().filter(|(status, _)| ["LOC_QP_OP_ERR", "RETRY_EXC_ERR"].contains(status)) {
+        let name = format!("a message that completes with {status} ends the job with that name");
+        tests.push(over_two_rails(&name, move |site| status_is_named(site, status, words)));
+    }
+    for (phase, size, nth) in PHASES {
+        let name = format!("a failure {phase} loses nothing silently");
+        tests.push(over_two_rails(&name, move |site| fails_in(site, size, nth)));
+    }
+    let others: [(&str, Run); 6] = [
+        ("handshakes that are lost and repeated by the network still connect", handshakes),
+        ("a network that falls silent ends the job with a message that names the peer", falls_silent),
+        ("an adapter that reports a fatal error is named", fatal_event_over_the_pml),
+        ("a completion queue that overruns is named and ends the job", overrun),
+        ("an adapter that refuses a request for good is named with its error", refused_for_good),
+        ("memory that cannot be registered any more is copied instead", registration_fails),
+    ];
+    tests.extend(others.map(|(name, run)| over_two_rails(name, run)));
+    tests
+}
+
+fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Test {
+    Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))
+        .device_independent()
+}
+
+/// Phases of the protocols, by the size of messages, and the requests of an adapter at which it fails.
+static PHASES: &[(&str, &str, &[u32])] = &[
+    ("in eager messages", "8,6K", &[1, 50, 501]),
+    ("in messages that one port reads", "16K,32K", &[1, 40, 41, 42, 43]),
+    ("in messages that both ports read", "128K,1M", &[1, 30, 31, 32, 33, 34, 35]),
+];
+
+/// A request to the home, then one to the other adapter fails: the job ends with the reason, or goes on by the other
+/// and all is right.
+fn fails_in(site: &mut Site, sizes: &str, nths: &[u32]) -> Result<()> {
+    for (nth, device) in nths.iter().flat_map(|nth| [(nth, "softhca0"), (nth, "softhca1")]) {
+        let rules =
+            format!("[[fault]]\naction = \"status\"\nstatus = \"REM_OP_ERR\"\ndevice = \"{device}\"\nnth = {nth}\n");
+        let arguments = ["--tests", "latency,bandwidth", "--sizes", sizes, "--seconds-per-row", "0.1"];
+        let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(60);
+        let outcome = launch.on_adapters(with_faults(&rules)).run(site)?;
+        ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
+        if !outcome.success() {
+            says(&outcome, &["ibex lost a peer", "rank", &format!("{device}:1"), "REM_OP_ERR"])?;
+        } else if site.counted(device, "req_cqe_error")? > 0 {
+            // A datagram of the handshake, which is sent again, or a port that is done without.
+            println!("{sizes}: the job goes on though request {nth} of {device} failed");
+        }
+    }
+    Ok(())
+}
+
+fn fatal_event_over_the_pml(site: &mut Site) -> Result<()> {
+    let rules =
+        "[[fault]]\naction = \"event\"\nevent = \"DEVICE_FATAL\"\ndevice = \"softhca1\"\nat_ns = 2_000_000_000\n";
+    let outcome = traffic().on_adapters(with_faults(rules)).run(site)?;
+    ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
+    // Between two messages of which all is known the job goes on.
+    says_one_of(&outcome, &["ibex lost a peer", "ibex does without a port"])?;
+    says(&outcome, &["softhca1:1", "lost with its port", "IBV_EVENT_DEVICE_FATAL"])
 }
 
 /// A fault that ibex, or the adapter itself, must get over.
@@ -85,7 +161,8 @@ static HARMLESS: &[Harmless] = &[
     },
 ];
 
-/// Programs that compare all they receive: messages of every kind, their order under load, one-sided operations, threads.
+/// Programs that compare all they receive: messages of every kind, their order under load, one-sided operations,
+/// threads.
 static PROGRAMS: &[&str] = &["pt2pt_modes", "traffic", "pt2pt_flood", "rma_transfer", "threads"];
 
 /// On the usual two rails.
@@ -107,8 +184,8 @@ fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) 
     Ok(())
 }
 
-/// Only datagrams carry the handshakes here. Of what follows a packet may be lost, too, but hardly all eight times it is sent,
-/// which would end its connection.
+/// Only datagrams carry the handshakes here. Of what follows a packet may be lost, too, but hardly all eight times it
+/// is sent, which would end its connection.
 fn handshakes(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"drop\"\nfraction = 0.1\nseed = 2\n\
                  [[fault]]\naction = \"duplicate\"\nfraction = 0.3\nseed = 3\n";
@@ -117,7 +194,8 @@ fn handshakes(site: &mut Site) -> Result<()> {
     launch.on_adapters(with_faults(rules)).passes(site)
 }
 
-/// What becomes of the handshake's queue pair after an error, what carries handshakes, and whether the queue pair can be set anew.
+/// What becomes of the handshake's queue pair after an error, what carries handshakes, and whether the queue pair can
+/// be set anew.
 static DEAF: &[(&str, &str, bool)] = &[
     ("datagrams that fail stop their queue pair", "ud", true),
     ("datagrams that fail stop their queue pair", "auto", true),
@@ -125,10 +203,10 @@ static DEAF: &[(&str, &str, bool)] = &[
     ("datagrams that fail stop their queue pair for good", "auto", false),
 ];
 
-/// The first requests of the fabric are hellos: what fails them stops the queue pairs that send them. Where these cannot be set
-/// anew they get another number, which peers learn from the hellos that follow: each rank sends to all. (Two such ports cannot find
-/// each other by datagrams, so one alone has the fault.) TCP is not waited for
-/// until datagrams were unanswered; it may connect two ranks before a second hello, and the rule would meet their messages.
+/// The first requests of the fabric are hellos: what fails them stops the queue pairs that send them. Where these
+/// cannot be set anew they get another number, which peers learn from the hellos that follow: each rank sends to all.
+/// (Two such ports cannot find each other by datagrams, so one alone has the fault.) TCP is not waited for until
+/// datagrams were unanswered; it may connect two ranks before a second hello, and the rule would meet their messages.
 fn datagrams_fail(site: &mut Site, via: &str, recycles: bool) -> Result<()> {
     let count = if via == "ud" && recycles { 4 } else { 1 };
     let configuration = format!(
@@ -165,7 +243,8 @@ fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> 
     says(&outcome, words)
 }
 
-/// More traffic than any of these faults waits for, over both rails, however slowly it goes on a busy machine: the fault ends it.
+/// More traffic than any of these faults waits for, over both rails, however slowly it goes on a busy machine: the
+/// fault ends it.
 fn traffic() -> Launch {
     let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,4K,64K,1M", "--seconds-per-row", "20"];
     Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300)

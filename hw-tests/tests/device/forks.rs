@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that fork, on emulated adapters below a kernel that does not copy for them, or does: whether ibex asks libibverbs
-//! to protect registered memory, and in time.
+//! Processes that fork, on emulated adapters below a kernel that does not copy for them, or does: whether ibex asks
+//! libibverbs to protect registered memory, and in time.
 //!
-//! softhca notes each call of `ibv_fork_init` in the fabric's folder. On other devices each case is skipped. Setup grade; one at a time.
+//! softhca notes each call of `ibv_fork_init` in the fabric's folder. On other devices each case is skipped. Setup
+//! grade; one at a time.
 
 use crate::Test;
 use crate::launch::Launch;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! mpirun's command lines, and what is expected of a run: that it succeeds and checked something, or that it ends in time
-//! with certain words.
+//! mpirun's command lines, and what is expected of a run: that it succeeds and checked something, or that it ends in
+//! time with certain words.
 //!
 //! Setup grade; any thread.
 
 use crate::site::Site;
 use anyhow::{Result, bail};
 use hw_tests::{Ending, Job, Outcome};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// One start of mpirun.
@@ -71,6 +72,12 @@ impl Launch {
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.parameters.retain(|(there, _)| there != name);
         self.parameters.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Leaves an MCA parameter to its default.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.parameters.retain(|(there, _)| there != name);
         self
     }
 
@@ -247,9 +254,23 @@ impl Launch {
     }
 }
 
-/// The PML of who asks for none: ob1, over the BTL; with `IBEX_FACE=pml` in the environment ibex's own.
+thread_local! {
+    static IS_OVER_THE_PML: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the jobs that a test starts use ibex's own PML, unless they ask for another.
+pub(crate) fn over_the_pml<T>(run: impl FnOnce() -> T) -> T {
+    let before = IS_OVER_THE_PML.replace(true);
+    let result = run();
+    IS_OVER_THE_PML.set(before);
+    result
+}
+
+/// The PML of who asks for none: ob1, over the BTL; within [`over_the_pml`], and with `IBEX_FACE=pml` in the
+/// environment, ibex's own.
 fn pml() -> &'static str {
-    if std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml") { "ibex" } else { "ob1" }
+    let is_pml = IS_OVER_THE_PML.get() || std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml");
+    if is_pml { "ibex" } else { "ob1" }
 }
 
 /// A command line's beginning that gives the rest of it to a script as `"$@"`.

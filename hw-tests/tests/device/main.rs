@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tests that need a device, each under a name of its own: MPI programs over ibex, and what bad input gets.
 //!
-//! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name), `IBEX_COMPONENTS`
-//! (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs) and `IBEX_ENGINE_TESTS`. Without
-//! `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do not pass by absence. With it, a
-//! device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are left out that no device changes, and counted.
+//! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name),
+//! `IBEX_COMPONENTS` (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs)
+//! and `IBEX_ENGINE_TESTS`. Without `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do
+//! not pass by absence. With it, a device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are
+//! left out that no device changes, and counted.
 //!
-//! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the
-//! nodes, one fabric at a time.
+//! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
+//! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
+//! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is
+//! linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
+//! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
 mod adapters;
+mod choice;
 mod endings;
 mod engine;
 mod faults;
 mod forks;
 mod launch;
 mod listed;
+mod local;
 mod memory;
 mod nodes;
 mod programs;
@@ -30,7 +35,7 @@ mod spawn;
 mod subnets;
 mod tools;
 
-use hw_tests::Device;
+use hw_tests::{Device, runtime_failure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
 use std::env;
@@ -117,6 +122,8 @@ fn main() -> ExitCode {
         adapters::tests,
         memory::tests,
         spawn::tests,
+        choice::tests,
+        local::tests,
         reasons::tests,
         tools::tests,
     ];
@@ -162,21 +169,12 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Where in soft-RoCE a virtual machine's kernel crashed, by a test's failure. What runs in the machine cannot be to blame for that, and
-/// soft-RoCE's kernel modules do it once in some thousand tests: such a test is done once more, and the end of the output says so.
+/// Where in soft-RoCE a virtual machine's kernel crashed, by a test's failure. What runs in the machine cannot be to
+/// blame for that, and soft-RoCE's kernel modules do it once in some thousand tests: such a test is done once more, and
+/// the end of the output says so.
 fn kernel_crash(failure: &str) -> Option<&str> {
     let crashed = failure.contains("Kernel panic - not syncing");
     failure.lines().find(|line| crashed && line.contains("[rdma_rxe]")).map(str::trim)
-}
-
-/// What a job printed where Open MPI's runtime ended it wrongly, which any transport meets on a busy machine, about once in a hundred
-/// short jobs. Such a test is done once more, and the end of the output says so. `hw-tests/mpi/README.md` tells the two ways.
-fn runtime_failure(failure: &str) -> Option<&str> {
-    let said = |words: &str| failure.lines().find(|line| line.contains(words)).map(str::trim);
-    // A thread of the runtime in a component that was unloaded: there is no code at the address, and so no line of a stack.
-    // Neither ibex nor softhca is ever unloaded.
-    let unloaded = said("Failing at address:").filter(|_| !failure.contains("[ 0] "));
-    unloaded.or_else(|| said("exiting improperly"))
 }
 
 fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
@@ -190,7 +188,7 @@ fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
         let mut done = (test.run)(&mut site);
         if let Err(error) = &done
             && let text = format!("{error:#}")
-            && let Some(crash) = kernel_crash(&text).or_else(|| runtime_failure(&text))
+            && let Some(crash) = kernel_crash(&text).or_else(|| runtime_failure::of(&text))
         {
             site.repeats.push(format!("{name}, as a guest's kernel or Open MPI's runtime had failed: {crash}"));
             done = (test.run)(&mut site);

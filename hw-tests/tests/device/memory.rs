@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory that ranks register, on emulated adapters: with which flags, and on which pages.
 //!
-//! softhca writes each registration to the file `registrations` of the fabric's folder, where its configuration asks for a trace. The
-//! pool of explicit huge pages is this host's; who needs some puts them there, where this process may, and gives them back. On other
-//! devices each case is skipped. Setup grade; one at a time.
+//! softhca writes each registration to the file `registrations` of the fabric's folder, where its configuration asks
+//! for a trace. The pool of explicit huge pages is this host's; who needs some puts them there, where this process may,
+//! and gives them back. On other devices each case is skipped. Setup grade; one at a time.
 
 use crate::Test;
 use crate::launch::{Launch, says};
@@ -115,7 +115,8 @@ fn read(path: &str) -> Option<usize> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The host's pool, of another size, locked against other processes that test with it; has its former size again when dropped.
+/// The host's pool, of another size, locked against other processes that test with it; has its former size again when
+/// dropped.
 struct Pool {
     before: usize,
     _lock: File,

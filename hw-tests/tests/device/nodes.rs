@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What needs two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node that
-//! falls silent.
+//! What needs two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node
+//! that falls silent.
 //!
 //! Setup grade; one test at a time.
 
@@ -28,8 +28,8 @@ pub(crate) fn tests() -> Vec<Test> {
             passed
         }),
         Test::on_two_nodes("ranks connect over tcp where datagrams are filtered", |site| {
-            // Packets to queue pair 1 and other UD packets differ from RC ones in the opcode, the first byte after UDP's header:
-            // 0x64 is "UD send only".
+            // Packets to queue pair 1 and other UD packets differ from RC ones in the opcode, the first byte after
+            // UDP's header: 0x64 is "UD send only".
             let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
                        match ip protocol 17 0xff match ip dport 4791 0xffff match u8 0x64 0xff at 28 action drop";
             let filtered = Lossy::new(site, add, "tc qdisc del dev IFACE ingress")?;
@@ -48,8 +48,8 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what it
-/// sends is not acknowledged any more, which its adapter says after its retries.
+/// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what
+/// it sends is not acknowledged any more, which its adapter says after its retries.
 fn silent_peer(site: &mut Site) -> Result<()> {
     let interface = site.fabric(2)?.interface().to_owned();
     let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
@@ -61,8 +61,8 @@ fn silent_peer(site: &mut Site) -> Result<()> {
         .on_two_nodes()
         .inside(script)
         .limit(80);
-    // soft-RoCE now and then completes the first request as flushed (5) where it gave up after retries (12); the message
-    // says of both what they mean.
+    // soft-RoCE now and then completes the first request as flushed (5) where it gave up after retries (12); the
+    // message says of both what they mean.
     let words = ["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"];
     let told = launch.is_refused_with(site, &words);
     Lossy { undo: format!("tc qdisc del dev {interface} ingress") }.restore(site)?;

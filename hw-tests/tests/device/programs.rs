@@ -59,7 +59,8 @@ const FAULTY_HANDSHAKE: &[(&str, &str)] = &[("btl_ibex_handshake_loss", "40"), (
 pub(crate) const WRITTEN: &[(&str, &str)] =
     &[("btl_ibex_flags", "send,put,inplace"), ("btl_ibex_min_rdma_pipeline_size", "65536")];
 
-/// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must count.
+/// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must
+/// count.
 const GROWING: &[&str] = &[
     "inline_sent=200",
     "inline_bytes=1600",
@@ -304,7 +305,8 @@ static CASES: &[Case] = &[
     Case { sentence: "a message over 2 GiB arrives whole", program: "message_over_2gib", limit: 420, ..PLAIN },
 ];
 
-/// Cases of the PML alone. A receive that is too short has Open MPI's ob1 write beyond its end, over whatever transport.
+/// Cases of the PML alone. A receive that is too short has Open MPI's ob1 write beyond its end, over whatever
+/// transport.
 static OF_PML: &[Case] = &[
     Case {
         sentence: "a message too long for its receive is cut and no byte beyond is touched",
@@ -332,6 +334,103 @@ static OF_PML: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "mpi ends though requests are pending", program: "pending_at_end", ranks: &[1, 2, 4], ..PLAIN },
+    Case {
+        sentence: "a flood that nobody has asked for takes bounded memory and arrives in order",
+        program: "unexpected_memory",
+        ranks: &[2, 4],
+        limit: 300,
+        ..PLAIN
+    },
+    Case {
+        sentence: "a flood arrives in order when there is next to no memory for it",
+        program: "unexpected_memory",
+        arguments: &["--messages", "40000"],
+        parameters: &[("pml_ibex_unexpected_memory", "4096")],
+        ranks: &[2, 3],
+        ..PLAIN
+    },
+    Case {
+        sentence: "a flood arrives in order when there is next to no memory for it and all queues are short",
+        program: "unexpected_memory",
+        arguments: &["--messages", "20000"],
+        parameters: HELD_BACK_AND_STARVED,
+        limit: 300,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic is matched as MPI says when senders are held back",
+        program: "traffic",
+        arguments: &["--seed", "400"],
+        parameters: &[("pml_ibex_unexpected_memory", "1024")],
+        ranks: &[2, 3],
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic of several threads is matched as MPI says when senders are held back",
+        program: "traffic",
+        arguments: &["--threads", "4", "--seed", "500"],
+        parameters: &[("pml_ibex_unexpected_memory", "1024")],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "random traffic of eight threads is matched as MPI says",
+        program: "traffic",
+        arguments: &["--threads", "8", "--seed", "600"],
+        threads: true,
+        scale: 0.5,
+        ..PLAIN
+    },
+    Case {
+        sentence: "eight threads send and receive at once",
+        program: "threads",
+        arguments: &["--threads", "8"],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "threads send and receive at once when senders are held back",
+        program: "threads",
+        arguments: &["--threads", "6"],
+        parameters: &[("pml_ibex_unexpected_memory", "1024")],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "threads with a communicator each exchange short messages",
+        program: "threads_scale",
+        ranks: &[1, 2],
+        threads: true,
+        scale: 0.2,
+        ..PLAIN
+    },
+    Case { sentence: "no short message executes a locked instruction", program: "locked_instructions", ..PLAIN },
+    Case {
+        sentence: "short messages execute locked instructions where several threads may call",
+        program: "locked_instructions",
+        arguments: &["--threads"],
+        threads: true,
+        ..PLAIN
+    },
+    Case {
+        sentence: "collectives are right when senders are held back",
+        program: "collectives",
+        parameters: &[("pml_ibex_unexpected_memory", "1")],
+        ranks: &[3],
+        ..PLAIN
+    },
+];
+
+/// Messages for which no receive waits are hardly kept, and every resource runs out all the time.
+static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
+    ("pml_ibex_unexpected_memory", "4096"),
+    ("btl_ibex_send_queue_depth", "16"),
+    ("btl_ibex_receive_queue_depth", "64"),
+    ("btl_ibex_receive_batch", "8"),
+    ("btl_ibex_signal_interval", "4"),
+    ("btl_ibex_completion_queue_depth", "256"),
+    ("btl_ibex_send_slots_grow", "4"),
+    ("btl_ibex_send_slots_max", "8"),
 ];
 
 /// Programs that another file starts.
@@ -398,18 +497,20 @@ fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     if is_plain { test } else { test.device_independent() }
 }
 
-/// Whether one device is as good as another for it. Of what tools see, and of matching, the plain run is made on each.
+/// Whether one device is as good as another for it. Of what tools see, of matching, and of jobs of two and more ranks,
+/// one run is made on each.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = case.parameters.is_empty() && !case.threads;
+    let is_larger = ranks > 2 && case.ranks.contains(&2);
     match case.program {
-        "events" => !is_plain,
+        "events" => !is_plain || is_larger,
         "traffic" => !is_plain || ranks != 2,
-        program => program.starts_with("events"),
+        program => program.starts_with("events") || is_larger,
     }
 }
 
-/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows without
-/// atomics are made of messages.
+/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows
+/// without atomics are made of messages.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
     (site.has_atomics() || !begins(["put=", "atomic="]))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as their
-//! link layer says, and one that goes away ends the job or is waited for.
+//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as
+//! their link layer says, and one that goes away ends the job or is waited for.
 //!
 //! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given a
 //! bandwidth, which it cannot exceed on the busiest machine. Setup grade; one test at a time.
 
-use crate::launch::{Launch, says};
+use crate::launch::{Launch, over_the_pml, says};
 use crate::programs::{COPIED, STARVED, WRITTEN};
 use crate::site::Site;
 use crate::{INFINIBAND, Test};
@@ -79,17 +79,90 @@ pub(crate) fn tests() -> Vec<Test> {
             "a rail that goes down while nothing is under way is left to the other one",
             |site| goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop),
         ),
-        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", |site| {
-            // The other one goes down before the messages, which then have this one alone.
-            let then = "for_ns = 500_000_000\n\
-                        [[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = LATER\n";
-            let outcome = goes_by_the_other(site, &["softhca1"], &["--connect"], then)?;
-            says(&outcome, &["softhca1:1 has a link again", "softhca0:1 has lost its link"])
-        }),
+        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", used_again),
         Test::on_emulated("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
         Test::on_emulated("a rail that connects no peer is left to the other one", never_connects),
         Test::on_emulated("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
     ]
+    .into_iter()
+    .chain(tests_of_the_pml())
+    .collect()
+}
+
+/// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home.
+fn tests_of_the_pml() -> Vec<Test> {
+    let test = |name: &str, run: fn(&mut Site) -> Result<()>| {
+        Test::on_emulated(format!("over the pml, {name}"), move |site| over_the_pml(|| run(site))).device_independent()
+    };
+    let told = |name: &'static str, run: fn(&mut Site) -> Result<()>| {
+        Test::on_emulated_with(PORT_EVENTS, name, move |site| over_the_pml(|| run(site))).device_independent()
+    };
+    vec![
+        test("long messages go faster than one rail carries", |site| {
+            goes_faster_than_one(site, &narrow("infiniband", "infiniband"))
+        }),
+        test("long messages go over an infiniband and a roce port at once", |site| {
+            goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
+        }),
+        test("programs agree on two rails", programs_on_two_rails),
+        test("unexpected messages are held back on two rails", held_back_on_two_rails),
+        told("over the pml, a rail that is down at the first message to a peer is left to the other one", |site| {
+            goes_by_the_other(site, &["softhca0", "softhca1"], &[], "").map(drop)
+        }),
+        told("over the pml, a rail that goes down while nothing is under way is left to the other one", |site| {
+            goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop)
+        }),
+        told("over the pml, a rail that was down is used again", used_again),
+        test("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
+        test(
+            "rails that go down and come back by turns lose nothing that is held back",
+            rails_flap_under_who_is_held_back,
+        ),
+        test("a rail that connects no peer is left to the other one", never_connects),
+        test("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
+        test("a rail that carries messages and goes down for good ends the job and is named", rail_lost),
+        test("a rail that only reads and goes down for good is done without", reading_rail_lost),
+    ]
+}
+
+/// Next to no memory for messages that nobody has asked for, so that senders are held back.
+const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
+
+fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
+    let rails = adapters("", "");
+    // Each port has receive slots of its own, whose pages a flood touches first.
+    let most: &[&str] = &["--most", "96"];
+    for (program, ranks, scale, arguments) in [
+        ("unexpected_memory", 2, "0.1", most),
+        ("unexpected_memory", 4, "0.1", most),
+        ("traffic", 4, "0.5", &[]),
+        ("threads", 2, "0.5", &[]),
+    ] {
+        let launch = Launch::new(program, ranks).arguments(arguments).environment("IBEX_TEST_SCALE", scale);
+        launch.with(HELD_BACK.0, HELD_BACK.1).on_adapters(&*rails).limit(300).passes(site)?;
+    }
+    let launch = Launch::new("unexpected_memory", 2).arguments(most).environment("IBEX_TEST_SCALE", "0.3");
+    launch.on_adapters(rails).limit(300).passes(site)
+}
+
+/// Each kind of traffic, from two threads and more, and with many ranks.
+fn programs_on_two_rails(site: &mut Site) -> Result<()> {
+    let rails = adapters("", "");
+    for (program, ranks) in [
+        ("traffic", 2),
+        ("traffic", 4),
+        ("pt2pt_modes", 2),
+        ("pt2pt_modes", 4),
+        ("pt2pt_datatypes", 2),
+        ("pt2pt_matching", 3),
+        ("pt2pt_requests", 2),
+        ("collectives", 4),
+        ("connect_cycles", 2),
+    ] {
+        Launch::new(program, ranks).environment("IBEX_TEST_SCALE", "0.5").on_adapters(&*rails).passes(site)?;
+    }
+    let threads = Launch::new("threads", 2).environment("IBEX_TEST_SCALE", "0.5");
+    threads.environment("IBEX_REQUIRE_THREADS", "1").on_adapters(rails).passes(site)
 }
 
 /// Two adapters, with these lines in each.
@@ -212,11 +285,16 @@ fn long_exchange() -> Launch {
 
 /// Runs it on adapters whose second goes down in the middle of it, as `then` says in the fault's own keys.
 fn interrupted(site: &mut Site, launch: &Launch, then: &str) -> Result<hw_tests::Outcome> {
+    interrupted_on(site, launch, ("softhca1", then))
+}
+
+/// The same for another adapter.
+fn interrupted_on(site: &mut Site, launch: &Launch, (device, then): (&str, &str)) -> Result<hw_tests::Outcome> {
     // The fabric's time begins when the first rank opens an adapter. On a busy machine the start of a job takes longer
     // than usual, and a link that is down from the start is another test.
     for seconds in [3, 9, 18, 27] {
         let fault = format!(
-            "[[fault]]\naction = \"link-down\"\ndevice = \"softhca1\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
+            "[[fault]]\naction = \"link-down\"\ndevice = \"{device}\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
         );
         let outcome = launch.clone().on_adapters(adapters("", "") + &fault).run(site)?;
         if outcome.stdout.contains("\"bandwidth\"") && outcome.elapsed.as_secs() >= seconds {
@@ -227,11 +305,27 @@ fn interrupted(site: &mut Site, launch: &Launch, then: &str) -> Result<hw_tests:
     bail!("no traffic was under way when the link went down")
 }
 
+/// Its reads fail, and others read again what they did not.
+fn reading_rail_lost(site: &mut Site) -> Result<()> {
+    let sizes = ["--tests", "bandwidth", "--sizes", "128K,256K,512K,1M,2M,4M", "--seconds-per-row", "2"];
+    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&sizes).limit(120).with("btl_ibex_ack_timeout", "12");
+    let outcome = interrupted_on(site, &launch, ("softhca0", ""))?.checked()?;
+    says(&outcome, &["ibex does without a port", "softhca0:1", "queue pair", "failed with status", "go by softhca1:1"])
+}
+
 fn rail_lost(site: &mut Site) -> Result<()> {
     let outcome = interrupted(site, &long_exchange().with("btl_ibex_ack_timeout", "12"), "")?;
     ensure!(!outcome.success(), "the job succeeded over a link that was down: {outcome}");
     ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
     says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status"])
+}
+
+/// The other one goes down before the messages, which then have this one alone.
+fn used_again(site: &mut Site) -> Result<()> {
+    let then = "for_ns = 500_000_000\n\
+                [[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = LATER\n";
+    let outcome = goes_by_the_other(site, &["softhca1"], &["--connect"], then)?;
+    says(&outcome, &["softhca1:1 has a link again", "softhca0:1 has lost its link"])
 }
 
 /// Every kind of message, to and from neighbours, after a rail has gone down at a time when none was under way.
@@ -311,6 +405,22 @@ fn readdressed_to(site: &mut Site, port: &str, change: &str, said: &str) -> Resu
 
 /// Messages leave a rail and return to it while others are under way on both.
 fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
+    let flapping = flapping();
+    ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
+        .into_iter()
+        .try_for_each(|program| flaps_under(site, program, &flapping, &[]))
+}
+
+/// What is said of a peer's account comes by one rail and goes by another, and what pends goes by whichever is there.
+fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
+    let flapping = flapping();
+    ["pt2pt_modes", "traffic", "threads"]
+        .into_iter()
+        .try_for_each(|program| flaps_under(site, program, &flapping, &[HELD_BACK]))
+}
+
+/// Two adapters of which one after the other goes down for a moment.
+fn flapping() -> String {
     let fault = |turn: u32| {
         // Often at first, for programs that are soon through; then for a while, as a busy machine starts them late.
         let at_ms = if turn <= 30 { turn * 60 } else { turn * 500 - 13_200 };
@@ -320,18 +430,16 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
              for_ns = 25_000_000\n"
         )
     };
-    let flapping = adapters("", "") + &(1..=60).map(fault).collect::<String>();
-    ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
-        .into_iter()
-        .try_for_each(|program| flaps_under(site, program, &flapping))
+    adapters("", "") + &(1..=60).map(fault).collect::<String>()
 }
 
-/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not tell of
-/// that, nothing shows it: the longest is run.
-fn flaps_under(site: &mut Site, program: &'static str, flapping: &str) -> Result<()> {
+/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not
+/// tell of that, nothing shows it: the longest is run.
+fn flaps_under(site: &mut Site, program: &'static str, flapping: &str, parameters: &[(&str, &str)]) -> Result<()> {
     let scales: &[&str] = if site.device().has_port_events() { &["0.2", "1", "4", "16"] } else { &["4"] };
     for scale in scales {
         let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", scale).on_adapters(flapping);
+        let launch = parameters.iter().fold(launch, |launch, (name, value)| launch.with(name, value));
         let outcome = launch.succeeds(site)?;
         says(&outcome, &["passed, 0 failed"])?;
         if !site.device().has_port_events() || says(&outcome, &["has lost its link", "has a link again"]).is_ok() {

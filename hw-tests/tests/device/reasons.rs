@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reason first: whatever kind of request meets whatever failure, the first that is said of it names the peer, its host, the
-//! port, the queue pair and the status.
+//! The reason first: whatever kind of request meets whatever failure, the first that is said of it names the peer, its
+//! host, the port, the queue pair and the status.
 //!
-//! Open MPI ends a job at the first error that it is handed, with words that name none of these. Each case has a fabric of its
-//! own on emulated adapters, in which one request of the second adapter fails. On other devices each is skipped. Setup grade; one at a time.
+//! Open MPI ends a job at the first error that it is handed, with words that name none of these. Each case has a fabric
+//! of its own on emulated adapters, in which one request of the second adapter fails. On other devices each is skipped.
+//! Setup grade; one at a time.
 
 use crate::Test;
 use crate::launch::{Launch, says};

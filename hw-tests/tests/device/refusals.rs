@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What bad input gets: for each kind a message that says what to do, and a job that goes on another way or ends in time.
+//! What bad input gets: for each kind a message that says what to do, and a job that goes on another way or ends in
+//! time.
 //!
-//! What takes the device away, or changes its node for a moment, runs in the virtual machines only, or on emulated adapters
-//! that are described so.
+//! What takes the device away, or changes its node for a moment, runs in the virtual machines only, or on emulated
+//! adapters that are described so.
 //!
 //! Setup grade; one test at a time.
 
@@ -55,8 +56,8 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::new("a peer without ibex and without another way ends the job", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,ibex", "self,tcp"]).limit(60);
-            // The words are Open MPI's own, and 4.1 loses them now and then: a rank hands its text to mpirun in a buffer
-            // that may be freed before it is read, which mpirun says instead (orte/util/show_help.c).
+            // The words are Open MPI's own, and 4.1 loses them now and then: a rank hands its text to mpirun in a
+            // buffer that may be freed before it is read, which mpirun says instead (orte/util/show_help.c).
             says_one_of(&launch.is_refused(site)?, &["unable to reach each other", "unreachable", "show_help.c"])
         }),
         Test::new("two ranks with different mtu settings talk", |site| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the tests run: the fabric that is open, and where component and programs are.
 //!
-//! Only one fabric is open at a time: the machines that test have two processors. The usual one of so many nodes serves test
-//! after test; one on adapters of a test's own is made for a single run, as its faults count from its beginning.
+//! Only one fabric is open at a time: the machines that test have two processors. The usual one of so many nodes serves
+//! test after test; one on adapters of a test's own is made for a single run, as its faults count from its beginning.
 //!
 //! Setup grade; one thread at a time.
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs that meet peers they did not start with: processes that are spawned, and groups that connect and accept, each many
-//! times, on one node and on two.
+//! Jobs that meet peers they did not start with: processes that are spawned, and groups that connect and accept, each
+//! many times, on one node and on two.
 //!
-//! Inside these calls MPI waits in the runtime, where it makes no progress: a message that its sender only believes to have
-//! sent is never received, and the job hangs. Setup grade; one test at a time.
+//! Inside these calls MPI waits in the runtime, where it makes no progress: a message that its sender only believes to
+//! have sent is never received, and the job hangs. Setup grade; one test at a time.
 
 use crate::Test;
 use crate::launch::Launch;
@@ -44,6 +44,20 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = format!("{who} on two nodes connect accept and part fifty times");
         tests.push(Test::on_two_nodes(name, move |site| meeting().on_two_nodes().passes(site)));
     }
+    for (parents, children) in [(1, "2"), (2, "2")] {
+        for btl in ["self,ibex", "self,vader,ibex"] {
+            let by = if btl.contains("vader") { " beside shared memory" } else { "" };
+            let name = format!("over the pml{by}, {children} processes spawned by {parents} talk to each other");
+            let launch = move || spawning(parents, children, "1").with("pml", "ibex").with("btl", btl);
+            tests.push(Test::new(name, move |site| (0..3).try_for_each(|_| spawned(site, &launch()))));
+        }
+    }
+    for (btl, by) in [("self,ibex", ""), ("self,vader,ibex", " beside shared memory")] {
+        let name = format!("over the pml{by}, two groups among 4 ranks connect accept and part fifty times");
+        let arguments = ["ports", "--cycles", "50"];
+        let meeting = move || Launch::new("connect_cycles", 4).arguments(&arguments).limit(240);
+        tests.push(Test::new(name, move |site| meeting().with("pml", "ibex").with("btl", btl).passes(site)));
+    }
     tests
 }
 
@@ -53,8 +67,8 @@ fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
     Launch::new("connect_cycles", parents).arguments(&arguments).with("btl_ibex_verbose", "1").limit(60)
 }
 
-/// Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport, before one is opened: then the job
-/// is run once more, and that is said.
+/// Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport, before one is opened: then
+/// the job is run once more, and that is said.
 fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     for _ in 0..HANGS {
         let outcome = launch.run(site)?;
@@ -66,8 +80,8 @@ fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     bail!("a spawned process did not come out of PMIx_Init {HANGS} times in a row")
 }
 
-/// Whether a job hangs and one of its processes has not got as far as opening a port: of those started last there are as many
-/// as of those that have.
+/// Whether a job hangs and one of its processes has not got as far as opening a port: of those started last there are
+/// as many as of those that have.
 fn hangs_in_the_runtime(outcome: &Outcome) -> bool {
     outcome.ending == Ending::TimedOut && processes_started(&outcome.stdout) > processes_with_a_port(&outcome.stderr)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which ports of two processes are connected, and which ports are used at all, on emulated adapters of several networks.
+//! Which ports of two processes are connected, and which ports are used at all, on emulated adapters of several
+//! networks.
 //!
-//! The ranks of a job are given different adapters, as hosts are that were cabled differently. On other devices each test is
-//! skipped, with the reason. Setup grade; one test at a time.
+//! The ranks of a job are given different adapters, as hosts are that were cabled differently. On other devices each
+//! test is skipped, with the reason. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says};
 use crate::site::Site;
@@ -113,7 +114,8 @@ fn adapters(each: &[String]) -> String {
     each.iter().enumerate().map(device).collect()
 }
 
-/// Ranks of which each has an adapter, with a port in each of these fabrics, in this order. All fabrics have the default prefix.
+/// Ranks of which each has an adapter, with a port in each of these fabrics, in this order. All fabrics have the
+/// default prefix.
 fn crossed(ranks: &[&str], launch: Launch) -> Launch {
     let port = |fabric: char| format!("[[device.port]]\nnetwork = \"{fabric}\"\n");
     let ports = |fabrics: &&str| fabrics.chars().map(port).collect::<String>();

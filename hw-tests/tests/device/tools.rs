@@ -34,10 +34,23 @@ const CHECKED: [(&str, &str, usize); 15] = [
     ("a tool by PERUSE and one by MPI_T do not touch each other", "peruse_and_mpi_t", 2),
 ];
 
+/// Those that are run where ibex does the matching: a sentence, the program, its argument, and on how many ranks.
+const OVER_THE_PML: [(&str, &str, &[&str], usize); 8] = [
+    ("PERUSE supports every event", "peruse_queries", &["all"], 2),
+    ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
+    ("PERUSE measures how long messages are unexpected", "peruse_unexpected", &[], 2),
+    ("PERUSE measures searches of the queues", "peruse_queues", &[], 2),
+    ("PERUSE counts for each peer what waits in the queues", "peruse_receives", &[], 2),
+    ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", &[], 2),
+    ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", &[], 4),
+    ("PERUSE works with threads", "peruse_threads", &[], 2),
+];
+
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
         Test::new("every tool in the folder is run by a test", |_| {
-            let listed = CHECKED.iter().map(|(_, program, _)| *program);
+            let over_the_pml = OVER_THE_PML.iter().map(|(_, program, _, _)| *program);
+            let listed = CHECKED.iter().map(|(_, program, _)| *program).chain(over_the_pml);
             every_program_is_listed("tools", listed.chain(["writing_a_tool", "peruse_ending"]), file!())
         }),
         Test::new("the tool of the page counts what was sent", counts),
@@ -58,6 +71,16 @@ pub(crate) fn tests() -> Vec<Test> {
             Launch::new(program, ranks).passes(site)
         }));
     }
+    for (sentence, program, arguments, ranks) in OVER_THE_PML {
+        tests.push(Test::new(format!("over the pml, {sentence}"), move |site| {
+            Launch::new(program, ranks).arguments(arguments).with("pml", "ibex").passes(site)
+        }));
+    }
+    // Whatever is kept at all is beyond the bound, so that short messages are announced, and some pend.
+    tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {
+        let launch = Launch::new("peruse_profiler", 2).with("pml", "ibex");
+        launch.with("pml_ibex_unexpected_memory", "1").passes(site)
+    }));
     tests.into_iter().map(Test::device_independent).collect()
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many senders to one receiver that computes: how often its adapter turns them away, how much they leave with their own, and
-//! that all of it arrives in order when the receiver looks.
+//! Many senders to one receiver that computes: how often its adapter turns them away, how much they leave with their
+//! own, and that all of it arrives in order when the receiver looks.
 //!
-//! Each test prints what it measured (`--nocapture`). What depends on time is bounded from above only, by time that has passed.
+//! Each test prints what it measured (`--nocapture`). What depends on time is bounded from above only, by time that has
+//! passed.
 
 use crate::pair::{Got, Memory, PATIENCE, Published, choice, count, open, poll};
 use ibex::peer::PeerName;
@@ -167,8 +168,8 @@ fn flood(senders: u32, rnr_timer: &str) -> Cost {
     cost
 }
 
-/// With the timer that is chosen, whose longest is `timer` us, the senders are turned away as often as is borne, and held back. For
-/// comparison it is shown with the shortest timer, too.
+/// With the timer that is chosen, whose longest is `timer` us, the senders are turned away as often as is borne, and
+/// held back. For comparison it is shown with the shortest timer, too.
 fn is_bounded(senders: u32, timer: u64) {
     flood(senders, "12");
     let cost = flood(senders, "auto");

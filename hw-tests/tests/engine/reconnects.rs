@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that are given up and met again, with messages that nobody has looked at: adapters differ in what they lose then.
+//! Peers that are given up and met again, with messages that nobody has looked at: adapters differ in what they lose
+//! then.
 //!
 //! Run on the usual adapter, and on emulated ones that lose all they can (`tests/device/engine.rs`).
 

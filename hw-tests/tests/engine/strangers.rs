@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hellos of those who are not what they say: over the fabric and over TCP, to ports that are connected and at work.
 //!
-//! A *stranger* knows all that a recording of packets shows (instances, addresses, the layout), but not the key, which is in the
-//! modex alone. A *member* of the job has the key, and says what is not so. Neither may end, hang or spoil anything.
+//! A *stranger* knows all that a recording of packets shows (instances, addresses, the layout), but not the key, which
+//! is in the modex alone. A *member* of the job has the key, and says what is not so. Neither may end, hang or spoil
+//! anything.
 
 use crate::pair::{Got, Pair, pattern, received};
 use ibex::connect::Identity;

@@ -2,8 +2,8 @@
 //! What has happened beside messages received: requests that are done, peers that failed, links that changed.
 //!
 //! Called by `progress` for each such event, outside of the port: callbacks to Open MPI run in here and may call ibex
-//! again. What the callbacks leave to be given back is chained in [`FinishedRecords`]. Grade: hot for completions. Threads:
-//! any.
+//! again. What the callbacks leave to be given back is chained in [`FinishedRecords`]. Grade: hot for completions.
+//! Threads: any.
 
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};

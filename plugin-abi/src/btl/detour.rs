@@ -3,8 +3,8 @@
 //! made.
 //!
 //! ob1 goes on choosing among the ports by turns; where the engine refuses a message for a peer that is diverted
-//! (`engine::transport`, `divert_all`) it is copied to a slot of another port and sent by that. So nothing of ob1's or of
-//! bml's is changed, whose entries are named by address all over ob1. What carries a key of its port's memory stays
+//! (`engine::transport`, `divert_all`) it is copied to a slot of another port and sent by that. So nothing of ob1's or
+//! of bml's is changed, whose entries are named by address all over ob1. What carries a key of its port's memory stays
 //! where it is. Called by `send`, `completion`, `loss` and `register_mem`. Grade: a detour costs a copy; without one
 //! nothing comes here. Threads: any; one port is entered at a time. Tests: the device tests in `hw-tests`.
 
@@ -90,8 +90,8 @@ pub(crate) fn is_away(module: &Module, to: EndpointId) -> bool {
     name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
 }
 
-/// Whether memory is better not registered for this peer with this port yet: it may reach none of the peer's ports, and what
-/// names a key of it could not go by another one.
+/// Whether memory is better not registered for this peer with this port yet: it may reach none of the peer's ports, and
+/// what names a key of it could not go by another one.
 pub(crate) fn is_unproven(module: &Module, to: EndpointId) -> bool {
     let name =
         module.enter().and_then(|mut state| state.port.is_unproven(to).then(|| state.port.peer_name(to)).flatten());
@@ -143,8 +143,8 @@ pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Des
     }
     // SAFETY: this function's own rule: the first byte of ob1's header is the tag it is sent with.
     let tag = unsafe { pool::start(NonNull::new_unchecked(descriptor)).read() };
-    // Other fragments of the message may be elsewhere by now, unless no connection could be made: then they come back with
-    // this one. ob1 is not told of them, and makes no further ones, before all have gone the other way.
+    // Other fragments of the message may be elsewhere by now, unless no connection could be made: then they come back
+    // with this one. ob1 is not told of them, and makes no further ones, before all have gone the other way.
     let is_fragment = watch::is_fragment(tag);
     let stays = is_fragment && !never_connected(module, to);
     // SAFETY: as above.

@@ -24,9 +24,9 @@ const MAX_SEND_SIZE: usize = 32 << 10;
 /// The first piece of ob1's pipeline of puts, and each put, bytes.
 const PIPELINE_PIECE: usize = 1 << 20;
 
-/// From how many bytes on ob1 may take to its pipeline, where the sender's memory cannot be registered: it tries for ever where
-/// none at all can be (`pml_ob1_recvreq.c`, `mca_pml_ob1_recv_request_schedule_once`). So only messages that are themselves too
-/// large for one registration go that way; the others are copied.
+/// From how many bytes on ob1 may take to its pipeline, where the sender's memory cannot be registered: it tries for
+/// ever where none at all can be (`pml_ob1_recvreq.c`, `mca_pml_ob1_recv_request_schedule_once`). So only messages that
+/// are themselves too large for one registration go that way; the others are copied.
 const PIPELINE_LIMIT: usize = 1 << 30;
 
 /// A module's fields before anything is known of a port: functions, flags and limits that the user may then change.

@@ -12,6 +12,7 @@ use super::module::Module;
 use super::{modules, progress, settings};
 use crate::runtime::component::names_ibex;
 use crate::runtime::guard::fence;
+use crate::runtime::modex;
 use crate::runtime::ports::{self, Request};
 
 /// `btl_init`: a module for each usable port. Open MPI frees the array. Null: ibex takes no part.
@@ -61,6 +62,8 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
         is_asked_for: is_asked_for_by_name,
     };
     progress::fill_in();
+    // As long as the PML does not say otherwise. What is said is found by a peer at once, what is not is searched for.
+    let _ = modex::publish_pml(false);
     ports::open(&request, |port| Module::new(&settings, port, &tunables))
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The limits that Open MPI gives every BTL, and which values of them are refused; the latency that a port is given.
 //!
-//! Open MPI registers them as variables and checks none. Called by `component` when it is opened, and by `module`. Pure functions over
-//! plain values. Grade: setup. Threads: one. Tests: below.
+//! Open MPI registers them as variables and checks none. Called by `component` when it is opened, and by `module`. Pure
+//! functions over plain values. Grade: setup. Threads: one. Tests: below.
 
 use std::fmt;
 
@@ -57,8 +57,8 @@ pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
 
 /// The latency that ob1 is told of a port of `mbps`, microseconds: of the adapter, and of an eager message on the link.
 ///
-/// ob1 sends small messages by turns over the ports of the least latency. So ports of one class share them (all of 100 Gb/s and
-/// more are one), and a slower one has none while a faster one is there.
+/// ob1 sends small messages by turns over the ports of the least latency. So ports of one class share them (all of 100
+/// Gb/s and more are one), and a slower one has none while a faster one is there.
 pub(crate) fn latency(mbps: u32) -> u32 {
     const ADAPTER: u32 = 4;
     const EAGER_BITS: u32 = 12 << 13;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A receive and its message have met: what becomes of the message's bytes.
 //!
-//! Called where a receive is posted that finds its message, and where a message comes that finds its receive. The status is
-//! noted here: bytes for which there is no room are left, and the receive ends with `MPI_ERR_TRUNCATE` and the
-//! message's length. Grade: hot for whole messages. Threads: who has entered the PML.
+//! Called where a receive is posted that finds its message, and where a message comes that finds its receive. The
+//! status is noted here: bytes for which there is no room are left, and the receive ends with `MPI_ERR_TRUNCATE` and
+//! the message's length. Grade: hot for whole messages. Threads: who has entered the PML.
 
 use std::ptr::NonNull;
 
 use engine::matching::Envelope;
-use engine::protocol::header::{Header, Memory};
+use engine::protocol::header::{Header, Memory, PortKey};
 use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -17,14 +17,14 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, pieces, reading, transmit};
+use super::{datatype, flow, getting, pieces, reading, routing, striped, watch};
 
-/// A whole message goes to a receive.
+/// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
 /// # Safety
 /// A receive of the PML's that is matched by it; the bytes may be read.
 #[inline(always)]
-pub(crate) unsafe fn whole(
+pub(crate) unsafe fn whole<const TOLD: bool>(
     state: &mut State,
     request: NonNull<Request>,
     envelope: Envelope,
@@ -35,11 +35,11 @@ pub(crate) unsafe fn whole(
     let room = unsafe { request.as_ref() }.extent.length;
     if length > room {
         // SAFETY: this function's rule.
-        return unsafe { truncated(state, request, envelope, from, length) };
+        return unsafe { truncated::<TOLD>(state, request, envelope, from, length) };
     }
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
     // SAFETY: this function's rule; there is room.
-    unsafe { put(state, request, &outcome, from, length) };
+    unsafe { put::<TOLD>(state, request, &outcome, from, length) };
 }
 
 /// [`whole`] of a message that is longer than its receive.
@@ -48,13 +48,19 @@ pub(crate) unsafe fn whole(
 /// As for [`whole`].
 #[cold]
 #[inline(never)]
-unsafe fn truncated(state: &mut State, request: NonNull<Request>, envelope: Envelope, from: *const u8, length: usize) {
+unsafe fn truncated<const TOLD: bool>(
+    state: &mut State,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    from: *const u8,
+    length: usize,
+) {
     let error = sys::MPI_ERR_TRUNCATE as i32;
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
     // SAFETY: the caller's rule.
     let room = unsafe { request.as_ref() }.extent.length;
     // SAFETY: the caller's rule; as much as there is room for.
-    unsafe { put(state, request, &outcome, from, room) };
+    unsafe { put::<TOLD>(state, request, &outcome, from, room) };
 }
 
 /// Puts the first `wanted` bytes of a message where they belong, and ends the receive.
@@ -62,13 +68,27 @@ unsafe fn truncated(state: &mut State, request: NonNull<Request>, envelope: Enve
 /// # Safety
 /// As for [`whole`]; the receive has room for them.
 #[inline(always)]
-unsafe fn put(state: &mut State, request: NonNull<Request>, outcome: &Outcome, from: *const u8, wanted: usize) {
+unsafe fn put<const TOLD: bool>(
+    state: &mut State,
+    request: NonNull<Request>,
+    outcome: &Outcome,
+    from: *const u8,
+    wanted: usize,
+) {
     // SAFETY: this function's rule.
     unsafe { note(request, outcome) };
+    if TOLD {
+        // SAFETY: as above.
+        unsafe { watch::begins(&mut *request.as_ptr()) };
+    }
     // SAFETY: as above.
     let r = unsafe { request.as_ref() };
     // SAFETY: the user's buffer (M3); this function's rule.
     unsafe { datatype::put(&r.data, r.extent, from, wanted) };
+    if TOLD {
+        // SAFETY: as above.
+        unsafe { watch::ends(&mut *request.as_ptr()) };
+    }
     // SAFETY: all its bytes are there.
     unsafe { finish(state, request) };
 }
@@ -83,7 +103,7 @@ pub(crate) unsafe fn announced(
     request: NonNull<Request>,
     envelope: Envelope,
     (from, sender): (Link, TransferId),
-    memory: Memory,
+    (memory, keys): (Memory, &[PortKey]),
 ) {
     // SAFETY: this function's rule.
     unsafe { note_match(request, envelope, memory.length as usize) };
@@ -91,13 +111,23 @@ pub(crate) unsafe fn announced(
     let extent = unsafe { request.as_ref() }.extent;
     let wanted = memory.length.min(extent.length as u64);
     if wanted == 0 {
-        transmit::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
+        // SAFETY: this function's rule. No bytes are to come.
+        unsafe { watch::piece(&mut *request.as_ptr(), true, true) };
+        routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
         // SAFETY: nothing is to come.
         return unsafe { finish(state, request) };
     }
     if memory.address != 0 && !extent.start.is_null() {
+        let message = (from, sender, memory);
         // SAFETY: memory of one piece; this function's rule.
-        if unsafe { reading::begin(pml, state, request, (from, sender, memory), wanted) } {
+        let is_read = unsafe {
+            match keys {
+                _ if from.as_local().is_some() => getting::begin(pml, state, request, message, wanted),
+                [] => reading::begin(pml, state, request, message, wanted),
+                keys => striped::begin(pml, state, request, message, (keys, wanted)),
+            }
+        };
+        if is_read {
             return;
         }
     }
@@ -116,24 +146,44 @@ pub(crate) unsafe fn unexpected(
     envelope: Envelope,
     message: Arrived,
 ) {
-    let Arrived { from, body } = message;
+    flow::give_up(pml, state, &message);
+    // SAFETY: this function's rule.
+    unsafe { arrived(pml, state, request, envelope, message) };
+}
+
+/// A message of which it is known what came goes to a receive.
+///
+/// # Safety
+/// As for [`unexpected`].
+pub(crate) unsafe fn arrived(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    message: Arrived,
+) {
+    let Arrived { from, body, .. } = message;
     match body {
         Body::Short { length, bytes } => {
             // SAFETY: this function's rule; a copy of the bytes.
-            unsafe { whole(state, request, envelope, bytes.as_ptr(), usize::from(length)) };
+            unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), usize::from(length)) };
         }
         Body::Whole { bytes } => {
             // SAFETY: this function's rule; a copy of the bytes.
-            unsafe { whole(state, request, envelope, bytes.as_ptr(), bytes.len()) };
+            unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) };
         }
         Body::Synchronous { bytes, sender } => {
-            transmit::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
+            routing::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
             // SAFETY: as above.
-            unsafe { whole(state, request, envelope, bytes.as_ptr(), bytes.len()) };
+            unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) };
         }
         Body::Announced { sender, memory } => {
             // SAFETY: this function's rule.
-            unsafe { announced(pml, state, request, envelope, (from, sender), memory) };
+            unsafe { announced(pml, state, request, envelope, (from, sender), (memory, &[])) };
+        }
+        Body::AnnouncedKeyed { sender, memory, keys } => {
+            // SAFETY: this function's rule.
+            unsafe { announced(pml, state, request, envelope, (from, sender), (memory, &keys)) };
         }
     }
 }

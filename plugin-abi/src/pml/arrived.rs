@@ -3,7 +3,7 @@
 //!
 //! Grade: pending; a longer one allocates. Plain data, in the queues of `engine::matching`. Tests: below.
 
-use engine::protocol::header::Memory;
+use engine::protocol::header::{Memory, PortKey};
 use engine::protocol::transfers::TransferId;
 
 use super::link::Link;
@@ -11,6 +11,8 @@ use super::link::Link;
 /// An unexpected message.
 pub(crate) struct Arrived {
     pub(crate) from: Link,
+    /// What tools know it by; 0: they have not been told of it.
+    pub(crate) id: u64,
     pub(crate) body: Body,
 }
 
@@ -27,6 +29,8 @@ pub(crate) enum Body {
     Synchronous { bytes: Box<[u8]>, sender: TransferId },
     /// That there is one, and where it can be read, unless that is at address 0.
     Announced { sender: TransferId, memory: Memory },
+    /// The same, with the keys of further ports.
+    AnnouncedKeyed { sender: TransferId, memory: Memory, keys: Box<[PortKey]> },
 }
 
 impl Arrived {
@@ -35,7 +39,16 @@ impl Arrived {
         match &self.body {
             Body::Short { length, .. } => usize::from(*length),
             Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
-            Body::Announced { memory, .. } => memory.length as usize,
+            Body::Announced { memory, .. } | Body::AnnouncedKeyed { memory, .. } => memory.length as usize,
+        }
+    }
+
+    /// Bytes of memory that were allocated for it.
+    pub(crate) fn allocated(&self) -> usize {
+        match &self.body {
+            Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
+            Body::AnnouncedKeyed { keys, .. } => size_of_val::<[PortKey]>(keys),
+            Body::Short { .. } | Body::Announced { .. } => 0,
         }
     }
 }

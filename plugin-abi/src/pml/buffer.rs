@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Send buffers: registered memory of a port that a message is copied to, and what is to be done when it has been sent.
 //!
-//! Two sizes: of the eager limit, and of a receive slot for the pieces of long messages. Bound for life to the port that
-//! registered the memory. Grade: hot (a pop, a push); an empty list grows (pending). Threads: who has entered the PML.
+//! Two sizes: of the eager limit, and of a receive slot for the pieces of long messages. Bound for life to the port
+//! that registered the memory. Grade: hot (a pop, a push); an empty list grows (pending). Threads: who has entered the
+//! PML.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -73,7 +74,8 @@ struct Buffers {
 const GROW_BY: u32 = 32;
 
 impl SendBuffers {
-    /// None yet, for messages of up to `eager` and pieces of up to `large` bytes, header and all; at most so many of each.
+    /// None yet, for messages of up to `eager` and pieces of up to `large` bytes, header and all; at most so many of
+    /// each.
     pub(crate) const fn new(eager: usize, large: usize, most: u32) -> Self {
         SendBuffers {
             eager: Buffers { free: FreeList::new(), size: eager, made: 0, most },
@@ -90,6 +92,11 @@ impl SendBuffers {
     /// Takes a buffer for a piece.
     pub(crate) fn take_large(&mut self, port: &mut Port) -> Option<NonNull<SendBuffer>> {
         self.large.take(port, true)
+    }
+
+    /// Whether there are buffers for pieces, so that one comes back some time.
+    pub(crate) fn has_large(&self) -> bool {
+        self.large.made > 0
     }
 
     /// # Safety

@@ -2,13 +2,14 @@
 //! What the PML keeps of a communicator: how each rank is reached, and what waits in it.
 //!
 //! Hangs at Open MPI's communicator (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade: hot.
-//! Threads: links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML. Tests:
-//! below.
+//! Threads: links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML.
+//! Tests: below.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use engine::matching::{Envelope, Matching, Pattern, ReceiveHandle};
 use engine::protocol::header::EagerSender;
@@ -37,10 +38,18 @@ const FIRST: u64 = u64::MAX;
 pub(crate) struct Communicator {
     /// Of each rank of the remote group.
     links: Box<[AtomicU64]>,
+    /// The links that the short cut goes by: these, or as many that are unknown while a tool listens.
+    short_cuts: AtomicPtr<AtomicU64>,
+    closed: OnceLock<Box<[AtomicU64]>>,
     queues: UnsafeCell<Queues>,
-    /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is compared
-    /// with. Mostly it is the only one, and the queues need not be touched.
+    /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is
+    /// compared with. Mostly it is the only one, and the queues need not be touched.
     first: UnsafeCell<Option<Posted>>,
+    /// Whether a tool listens to it. Then something is at the first place that no message goes to, so that no short cut
+    /// gets beyond it.
+    is_watched: Cell<bool>,
+    /// What was at the first place before.
+    aside: UnsafeCell<Option<Posted>>,
     /// The port of the first rail, so that a short message need not look for it.
     first_port: NonNull<Exclusive<Port>>,
     /// This process' rank, as the others see it in what it sends.
@@ -48,21 +57,33 @@ pub(crate) struct Communicator {
     /// What the headers of its eager messages have in common.
     pub(crate) sender: EagerSender,
     pub(crate) context: u32,
+    /// Open MPI's.
+    pub(crate) comm: *mut sys::ompi_communicator_t,
+}
+
+/// Links to so many peers, none of which has been looked for.
+fn unknown(peers: usize) -> Box<[AtomicU64]> {
+    (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect()
 }
 
 impl Communicator {
     /// Of so many peers, none of which has been looked for.
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
-        let links = (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect();
+        let links = unknown(peers);
         let queues = UnsafeCell::new(Matching::new(peers as u32));
         Box::new(Communicator {
+            short_cuts: AtomicPtr::new(links.as_ptr().cast_mut()),
+            closed: OnceLock::new(),
             links,
             queues,
             first: UnsafeCell::new(None),
+            is_watched: Cell::new(false),
+            aside: UnsafeCell::new(None),
             first_port,
             rank,
             sender: EagerSender::new(context, rank),
             context,
+            comm: null_mut(),
         })
     }
 
@@ -72,7 +93,8 @@ impl Communicator {
     /// `pml_add_comm` was called for it, and `pml_del_comm` was not.
     #[inline]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
-        // SAFETY: this function's rule: put there by `context.rs`, a box that was leaked, and only changed inside cells.
+        // SAFETY: this function's rule: put there by `context.rs`, a box that was leaked, and only changed inside
+        // cells.
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 
@@ -83,10 +105,30 @@ impl Communicator {
         self.links.get(rank as usize).map_or(Link::UNKNOWN, |link| Link::from_bits(link.load(Ordering::Acquire)))
     }
 
+    /// The same for the short cut: unknown while that is closed.
+    #[inline(always)]
+    pub(crate) fn short_cut(&self, rank: i32) -> Link {
+        if rank as usize >= self.links.len() {
+            return Link::UNKNOWN;
+        }
+        // Acquire: what it points to was made before.
+        let links = self.short_cuts.load(Ordering::Acquire);
+        // SAFETY: as many as there are links, of this communicator, and in bounds.
+        let link = unsafe { &*links.add(rank as usize) };
+        // Acquire: as above.
+        Link::from_bits(link.load(Ordering::Acquire))
+    }
+
+    /// Opens or closes the short cut.
+    pub(crate) fn open_short_cut(&self, is_open: bool) {
+        let links = if is_open { &self.links } else { self.closed.get_or_init(|| unknown(self.links.len())) };
+        self.short_cuts.store(links.as_ptr().cast_mut(), Ordering::Release);
+    }
+
     /// The port by which a peer is reached, entered, if it is the first rail's; and how that is named.
     #[inline(always)]
     pub(crate) fn enter_first(&self, link: Link) -> Option<Entered<'_, Port>> {
-        if link.rail() != 0 {
+        if !link.is_of_only() {
             return None;
         }
         // SAFETY: the PML's, which outlives every communicator.
@@ -98,6 +140,32 @@ impl Communicator {
         if let Some(place) = self.links.get(rank as usize) {
             place.store(link.bits(), Ordering::Release);
         }
+    }
+
+    /// Notes how a rank is reached that was looked for, if nobody has meanwhile, and perhaps marked it.
+    pub(crate) fn set_found(&self, rank: i32, link: Link) {
+        if let Some(place) = self.links.get(rank as usize) {
+            let unknown = Link::UNKNOWN.bits();
+            let _ = place.compare_exchange(unknown, link.bits(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Has short messages to a peer look for their way (`flow`).
+    pub(crate) fn mark(&self, link: Link) {
+        for place in &self.links {
+            // One that is looked up meanwhile is marked when its first message finds the way.
+            let _ = place.compare_exchange(link.bits(), link.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a receive waits.
+    ///
+    /// # Safety
+    /// As for [`Self::queues`].
+    pub(crate) unsafe fn has_posted(&self) -> bool {
+        let place = if self.is_watched.get() { &self.aside } else { &self.first };
+        // SAFETY: this function's rule.
+        unsafe { (*place.get()).is_some() || self.queues().posted() > 0 }
     }
 
     /// Its queues.
@@ -158,8 +226,48 @@ impl Communicator {
     /// As above.
     #[inline(never)]
     unsafe fn take_queued(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+        if self.is_watched.get() {
+            return None;
+        }
         // SAFETY: this function's rule.
         unsafe { self.queues() }.search_posted(envelope).found
+    }
+
+    /// [`Self::take_posted`] of a communicator that a tool may be listening to.
+    ///
+    /// # Safety
+    /// The caller has entered the PML.
+    pub(crate) unsafe fn take_posted_watched(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+        if !self.is_watched.get() {
+            // SAFETY: this function's rule.
+            return unsafe { self.take_posted(envelope) };
+        }
+        // SAFETY: this function's rule.
+        let aside = unsafe { &mut *self.aside.get() };
+        if let Some(Posted { request, .. }) = aside.take_if(|posted| posted.pattern.takes(envelope)) {
+            return Some(request);
+        }
+        // SAFETY: this function's rule.
+        unsafe { self.queues() }.search_posted(envelope).found
+    }
+
+    /// A tool begins or ceases to listen to it.
+    ///
+    /// # Safety
+    /// The caller has entered the PML.
+    pub(crate) unsafe fn set_watched(&self, is_watched: bool) {
+        if self.is_watched.replace(is_watched) == is_watched {
+            return;
+        }
+        // SAFETY: this function's rule.
+        let (first, aside) = unsafe { (&mut *self.first.get(), &mut *self.aside.get()) };
+        if is_watched {
+            // No message has that source.
+            let pattern = Pattern::exact(Envelope::new(-1, 0));
+            *aside = first.replace(Posted { pattern, request: NonNull::dangling() });
+        } else {
+            *first = aside.take();
+        }
     }
 
     /// Takes a posted receive back. False: it has been matched.
@@ -171,8 +279,9 @@ impl Communicator {
             // SAFETY: this function's rule.
             return unsafe { self.queues() }.cancel(ReceiveHandle::from_bits(name)).is_some();
         }
+        let place = if self.is_watched.get() { &self.aside } else { &self.first };
         // SAFETY: this function's rule.
-        let first = unsafe { &mut *self.first.get() };
+        let first = unsafe { &mut *place.get() };
         first.take_if(|posted| posted.request == request).is_some()
     }
 
@@ -186,6 +295,7 @@ impl Communicator {
 mod tests {
     use super::*;
     use engine::matching::{ANY_SOURCE, ANY_TAG};
+    use engine::transport::EndpointId;
 
     /// An address that is of no request.
     fn request(number: usize) -> NonNull<Request> {
@@ -221,6 +331,77 @@ mod tests {
         assert_eq!(taken(&comm, 0, 7), Some(request(3)));
         assert_eq!(taken(&comm, 0, 7), Some(request(4)));
         assert_eq!(taken(&comm, 0, 7), None);
+    }
+
+    #[test]
+    fn while_a_tool_listens_no_short_cut_is_taken_and_the_order_is_kept() {
+        let comm = communicator();
+        // SAFETY: nobody else uses it.
+        let (watch, slowly) = (
+            |on| unsafe { comm.set_watched(on) },
+            |source, tag| unsafe { comm.take_posted_watched(Envelope::new(source, tag)) },
+        );
+        let any = Pattern::new(ANY_SOURCE, ANY_TAG);
+        let first = post(&comm, Pattern::new(0, 7), 1);
+        watch(true);
+        watch(true);
+        let second = post(&comm, any, 2);
+        post(&comm, any, 3);
+        assert_eq!(taken(&comm, 0, 7), None);
+        assert_eq!([slowly(1, 7), slowly(0, 7)], [Some(request(2)), Some(request(1))]);
+        // SAFETY: as above.
+        let cancelled = |(name, number)| unsafe { comm.cancel(name, request(number)) };
+        assert_eq!([(first, 1), (second, 2)].map(cancelled), [false, false]);
+        watch(false);
+        assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(3)), None]);
+        // One that waits is first again when nobody listens any more, and can be cancelled meanwhile.
+        let name = post(&comm, any, 4);
+        watch(true);
+        watch(false);
+        post(&comm, any, 5);
+        assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(4)), Some(request(5))]);
+        // SAFETY: as above.
+        assert!(!unsafe { comm.cancel(name, request(4)) });
+        let name = post(&comm, any, 6);
+        watch(true);
+        // SAFETY: as above.
+        assert!(unsafe { comm.cancel(name, request(6)) });
+        assert_eq!(slowly(0, 7), None);
+    }
+
+    #[test]
+    fn a_mark_stays_until_who_stores_a_link_takes_it_away() {
+        let comm = communicator();
+        let link = Link::new(0, EndpointId::from_index(7));
+        comm.mark(link);
+        assert_eq!(comm.link(0), Link::UNKNOWN);
+        comm.set_found(0, link);
+        comm.mark(link);
+        assert_eq!([comm.link(0), comm.short_cut(0)], [link.marked(); 2]);
+        assert!(comm.enter_first(comm.short_cut(0)).is_none());
+        // Another thread has looked for the same rank, and comes later; another peer's is not touched.
+        comm.set_found(0, link);
+        comm.set_found(1, link.of_several());
+        comm.mark(link);
+        assert_eq!([comm.link(0), comm.link(1)], [link.marked(), link.of_several()]);
+        comm.mark(link.of_several());
+        assert_eq!(comm.link(1), link.of_several().marked());
+        comm.set_link(0, link);
+        assert_eq!(comm.short_cut(0), link);
+    }
+
+    #[test]
+    fn whether_a_receive_waits_is_known_while_a_tool_listens() {
+        let comm = communicator();
+        // SAFETY: nobody else uses it.
+        let (waits, watch) = (|| unsafe { comm.has_posted() }, |on| unsafe { comm.set_watched(on) });
+        watch(true);
+        assert!(!waits());
+        watch(false);
+        post(&comm, Pattern::new(0, 7), 1);
+        assert!(waits());
+        watch(true);
+        assert!(waits());
     }
 
     #[test]

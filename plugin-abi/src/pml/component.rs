@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The component: what Open MPI finds in `mca_pml_ibex.so`, once per process.
 //!
-//! Its life: *register* (parameters; also in `ompi_info`), *open* (says which PMLs may be chosen), *init* (ports are opened,
-//! or those of the BTL shared), *finalize*, *close*. It declines where no port can be used. Grade: setup. Threads: one.
+//! Its life: *register* (parameters; also in `ompi_info`), *open* (says which PMLs may be chosen), *init* (ports are
+//! opened, or those of the BTL shared), *finalize*, *close*. It declines where no port can be used. Grade: setup.
+//! Threads: one.
 //!
-//! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of which the
-//! first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where ibex declines.
-//! Where the user gave none, it has names that ibex is not among: see [`IS_CONSIDERED_BY_DEFAULT`].
+//! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of
+//! which the first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where
+//! ibex declines. Where the user gave none it has names that ibex is not among, and *open* adds this one. See `choice`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_int};
@@ -16,25 +17,30 @@ use std::sync::Arc;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Storage};
 
+use super::choice;
 use super::instance::{self, Pml, Rail, Settings};
+use super::listening;
 use super::module::module;
 use super::persistent::FUNCTIONS;
 use super::progress;
-use crate::runtime::component::{names_ibex, number, text};
+use crate::runtime::component::{number, text};
 use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::progress as faces;
-use crate::runtime::{messages, refusal, variables};
-
-/// Whether ibex may be chosen by who asks for no PML. Not as long as it is incomplete: then `--mca pml ibex` asks for it.
-const IS_CONSIDERED_BY_DEFAULT: bool = false;
+use crate::runtime::{messages, modex, refusal, variables};
 
 /// The priority: above that of ucx with a device it knows (51).
 const PRIORITY: u64 = 60;
 
 /// The longest message that is sent at once, bytes: a measurement is still to be made.
 const EAGER_LIMIT: usize = 12 << 10;
+
+/// The same for a peer that shared memory reaches: the sender's copy is to be cheaper than the kernel's.
+const LOCAL_EAGER_LIMIT: usize = 4 << 10;
+
+/// Bytes of unexpected messages, before their senders are held back.
+const UNEXPECTED_MEMORY: u64 = 6 << 20;
 
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
@@ -54,7 +60,9 @@ struct Parameter(UnsafeCell<u64>);
 unsafe impl Sync for Parameter {}
 
 static PRIORITY_PARAMETER: Parameter = Parameter(UnsafeCell::new(PRIORITY));
+static UNEXPECTED_MEMORY_PARAMETER: Parameter = Parameter(UnsafeCell::new(UNEXPECTED_MEMORY));
 static EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(EAGER_LIMIT as u64));
+static LOCAL_EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(LOCAL_EAGER_LIMIT as u64));
 
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
 // SAFETY: the name is Open MPI's for this component and no other library's.
@@ -111,6 +119,19 @@ unsafe extern "C" fn register() -> c_int {
                 EAGER_LIMIT as u64,
                 "The longest message, with its header, that is sent at once, bytes: a longer one is announced first.",
             ),
+            (
+                &LOCAL_EAGER_LIMIT_PARAMETER,
+                "local_eager_limit",
+                LOCAL_EAGER_LIMIT as u64,
+                "The longest message that is sent at once to a process of the same host by shared memory, bytes.",
+            ),
+            (
+                &UNEXPECTED_MEMORY_PARAMETER,
+                "unexpected_memory",
+                UNEXPECTED_MEMORY,
+                "Memory, in bytes, that this process keeps messages in for which it has posted no receive. Beyond it their senders are \
+                 held back: they announce also short messages, and keep them until they are received.",
+            ),
         ];
         for (place, name, default, help) in parameters {
             // SAFETY: a static place, used in this thread alone (see `Parameter`).
@@ -136,8 +157,8 @@ unsafe extern "C" fn open() -> c_int {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         ports::start_anew();
-        let list = asked_for();
-        for name in considered(&list) {
+        let list = choice::pmls();
+        for name in choice::considered(&list) {
             let name = CString::new(name).unwrap_or_default();
             // SAFETY: copied by the call; the list is made anew when the framework is opened.
             unsafe { sys::ibex_pml_consider(name.as_ptr()) };
@@ -161,14 +182,28 @@ unsafe extern "C" fn pml_init(
     threads: bool,
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
+        if let Some(why) = choice::declines() {
+            if variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
+                messages::verbose(why);
+            }
+            return null_mut();
+        }
+        // SAFETY: a static place, used in this thread alone (see `Parameter`).
+        let value = c_int::try_from(unsafe { PRIORITY_PARAMETER.0.get().read() }).unwrap_or(c_int::MAX);
+        // SAFETY: the out parameter, in which the best priority so far stands.
+        if value <= unsafe { priority.read() } {
+            return null_mut();
+        }
         let Some(pml) = make(threads) else { return null_mut() };
+        if let Err(code) = modex::publish_pml(true) {
+            messages::not_published(code);
+            return null_mut();
+        }
         instance::begin(pml);
         progress::fill_in();
         faces::polls_for_others(Face::Pml, true);
-        // SAFETY: a static place, used in this thread alone (see `Parameter`).
-        let value = unsafe { PRIORITY_PARAMETER.0.get().read() };
         // SAFETY: the out parameter.
-        unsafe { priority.write(c_int::try_from(value).unwrap_or(c_int::MAX)) };
+        unsafe { priority.write(value) };
         module()
     })
 }
@@ -183,13 +218,24 @@ fn make(threads: bool) -> Option<Pml> {
     };
     // SAFETY: a static place, used in this thread alone (see `Parameter`).
     let eager_limit = unsafe { EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
-    let settings = Settings { eager_limit: eager_limit.max(SMALLEST), threads, functions: FUNCTIONS };
+    // SAFETY: as above.
+    let local_eager_limit = unsafe { LOCAL_EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
+    // SAFETY: as above.
+    let unexpected_memory = unsafe { UNEXPECTED_MEMORY_PARAMETER.0.get().read() };
+    let settings = Settings {
+        eager_limit: eager_limit.max(SMALLEST),
+        local_eager_limit,
+        unexpected_memory,
+        is_verbose: tunables.verbose > 0,
+        threads,
+        functions: FUNCTIONS,
+    };
     let request = Request {
         tunables: &tunables,
         receive_size: RECEIVE_SIZE,
         bounce_size: settings.eager_limit.min(RECEIVE_SIZE as usize) as u32,
         threads,
-        is_asked_for: || names_ibex(&asked_for()),
+        is_asked_for: choice::is_asked_for,
     };
     let rails = ports::open(&request, |port| Ok(Rail::new(&Arc::clone(port), settings.eager_limit)));
     (!rails.is_empty()).then(|| Pml::new(rails, &settings))
@@ -201,27 +247,12 @@ const SMALLEST: usize = 64;
 /// `pmlm_finalize`: ends the PML, and its ports unless another face uses them.
 unsafe extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
+        listening::offer(false);
         faces::polls_for_others(Face::Pml, false);
         // SAFETY: Open MPI's last call.
         unsafe { instance::end() };
         sys::OPAL_SUCCESS
     })
-}
-
-/// What the user asked for, as he wrote it; empty where he did not.
-fn asked_for() -> String {
-    variable::text(c"pml", None, None).unwrap_or_default()
-}
-
-/// The names to be added to those that Open MPI considers.
-fn considered(list: &str) -> Vec<&str> {
-    if names_ibex(list) {
-        list.split(',').map(str::trim).collect()
-    } else if IS_CONSIDERED_BY_DEFAULT {
-        vec!["ibex"]
-    } else {
-        Vec::new()
-    }
 }
 
 #[cfg(test)]
@@ -235,14 +266,5 @@ mod tests {
         assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
         assert_eq!(version.mca_type_name[..4], text::<4>(b"pml"));
         assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
-    }
-
-    #[test]
-    fn each_name_of_a_list_with_ibex_is_considered_and_none_of_another() {
-        assert_eq!(considered("ibex"), ["ibex"]);
-        assert_eq!(considered("ibex, ob1"), ["ibex", "ob1"]);
-        for list in ["", "ob1", "^ucx", "^ibex", "ibexx"] {
-            assert!(considered(list).is_empty(), "{list:?}");
-        }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_add_comm` and `pml_del_comm`: communicators come and go.
 //!
-//! The second is called when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops what waits,
-//! and what is left `pmlm_finalize` drops. Contexts are used again. Grade: setup. Threads: any.
+//! The second is called when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops what
+//! waits, and what is left `pmlm_finalize` drops. Contexts are used again. Grade: setup. Threads: any.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -10,8 +10,10 @@ use std::ptr::{NonNull, null_mut};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
+use super::flow;
 use super::incoming::deliver;
 use super::instance::pml;
+use super::listening::follow;
 use super::progress::leave;
 use crate::runtime::guard::fence;
 
@@ -22,9 +24,12 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         // SAFETY: a communicator that Open MPI has filled in.
         let (peers, rank, context) = unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, (*comm).c_contextid) };
         let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        let communicator = Communicator::new(first.entry(), peers as usize, rank, context);
+        let mut communicator = Communicator::new(first.entry(), peers as usize, rank, context);
+        communicator.comm = comm;
         let communicator = NonNull::from(Box::leak(communicator));
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: just leaked; entered.
+        unsafe { follow(communicator.as_ref()) };
         let Ok(kept) = state.contexts.add(context, communicator) else {
             // SAFETY: just leaked, and nobody has it.
             drop(unsafe { Box::from_raw(communicator.as_ptr()) });
@@ -33,6 +38,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         // SAFETY: as above.
         unsafe { (*comm).c_pml_comm = communicator.as_ptr().cast() };
         for (envelope, message) in kept {
+            flow::give_up(pml, &mut state, &message);
             deliver(pml, &mut state, context, envelope, message);
         }
         leave(pml, state);
@@ -52,7 +58,9 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
             state.contexts.remove(communicator.context);
             // Receives that nothing came for stay as they are: whoever holds them can still free them.
-            drop(communicator.into_queues().into_remains());
+            for message in communicator.into_queues().into_remains().messages {
+                flow::give_up(pml, &mut state, &message.message);
+            }
         }
         leave(pml, state);
         sys::OPAL_SUCCESS

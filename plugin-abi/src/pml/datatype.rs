@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data of a message in user memory: in one piece, or with gaps.
 //!
-//! In one piece it is its first byte and a length. With gaps Open MPI's convertor packs and unpacks it, in order: a convertor
-//! that unpacks out of order goes wrong (a basic element that is cut), so that none is asked to. A convertor is made for
-//! one message, and one way. Grade: hot for data in one piece, else pending. Threads: any. Tests: `pt2pt_datatypes.c` in
-//! `hw-tests/mpi`.
+//! In one piece it is its first byte and a length. With gaps Open MPI's convertor packs and unpacks it, in order: a
+//! convertor that unpacks out of order goes wrong (a basic element that is cut), so that none is asked to. A convertor
+//! is made for one message, and one way. Grade: hot for data in one piece, else pending. Threads: any. Tests:
+//! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -142,7 +142,7 @@ pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: u
 /// # Safety
 /// As of `copy_from_nonoverlapping`.
 #[inline(always)]
-unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
+pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     const WORD: usize = size_of::<u64>();
     if length.wrapping_sub(WORD) <= WORD {
         // SAFETY: this function's rule: the first word and the last, which may have bytes in common.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a request: it is finished inside the PML, and told of outside.
 //!
-//! [`finish`] completes a request, or chains it where that would call something of Open MPI's; [`tell`] is for those on the
-//! chain, with nothing entered: a callback may free its request, begin it anew, post others and wait for them. Grade: hot.
-//! Threads: as marked.
+//! [`finish`] completes a request, or chains it where that would call something of Open MPI's; [`tell`] is for those on
+//! the chain, with nothing entered: a callback may free its request, begin it anew, post others and wait for them.
+//! Grade: hot. Threads: as marked.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -11,6 +11,8 @@ use ibex_ffi::openmpi::sys;
 
 use super::instance::{Chain, Pml, State};
 use super::request::{Owner, Request, Role, Transfer};
+use super::watch;
+use crate::runtime::listeners::Event;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +42,8 @@ pub(crate) unsafe fn note(request: NonNull<Request>, outcome: &Outcome) {
 /// A request is finished: who waits for it is told, here where that calls nothing of Open MPI's, else by [`tell`].
 ///
 /// # Safety
-/// The request is one of the PML's, and nothing of it is under way. The PML is entered; this is the request's last use in it
-/// but by a blocking call that owns it.
+/// The request is one of the PML's, and nothing of it is under way. The PML is entered; this is the request's last use
+/// in it but by a blocking call that owns it.
 #[inline]
 pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
@@ -61,6 +63,15 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     debug_assert!(matches!(r.transfer, Transfer::None), "nothing is under way");
+    if r.attached.is_null() {
+        // SAFETY: this function's rule. A copy is the end of no request.
+        unsafe { watch::request(r, Event::Complete) };
+    }
+    if r.owner == Owner::WatchedCall {
+        r.convertor = None;
+        r.set_finished(true);
+        return;
+    }
     if let Role::Send(_) = r.role {
         // SAFETY: the communicator is alive, as the request has a reference.
         let source = unsafe { (*r.comm()).c_my_rank };
@@ -76,7 +87,8 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     }
     r.convertor = None;
     if r.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
-        // SAFETY: finished, its status filled in; without a callback of its own that wakes who waits, and calls nothing.
+        // SAFETY: finished, its status filled in; without a callback of its own that wakes who waits, and calls
+        // nothing.
         return unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
     }
     r.next = null_mut();
@@ -91,8 +103,8 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     *last = request.as_ptr();
 }
 
-/// Tells of those that are finished, one after the other; nothing is entered. A callback may come back here, and has those
-/// told of that are left, so that it can wait for them.
+/// Tells of those that are finished, one after the other; nothing is entered. A callback may come back here, and has
+/// those told of that are left, so that it can wait for them.
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(pml: &Pml) {
@@ -121,6 +133,7 @@ pub(crate) fn release(pml: &Pml, request: NonNull<Request>) {
     let r = unsafe { &mut *request.as_ptr() };
     drop_references(r);
     r.convertor = None;
+    watch::forget(r);
     if let Some(mut state) = pml.enter() {
         // SAFETY: of this PML, and finished.
         unsafe { state.requests.give_back(request) };

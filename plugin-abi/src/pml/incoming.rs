@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A message of the PML's has come: what it is, and whom it concerns.
 //!
-//! Called by `progress` for each, in the order in which the port reports them. What is too short for its kind, or of a kind
-//! that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
+//! Called by `progress` for each, in the order in which the port reports them. What is too short for its kind, or of a
+//! kind that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
 
 use engine::matching::Envelope;
-use engine::protocol::header::{EAGER_SIZE, Header, Match};
+use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::protocol::transfers::TransferId;
-use engine::transport::Immediate;
 
 use super::arrived::{Arrived, Body, SHORT};
+use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
-use super::{accept, pieces, reading};
+use super::several::ByRail;
+use super::{accept, flow, peer, pieces, reading, resume, watch};
 use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
@@ -21,10 +22,24 @@ pub(crate) struct Incoming {
     /// Where its bytes are, until the slot is released.
     pub(crate) start: *const u8,
     pub(crate) length: usize,
-    /// Which rail it came by, who says to have sent it, and the queue pair it came by.
-    pub(crate) rail: usize,
-    pub(crate) immediate: Immediate,
-    pub(crate) qp_num: u32,
+    pub(crate) sender: Sender,
+}
+
+impl ByRail {
+    /// Who has sent it; `None` where it did not come by the queue pair of whom it names.
+    pub(crate) fn link(self, pml: &Pml) -> Option<Link> {
+        let port = pml.rails().get(self.rail)?.enter()?;
+        Some(Link::new(self.rail, port.sender(self.immediate, self.qp_num)?))
+    }
+}
+
+/// Who has sent a message.
+#[derive(Clone, Copy)]
+pub(crate) enum Sender {
+    /// To be found out.
+    ByRail(ByRail),
+    /// Known without asking.
+    Known(Link),
 }
 
 impl Incoming {
@@ -32,29 +47,45 @@ impl Incoming {
     ///
     /// # Safety
     /// They may be read, and stay where they are as long as what is returned is used.
-    unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
-        // SAFETY: this function's rule; a slot that the adapter has filled, and does not write to before it is released.
+    pub(crate) unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
+        // SAFETY: this function's rule; a slot that the adapter has filled, and does not write to before it is
+        // released.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
     /// Whom to answer; `None` where it did not come by the queue pair of whom it names.
-    fn sender(&self, pml: &Pml) -> Option<Link> {
-        let port = pml.rails().get(self.rail)?.enter()?;
-        Some(Link::new(self.rail, port.sender(self.immediate, self.qp_num)?))
+    pub(crate) fn sender(&self, pml: &Pml) -> Option<Link> {
+        match self.sender {
+            Sender::ByRail(by) => by.link(pml),
+            Sender::Known(link) => Some(link),
+        }
     }
 }
 
-/// Deals with a message while the port is still entered, if it is a whole one without a number, and a receive waits for it.
+/// Deals with a message while the port is still entered, if it is a whole one without a number, and a receive waits for
+/// it.
 ///
 /// # Safety
 /// Its bytes may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
-    let length = arrived.len as usize;
-    if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
+    if arrived.immediate.tag() != Tag::PML.0 {
         return false;
     }
-    let start: *const u8 = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    // SAFETY: this function's rule.
+    unsafe { is_taken_whole(state, start, arrived.len as usize) }
+}
+
+/// [`is_taken`] of a message of the PML's.
+///
+/// # Safety
+/// Its bytes may be read.
+#[inline(always)]
+pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length: usize) -> bool {
+    if length < EAGER_SIZE {
+        return false;
+    }
     // SAFETY: this function's rule; bytes of any alignment.
     let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
     let Some(of) = Match::from_eager(&header) else { return false };
@@ -64,7 +95,7 @@ pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arr
     let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
     let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
     // SAFETY: posted, so alive, and matched; this function's rule.
-    unsafe { accept::whole(state, request, envelope, start, length) };
+    unsafe { accept::whole::<false>(state, request, envelope, start, length) };
     true
 }
 
@@ -89,17 +120,22 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                     None => Body::Whole { bytes: bytes.into() },
                 }
             };
-            whole(state, of, bytes, || Arrived { from: Link::UNKNOWN, body: body() });
+            whole(pml, state, of, bytes, (|| Arrived { from: Link::UNKNOWN, id: 0, body: body() }, answer));
         }
         Header::Synchronous(of, request) => {
             let Some(from) = answer() else { return };
             let body = Body::Synchronous { bytes: bytes.into(), sender: TransferId(request) };
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, body });
+            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::Announce(of, request, memory) => {
             let Some(from) = answer() else { return };
             let body = Body::Announced { sender: TransferId(request), memory };
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, body });
+            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
+        }
+        Header::AnnounceKeyed(of, request, memory) => {
+            let Some(from) = answer() else { return };
+            let body = Body::AnnouncedKeyed { sender: TransferId(request), memory, keys: PortKey::decode(bytes) };
+            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::ClearToSend { request, receive, memory } => {
             pieces::wanted(pml, state, TransferId(request), TransferId(receive), memory.length);
@@ -111,40 +147,104 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         Header::Finished { request, .. } | Header::Acknowledge { request } => {
             reading::finished(pml, state, TransferId(request));
         }
-        // Nobody sends these yet.
-        Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } => {}
+        Header::Flow(word) => {
+            if let Some(from) = answer() {
+                resume::heard(pml, state, from, word);
+            }
+        }
+        Header::Pending(context) => {
+            if let Some(from) = answer() {
+                flow::pending(pml, state, from, context);
+            }
+        }
+        Header::More(context) => {
+            if let Some(from) = answer() {
+                resume::more(pml, state, from, context);
+            }
+        }
+        // Nobody sends the first three yet; the last was dealt with before (`merging`), and no process with one port
+        // sends it.
+        Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } | Header::Moved { .. } => {}
     }
 }
 
-/// Gives a whole message to the receive that it matches, or keeps what `kept` makes of it.
-fn whole(state: &mut State, of: Match, bytes: &[u8], kept: impl FnOnce() -> Arrived) {
+/// Gives a whole message to the receive that it matches, or keeps what `kept` makes of it; `sender` is who sent it.
+fn whole(
+    pml: &Pml,
+    state: &mut State,
+    of: Match,
+    bytes: &[u8],
+    (kept, sender): (impl FnOnce() -> Arrived, impl FnOnce() -> Option<Link>),
+) {
     let envelope = Envelope::new(of.rank, of.tag);
-    let Some(communicator) = state.contexts.get(of.context) else {
-        return state.contexts.keep(of.context, (envelope, kept()));
+    let Some(communicator) = state.contexts.get(of.context).copied() else {
+        return keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
     // SAFETY: as above.
-    match unsafe { communicator.take_posted(envelope) } {
+    match unsafe { watch::take_posted(communicator, envelope, bytes.len()) } {
         // SAFETY: posted, so alive, and matched.
-        Some(request) => unsafe { accept::whole(state, request, envelope, bytes.as_ptr(), bytes.len()) },
+        Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: as above.
-        None => _ = unsafe { communicator.queues() }.insert_unexpected(envelope, kept()),
+        Err(id) => unsafe { insert(pml, state, communicator, (envelope, Arrived { id, ..kept() }), sender) },
     }
+}
+
+/// Keeps a message that no receive took. One that shared memory brought, or that was kept before, may not say who sent
+/// it; its communicator does.
+///
+/// # Safety
+/// A communicator that is alive.
+unsafe fn insert(
+    pml: &Pml,
+    state: &mut State,
+    communicator: &Communicator,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, |state| match sender()? {
+        // SAFETY: this function's rule.
+        Link::UNKNOWN => unsafe { peer::known(state, communicator.comm, envelope.source()) },
+        from => Some(from),
+    });
+    // SAFETY: this function's rule; the PML is entered.
+    unsafe {
+        watch::insert_unexpected(communicator, envelope, message);
+        if communicator.has_posted() {
+            flow::found_nothing(pml, state, communicator.context);
+        }
+    }
+}
+
+/// Keeps a message whose communicator this process has not added yet. Who sent it and does not say so is not held back
+/// for it: it is when the communicator is added, which this process is about to do.
+#[cold]
+fn keep_early(
+    pml: &Pml,
+    state: &mut State,
+    context: u32,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, |_| sender().filter(|from| *from != Link::UNKNOWN));
+    state.contexts.keep(context, (envelope, message));
 }
 
 /// Gives a message to the receive that it matches, or keeps it.
 pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Envelope, message: Arrived) {
-    let Some(communicator) = state.contexts.get(context) else {
-        return state.contexts.keep(context, (envelope, message));
+    let from = message.from;
+    let sender = || Some(from);
+    let Some(communicator) = state.contexts.get(context).copied() else {
+        return keep_early(pml, state, context, (envelope, message), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
     // SAFETY: as above.
-    match unsafe { communicator.take_posted(envelope) } {
+    match unsafe { watch::take_posted(communicator, envelope, message.length()) } {
         // SAFETY: posted, so alive, and matched.
-        Some(request) => unsafe { accept::unexpected(pml, state, request, envelope, message) },
+        Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: as above.
-        None => _ = unsafe { communicator.queues() }.insert_unexpected(envelope, message),
+        Err(id) => unsafe { insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender) },
     }
 }

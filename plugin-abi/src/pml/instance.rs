@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML of this process: its rails, and what one caller at a time may use.
 //!
-//! Made by `component` when Open MPI has it initialised, dropped when it is finalized. A caller enters it ([`Pml::enter`]), then
-//! perhaps the port of a rail, always in this order and one port at a time. Nothing of Open MPI's is called meanwhile that
-//! could call back: what is to be told waits on the chain of those finished (`finish`). Grade: hot. Threads: with
-//! `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
+//! Made by `component` when Open MPI has it initialised, dropped when it is finalized. A caller enters it
+//! ([`Pml::enter`]), then perhaps the port of a rail, always in this order and one port at a time. Nothing of Open
+//! MPI's is called meanwhile that could call back: what is to be told waits on the chain of those finished (`finish`).
+//! Grade: hot. Threads: with `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::{HashMap, VecDeque};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -16,20 +16,32 @@ use engine::matching::Contexts;
 use engine::matching::Envelope;
 use engine::peer::PeerName;
 use engine::protocol::transfers::Transfers;
-use engine::transport::{Batch, Port};
+use engine::transport::{Batch, EndpointId, Port};
 
 use super::arrived::Arrived;
+use super::backlog::Backlog;
+use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::link::Link;
+use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
+use super::several::{Sent, Several};
+use super::shared_memory::SharedMemory;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::port::OpenPort;
+use crate::runtime::tag::Tag;
 
 /// What the PML is made with.
 pub(crate) struct Settings {
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
+    /// The same for a peer that shared memory reaches.
+    pub(crate) local_eager_limit: usize,
+    /// Whether to tell how each peer is reached.
+    pub(crate) is_verbose: bool,
+    /// Bytes of unexpected messages, before their senders are held back.
+    pub(crate) unexpected_memory: u64,
     /// Several threads may call at the same time.
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
@@ -49,18 +61,31 @@ pub(crate) struct Rail {
     pub(crate) receive_size: usize,
     /// The longest read, bytes.
     pub(crate) read_limit: u32,
+    /// Of each endpoint, where there are several rails; used by who has entered the port.
+    sent: UnsafeCell<Vec<Sent>>,
 }
 
 /// The PML.
 pub(crate) struct Pml {
     rails: Box<[Rail]>,
-    /// The first of them, where it is the only one.
-    only_rail: Option<NonNull<Rail>>,
+    /// The first of them, where it is all there is to poll. Written while MPI is initialised.
+    only_rail: Cell<Option<NonNull<Rail>>>,
+    /// The way to processes of this host, if that is not a rail; else null.
+    shared_memory: AtomicPtr<SharedMemory>,
+    /// The longest message that is sent at once by shared memory, bytes.
+    pub(crate) local_eager_limit: usize,
+    /// Whether to tell how each peer is reached.
+    pub(crate) is_verbose: bool,
+    /// Several threads may call at the same time.
+    has_threads: bool,
+    /// The state, while who has entered it has the shared-memory BTL call back.
+    within: AtomicPtr<State>,
     state: Exclusive<State>,
 }
 
-// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the state,
-// which is shared as `Exclusive` permits.
+// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the
+// state, which is shared as `Exclusive` permits; the one cell is written by the one thread that initialises MPI, before
+// others begin.
 unsafe impl Sync for Pml {}
 // SAFETY: as above.
 unsafe impl Send for Pml {}
@@ -70,12 +95,19 @@ pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
+    pub(crate) flow: Flow,
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
     /// The peers that were looked up.
     pub(crate) peers: HashMap<PeerName, Link>,
+    /// Where there are several rails.
+    pub(crate) several: Several,
     /// Requests whose pieces wait for a buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,
+    /// What waits to go by shared memory.
+    pub(crate) backlog: Backlog,
+    /// Whether the rails have reported anything of late.
+    pub(crate) rails: Quiet,
     /// Requests that are finished and not told of, in order.
     pub(crate) finished: Chain,
     /// Batches with something for another face, and the rails that they were polled from.
@@ -108,6 +140,9 @@ const READ_LIMIT: u32 = 1 << 30;
 
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
+/// The same as long as no tool listens to what becomes of messages.
+static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
+
 /// The PML; `None` outside of its life.
 #[inline]
 pub(crate) fn pml() -> Option<&'static Pml> {
@@ -115,9 +150,24 @@ pub(crate) fn pml() -> Option<&'static Pml> {
     unsafe { PML.load(Ordering::Acquire).as_ref() }
 }
 
+/// The PML; `None` while a tool listens as well: so a short cut asks both with one question.
+#[inline]
+pub(crate) fn unwatched() -> Option<&'static Pml> {
+    // SAFETY: as above.
+    unsafe { UNWATCHED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Notes whether a tool listens.
+pub(crate) fn set_watched(pml: &'static Pml, is_watched: bool) {
+    let unwatched = if is_watched { null_mut() } else { std::ptr::from_ref(pml).cast_mut() };
+    UNWATCHED.store(unwatched, Ordering::Release);
+}
+
 /// Begins its life.
 pub(crate) fn begin(pml: Pml) {
-    PML.store(Box::into_raw(Box::new(pml)), Ordering::Release);
+    let pml = Box::into_raw(Box::new(pml));
+    PML.store(pml, Ordering::Release);
+    UNWATCHED.store(pml, Ordering::Release);
 }
 
 /// Ends its life.
@@ -125,6 +175,7 @@ pub(crate) fn begin(pml: Pml) {
 /// # Safety
 /// Open MPI's last call: nobody uses it any more.
 pub(crate) unsafe fn end() {
+    UNWATCHED.store(null_mut(), Ordering::Release);
     let pml = PML.swap(null_mut(), Ordering::AcqRel);
     if !pml.is_null() {
         // SAFETY: leaked by `begin`, and taken back once.
@@ -140,6 +191,7 @@ impl Rail {
         Rail {
             entry: NonNull::from(port.exclusive()),
             batch: UnsafeCell::default(),
+            sent: UnsafeCell::default(),
             eager_limit: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
             read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },
@@ -168,6 +220,19 @@ impl Rail {
         unsafe { &mut *self.batch.get() }
     }
 
+    /// What has been sent to an endpoint, where there are several rails. The port that is shown is this rail's.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "what permits it is that the port is entered, and borrowed as long")]
+    pub(crate) fn sent<'port>(&'port self, _port: &'port mut Port, to: EndpointId) -> &'port mut Sent {
+        // SAFETY: who has entered the port is alone, and has no other reference, as that would borrow the port.
+        let all = unsafe { &mut *self.sent.get() };
+        let at = to.index() as usize;
+        if at >= all.len() {
+            all.resize(at + 1, Sent::default());
+        }
+        &mut all[at]
+    }
+
     /// Waits for other threads; `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Port>> {
@@ -186,17 +251,37 @@ impl Rail {
 /// Buffers of each size that a port has at most: what finds none waits in ordinary memory, or for a piece to be done.
 const MOST_BUFFERS: u32 = 256;
 
+/// A message that moves to another port must fit there, too; and it must be known which have never reached the adapter.
+fn make_alike(rails: &mut [Rail]) {
+    let eager_limit = rails.iter().map(|rail| rail.eager_limit).min().unwrap_or_default();
+    let receive_size = rails.iter().map(|rail| rail.receive_size).min().unwrap_or_default();
+    for rail in rails {
+        (rail.eager_limit, rail.receive_size) = (eager_limit, receive_size);
+        if let Some(mut port) = rail.port.enter() {
+            port.keep_unposted(Tag::PML.0);
+        }
+    }
+}
+
 impl Pml {
     /// Over these ports.
-    pub(crate) fn new(rails: Vec<Rail>, settings: &Settings) -> Self {
+    pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Self {
+        if rails.len() > 1 {
+            make_alike(&mut rails);
+        }
         let buffers = |rail: &Rail| SendBuffers::new(rail.eager_limit, rail.receive_size, MOST_BUFFERS);
+        let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
+            flow: Flow::new(settings.unexpected_memory, shown),
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
             transfers: Transfers::default(),
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),
+            several: Several::new(rails.len()),
             starved: VecDeque::new(),
+            backlog: Backlog::default(),
+            rails: Quiet::default(),
             finished: Chain::EMPTY,
             handed_on: Vec::new(),
             has_failed: false,
@@ -206,14 +291,75 @@ impl Pml {
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
         let only_rail = if let [only] = &*rails { Some(NonNull::from(only)) } else { None };
-        Pml { rails, only_rail, state }
+        Pml {
+            rails,
+            only_rail: Cell::new(only_rail),
+            shared_memory: AtomicPtr::new(null_mut()),
+            local_eager_limit: settings.local_eager_limit,
+            is_verbose: settings.is_verbose,
+            has_threads: settings.threads,
+            within: AtomicPtr::new(null_mut()),
+            state,
+        }
     }
 
-    /// The rail, where there is only one.
+    /// From here on processes of this host are reached by shared memory. Once, while MPI is initialised: one thread.
+    pub(crate) fn use_shared_memory(&self, shared: SharedMemory) {
+        self.only_rail.set(None);
+        self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
+    }
+
+    /// The way to processes of this host, if that is not a rail.
+    #[inline]
+    pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
+        // SAFETY: a leaked box, taken back when this is dropped. Acquire: what it was made with.
+        unsafe { self.shared_memory.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Calls what may have [`Self::with_state`] called on this thread, while the state is entered.
+    #[inline]
+    pub(crate) fn within<R>(&self, state: &mut State, call: impl FnOnce() -> R) -> R {
+        // Relaxed: read by this thread, or by another that is told by the lock that it is none of its.
+        let before = self.within.load(Ordering::Relaxed);
+        self.within.store(state, Ordering::Relaxed);
+        let result = call();
+        self.within.store(before, Ordering::Relaxed);
+        result
+    }
+
+    /// Has the state used by what is called back: by who has entered it ([`Self::within`]), or by Open MPI's progress.
+    #[inline]
+    pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
+        let within = self.within.load(Ordering::Relaxed);
+        if !self.has_threads && !within.is_null() {
+            // SAFETY: without threads this is within the call in `within`, whose caller's reference is not used
+            // meanwhile.
+            return deal(unsafe { &mut *within });
+        }
+        match self.enter() {
+            // What is to be told waits for the next progress of the PML's: the BTL is not to be entered again from
+            // here.
+            Some(mut state) => deal(&mut state),
+            None => {
+                // SAFETY: this thread is inside, so it is its own call, and as above.
+                if let Some(state) = unsafe { self.within.load(Ordering::Relaxed).as_mut() } {
+                    deal(state);
+                }
+            }
+        }
+    }
+
+    /// The rail, where it is all there is to poll.
     #[inline(always)]
     pub(crate) fn only_rail(&self) -> Option<&Rail> {
         // SAFETY: in the box that this has, as long as it lives.
-        self.only_rail.map(|rail| unsafe { rail.as_ref() })
+        self.only_rail.get().map(|rail| unsafe { rail.as_ref() })
+    }
+
+    /// Whether there are several rails.
+    #[inline]
+    pub(crate) fn has_several(&self) -> bool {
+        self.rails.len() > 1
     }
 
     /// Its rails.
@@ -232,5 +378,15 @@ impl Pml {
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, State>> {
         self.state.try_enter()
+    }
+}
+
+impl Drop for Pml {
+    fn drop(&mut self) {
+        let shared = *self.shared_memory.get_mut();
+        if !shared.is_null() {
+            // SAFETY: leaked by `use_shared_memory`, once.
+            drop(unsafe { Box::from_raw(shared) });
+        }
     }
 }

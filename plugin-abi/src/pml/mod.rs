@@ -1,34 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML: the face for MPI's point-to-point messages themselves, by Open MPI's `ompi/mca/pml/pml.h`.
 //!
-//! Open MPI's nouns first: `component` (once per process), `module` (what Open MPI calls), `procs` and `context` (processes
-//! and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`, `communicator`,
-//! `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use what), `progress` (what has
-//! happened), `incoming` (a message came), `accept` (it met its receive), `reading` and `pieces` (long ones), `transmit` (a
-//! message goes), `finish` (a request ends). `peer`, `link`, `buffer`, `token`, `arrived` are their records. Which receive
-//! takes which message is `engine::matching`'s, what processes say to each other `engine::protocol`'s.
+//! Open MPI's nouns first: `component` (once per process), `module` (what Open MPI calls), `procs` and `context`
+//! (processes and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`,
+//! `communicator`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
+//! what), `progress` (what has happened), `incoming` (a message came), `accept` (it met its receive), `reading` and
+//! `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and `resume` (or not yet),
+//! `finish` (a request ends), `watch` (tools are told of it), `listening` and `notify` (what is otherwise while they
+//! listen). With several ports: `rails` (which is used), `announcing` and `striped` (long messages by all), `moving`
+//! and `merging` (one that goes down). Processes of the same host: `local` (what comes), `backlog` (what waits),
+//! `getting` (long ones), by `shared_memory`. `peer`, `link`, `bounds`, `buffer`, `token`, `arrived`, `several`,
+//! `reads` are their records. Which receive takes which message is `engine::matching`'s, what processes say to each
+//! other `engine::protocol`'s.
 
 mod accept;
+mod announcing;
 mod arrived;
+mod backlog;
+mod bounds;
 mod buffer;
+mod choice;
 mod communicator;
 mod component;
 mod context;
 mod datatype;
 mod finish;
+mod flow;
+mod getting;
 mod incoming;
 mod instance;
 mod link;
+mod listening;
+mod local;
+mod merging;
 mod module;
+mod moving;
+mod notify;
 mod peer;
 mod persistent;
 mod pieces;
 mod probe;
 mod procs;
 mod progress;
+mod protocol;
+mod quiet;
+mod rails;
 mod reading;
+mod reads;
 mod receive;
 mod request;
+mod resume;
+mod routing;
 mod send;
+mod several;
+mod shared_memory;
+mod striped;
 mod token;
 mod transmit;
+mod watch;

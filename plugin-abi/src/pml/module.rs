@@ -9,7 +9,8 @@ use std::ffi::c_int;
 use engine::matching::Contexts;
 use ibex_ffi::openmpi::sys;
 
-use super::{context, persistent, probe, procs, progress, receive, send};
+use super::{context, listening, persistent, probe, procs, progress, receive, send};
+use crate::runtime::guard::fence;
 
 /// The module's structure. Open MPI copies it; changing it later changes nothing.
 #[repr(transparent)]
@@ -51,9 +52,12 @@ pub(crate) fn module() -> *mut sys::mca_pml_base_module_t {
     MODULE.0.get()
 }
 
-/// `pml_enable`: once, with true. All is made when the component is initialised.
-unsafe extern "C" fn pml_enable(_enable: bool) -> c_int {
-    sys::OPAL_SUCCESS
+/// `pml_enable`: once, with true, when this PML has been chosen. All is made when the component is initialised.
+unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
+    fence("pml_enable", sys::OPAL_ERROR, || {
+        listening::offer(enable);
+        sys::OPAL_SUCCESS
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What Open MPI calls with a request it holds: start, cancel, free; and the functions that make persistent requests.
 //!
-//! A persistent request is one that is begun again: it is never under way for MPI and not for the PML, as what is buffered
-//! goes by a request of its own. Grade: hot for free, else pending. Threads: any.
+//! A persistent request is one that is begun again: it is never under way for MPI and not for the PML, as what is
+//! buffered goes by a request of its own. Grade: hot for free, else pending. Threads: any.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -11,12 +11,14 @@ use ibex_ffi::openmpi::sys;
 
 use super::datatype::Data;
 use super::finish::{self, finish};
-use super::instance::pml;
+use super::instance::{pml, unwatched};
 use super::progress::leave;
 use super::receive::{self, Wanted, post};
 use super::request::{Mode, Owner, Request, RequestFunctions, Role};
 use super::send::{self, Outgoing, hold};
+use super::watch;
 use crate::runtime::guard::fence;
+use crate::runtime::listeners::Event;
 
 /// What Open MPI calls with a request.
 pub(crate) const FUNCTIONS: RequestFunctions =
@@ -106,6 +108,8 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
+    watch::forget(r);
+    r.is_to_notify = true;
     r.set_finished(false);
     r.base().req_complete = null_mut();
     r.base().req_state = sys::OMPI_REQUEST_ACTIVE;
@@ -120,7 +124,11 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
         Role::Send(Mode::Buffered) => {
             let outgoing = Outgoing { data: r.data, to: r.peer, tag: r.tag, comm: r.comm() };
             // SAFETY: MPI's arguments of when it was made.
-            let code = unsafe { send::send_copy(pml, &outgoing) };
+            let code = unsafe {
+                let id = if unwatched().is_some() { 0 } else { watch::id(request) };
+                watch::from_outside(pml, request, Event::Activate);
+                send::send_copy(pml, &outgoing, id)
+            };
             if code != sys::OPAL_SUCCESS {
                 return code;
             }
@@ -148,6 +156,10 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         let r = unsafe { &mut *request.as_ptr() };
         // It may be freed by its callback, which is called before it is complete.
         if r.base().req_complete.addr() == COMPLETED || r.is_finished() {
+            if !r.base().req_persistent {
+                // SAFETY: as above. Its caller knows that it is done.
+                unsafe { watch::request(r, Event::Notify) };
+            }
             drop(state);
             finish::release(pml, request);
         } else {

@@ -2,8 +2,8 @@
 //! A long message as copies: the sender packs piece after piece, the receiver unpacks them in order.
 //!
 //! For data with gaps on either side, and for memory that cannot be registered. The state machine is
-//! `engine::protocol::pieces`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the
-//! PML.
+//! `engine::protocol::pieces`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered
+//! the PML.
 
 use std::ptr::NonNull;
 
@@ -11,13 +11,16 @@ use engine::protocol::header::{Header, Memory};
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
-use super::buffer::Content;
-use super::datatype::Convertor;
+use super::backlog::{Payload, Then};
+use super::buffer::{Content, SendBuffer};
+use super::datatype::{Convertor, Extent};
 use super::finish::finish;
-use super::instance::{Pml, State};
+use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
+use super::resume;
 use super::transmit::{self, Transmitted};
+use super::{announcing, moving, rails, routing, token, watch};
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
@@ -39,7 +42,7 @@ pub(crate) unsafe fn ask(
     r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
     let memory = Memory { key: 0, address: 0, length: wanted };
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, memory };
-    transmit::control(pml, state, from, &header);
+    routing::control(pml, state, from, &header);
 }
 
 /// A piece has come for a receive.
@@ -53,6 +56,8 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
+    // SAFETY: under way.
+    unsafe { watch::piece(r, offset == 0, is_complete) };
     if r.extent.start.is_null() {
         if r.convertor.is_none() {
             // SAFETY: the user's buffer, from the receive on (M3).
@@ -80,15 +85,15 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
-    if let Transfer::Announced { registered: Some(registered) } = r.transfer
-        && let Some(rail) = pml.rails().get(r.link.rail())
-    {
-        // SAFETY: the receiver will not read.
-        unsafe { rail.port().memory().put_back(registered) };
-    }
-    r.transfer = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
+    // SAFETY: a send that is not finished.
+    let counted = unsafe { resume::counted(r) };
+    let sending = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
+    let announced = std::mem::replace(&mut r.transfer, sending);
+    // SAFETY: the receiver will not read.
+    unsafe { announcing::put_back(pml, r.link, announced) };
     // SAFETY: a send under way.
     unsafe { send(pml, state, request) };
+    resume::answered(pml, state, counted);
 }
 
 /// Sends as many pieces as may be under way now.
@@ -98,12 +103,23 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    let Some(rail) = pml.rails().get(r.link.rail()) else { return };
+    if let Some(to) = r.link.as_local() {
+        // SAFETY: this function's rule.
+        return unsafe { send_locally(pml, state, request, to) };
+    }
     while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
+        let link = rails::route(pml, state, r.link);
+        let Some(rail) = pml.rails().get(link.rail()) else { return };
         let Some(mut port) = rail.enter() else { return };
-        let Some(buffer) = state.buffers[r.link.rail()].take_large(&mut port) else {
-            state.starved.push_back(request);
+        let Some(buffer) = state.buffers[link.rail()].take_large(&mut port) else {
+            drop(port);
+            if state.buffers[link.rail()].has_large() {
+                state.starved.push_back(request);
+            } else {
+                // SAFETY: this function's rule.
+                unsafe { send_unregistered(pml, state, request, (link, rail)) };
+            }
             return;
         };
         // SAFETY: just taken: ours alone, as long as a receive slot (R2).
@@ -118,16 +134,109 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
             pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
         };
         sending.sent(length as u64);
+        let is_last = sending.is_all();
         // SAFETY: filled, ours alone.
-        let sent = unsafe { transmit::send(&mut port, r.link, buffer, header.len() + length, Content::Piece(request)) };
-        if sent == Transmitted::Failed || length == 0 {
+        let sent = unsafe { transmit::send(&mut port, link, buffer, header.len() + length, Content::Piece(request)) };
+        transmit::note(pml, rail, &mut port, link, sent);
+        drop(port);
+        // SAFETY: refused, so ours alone.
+        let is_refused =
+            sent == Transmitted::Failed && !unsafe { goes_on(pml, state, link, buffer, header.len() + length) };
+        if is_refused || length == 0 {
             transmit::failed(state);
             return;
+        }
+        // SAFETY: under way.
+        unsafe { watch::piece(r, offset == 0, is_last) };
+    }
+}
+
+/// Sends a piece from ordinary memory, one at a time: the port can register no buffer.
+///
+/// # Safety
+/// As for [`send`].
+#[cold]
+unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Request>, (link, rail): (Link, &Rail)) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Sending { state: sending, receiver } = &mut r.transfer else { return };
+    let Some(offset) = sending.next_offset().filter(|_| !sending.is_under_way()) else { return };
+    let header = Header::Fragment { receive: receiver.0, offset }.encode();
+    let header = header.as_slice();
+    let mut bytes = vec![0; rail.eager_limit];
+    bytes[..header.len()].copy_from_slice(header);
+    let room = &mut bytes[header.len()..];
+    let room = (room.as_mut_ptr(), room.len());
+    // SAFETY: the room; the user's buffer until the send is finished (M3).
+    let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, room) };
+    sending.sent(length as u64);
+    let is_last = sending.is_all();
+    if length == 0 || !moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
+        transmit::failed(state);
+        return;
+    }
+    // SAFETY: under way.
+    unsafe { watch::piece(r, offset == 0, is_last) };
+}
+
+/// The port that was to send a piece has failed. True: another one has it.
+///
+/// # Safety
+/// The buffer is filled so far, of that port, and ours alone.
+unsafe fn goes_on(pml: &Pml, state: &mut State, failed: Link, buffer: NonNull<SendBuffer>, length: usize) -> bool {
+    if !moving::goes_on(pml, state, failed) {
+        return false;
+    }
+    let home = rails::route(pml, state, failed);
+    // SAFETY: this function's rule.
+    unsafe { moving::send_buffer_again(pml, state, (failed, home), buffer, length as u32) }
+}
+
+/// [`send`] by shared memory: a piece is gone when it is sent, and only those that find no room are under way.
+///
+/// # Safety
+/// As for [`send`].
+unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, to: u32) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Some(shared) = pml.shared_memory() else { return };
+    let room = shared.room();
+    while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
+        let Some(offset) = sending.next_offset() else { return };
+        let header = Header::Fragment { receive: receiver.0, offset };
+        let (length, payload) = if r.extent.start.is_null() {
+            let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
+            let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
+            // SAFETY: the user's buffer until the send is finished (M3); as much room.
+            let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
+            bytes.truncate(length);
+            (length, Payload::Packed(bytes))
+        } else {
+            let length = (r.extent.length - offset as usize).min(room);
+            // SAFETY: within the message.
+            let start = unsafe { r.extent.start.add(offset as usize) };
+            (length, Payload::InPlace(Extent { start, length }))
+        };
+        if length == 0 {
+            transmit::failed(state);
+            return;
+        }
+        sending.sent(length as u64);
+        let is_last = sending.is_all();
+        let is_done = state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done();
+        // SAFETY: under way.
+        unsafe { watch::piece(r, offset == 0, is_last) };
+        if is_done {
+            r.transfer = Transfer::None;
+            r.convertor = None;
+            // SAFETY: all is sent, and nothing waits.
+            return unsafe { finish(state, request) };
         }
     }
 }
 
-/// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how many.
+/// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how
+/// many.
 ///
 /// # Safety
 /// The data may be read, the room written.

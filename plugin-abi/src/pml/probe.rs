@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_iprobe`, `pml_probe`, `pml_improbe`, `pml_mprobe`: whether a message has come, and which.
 //!
-//! Whoever finds nothing has Open MPI's progress engine go on, as nobody else would. Grade: pending. Threads: any. Tests:
-//! `pt2pt_matching.c` in `hw-tests/mpi`.
+//! Whoever finds nothing has Open MPI's progress engine go on, as nobody else would. Grade: pending. Threads: any.
+//! Tests: `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use std::ffi::c_int;
 
 use engine::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Communicator;
+use super::communicator::{Communicator, Queues};
+use super::flow;
 use super::instance::{Pml, pml};
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
+use super::watch::{self, Probed};
 use crate::runtime::guard::fence;
-
-/// What is probed for.
-#[derive(Clone, Copy)]
-struct Probe {
-    from: i32,
-    tag: i32,
-    comm: *mut sys::ompi_communicator_t,
-}
 
 /// What was found: a message, its length, and where it is to be taken out its handle.
 struct Found {
@@ -30,7 +24,8 @@ struct Found {
     handle: Option<u64>,
 }
 
-impl Probe {
+/// Of what is probed for.
+impl Probed {
     /// Looks once. `takes`: a message that is found is taken out.
     ///
     /// # Safety
@@ -38,18 +33,34 @@ impl Probe {
     unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
-        // SAFETY: this function's rule; the PML is entered.
-        let queues = unsafe { Communicator::of(self.comm).queues() };
-        let pattern = Pattern::new(self.from, self.tag);
+        let (pattern, probed) = (Pattern::new(self.from, self.tag), *self);
         let found = if takes {
-            queues.matched_probe(pattern).found.map(|message| {
+            let search = |queues: &mut Queues| {
+                let message = queues.matched_probe(pattern).found?;
                 let length = queues.message_mut(message.message).map_or(0, |arrived| arrived.length());
+                Some((message, length))
+            };
+            // SAFETY: this function's rule; the PML is entered.
+            unsafe { watch::probe(probed, search) }.map(|(message, length)| {
+                // SAFETY: as above.
+                unsafe { watch::taken(self.comm, message.envelope, message.message) };
                 Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
             })
         } else {
-            let found = queues.probe(pattern).found;
-            found.map(|message| Found { envelope: message.envelope, length: message.message.length(), handle: None })
+            let search = |queues: &mut Queues| {
+                let message = queues.probe(pattern).found?;
+                Some(Found { envelope: message.envelope, length: message.message.length(), handle: None })
+            };
+            // SAFETY: as above.
+            unsafe { watch::probe(probed, search) }
         };
+        // What a matched probe takes out is not answered yet, and nobody looks for more where the queue is empty.
+        // SAFETY: this function's rule; the PML is entered.
+        let communicator = unsafe { Communicator::of(self.comm) };
+        // SAFETY: as above.
+        if found.is_none() || takes && unsafe { communicator.queues() }.unexpected() == 0 {
+            flow::found_nothing(pml, &mut state, communicator.context);
+        }
         leave(pml, state);
         found
     }
@@ -111,7 +122,7 @@ pub(crate) unsafe extern "C" fn pml_iprobe(
     fence("pml_iprobe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: MPI's arguments.
-        let found = unsafe { Probe { from, tag, comm }.look(pml, false) };
+        let found = unsafe { Probed { from, tag, comm }.look(pml, false) };
         // SAFETY: the out parameter.
         unsafe { matched.write(c_int::from(found.is_some())) };
         match found {
@@ -134,7 +145,7 @@ pub(crate) unsafe extern "C" fn pml_probe(
     fence("pml_probe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: MPI's arguments.
-        unsafe { Probe { from, tag, comm }.wait(pml, false).say(status) };
+        unsafe { Probed { from, tag, comm }.wait(pml, false).say(status) };
         sys::OPAL_SUCCESS
     })
 }
@@ -151,7 +162,7 @@ pub(crate) unsafe extern "C" fn pml_improbe(
     fence("pml_improbe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: MPI's arguments.
-        let found = unsafe { Probe { from, tag, comm }.look(pml, true) };
+        let found = unsafe { Probed { from, tag, comm }.look(pml, true) };
         // SAFETY: the out parameters.
         unsafe {
             matched.write(c_int::from(found.is_some()));
@@ -178,7 +189,7 @@ pub(crate) unsafe extern "C" fn pml_mprobe(
     fence("pml_mprobe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: MPI's arguments.
-        let found = unsafe { Probe { from, tag, comm }.wait(pml, true) };
+        let found = unsafe { Probed { from, tag, comm }.wait(pml, true) };
         // SAFETY: the out parameters.
         unsafe {
             message.write(found.message(comm));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress: takes what has happened on each rail and deals with it; tells Open MPI of it when nothing is entered any more.
+//! Progress: takes what has happened on each rail and deals with it; tells Open MPI of it when nothing is entered any
+//! more.
 //!
 //! [`poll`] takes a batch of events and deals with all the PML's in order, inside; so messages keep their order though
-//! Open MPI's callbacks come back here. [`leave`] gives up the right to the PML and does what had to wait for that: callbacks,
-//! events of another face, the end of the job. A blocking call polls here first, and lets Open MPI's progress engine go on
-//! every so often ([`Idle`]). Grade: hot. Threads: any; one polls at a time.
+//! Open MPI's callbacks come back here. [`leave`] gives up the right to the PML and does what had to wait for that:
+//! callbacks, events of another face, the end of the job. A blocking call polls here first, and lets Open MPI's
+//! progress engine go on every so often ([`Idle`]). Grade: hot. Threads: any; one polls at a time.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -14,11 +15,14 @@ use engine::transport::{Arrived, Batch, Completion, EndpointId, Failed, Polled, 
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
-use super::finish::{self, finish};
-use super::incoming::{self, Incoming};
+use super::finish;
+use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
+use super::link::Link;
+use super::request::{Request, Transfer};
+use super::several::ByRail;
 use super::token::{self, Record};
-use super::{pieces, reading, transmit};
+use super::{local, merging, moving, pieces, reading, resume, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -70,23 +74,43 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
 #[inline(always)]
 pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
     match pml.only_rail() {
-        Some(rail) => poll_rail(pml, state, 0, rail),
-        None => poll_several(pml, state),
+        Some(rail) => poll_rail::<false>(pml, state, 0, rail),
+        None => poll_more(pml, state),
     }
+}
+
+/// [`poll_several`], out of the way of the poll of a rail that is alone.
+#[cold]
+#[inline(never)]
+fn poll_more(pml: &Pml, state: &mut State) -> usize {
+    poll_several(pml, state)
 }
 
 #[inline(never)]
 fn poll_several(pml: &Pml, state: &mut State) -> usize {
-    pml.rails().iter().enumerate().map(|(index, rail)| poll_rail(pml, state, index, rail)).sum()
+    let mut count = 0;
+    if let Some(shared) = pml.shared_memory() {
+        count = local::poll(pml, state, shared);
+        if !state.rails.are_due() {
+            return count;
+        }
+    }
+    let of_rails = match pml.rails() {
+        [only] => poll_rail::<false>(pml, state, 0, only),
+        rails => rails.iter().enumerate().map(|(index, rail)| poll_rail::<true>(pml, state, index, rail)).sum(),
+    };
+    state.rails.have_reported(of_rails);
+    count + of_rails
 }
 
-/// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds them.
+/// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds
+/// them.
 #[inline(always)]
-fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
+fn poll_rail<const SEVERAL: bool>(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
     let batch = unsafe { rail.batch() };
-    let Polled { taken, reported } = port.poll_direct(batch, Receiver(state));
+    let Polled { taken, reported } = port.poll_direct(batch, Receiver::<SEVERAL> { state, rail: index });
     if reported > 0 {
         handle_all(pml, state, (index, rail), port, batch);
     }
@@ -94,13 +118,23 @@ fn poll_rail(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
 }
 
 /// Takes whole messages that meet their receive where the port finds them.
-struct Receiver<'a>(&'a mut State);
+struct Receiver<'a, const SEVERAL: bool> {
+    state: &'a mut State,
+    rail: usize,
+}
 
-impl TakesMessages for Receiver<'_> {
+impl<const SEVERAL: bool> TakesMessages for Receiver<'_, SEVERAL> {
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
+        if SEVERAL && !merging::may_be_taken(self.state, self.rail, arrived.immediate) {
+            return false;
+        }
         // SAFETY: the bytes are in a receive slot that is not posted before the poll returns (R2).
-        unsafe { incoming::is_taken(self.0, arrived) }
+        let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
+        if SEVERAL && is_taken {
+            merging::count(self.state, self.rail, arrived.immediate);
+        }
+        is_taken
     }
 }
 
@@ -138,17 +172,29 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
                 return false;
             }
             let start = std::ptr::with_exposed_provenance(addr as usize);
-            let incoming = Incoming { start, length: len as usize, rail, immediate, qp_num };
+            let by = ByRail { rail, immediate, qp_num };
+            let incoming = Incoming { start, length: len as usize, sender: Sender::ByRail(by) };
             // SAFETY: the bytes are in a receive slot that is not posted before the batch is released (R2).
-            unsafe { incoming::message(pml, state, incoming) };
+            unsafe {
+                if pml.has_several() {
+                    merging::message(pml, state, incoming, by);
+                } else {
+                    incoming::message(pml, state, incoming);
+                }
+            }
             true
         }
         Completion::Request { token, to, outcome } => handle_request(pml, state, rail, token, to, outcome),
-        Completion::PeerFailed { .. } => {
-            transmit::failed(state);
+        Completion::PeerFailed { peer } => {
+            if !moving::goes_on(pml, state, Link::new(rail, peer)) {
+                transmit::failed(state);
+            }
             false
         }
-        Completion::LinkChanged { .. } => false,
+        Completion::LinkChanged { is_up } => {
+            moving::link_changed(pml, state, rail, is_up);
+            false
+        }
     }
 }
 
@@ -169,16 +215,28 @@ fn handle_request(
         Some(Record::Buffer(buffer)) => unsafe { sent(pml, state, rail, buffer, outcome) },
         Some(Record::Read(request)) => {
             // SAFETY: as above.
-            unsafe { reading::read_done(pml, state, request, outcome) };
+            unsafe { reading::read_done(pml, state, request, rail, outcome) };
         }
-        Some(Record::Sent(request)) if outcome.is_ok() => {
-            // SAFETY: as above, of a send whose whole message it was.
-            unsafe { finish(state, request) };
-        }
+        // SAFETY: as above, of a send.
+        Some(Record::Sent(request)) if outcome.is_ok() => unsafe { sent_without_buffer(pml, state, request) },
         Some(Record::Sent(_)) => _ = transmit::failed(state),
         None => {}
     }
     true
+}
+
+/// A message in ordinary memory has gone: all of a request's, or a piece of it.
+///
+/// # Safety
+/// It was of this request's, which is a send.
+unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    match unsafe { &(*request.as_ptr()).transfer } {
+        // SAFETY: a piece of it.
+        Transfer::Sending { .. } => unsafe { pieces::piece_done(pml, state, request) },
+        // SAFETY: its whole message.
+        _ => unsafe { resume::message_sent(pml, state, request) },
+    }
 }
 
 /// The adapter is through with a buffer.
@@ -197,7 +255,7 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     match content {
         Content::Silent => {}
         // SAFETY: a send whose whole message it was.
-        Content::Message(request) => unsafe { finish(state, request) },
+        Content::Message(request) => unsafe { resume::message_sent(pml, state, request) },
         // SAFETY: a piece of this request's.
         Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
     }
@@ -269,7 +327,13 @@ fn end_job(pml: &Pml) {
 
 /// Says what the PML does with what another face has polled.
 pub(crate) fn fill_in() {
-    let poll: Option<fn() -> c_int> = Some(|| pml().map_or(0, round));
+    let poll: Option<fn() -> c_int> = Some(|| {
+        let Some(pml) = pml() else { return 0 };
+        if let Some(mut state) = pml.try_enter() {
+            state.rails.have_reported(1);
+        }
+        round(pml)
+    });
     faces::fill_in(Face::Pml, Functions { handle, show_arrived: || {}, poll, is_polled_for: |_| {} });
 }
 

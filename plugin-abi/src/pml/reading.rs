@@ -2,7 +2,8 @@
 //! A long message that its receiver reads from the sender's memory to the user's, without a copy.
 //!
 //! Both sides register through Open MPI's cache; a side that cannot has copies sent (`pieces`). The state machine is
-//! `engine::protocol::reading`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the PML.
+//! `engine::protocol::reading`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered
+//! the PML.
 
 use std::ptr::NonNull;
 
@@ -11,19 +12,19 @@ use engine::protocol::reading::Reading;
 use engine::protocol::transfers::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+use ibex_ffi::verbs::RemoteSpan;
 
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{token, transmit};
+use super::{announcing, resume, routing, striped, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
 
-/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: its memory cannot be
-/// registered.
+/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: its memory cannot
+/// be registered.
 ///
 /// # Safety
 /// A receive of the PML's into memory of one piece, matched, with nothing under way.
@@ -44,6 +45,8 @@ pub(crate) unsafe fn begin(
     r.link = link;
     let reading = Reading::new(wanted, rail.read_limit, MOST);
     r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
+    // SAFETY: this function's rule.
+    unsafe { watch::begins(r) };
     // SAFETY: being read.
     unsafe { post(rail, state, request) };
     true
@@ -59,11 +62,10 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
     let Transfer::Reading { state: reading, from, registered, .. } = &mut r.transfer else { return };
     let Some(mut port) = rail.enter() else { return };
     while let Some(part) = reading.next_part() {
-        let addr = r.extent.start.wrapping_add(part.offset as usize).expose_provenance() as u64;
-        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3, R2).
-        let local = unsafe { LocalSpan::new(addr, part.length, registered.lkey()) };
-        let remote = RemoteSpan { addr: from.address.wrapping_add(part.offset), rkey: from.key };
-        if port.get(r.link.to(), local, remote, token::read(request)).is_err() {
+        let (to, from) = ((r.extent.start, registered.lkey()), RemoteSpan { addr: from.address, rkey: from.key });
+        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3,
+        // R2).
+        if !unsafe { transmit::read(&mut port, r.link, part, to, from, request) } {
             transmit::failed(state);
             return;
         }
@@ -74,9 +76,19 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
 ///
 /// # Safety
 /// It was one of this request's.
-pub(crate) unsafe fn read_done(pml: &Pml, state: &mut State, request: NonNull<Request>, outcome: Result<(), Failed>) {
+pub(crate) unsafe fn read_done(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    rail: usize,
+    outcome: Result<(), Failed>,
+) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
+    if let Transfer::Striped(_) = r.transfer {
+        // SAFETY: this function's rule.
+        return unsafe { striped::read_done(pml, state, request, rail, outcome) };
+    }
     let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };
     let Some(rail) = pml.rails().get(r.link.rail()) else { return };
     let is_last = reading.done();
@@ -87,10 +99,14 @@ pub(crate) unsafe fn read_done(pml: &Pml, state: &mut State, request: NonNull<Re
         r.transfer = Transfer::None;
         // SAFETY: no read of it is under way.
         unsafe { rail.port().memory().put_back(registered) };
-        transmit::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
+        // SAFETY: not finished.
+        unsafe { watch::ends(r) };
+        routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: a receive that has all it wants.
         unsafe { finish(state, request) };
     } else {
+        // SAFETY: under way.
+        unsafe { watch::piece(r, false, false) };
         // SAFETY: being read.
         unsafe { post(rail, state, request) };
     }
@@ -101,13 +117,14 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
-    if let Transfer::Announced { registered: Some(registered) } = r.transfer
-        && let Some(rail) = pml.rails().get(r.link.rail())
-    {
-        // SAFETY: the receiver has read.
-        unsafe { rail.port().memory().put_back(registered) };
-    }
-    r.transfer = Transfer::None;
+    // SAFETY: a send that is not finished.
+    let counted = unsafe { resume::counted(r) };
+    let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
+    // SAFETY: the receiver has read.
+    unsafe { announcing::put_back(pml, r.link, transfer) };
+    // SAFETY: not finished. Of one that was sent whole tools have been told.
+    unsafe { watch::ends(r) };
     // SAFETY: a send that is through.
     unsafe { finish(state, request) };
+    resume::answered(pml, state, counted);
 }

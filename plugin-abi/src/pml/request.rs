@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request: Open MPI's part, then what the PML knows of a send or a receive.
 //!
-//! A blocking call has one too, which MPI never sees. It comes from a free list and goes back to it when both are through
-//! with it: MPI (it has freed it) and the PML (it is finished). Grade: hot. Threads: who has entered the PML, but for
-//! `is_finished` and what Open MPI does with its own part. Tests: the MPI programs of `hw-tests`.
+//! A blocking call has one too, which MPI never sees. It comes from a free list and goes back to it when both are
+//! through with it: MPI (it has freed it) and the PML (it is finished). Grade: hot. Threads: who has entered the PML,
+//! but for `is_finished` and what Open MPI does with its own part. Tests: the MPI programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -17,7 +17,9 @@ use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
 use super::link::Link;
+use super::reads::{OfRail, Reads};
 use crate::runtime::free_list::{FreeList, Linked};
+use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
 
 /// What a request is for.
@@ -45,6 +47,8 @@ pub(crate) enum Mode {
 pub(crate) enum Owner {
     /// A blocking call of this thread's, which looks at `is_finished`; it gives the request back.
     Call,
+    /// The same while a tool listens: its end is an event.
+    WatchedCall,
     /// MPI, by Open MPI's part of it.
     Mpi,
     /// Nobody any more, or never: it goes back when it is finished.
@@ -55,12 +59,16 @@ pub(crate) enum Owner {
 pub(crate) enum Transfer {
     /// Nothing.
     None,
-    /// The peer is to answer: it finishes the message or wants pieces.
-    Announced { registered: Option<Registered> },
+    /// The peer is to answer: it finishes the message or wants pieces. `counted`: among those that flow control counts.
+    Announced { registered: Option<Registered>, others: Vec<OfRail>, counted: bool },
     /// Pieces are being sent.
     Sending { state: Sending, receiver: TransferId },
     /// The message is being read.
     Reading { state: Reading, sender: TransferId, from: Memory, registered: Registered },
+    /// The message is being read by several ports.
+    Striped(Box<Reads>),
+    /// The shared-memory BTL reads the message.
+    Getting { sender: TransferId, length: u64 },
     /// Pieces are coming in.
     Gathering { id: TransferId, state: Gathering },
 }
@@ -90,9 +98,34 @@ pub(crate) struct Request {
     pub(crate) convertor: Option<Convertor>,
     /// Attached memory that holds the message, to be given back.
     pub(crate) attached: *mut u8,
+    /// What tools know it by; 0: they have not been told of it.
+    pub(crate) id: u64,
+    /// What its caller asked for, as tools are told it; of one that has an id.
+    pub(crate) spec: Spec,
+    /// What tools have been told of its transfer.
+    pub(crate) told: Told,
+    /// Of a persistent request: it was begun, and its caller has not been told of its end.
+    pub(crate) is_to_notify: bool,
 }
 
-// SAFETY: `next` is for free lists and for the chain of those finished. A free request has no transfer and no convertor.
+/// What tools have been told of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nothing,
+    Begun,
+    Ended,
+}
+
+impl Owner {
+    /// Whether that is a blocking call.
+    #[inline(always)]
+    pub(crate) const fn is_call(self) -> bool {
+        matches!(self, Owner::Call | Owner::WatchedCall)
+    }
+}
+
+// SAFETY: `next` is for free lists and for the chain of those finished. A free request has no transfer and no
+// convertor.
 unsafe impl Linked for Request {
     const NEXT: usize = offset_of!(Request, next);
 }
@@ -167,6 +200,10 @@ impl Request {
             transfer: Transfer::None,
             convertor: None,
             attached: null_mut(),
+            id: 0,
+            spec: Spec::EMPTY,
+            told: Told::Nothing,
+            is_to_notify: false,
         }
     }
 

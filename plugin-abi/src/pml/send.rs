@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pml_send` and `pml_isend`: by which protocol a message goes, and the beginning of each.
+//! `pml_send` and `pml_isend`: a short message goes at once, any other by a request (`protocol`).
 //!
-//! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and without
-//! the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any other has a request, which a blocking call keeps to itself. A blocking send returns when the
-//! message is with the adapter: its caller may not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and
-//! others in `hw-tests/mpi`.
+//! A short one goes inside the work request, straight from the user's memory, without a request of the PML's and
+//! without the PML being entered; a longer one of one piece is copied to a send buffer, without a request as well. Any
+//! other has a request, which a blocking call keeps to itself. A blocking send returns when the message is with the
+//! adapter: its caller may not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and others in
+//! `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use engine::protocol::header::{Header, MAX_SIZE, Match, Memory};
+use engine::protocol::header::MAX_SIZE;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
 use super::finish;
-use super::instance::{Pml, Rail, State, pml};
-use super::link::Link;
-use super::peer;
+use super::instance::{Pml, pml, unwatched};
 use super::progress::{leave, until};
-use super::request::{Mode, Owner, Request, Role, Transfer};
-use super::transmit::{self, Transmitted};
+use super::request::{Mode, Owner, Request, Role};
+use super::{peer, protocol, transmit, watch};
 use crate::runtime::guard::fence;
+use crate::runtime::listeners::Event;
 
 /// A message to be sent, as MPI describes it.
 #[derive(Clone, Copy)]
@@ -105,11 +105,33 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     }
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let link = communicator.link(outgoing.to);
-    let Some(mut port) = communicator.enter_first(link) else { return false };
+    let link = communicator.short_cut(outgoing.to);
+    let Some(mut port) = communicator.enter_first(link) else {
+        // SAFETY: this function's rule.
+        return unsafe { at_once_otherwise(outgoing, extent) };
+    };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
+}
+
+/// [`at_once`] where the peer is reached by shared memory, or by one port of several. It works all out anew, so that
+/// nothing is kept for it. A link that is marked is neither ([`Link::marked`](super::link::Link::marked)): what goes
+/// there looks for its way.
+///
+/// # Safety
+/// As for [`at_once`].
+#[inline(never)]
+unsafe fn at_once_otherwise(outgoing: &Outgoing, extent: Extent) -> bool {
+    // SAFETY: this function's rule.
+    let communicator = unsafe { Communicator::of(outgoing.comm) };
+    let (link, header) = (communicator.short_cut(outgoing.to), communicator.sender.header(outgoing.tag));
+    let Some(to) = link.as_local() else {
+        // SAFETY: this function's rule.
+        return unsafe { transmit::at_once(link, &header, extent) };
+    };
+    // SAFETY: this function's rule.
+    pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
 }
 
 /// [`at_once`], where it need not be a part of its caller.
@@ -122,8 +144,8 @@ unsafe fn at_once_apart(outgoing: &Outgoing, extent: Extent) -> bool {
     unsafe { at_once(outgoing, extent) }
 }
 
-/// Sends a message of one piece from a send buffer, if it is no longer than the eager limit and that can be done now. What is
-/// with the adapter in a copy is done for MPI, and needs no request.
+/// Sends a message of one piece from a send buffer, if it is no longer than the eager limit and that can be done now.
+/// What is with the adapter in a copy is done for MPI, and needs no request.
 ///
 /// # Safety
 /// As for [`at_once`].
@@ -134,10 +156,10 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     }
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let link = communicator.link(outgoing.to);
+    let link = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
-    let Some(rail) = pml.rails().get(link.rail()) else { return false };
-    if extent.length > rail.eager_limit - MAX_SIZE {
+    let Some(rail) = pml.rails().first() else { return false };
+    if !link.is_of_only() || extent.length > rail.eager_limit - MAX_SIZE {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
@@ -147,23 +169,31 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     unsafe { transmit::copied(&mut state, &mut port, link, &header, extent) }
 }
 
-#[inline(always)]
-fn match_of(communicator: &Communicator, tag: i32) -> Match {
-    // One path for each peer, so that messages need no number.
-    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
-}
-
 /// # Safety
 /// MPI's arguments.
 #[inline(never)]
 unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+    let is_watched = unwatched().is_none();
+    if mode == Mode::Buffered && !is_watched {
+        // SAFETY: this function's rule.
+        return unsafe { send_copy(pml, outgoing, 0) };
+    }
+    let owner = if is_watched { Owner::WatchedCall } else { Owner::Call };
     if mode == Mode::Buffered {
         // SAFETY: this function's rule.
-        return unsafe { send_copy(pml, outgoing) };
+        return match unsafe { send_copy_watched(pml, outgoing, owner) } {
+            Ok(request) => {
+                // SAFETY: this call's own.
+                unsafe { watch::from_outside(pml, request, Event::Notify) };
+                finish::release(pml, request);
+                sys::OPAL_SUCCESS
+            }
+            Err(code) => code,
+        };
     }
     // SAFETY: this function's rule.
-    let request = match unsafe { make(pml, outgoing, mode, Owner::Call) } {
+    let request = match unsafe { make(pml, outgoing, mode, owner) } {
         Ok(request) => request,
         Err(code) => return code,
     };
@@ -171,6 +201,10 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     unsafe { begin(pml, request) };
     // SAFETY: this call's own, until it is given back.
     until(pml, || unsafe { request.as_ref() }.is_finished());
+    if is_watched {
+        // SAFETY: as above.
+        unsafe { watch::from_outside(pml, request, Event::Notify) };
+    }
     finish::release(pml, request);
     sys::OPAL_SUCCESS
 }
@@ -181,10 +215,21 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
 unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     if mode == Mode::Buffered {
+        if unwatched().is_none() {
+            // SAFETY: this function's rule; the out parameter.
+            return unsafe { send_copy_watched(pml, outgoing, Owner::Mpi) }.map_or_else(
+                |code| code,
+                |request| {
+                    // SAFETY: the out parameter.
+                    unsafe { place.write(Request::as_raw(request)) };
+                    sys::OPAL_SUCCESS
+                },
+            );
+        }
         // SAFETY: the out parameter; Open MPI's own request, as the message is done for MPI.
         unsafe { place.write(sys::ibex_request_empty()) };
         // SAFETY: this function's rule.
-        return unsafe { send_copy(pml, outgoing) };
+        return unsafe { send_copy(pml, outgoing, 0) };
     }
     // SAFETY: this function's rule.
     let request = match unsafe { make(pml, outgoing, mode, Owner::Mpi) } {
@@ -198,20 +243,50 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
     sys::OPAL_SUCCESS
 }
 
-/// Sends a copy of a message, in the memory that the program has attached.
+/// Sends a copy of a message, in the memory that the program has attached. Tools know it by `id`.
 ///
 /// # Safety
 /// MPI's arguments.
-pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing) -> c_int {
+pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing, id: u64) -> c_int {
     // SAFETY: this function's rule.
     match unsafe { make(pml, outgoing, Mode::Buffered, Owner::Nobody) } {
         Ok(request) => {
+            // SAFETY: just made.
+            unsafe { watch::set_id(request, id) };
             // SAFETY: just made.
             unsafe { begin(pml, request) };
             sys::OPAL_SUCCESS
         }
         Err(code) => code,
     }
+}
+
+/// [`send_copy`] while a tool listens: returns a request that is done, by which the tool knows the copy.
+///
+/// # Safety
+/// MPI's arguments.
+#[cold]
+#[inline(never)]
+unsafe fn send_copy_watched(pml: &Pml, outgoing: &Outgoing, owner: Owner) -> Result<NonNull<Request>, c_int> {
+    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
+    let request = state.requests.take();
+    drop(state);
+    // SAFETY: this function's rule; just taken.
+    unsafe { fill(request, outgoing, Mode::Buffered, owner) };
+    // SAFETY: filled in, this call's own.
+    let code = unsafe {
+        watch::from_outside(pml, request, Event::Activate);
+        send_copy(pml, outgoing, watch::id(request))
+    };
+    if code != sys::OPAL_SUCCESS {
+        finish::release(pml, request);
+        return Err(code);
+    }
+    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
+    // SAFETY: nothing of it is under way.
+    unsafe { finish::finish(&mut state, request) };
+    leave(pml, state);
+    Ok(request)
 }
 
 /// A request for a message that is about to be sent. A buffered one is of the copy, in standard mode.
@@ -254,7 +329,7 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: 
     r.attached = null_mut();
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
-    if owner != Owner::Call {
+    if !owner.is_call() {
         // SAFETY: a live request, communicator and datatype.
         unsafe { hold(request) };
     }
@@ -299,79 +374,26 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
     Err(sys::OPAL_ERROR)
 }
 
-/// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call has it.
+/// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call
+/// has it.
 ///
 /// # Safety
 /// A send of the PML's that is filled in, and the caller's alone until now.
 pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let (comm, to) = unsafe { ((*request.as_ptr()).comm(), (*request.as_ptr()).peer) };
+    // SAFETY: this function's rule.
+    if unwatched().is_none() && unsafe { request.as_ref() }.attached.is_null() {
+        // SAFETY: as above.
+        unsafe { watch::from_outside(pml, request, Event::Activate) };
+    }
     // SAFETY: MPI's arguments.
     let link = unsafe { peer::link(pml, comm, to) };
     let Some(mut state) = pml.enter() else { return };
     match link {
         // SAFETY: this function's rule.
-        Some(link) => unsafe { begin_by(pml, &mut state, request, link) },
+        Some(link) => unsafe { protocol::begin(pml, &mut state, request, link) },
         None => _ = transmit::failed(&mut state),
     }
     leave(pml, state);
-}
-
-/// # Safety
-/// As for [`begin`].
-unsafe fn begin_by(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    r.link = link;
-    // SAFETY: a live communicator.
-    let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
-    let Some(rail) = pml.rails().get(link.rail()) else { return };
-    let is_synchronous = r.role == Role::Send(Mode::Synchronous);
-    if r.extent.length > rail.eager_limit - MAX_SIZE {
-        // SAFETY: this function's rule.
-        return unsafe { announce(pml, rail, state, request, of) };
-    }
-    let (data, extent) = (r.data, r.extent);
-    let data = (&data, extent);
-    let transmitted = if is_synchronous {
-        let sender = state.transfers.begin(request);
-        r.transfer = Transfer::Announced { registered: None };
-        let header = Header::Synchronous(of, sender.0);
-        // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
-        unsafe { transmit::message(pml, state, link, &header, data, None) }
-    } else {
-        // SAFETY: as above.
-        unsafe { transmit::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
-    };
-    match transmitted {
-        // SAFETY: all of it is with the adapter.
-        Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
-        Transmitted::Posted | Transmitted::Waits => {}
-        Transmitted::Failed => _ = transmit::failed(state),
-    }
-}
-
-/// Announces a long message, with the place where it can be read if its memory can be registered.
-///
-/// # Safety
-/// As for [`begin`].
-#[inline(never)]
-unsafe fn announce(pml: &Pml, rail: &Rail, state: &mut State, request: NonNull<Request>, of: Match) {
-    let sender = state.transfers.begin(request);
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    let Extent { start, length } = r.extent;
-    let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-    let registered = NonNull::new(start).and_then(|start| {
-        // SAFETY: the user's buffer, until the send is finished (M3).
-        unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
-    });
-    let memory = match registered {
-        Some(registered) => {
-            Memory { key: registered.rkey(), address: start.expose_provenance() as u64, length: length as u64 }
-        }
-        None => Memory { key: 0, address: 0, length: length as u64 },
-    };
-    r.transfer = Transfer::Announced { registered };
-    transmit::control(pml, state, r.link, &Header::Announce(of, sender.0, memory));
 }

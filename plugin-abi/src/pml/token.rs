@@ -2,8 +2,8 @@
 //! The PML's tokens: of the two kinds of record it has, send buffers and requests.
 //!
 //! A request that the engine was given a token of is read into, or has its message waiting without a buffer; which, the
-//! token's number says. Made in `transmit`, `pieces` and `reading`, read in `progress`. Grade: hot. Threads: any. Tests:
-//! below.
+//! token's number says. Made in `transmit`, `pieces` and `reading`, read in `progress`. Grade: hot. Threads: any.
+//! Tests: below.
 
 use std::ptr::NonNull;
 

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hands messages to a port: inside the work request, from a send buffer, or to wait in the engine, in order.
+//! Hands messages to the port of one link: inside the work request, from a send buffer, or to wait in the engine, in
+//! order. Which link that is, and what is done where it fails, is for those above to say (`routing`, `moving`).
 //!
-//! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter has it: who
-//! waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
-//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML.
+//! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter
+//! has it: who waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
+//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML,
+//! but for [`at_once`] and [`inline`].
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::protocol::header::Header;
+use engine::protocol::header::MAX_SIZE;
+use engine::protocol::reading::Part;
 use engine::transport::{Port, Sent, Token, WhenDiverted};
-use ibex_ffi::verbs::InlineSpan;
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::buffer::{Content, SendBuffer};
 use super::datatype::{self, Data, Extent};
-use super::instance::{Pml, Rail, State};
+use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::Request;
-use super::token;
+use super::{rails, token};
 use crate::runtime::tag::Tag;
 
 /// What became of a message.
@@ -52,43 +55,105 @@ unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Exten
     unsafe { inline(port, link, header, extent) }
 }
 
-/// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
-pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
-    let header = header.encode();
-    let header = header.as_slice();
-    let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return failed(state) };
-    let tag = Tag::PML.0;
-    // SAFETY: no bytes.
-    if unsafe { inline_apart(&mut port, link, header, Extent::EMPTY) } {
-        return Transmitted::Posted;
+/// Sends header and data of one piece inside the work request, or not at all, by a port that is one of several.
+///
+/// # Safety
+/// The data may be read for the call.
+#[inline(never)]
+pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool {
+    if !link.is_of_several() {
+        return false;
     }
-    let bytes = (Arc::from(header), header.len() as u32);
-    match port.queue_bytes(link.to(), tag, bytes, Token(0), WhenDiverted::Wait) {
+    let Some(rail) = pml().and_then(|pml| pml.rails().get(link.rail())) else { return false };
+    let Some(mut port) = rail.enter() else { return false };
+    if !rail.sent(&mut port, link.to()).is_home {
+        return false;
+    }
+    // SAFETY: this function's rule.
+    if !unsafe { inline(&mut port, link, header, extent) } {
+        return false;
+    }
+    rails::note(rail, &mut port, link, true);
+    true
+}
+
+/// The longest data that is sent at once to a peer, bytes.
+pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
+    if link.as_local().is_some() {
+        return pml.shared_memory().map(|shared| shared.eager_limit);
+    }
+    Some(pml.rails().get(link.rail())?.eager_limit - MAX_SIZE)
+}
+
+/// Sends a message that is only a header by this link. Failed: the port does not take it any more.
+pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
+    let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
+    let Some(mut port) = rail.enter() else { return Transmitted::Failed };
+    // SAFETY: no bytes.
+    let transmitted = if unsafe { inline_apart(&mut port, link, header, Extent::EMPTY) } {
+        Transmitted::Posted
+    } else {
+        queue(&mut port, link, (Arc::from(header), header.len() as u32), Token(0))
+    };
+    note(pml, rail, &mut port, link, transmitted);
+    transmitted
+}
+
+/// Lets a message in ordinary memory wait in the engine: the first so many of its bytes.
+pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token: Token) -> Transmitted {
+    match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
-        Err(_) => failed(state),
+        Err(_) => Transmitted::Failed,
     }
 }
 
-/// Sends header and data, of at most the rail's eager limit together. `request` is finished when what waits has gone; `None`:
-/// nobody hears of it.
+/// Posts a read of a part of a request's message, which is at `from` in the sender's memory. False: the port does not
+/// take it.
+///
+/// # Safety
+/// The part is within what is registered at `to` and under `lkey`, until the read is done (R3); it is the adapter's
+/// till then (M3, R2).
+pub(crate) unsafe fn read(
+    port: &mut Port,
+    link: Link,
+    Part { offset, length }: Part,
+    (to, lkey): (*mut u8, u32),
+    from: RemoteSpan,
+    request: NonNull<Request>,
+) -> bool {
+    let addr = to.wrapping_add(offset as usize).expose_provenance() as u64;
+    // SAFETY: this function's rule.
+    let local = unsafe { LocalSpan::new(addr, length, lkey) };
+    let remote = RemoteSpan { addr: from.addr.wrapping_add(offset), rkey: from.rkey };
+    port.get(link.to(), local, remote, token::read(request)).is_ok()
+}
+
+/// Counts a message that was given to a port, where there are several.
+pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmitted: Transmitted) {
+    if pml.has_several() && transmitted != Transmitted::Failed {
+        rails::note(rail, port, link, transmitted == Transmitted::Posted);
+    }
+}
+
+/// Sends header and data, of at most the rail's eager limit together, by this link. `request` is finished when what
+/// waits has gone; `None`: nobody hears of it.
 ///
 /// # Safety
 /// `extent` is that of the data, which may be read for the call.
-pub(crate) unsafe fn message(
+pub(crate) unsafe fn message_by(
     pml: &Pml,
     state: &mut State,
     link: Link,
-    header: &Header,
+    header: &[u8],
     (data, extent): (&Data, Extent),
     request: Option<NonNull<Request>>,
 ) -> Transmitted {
-    let header = header.encode();
-    let header = header.as_slice();
-    let Some(rail) = pml.rails().get(link.rail()) else { return failed(state) };
-    let Some(mut port) = rail.enter() else { return failed(state) };
+    let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
+    let Some(mut port) = rail.enter() else { return Transmitted::Failed };
     let is_contiguous = !extent.start.is_null();
     // SAFETY: this function's rule.
     if is_contiguous && unsafe { inline_apart(&mut port, link, header, extent) } {
+        note(pml, rail, &mut port, link, Transmitted::Posted);
         return Transmitted::Posted;
     }
     let length = header.len() + extent.length;
@@ -104,13 +169,12 @@ pub(crate) unsafe fn message(
         let content = request.map_or(Content::Silent, Content::Message);
         // SAFETY: filled, and ours alone.
         let transmitted = unsafe { send(&mut port, link, buffer, length, content) };
-        return if transmitted == Transmitted::Failed {
+        note(pml, rail, &mut port, link, transmitted);
+        if transmitted == Transmitted::Failed {
             // SAFETY: refused, so that the adapter has not seen it.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
-            failed(state)
-        } else {
-            transmitted
-        };
+        }
+        return transmitted;
     }
     let mut bytes = vec![0; length];
     // SAFETY: as long as header and data; this function's rule.
@@ -118,11 +182,9 @@ pub(crate) unsafe fn message(
         return Transmitted::Failed;
     }
     let token = request.map_or(Token(0), token::sent);
-    let bytes = (Arc::from(bytes), length as u32);
-    match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
-        Ok(()) => Transmitted::Waits,
-        Err(_) => failed(state),
-    }
+    let transmitted = queue(&mut port, link, (Arc::from(bytes), length as u32), token);
+    note(pml, rail, &mut port, link, transmitted);
+    transmitted
 }
 
 /// Sends header and data of one piece from a send buffer, or not at all.

@@ -133,7 +133,8 @@ impl Registered {
 }
 
 impl Memory {
-    /// A cache for one port, the process' `index`th; `None` where Open MPI has no `grdma`. `relaxed`: as `btl_ibex_relaxed_ordering`.
+    /// A cache for one port, the process' `index`th; `None` where Open MPI has no `grdma`. `relaxed`: as
+    /// `btl_ibex_relaxed_ordering`.
     pub(crate) fn new(port: &Port, index: u8, relaxed: bool) -> Option<Self> {
         let attributes = port.attributes();
         let (place, rights) = (attributes.place(), Rights { atomics: attributes.atomics != Atomics::None, relaxed });
@@ -245,8 +246,8 @@ fn region_place(registration: *mut Registration) -> *const MaybeUninit<MemoryReg
 }
 
 impl Rights {
-    /// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading is
-    /// always permitted, so that read-only memory can be sent from.
+    /// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading
+    /// is always permitted, so that read-only memory can be sent from.
     fn of(self, asked: u32) -> Access {
         let mut access = Access::empty();
         if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {
@@ -263,9 +264,10 @@ impl Rights {
         if is_for_atomics && self.atomics {
             access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
         }
-        // ob1 looks at what was read once the read has completed, and at what was written once a message says so, which completes after
-        // it on the same adapter. osc/rdma asks for any access to windows and to its own counters, and polls them; and an atomic
-        // must not be seen before what was written earlier. A registration that both use is asked for with all that either wants.
+        // ob1 looks at what was read once the read has completed, and at what was written once a message says so, which
+        // completes after it on the same adapter. osc/rdma asks for any access to windows and to its own counters, and
+        // polls them; and an atomic must not be seen before what was written earlier. A registration that both use is
+        // asked for with all that either wants.
         if self.relaxed && !is_for_atomics {
             access |= Access::RELAXED_ORDERING;
         }

@@ -130,6 +130,18 @@ pub(crate) fn no_way(peer: PeerName, host: &str, why: &str) {
     ));
 }
 
+/// A process of the job has chosen another PML; the job is ended right after.
+pub(crate) fn other_pml(peer: PeerName, host: &str) {
+    let me = Process::me();
+    let (rank, here) = me.map_or((0, String::new()), |me| (me.name().rank, me.host()));
+    channel::banner(&format!(
+        "ibex: rank {rank} on host {here} sends its messages by the PML ibex, and rank {} on host {host} by another, so that\n\
+         the two cannot talk. There mca_pml_ibex.so is not installed, or found no port that it can use, or OMPI_MCA_pml is\n\
+         another. Give all ranks the same: --mca pml ob1 for this job, or --mca pml ibex, which says what is missing where.",
+        peer.rank
+    ));
+}
+
 /// The registration of memory failed because there may be no more of it. Said once per process.
 pub(crate) fn cannot_register(size: usize, port: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);

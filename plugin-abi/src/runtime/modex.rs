@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each process publishes about its ports, and the engine's window on what the others published.
 //!
-//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only carries it. Nothing is
-//! kept for a peer: the blob is fetched when the peer is added and once more when the first message to it makes a
-//! connection. Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each other.
+//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only carries it.
+//! Nothing is kept for a peer: the blob is fetched when the peer is added and once more when the first message to it
+//! makes a connection. Grade: setup. Threads: any. The key carries no version of ibex, so that different ones see each
+//! other.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
 use engine::peer::PeerName;
+use engine::protocol::header::VERSION;
 use engine::select::address::{self, AddressError, PortAddress, PortEntry};
 use engine::select::partners::partners;
 use engine::transport::Directory;
@@ -18,6 +20,9 @@ use ibex_ffi::openmpi::process::{Name, Process};
 use super::messages;
 
 const KEY: &CStr = c"btl.ibex.ports";
+
+/// Under it stands which version of the PML's headers a process speaks; 0: it has not chosen the PML.
+const PML_KEY: &CStr = c"pml.ibex.chosen";
 
 /// The addresses this process has published. Nobody enters a port or calls Open MPI while this is locked.
 static PUBLISHED: Mutex<Vec<PortAddress>> = Mutex::new(Vec::new());
@@ -41,6 +46,17 @@ pub(crate) fn forget_published() {
 
 fn set_published(addresses: Vec<PortAddress>) {
     *PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+}
+
+/// Says whether this process' messages go by ibex' PML: a process that chose another never hears them. The last word
+/// counts.
+pub(crate) fn publish_pml(is_chosen: bool) -> Result<(), i32> {
+    modex::publish(PML_KEY, &[if is_chosen { VERSION } else { 0 }])
+}
+
+/// Whether a process has said that they do.
+pub(crate) fn has_pml(peer: PeerName) -> bool {
+    modex::fetch(PML_KEY, to_openmpi(peer)).is_some_and(|said| said.first() == Some(&VERSION))
 }
 
 /// What `peer` published; `None` where it runs no ibex, or found no port.

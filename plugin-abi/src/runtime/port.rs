@@ -56,7 +56,8 @@ impl OpenPort {
         let memory = Memory::new(&port, index, tunables.relaxed_ordering).ok_or(NotOpened::NoCache)?;
         let (attributes, counters, source) = (port.attributes().clone(), port.counters(), port.source());
         let place = attributes.place();
-        // SAFETY: without threads Open MPI has promised that one at a time calls (the init functions' `enable_mpi_threads`).
+        // SAFETY: without threads Open MPI has promised that one at a time calls (the init functions'
+        // `enable_mpi_threads`).
         let port = if threads { Exclusive::locked(port) } else { unsafe { Exclusive::unlocked(port) } };
         Ok(OpenPort { memory, port, attributes, counters, place, source, receive_size, bounce_size, index })
     }

@@ -2,11 +2,12 @@
 //! The table of progress functions: what each face does with an event that another face has polled.
 //!
 //! Whichever face polls a port gets the events of all. Its own it handles itself, without this table; another's it
-//! hands on here. Where the PML is in use it alone polls, and the BTL calls it instead: messages of MPI's keep their order
-//! only while one at a time polls and deals with them before it calls anybody back. What concerns every face (a peer that failed, a link that changed) it tells the others. A face fills
-//! in its row when its component is made, once; the functions stay, as the library is never unmapped, and find nothing
-//! to do where their face has no port. Grade: what is handed on costs an indirect call; without a second face nothing
-//! comes here. Threads: any. Tests: below.
+//! hands on here. Where the PML is in use it alone polls, and the BTL calls it instead: messages of MPI's keep their
+//! order only while one at a time polls and deals with them before it calls anybody back. What concerns every face (a
+//! peer that failed, a link that changed) it tells the others. A face fills in its row when its component is made,
+//! once; the functions stay, as the library is never unmapped, and find nothing to do where their face has no port.
+//! Grade: what is handed on costs an indirect call; without a second face nothing comes here. Threads: any. Tests:
+//! below.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -87,6 +88,11 @@ pub(crate) unsafe fn hand_on(face: Face, port: u8, batch: &Batch, index: usize) 
 pub(crate) unsafe fn tell_others(face: Face, port: u8, batch: &Batch, index: usize) {
     // SAFETY: this function's rule.
     unsafe { TABLE.tell_others(face, port, batch, index) };
+}
+
+/// Whether the process has this face.
+pub(crate) fn is_there(face: Face) -> bool {
+    TABLE.0[face as usize].get().is_some()
 }
 
 /// Has a face poll.

@@ -30,7 +30,8 @@ pub(crate) unsafe fn give_new<T>(to: *mut T, make: impl FnOnce() -> T) {
     }
 }
 
-/// How much `length` says that there is room for in `buffer`; none where one of them is null, and then `length` is not looked at.
+/// How much `length` says that there is room for in `buffer`; none where one of them is null, and then `length` is not
+/// looked at.
 ///
 /// # Errors
 /// It is negative.
@@ -59,8 +60,8 @@ pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Code {
     Code::Success
 }
 
-/// Writes up to one less than `*length` of the bytes of `text` and a 0, and to `*length` how many bytes the whole takes with its 0. With
-/// no buffer or a length of 0 only that; without `length` nothing.
+/// Writes up to one less than `*length` of the bytes of `text` and a 0, and to `*length` how many bytes the whole takes
+/// with its 0. With no buffer or a length of 0 only that; without `length` nothing.
 ///
 /// # Safety
 /// `length` is null or can be read and written; `buffer` is null or has room for `*length` bytes.

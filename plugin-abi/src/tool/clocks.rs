@@ -15,8 +15,8 @@ use super::mpi_t::source;
 use super::next_definition;
 use crate::runtime::guard::fence;
 
-/// `ibex_source_to_host`: the time of the sources whose names begin with `host:` at which a source's clock showed `timestamp`, and how
-/// many ticks of the host's that may be off, either way.
+/// `ibex_source_to_host`: the time of the sources whose names begin with `host:` at which a source's clock showed
+/// `timestamp`, and how many ticks of the host's that may be off, either way.
 ///
 /// # Safety
 /// The pointers are null or can be written to.

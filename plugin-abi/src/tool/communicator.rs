@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::host;
+use crate::runtime::listeners;
 
 /// An `MPI_Comm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ unsafe impl Sync for Comm {}
 /// An `MPI_Datatype`, for a structure of C's.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct Byte(#[allow(dead_code, reason = "C reads it")] *mut c_void);
+pub(crate) struct Byte(pub(crate) *mut c_void);
 
 unsafe extern "C" {
     safe fn ibex_tool_comm_world() -> Comm;
@@ -51,6 +52,8 @@ unsafe extern "C" {
 pub(super) struct FollowedBy {
     /// The handles that are to follow a copy of it.
     pub(super) propagated: fn(&TrackedComm) -> Vec<i64>,
+    /// There is a copy, which these handles follow.
+    pub(super) copied: fn(&[i64], Comm),
     /// It is freed; `None`: all are.
     pub(super) freed: fn(Option<u64>),
 }
@@ -66,7 +69,7 @@ pub(super) fn followed_by(who: FollowedBy) {
 #[derive(Clone, Debug)]
 pub(crate) struct TrackedComm {
     pub(crate) number: u64,
-    comm: Comm,
+    pub(crate) comm: Comm,
     /// The number of its messages; a copy that has no handles of its own is found without.
     pub(crate) context: Option<u64>,
     /// Per rank of the job its rank here, -1 for none; that of a copy is the original's.
@@ -165,13 +168,19 @@ unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
     ranks.into()
 }
 
-/// The communicator of this context number, and what is known of it. On the way of each event where copies are followed; MPI is
-/// asked which it is and no more, as callbacks may run where MPI answers nothing else, in `MPI_Finalize` for one.
+/// The communicator of this context number, and what is known of it. On the way of each event where copies are
+/// followed; MPI is asked which it is and no more, as callbacks may run where MPI answers nothing else, in
+/// `MPI_Finalize` for one.
 pub(crate) fn of_context(context: u64) -> Option<(Comm, Arc<TrackedComm>)> {
     let comm = ibex_tool_comm_of_context(context);
     let tracked = tracked();
     let number = tracked.by_address.get(&comm.0.addr())?;
     tracked.by_number.get(number).map(|found| (comm, Arc::clone(found)))
+}
+
+/// The copies that a handle follows.
+pub(crate) fn followed_by_handle(handle: i64) -> Vec<Comm> {
+    tracked().by_number.values().filter(|copy| copy.followers.contains(&handle)).map(|copy| copy.comm).collect()
 }
 
 /// `MPI_BYTE`
@@ -188,10 +197,14 @@ pub(crate) fn abort(code: c_int) {
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     crate::runtime::guard::fence("tracking a communicator", 0, || {
         let Some(original) = tracked().by_number.get(&number).cloned() else { return 0 };
-        let followers = FOLLOWED_BY.get().map_or(Vec::new(), |who| (who.propagated)(&original)).into();
+        let followers: Arc<[i64]> = FOLLOWED_BY.get().map_or(Vec::new(), |who| (who.propagated)(&original)).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let ranks = Arc::clone(&original.ranks);
-        tracked().insert(Arc::new(TrackedComm { number, comm, context: None, ranks, followers }));
+        let copy = TrackedComm { number, comm, context: None, ranks, followers: Arc::clone(&followers) };
+        tracked().insert(Arc::new(copy));
+        if let Some(who) = FOLLOWED_BY.get() {
+            (who.copied)(&followers, comm);
+        }
         number
     })
 }
@@ -199,9 +212,14 @@ extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
 /// MPI frees a tracked communicator; `MPI_COMM_WORLD` when all are gone.
 extern "C" fn freed(number: u64) {
     crate::runtime::guard::fence("tracking a communicator", (), || {
-        let all = tracked().by_number.get(&number).is_some_and(|gone| gone.comm == world());
+        let gone = tracked().by_number.get(&number).cloned();
+        let all = gone.as_ref().is_some_and(|gone| gone.comm == world());
         if let Some(who) = FOLLOWED_BY.get() {
             (who.freed)((!all).then_some(number));
+        }
+        if let Some(gone) = gone {
+            // SAFETY: its attributes are deleted, and it is still there.
+            unsafe { listeners::forget(gone.comm.0.cast()) };
         }
         tracked().remove(number);
     });

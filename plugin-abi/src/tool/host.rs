@@ -74,7 +74,8 @@ impl Code {
     }
 }
 
-/// Has `MPI_Error_string` know the codes that `include/ibex_mpi_t.h` adds. MPI has set up its own, and is not finalised.
+/// Has `MPI_Error_string` know the codes that `include/ibex_mpi_t.h` adds. MPI has set up its own, and is not
+/// finalised.
 pub(crate) fn explain_codes() {
     ibex_tool_explain_codes();
 }
@@ -106,8 +107,8 @@ pub(crate) fn mpi_was_initialized() -> bool {
     ibex_tool_mpi_was_initialized() != 0
 }
 
-/// Whether this thread may call MPI now without being asked to, by the level of threads that MPI was initialised with. Before and
-/// after that: yes, as far as MPI can be called then.
+/// Whether this thread may call MPI now without being asked to, by the level of threads that MPI was initialised with.
+/// Before and after that: yes, as far as MPI can be called then.
 pub(crate) fn may_call_mpi() -> bool {
     ibex_tool_may_call_mpi() != 0
 }
@@ -148,8 +149,8 @@ pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
     (is_valid != 0).then_some(number)
 }
 
-/// Has `on_freed` called with the number of a communicator when it is freed, within `MPI_Comm_free`; false where MPI does not let it.
-/// Every communicator gets the same function, once.
+/// Has `on_freed` called with the number of a communicator when it is freed, within `MPI_Comm_free`; false where MPI
+/// does not let it. Every communicator gets the same function, once.
 ///
 /// # Safety
 /// `handle` points to an `MPI_Comm` that [`context`] has found valid.

@@ -24,8 +24,8 @@ use crate::runtime::guard::fence;
 /// What ibex's names begin with.
 const PREFIX: &str = "btl_ibex_";
 
-/// Exports each call under both names, and hands it on where the MPI has it. At the end of those that are `delivering`, what waits is
-/// delivered (`require_none.rs`); the others are `plain`.
+/// Exports each call under both names, and hands it on where the MPI has it. At the end of those that are `delivering`,
+/// what waits is delivered (`require_none.rs`); the others are `plain`.
 macro_rules! calls {
     (@end delivering) => { require_none::deliver() };
     (@end plain) => {};
@@ -33,7 +33,8 @@ macro_rules! calls {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As the standard has it: pointers are null, or valid for what the call reads and writes; handles were given by it.
+        /// As the standard has it: pointers are null, or valid for what the call reads and writes; handles were given
+        /// by it.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
         pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {

@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 
 use crate::runtime::copies;
 
-/// The function of a name that answers instead of this library's, if there is one: the MPI's own, or that of the ibex that was loaded
-/// first (`copies.rs`).
+/// The function of a name that answers instead of this library's, if there is one: the MPI's own, or that of the ibex
+/// that was loaded first (`copies.rs`).
 pub(crate) struct NextDefinition {
     name: &'static CStr,
     address: OnceLock<Option<usize>>,

@@ -52,8 +52,8 @@ struct ToolCallbacks {
 }
 
 impl ToolCallbacks {
-    /// What to call for losses, and with what: with that of the callback of the least level that is fit. Where none is, nothing is
-    /// called (MPI 4.1, section 15.3.8, on dropped events).
+    /// What to call for losses, and with what: with that of the callback of the least level that is fit. Where none is,
+    /// nothing is called (MPI 4.1, section 15.3.8, on dropped events).
     fn dropped(&self, needed: Safety) -> Option<(DroppedFunction, UserData)> {
         Some((self.dropped?, self.user_data[needed.index()..].iter().flatten().next().copied()?))
     }
@@ -96,7 +96,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct UserData(*mut c_void);
 
-// SAFETY: never dereferenced by ibex; whether the tool may use it in another thread is what the levels of safety are about.
+// SAFETY: never dereferenced by ibex; whether the tool may use it in another thread is what the levels of safety are
+// about.
 unsafe impl Send for UserData {}
 // SAFETY: as above.
 unsafe impl Sync for UserData {}
@@ -156,7 +157,8 @@ impl Hints {
 /// `MPI_T_event_handle_alloc`
 ///
 /// # Safety
-/// `object` is null, or points to an `MPI_Comm` of whatever value, for a type that is bound to one; `info` is valid or null.
+/// `object` is null, or points to an `MPI_Comm` of whatever value, for a type that is bound to one; `info` is valid or
+/// null.
 pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info) -> Result<RegistrationHandle, Code> {
     let object = if event_type.row().bound.is_none() || object.is_null() {
         None
@@ -200,9 +202,9 @@ fn register_with_engine(
     Ok(registration)
 }
 
-/// Before the first callback is a registration's, and only one that may do anything: its events wait for a call of the tool's, so there
-/// is room for as many as of a registration whose events are buffered, unless the tool has said for how many. Returns what is
-/// of no use any more. With [`CHANGING`] held.
+/// Before the first callback is a registration's, and only one that may do anything: its events wait for a call of the
+/// tool's, so there is room for as many as of a registration whose events are buffered, unless the tool has said for
+/// how many. Returns what is of no use any more. With [`CHANGING`] held.
 fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>>, Code> {
     let known = handle.live()?;
     let old = &known.registration;

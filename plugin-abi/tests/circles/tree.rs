@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files of a crate, and which uses which: by its `use` lines and by the paths in its text.
 //!
-//! A path is followed to the file that has what it names, through what modules re-export. A module that declares its files and
-//! re-exports what is in them does not use them.
+//! A path is followed to the file that has what it names, through what modules re-export. A module that declares its
+//! files and re-exports what is in them does not use them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;

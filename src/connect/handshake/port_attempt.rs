@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asking one port of the peer after the other, where the addresses do not say which of them is in our fabric.
 //!
-//! InfiniBand fabrics often have the same prefix, the default. TCP goes from any port to any, so that a hello by TCP says nothing
-//! of the fabric: the queue pair is set only when a datagram has come through ([`Handshake::require_datagram`]). A port that
-//! stays silent, or speaks by TCP alone, is left for the next one ([`Handshake::ask_port`]); a port that will have another
-//! one says so ([`Handshake::declining`]). Which port comes next, `transport/connections/search.rs` decides.
+//! InfiniBand fabrics often have the same prefix, the default. TCP goes from any port to any, so that a hello by TCP
+//! says nothing of the fabric: the queue pair is set only when a datagram has come through
+//! ([`Handshake::require_datagram`]). A port that stays silent, or speaks by TCP alone, is left for the next one
+//! ([`Handshake::ask_port`]); a port that will have another one says so ([`Handshake::declining`]). Which port comes
+//! next, `transport/connections/search.rs` decides.
 //!
 //! Path: setup. Threads: the port's. Tests: `tests.rs` beside this file, and `transport/port/tests/partners.rs`.
 
@@ -38,15 +39,15 @@ impl Handshake {
         self.state == State::Asking && (hello.heard_qpn, hello.heard_epoch) == (self.local.qpn, self.local.epoch)
     }
 
-    /// From now on the queue pair is set to one of the peer only when a datagram has come through, either way. A TCP connection
-    /// does not show that the two ports are in one fabric.
+    /// From now on the queue pair is set to one of the peer only when a datagram has come through, either way. A TCP
+    /// connection does not show that the two ports are in one fabric.
     pub fn require_datagram(&mut self) {
         self.attempt.needs_datagram = true;
     }
 
-    /// Asks another port of the peer for the same connection, `sent` datagrams and TCP packets having been sent to that before.
-    /// Where the queue pair was set to one of the port before (it is reset then), `epoch` is a new one, so that what is late of
-    /// that is known. The peer's process has as long to answer as before.
+    /// Asks another port of the peer for the same connection, `sent` datagrams and TCP packets having been sent to that
+    /// before. Where the queue pair was set to one of the port before (it is reset then), `epoch` is a new one, so that
+    /// what is late of that is known. The peer's process has as long to answer as before.
     pub fn ask_port(&mut self, peer: (u64, u8), paths: Paths, epoch: Option<u32>, sent: (u32, u32), now: Duration) {
         (self.peer_instance, self.peer_port) = peer;
         (self.ud_sent, self.tcp_sent) = sent;
@@ -86,14 +87,15 @@ impl Handshake {
         self.heard == 0
     }
 
-    /// Whether no datagram comes through: that many were sent, and the peer, which does hear us over TCP, got none of them.
+    /// Whether no datagram comes through: that many were sent, and the peer, which does hear us over TCP, got none of
+    /// them.
     #[must_use]
     pub fn is_unmet(&self) -> bool {
         self.peer.is_none() && self.attempt.answers >= UNMET
     }
 
-    /// Whether this hello says nothing of the fabric: it came over TCP, as none of our datagrams has reached the peer yet (who
-    /// was reached has set its queue pair to ours). Where a side has no datagrams, TCP has to do.
+    /// Whether this hello says nothing of the fabric: it came over TCP, as none of our datagrams has reached the peer
+    /// yet (who was reached has set its queue pair to ours). Where a side has no datagrams, TCP has to do.
     pub(super) fn is_unproven(&self, me: &Identity, hello: &Hello, carrier: Carrier) -> bool {
         let have_datagrams = me.address.ud_qpn != 0 && hello.source.address.ud_qpn != 0;
         let is_proof = carrier == Carrier::Ud || hello.heard_qpn != 0;

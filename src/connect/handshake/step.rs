@@ -4,8 +4,6 @@
 //! Made by `handshake.rs`, carried out by `transport/connections`. Path: setup. Threads: the port's.
 
 use super::failure::Failure;
-#[cfg(doc)]
-use crate::connect::Handshake;
 use crate::connect::Via;
 
 /// What the port shall do, in the order of the fields. Nothing set: nothing to do.
@@ -14,16 +12,16 @@ use crate::connect::Via;
 pub struct Step {
     /// The hello was of no use, for this reason: count it.
     pub ignored: Option<Ignored>,
-    /// The peer says that it has begun a new connection while this one was in use (it would have dropped its end). Keep this one,
-    /// make a queue pair with a handshake of a new epoch beside it, and give this same hello to that. When that is confirmed,
-    /// it takes this one's place.
+    /// The peer says that it has begun a new connection while this one was in use (it would have dropped its end). Keep
+    /// this one, make a queue pair with a handshake of a new epoch beside it, and give this same hello to that. When
+    /// that is confirmed, it takes this one's place.
     pub superseded: bool,
-    /// Set the local queue pair to this one of the peer: ready to receive, then ready to send. The peer's path is in the
-    /// hello's `source.address`.
+    /// Set the local queue pair to this one of the peer: ready to receive, then ready to send. The peer's path is in
+    /// the hello's `source.address`.
     pub program: Option<Program>,
     /// The peer can receive: send what waits. Comes once per handshake.
     pub confirmed: bool,
-    /// Send [`Handshake::hello`], made after `program` was done, by this.
+    /// Send [`Handshake::hello`](super::Handshake::hello), made after `program` was done, by this.
     pub send: Option<Via>,
     /// No connection comes about. Comes once; the handshake does nothing afterwards.
     pub failed: Option<Failure>,
@@ -44,8 +42,8 @@ pub struct Program {
     pub max_rd_atomic: u8,
     /// How many of the peer's we serve at once (`max_dest_rd_atomic`).
     pub max_dest_rd_atomic: u8,
-    /// The queue pair was set to an earlier one of the peer, which it has given up before anything was sent: reset ours first
-    /// (number and sequence number stay).
+    /// The queue pair was set to an earlier one of the peer, which it has given up before anything was sent: reset ours
+    /// first (number and sequence number stay).
     pub reset: bool,
 }
 

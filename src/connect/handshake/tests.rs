@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the handshake: both sides over a simulated network (`tests/world.rs`) for thousands of seeds, and the rules one by
-//! one.
+//! Tests of the handshake: both sides over a simulated network (`tests/world.rs`) for thousands of seeds, and the rules
+//! one by one.
 
 use super::*;
 use crate::connect::Random;
@@ -74,7 +74,8 @@ fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
     let mut superseded = 0;
     for seed in 0..4000 {
         let (mut world, mut random) = World::begun(seed, 14);
-        // The same process gives up its end (and counts on); the other may still hold, or be making, the old connection.
+        // The same process gives up its end (and counts on); the other may still hold, or be making, the old
+        // connection.
         let who = random.below(2) as usize;
         world.nodes[who].drop_end();
         for _ in 0..random.below(3) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One TCP connection of the handshake's carrier: being made, carrying hellos, being closed.
 //!
-//! Owns the socket, the bytes of a hello that came or went in part, and the addresses still to be tried. Used by [`super`]
-//! alone. At most one hello waits to be written and one is read at a time, so a connection's memory is bounded.
+//! Owns the socket, the bytes of a hello that came or went in part, and the addresses still to be tried. Used by
+//! [`super`] alone. At most one hello waits to be written and one is read at a time, so a connection's memory is
+//! bounded.
 //!
 //! Path: setup; nothing blocks. Threads: the port's. Tests: `tests.rs` beside this file, over real sockets.
 
@@ -145,7 +146,8 @@ impl Link {
         self.state == State::Open
     }
 
-    /// Of several to one peer, those of the highest rank are sent on: ours that stands, any that stands, ours being made.
+    /// Of several to one peer, those of the highest rank are sent on: ours that stands, any that stands, ours being
+    /// made.
     pub(super) fn rank(&self) -> u8 {
         u8::from(self.is_open()) + u8::from(self.is_open() && self.ours)
     }
@@ -165,8 +167,8 @@ impl Link {
         self.state != State::Closed
     }
 
-    /// Sends a hello, or keeps it until the connection takes it; it replaces one that still waits. A connection that is to be
-    /// closed is closed after it: the last word of a handshake may come after the wish to close.
+    /// Sends a hello, or keeps it until the connection takes it; it replaces one that still waits. A connection that is
+    /// to be closed is closed after it: the last word of a handshake may come after the wish to close.
     pub(super) fn send(&mut self, frame: Frame) -> io::Result<()> {
         self.newest = Some(frame);
         match self.output {

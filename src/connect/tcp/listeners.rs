@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sockets at which a port takes handshakes over TCP: one for each address that is published, all with one port number.
+//! The sockets at which a port takes handshakes over TCP: one for each address that is published, all with one port
+//! number.
 //!
 //! Owns the listening sockets. Used by [`super`] alone. Path: setup; nothing blocks. Threads: the port's.
 //! Tests: `tests.rs` beside this file.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the TCP carrier over real sockets of the loopback interface. No test sleeps; each polls both sides until what it
-//! waits for has come, or fails after a generous time.
+//! Tests of the TCP carrier over real sockets of the loopback interface. No test sleeps; each polls both sides until
+//! what it waits for has come, or fails after a generous time.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

@@ -155,7 +155,8 @@ fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
 }
 
 proptest! {
-    /// Whatever is raised, delivered and resized to: what a registration was offered was delivered, waits, or was lost and told.
+    /// Whatever is raised, delivered and resized to: what a registration was offered was delivered, waits, or was lost
+    /// and told.
     #[test]
     fn every_event_is_accounted_for(
         room in 1_usize..20,

@@ -268,8 +268,14 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
     close_port(port, Safety::ThreadSafe);
 }
 
-/// How often the mask of the rails below wraps while they are polled; every 4.2 ms.
-const WRAPS: u64 = 20;
+/// The masks of the rails below, one run after the other: they wrap every 4.2 ms to 0.27 s, and allow stalls of half of
+/// that. On a busy machine only a wide one says anything.
+const BITS: [u32; 4] = [22, 24, 26, 28];
+
+/// Ticks for which rails with such a mask are polled: it wraps thrice at least.
+const fn polled_for(bits: u32) -> u64 {
+    if bits < 25 { 20 << BITS[0] } else { 3 << bits }
+}
 
 /// A port that is polled, and what its adapter has really done: when, and the number of the event.
 struct Rail {
@@ -279,8 +285,8 @@ struct Rail {
 }
 
 impl Rail {
-    /// Polls four completions, which are a little out of order. False where this thread lost the processor before it had shown them, for
-    /// longer than such a narrow mask allows (`unwrap.rs`), so that the run says nothing.
+    /// Polls four completions, which are a little out of order. False where this thread lost the processor before it
+    /// had shown them, for longer than such a narrow mask allows (`unwrap.rs`), so that the run says nothing.
     fn poll(&self, number: &AtomicU64) -> bool {
         let period = 1 << self.adapter.bits;
         // One thread at a time has a port.
@@ -298,15 +304,16 @@ impl Rail {
 /// What a registration saw, and how much it lost.
 type Tool = (Seen, u64);
 
-/// Three threads poll two rails; what a registration that is called at once and a buffered one saw, unless the run says nothing.
-fn polled(run: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
+/// Three threads poll two rails; what a registration that is called at once and a buffered one saw, unless the run says
+/// nothing.
+fn polled(bits: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
     let seen = [Seen::default(), Seen::default()];
     let options = Options { room: 65536, ..Options::default() };
     let registrations = [listen_puts(options, &seen[0]), listen_puts(Options { buffered: true, ..options }, &seen[1])];
     let rails: Vec<_> = (1..=2)
         .map(|rail| {
-            let adapter = Adapter::new(22);
-            let port = open_port(adapter.clock(&format!("test_run{run}:{rail}"), 100_000, true)).expect("room");
+            let adapter = Adapter::new(bits);
+            let port = open_port(adapter.clock(&format!("test_run{bits}:{rail}"), 100_000, true)).expect("room");
             Rail { adapter, port, truth: Mutex::default() }
         })
         .collect();
@@ -316,7 +323,7 @@ fn polled(run: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
             scope.spawn(|| {
                 for turn in 0.. {
                     let rail = &rails[turn % 2];
-                    if !good.load(Ordering::Relaxed) || rail.adapter.ticks() > WRAPS << rail.adapter.bits {
+                    if !good.load(Ordering::Relaxed) || rail.adapter.ticks() > polled_for(bits) {
                         return;
                     }
                     if !rail.poll(&number) {
@@ -347,7 +354,8 @@ fn polled(run: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
 #[test]
 fn several_threads_that_poll_two_ports_with_narrow_masks_see_every_event_in_order_across_wraps() {
     let _alone = alone();
-    let run = (0..8).find_map(polled).expect("one of eight runs without a stall of two milliseconds");
+    let run =
+        BITS.into_iter().find_map(polled).expect("a run without a stall of half a wrap, which is 0.13 s in the last");
     let (rails, seen, number) = run;
     for (seen, lost) in seen {
         let instances = seen.lock();

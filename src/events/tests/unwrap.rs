@@ -93,8 +93,8 @@ fn the_adapter_must_be_asked_before_drift_could_misplace_a_stamp_where_it_can_be
 }
 
 proptest! {
-    /// Stamps of a drifting clock, read with lags and after silences of many periods while the queue is polled, are one constant
-    /// away from the truth.
+    /// Stamps of a drifting clock, read with lags and after silences of many periods while the queue is polled, are one
+    /// constant away from the truth.
     #[test]
     fn every_stamp_is_placed_exactly(
         bits in 16_u32..48,
@@ -123,8 +123,8 @@ proptest! {
         }
     }
 
-    /// Where the adapter is asked now and then: whatever the lags, the program's pauses, a stamp is placed exactly or not at all, and
-    /// it is placed where the queue was empty less than a period ago.
+    /// Where the adapter is asked now and then: whatever the lags, the program's pauses, a stamp is placed exactly or
+    /// not at all, and it is placed where the queue was empty less than a period ago.
     #[test]
     fn no_stamp_is_ever_placed_wrongly(
         bits in 16_u32..48,
@@ -151,7 +151,8 @@ proptest! {
             let ticks = truth(7, ppm, happened);
             let got = unwrap.unwrap(ticks & (period - 1), host, posted.then_some(happened - 1));
             prop_assert!(got.is_none_or(|got| got.wrapping_sub(ticks) == away), "{:?} {} {}", got, ticks, away);
-            // A sixteenth of a period is aside for the floor, and half of one for the drift since the adapter was asked.
+            // A sixteenth of a period is aside for the floor, and half of one for the drift since the adapter was
+            // asked.
             let is_certain = computed < 0.85 || posted && host - happened < of_period(0.85);
             prop_assert!(got.is_some() || !is_certain);
         }

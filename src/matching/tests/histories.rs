@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random histories of a communicator, each step of which ends as in the model. `PROPTEST_CASES` is how many (256).
 //!
-//! A history has phases. Each leans towards posting or towards arrivals, so that queues become long, get indexes, and empty again; and
-//! towards few or many different envelopes.
+//! A history has phases. Each leans towards posting or towards arrivals, so that queues become long, get indexes, and
+//! empty again; and towards few or many different envelopes.
 
 use super::Numbered;
 use super::model::{Entry, Model};

@@ -35,6 +35,8 @@ fn header() -> impl Strategy<Value = Header> {
         matched().prop_map(Header::Eager),
         (matched(), number()).prop_map(|(of, request)| Header::Synchronous(of, request)),
         (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::Announce(of, request, memory)),
+        (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::AnnounceKeyed(of, request, memory)),
+        (number(), number()).prop_map(|(segment, count)| Header::Moved { segment, count }),
         (number(), number(), memory()).prop_map(|(request, receive, memory)| Header::ClearToSend {
             request,
             receive,
@@ -48,11 +50,14 @@ fn header() -> impl Strategy<Value = Header> {
         number().prop_map(|request| Header::Acknowledge { request }),
         number().prop_map(|request| Header::Cancel { request }),
         (number(), any::<bool>()).prop_map(|(request, granted)| Header::Cancelled { request, granted }),
+        (number(), any::<bool>()).prop_map(|(number, holds_back)| Header::Flow(Word { number, holds_back })),
+        number().prop_map(Header::Pending),
+        number().prop_map(Header::More),
     ]
 }
 
 fn has_data(header: &Header) -> bool {
-    matches!(header, Header::Eager(_) | Header::Synchronous(..) | Header::Fragment { .. })
+    matches!(header, Header::Eager(_) | Header::Synchronous(..) | Header::AnnounceKeyed(..) | Header::Fragment { .. })
 }
 
 proptest! {
@@ -134,7 +139,7 @@ fn the_longest_header_fills_its_room() {
 #[test]
 fn unknown_kinds_and_flags_are_refused() {
     let mut message = [0; MAX_SIZE];
-    for first in [0, 1, 11, 15, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x2a, 0xff] {
+    for first in [0, 1, 0x10, 0x1e, 0x1f, 0x2d, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x2a, 0xff] {
         message[0] = first;
         assert_eq!(Header::decode(&message), Err(Malformed::Kind(first)), "{first:#x}");
     }
@@ -163,4 +168,11 @@ fn a_field_out_of_its_range_is_refused() {
 #[should_panic(expected = "cannot be sent")]
 fn a_context_that_no_header_has_room_for_is_not_sent() {
     let _ = Header::Eager(Match { context: 1 << LONG_CONTEXT, ..MATCH }).encode();
+}
+
+#[test]
+fn keys_of_ports_come_out_as_they_went_in() {
+    let keys = [PortKey { port: 1, key: 0xdead_beef }, PortKey { port: 7, key: 3 }];
+    assert_eq!(&*PortKey::decode(&PortKey::encode(&keys)), keys);
+    assert_eq!(PortKey::decode(&[1, 2, 3]).len(), 0);
 }

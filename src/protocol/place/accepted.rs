@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sender's side: the places that one receiver has offered in a communicator and that wait for a message.
 //!
-//! Called by whoever sends, for each message in the order in which they go, and for what the receiver says. The rules and why they
-//! are right are in `place.rs`. Grade: pending. Threads: the owner's. Tests: `tests/`.
+//! Called by whoever sends, for each message in the order in which they go, and for what the receiver says. The rules
+//! and why they are right are in `place.rs`. Grade: pending. Threads: the owner's. Tests: `tests/`.
 
 use std::collections::VecDeque;
 
@@ -50,7 +50,8 @@ impl<P: Copy> Accepted<P> {
             return Some(self.refuse(offer.id, epochs));
         }
         if offer.epoch != self.epoch {
-            // Made before the receiver heard of the last refusal, which is of an older offer; or in a former life of the context.
+            // Made before the receiver heard of the last refusal, which is of an older offer; or in a former life of
+            // the context.
             return None;
         }
         if offer.after != self.unplaced || self.offers.len() >= MOST {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What sender and receiver say to each other of places. Plain data, and the counters of a process that its numbers are from.
+//! What sender and receiver say to each other of places. Plain data, and the counters of a process that its numbers are
+//! from.
 
 /// Offers of a pair that are outstanding at a time, at most.
 pub const MOST: usize = 16;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receiver's side: the offers to one sender in a communicator that are outstanding.
 //!
-//! Called by whoever posts receives and deals with what comes, in order. The rules and why they are right are in `place.rs`. Grade:
-//! pending. Threads: the owner's. Tests: `tests/`.
+//! Called by whoever posts receives and deals with what comes, in order. The rules and why they are right are in
+//! `place.rs`. Grade: pending. Threads: the owner's. Tests: `tests/`.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,8 @@ pub struct Offered<R> {
     pub(super) unplaced: u32,
     /// In the order in which they were made.
     pub(super) outstanding: VecDeque<Outstanding<R>>,
-    /// Tags of which a receive may be posted that is not offered, and how many of them may be offered again yet; others count for ever.
+    /// Tags of which a receive may be posted that is not offered, and how many of them may be offered again yet; others
+    /// count for ever.
     pub(super) held_back: Vec<(i32, u32)>,
 }
 
@@ -41,10 +42,11 @@ impl<R> Default for Offered<R> {
 }
 
 impl<R: Copy> Offered<R> {
-    /// Whether a receive that is posted now, names the sender and has this tag may be offered. `is_first`: no receive that was posted before it could
-    /// take such a message.
+    /// Whether a receive that is posted now, names the sender and has this tag may be offered. `is_first`: no receive
+    /// that was posted before it could take such a message.
     ///
-    /// So a receive costs nothing here unless it is to be offered, or is posted while offers are outstanding ([`Offered::hold_back`]).
+    /// So a receive costs nothing here unless it is to be offered, or is posted while offers are outstanding
+    /// ([`Offered::hold_back`]).
     #[must_use]
     pub fn may_offer(&self, tag: i32, is_first: bool) -> bool {
         is_first || self.has(tag) && !self.held_back.iter().any(|(held_back, _)| *held_back == tag)
@@ -54,8 +56,8 @@ impl<R: Copy> Offered<R> {
         self.outstanding.iter().any(|offer| offer.tag == tag)
     }
 
-    /// A receive is posted that could take messages of the sender with this tag, or with any, and is not offered. Where no offers are outstanding
-    /// this need not be said.
+    /// A receive is posted that could take messages of the sender with this tag, or with any, and is not offered. Where
+    /// no offers are outstanding this need not be said.
     pub fn hold_back(&mut self, tag: Option<i32>) {
         // What has no offer outstanding begins anew with the first.
         let outstanding = &self.outstanding;
@@ -67,8 +69,8 @@ impl<R: Copy> Offered<R> {
 
     /// Offers a receive that is posted. `None`: enough are outstanding, and it holds back others.
     ///
-    /// The caller answers for this: each receive that was posted before it and could take such a message has an offer outstanding here. What
-    /// [`Offered::may_offer`] permits is so, if `is_first` is what it was there.
+    /// The caller answers for this: each receive that was posted before it and could take such a message has an offer
+    /// outstanding here. What [`Offered::may_offer`] permits is so, if `is_first` is what it was there.
     pub fn offer<P>(&mut self, tag: i32, is_first: bool, place: P, request: R, ids: &mut OfferIds) -> Option<Offer<P>> {
         if is_first {
             self.held_back.retain(|(held_back, _)| *held_back != tag);
@@ -80,7 +82,8 @@ impl<R: Copy> Offered<R> {
         offer
     }
 
-    /// Offers the receive of an offer again that was just said to be void; those of its tag that were before it were offered again before.
+    /// Offers the receive of an offer again that was just said to be void; those of its tag that were before it were
+    /// offered again before.
     pub fn offer_again<P>(&mut self, void: Outstanding<R>, place: P, ids: &mut OfferIds) -> Option<Offer<P>> {
         let offer = self.make(void.tag, place, void.request, ids)?;
         for (_, times) in self.held_back.iter_mut().filter(|(tag, _)| *tag == void.tag) {
@@ -105,22 +108,23 @@ impl<R: Copy> Offered<R> {
         self.unplaced = self.unplaced.wrapping_add(1);
     }
 
-    /// Takes out an offer: its receive has its message, written to the place or not, or the sender has answered that it will not use it. `None`:
-    /// there is no such offer.
+    /// Takes out an offer: its receive has its message, written to the place or not, or the sender has answered that it
+    /// will not use it. `None`: there is no such offer.
     pub fn end(&mut self, id: OfferId) -> Option<Outstanding<R>> {
         let at = self.outstanding.iter().position(|offer| offer.id == id)?;
         self.outstanding.remove(at)
     }
 
-    /// The receive of an offer is to be cancelled, which the sender is to be told. False: it was before, or there is no such offer.
+    /// The receive of an offer is to be cancelled, which the sender is to be told. False: it was before, or there is no
+    /// such offer.
     #[must_use]
     pub fn withdraw(&mut self, id: OfferId) -> bool {
         let offer = self.outstanding.iter_mut().find(|offer| offer.id == id);
         offer.is_some_and(|offer| !std::mem::replace(&mut offer.is_withdrawn, true))
     }
 
-    /// The sender refuses. Returns the offers that are void, in order: their receives are posted as ever, and may be offered again now; those that
-    /// were withdrawn are cancelled.
+    /// The sender refuses. Returns the offers that are void, in order: their receives are posted as ever, and may be
+    /// offered again now; those that were withdrawn are cancelled.
     pub fn refused(&mut self, refused: Refused) -> VecDeque<Outstanding<R>> {
         (self.epoch, self.unplaced) = (refused.epoch, 0);
         let accepted = self.outstanding.iter().take_while(|offer| !offer.id.is_from(refused.id)).count();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a port can be used by itself: its state, its addresses, its MTU, its partition.
 //!
-//! Called by `choose.rs` for each port that the user permits; a refusal is the end of a sentence that begins "refused: ".
-//! Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! Called by `choose.rs` for each port that the user permits; a refusal is the end of a sentence that begins "refused:
+//! ". Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
 use crate::select::gid::GidInfo;
@@ -58,8 +58,8 @@ impl PartitionKey {
     /// The number of the partition, without the bit for a full member.
     const PARTITION: u16 = 0x7fff;
 
-    /// Why a port with the key at `index` may not be heard, as the end of a sentence that begins with its name. A limited
-    /// member is heard by full members only (InfiniBand specification, 10.9.3).
+    /// Why a port with the key at `index` may not be heard, as the end of a sentence that begins with its name. A
+    /// limited member is heard by full members only (InfiniBand specification, 10.9.3).
     pub(super) fn warning(self, index: u64) -> Option<String> {
         let PartitionKey::Key(key) = self else { return None };
         let is_limited = (1..=Self::PARTITION).contains(&key);

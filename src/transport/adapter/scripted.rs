@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An adapter of the unit tests, which does what its script says: it has no memory and no wire.
 //!
-//! Here is the port's end, as the transport sees any adapter; the test's end is `scripted/script.rs`. A queue pair that is destroyed
-//! takes with it the completions of it that were not polled, and the receives among them, as mlx5 and `bnxt_re` do.
+//! Here is the port's end, as the transport sees any adapter; the test's end is `scripted/script.rs`. A queue pair that
+//! is destroyed takes with it the completions of it that were not polled, and the receives among them, as mlx5 and
+//! `bnxt_re` do.
 
 mod script;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libibverbs as the transport's adapter: names of the transport on one side, the safe verbs of `ibex-ffi` on the other.
+//! libibverbs as the transport's adapter: names of the transport on one side, the safe verbs of `ibex-ffi` on the
+//! other.
 //!
 //! Hot where [`super`] says so: every function here is inlined and adds nothing. Threads: the port's.
 
@@ -24,8 +25,8 @@ pub struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// As the parameters say, in one of so many processes of the job on this host. ibex looks at a slot after a completion, which comes after all that was written to it; so the order of
-    /// the writes does not matter.
+    /// As the parameters say, in one of so many processes of the job on this host. ibex looks at a slot after a
+    /// completion, which comes after all that was written to it; so the order of the writes does not matter.
     #[must_use]
     pub fn of(tunables: &Tunables, processes: u32) -> Self {
         let ordering = if tunables.relaxed_ordering { Access::RELAXED_ORDERING } else { Access::empty() };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much strangers may cost: how often the modex is asked for a name that a hello brings, and what is said of them how often.
+//! How much strangers may cost: how often the modex is asked for a name that a hello brings, and what is said of them
+//! how often.
 //!
 //! Owned by the port, asked by `port/admission.rs`. Setup grade. Tests: at the end of the file.
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue pairs that close: given up, in error, and not yet destroyed, because the adapter still flushes what it had of them.
+//! Queue pairs that close: given up, in error, and not yet destroyed, because the adapter still flushes what it had of
+//! them.
 //!
-//! A queue pair that is destroyed takes with it, on some adapters, its completions that were not polled and the receives among
-//! them: their slots would never be posted again. So it is drained first. Its last request, the end marker, is flushed after all
-//! before it; then the completion queue is taken once to its end, because receives may be flushed later than sends. Not every
-//! adapter flushes in time, or at all: each queue pair has a deadline.
-//! Owned by the port, worked by `port/closing.rs`. Setup grade. Threads: the port's. Tests: `port/tests/closings.rs`.
+//! A queue pair that is destroyed takes with it, on some adapters, its completions that were not polled and the
+//! receives among them: their slots would never be posted again. So it is drained first. Its last request, the end
+//! marker, is flushed after all before it; then the completion queue is taken once to its end, because receives may be
+//! flushed later than sends. Not every adapter flushes in time, or at all: each queue pair has a deadline. Owned by the
+//! port, worked by `port/closing.rs`. Setup grade. Threads: the port's. Tests: `port/tests/closings.rs`.
 
 use crate::transport::adapter::QueuePair;
 use crate::transport::tx::send_queue::SendQueue;
@@ -76,8 +77,8 @@ impl<Q: QueuePair> Closing<Q> {
         }
     }
 
-    /// Takes out those that can be destroyed: everything that is to come of them has come, or the time is over. Where it passed
-    /// without a look into the completion queue, there is still one.
+    /// Takes out those that can be destroyed: everything that is to come of them has come, or the time is over. Where
+    /// it passed without a look into the completion queue, there is still one.
     pub(crate) fn take_over(&mut self, now: Duration, taken: Taken, capacity: u32) -> Vec<ClosingQueue<Q>> {
         for closing in self.queues.iter_mut().filter(|closing| closing.end <= now) {
             closing.over.get_or_insert(taken);

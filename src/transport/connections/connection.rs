@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A connection to a peer: how far it is, its send queue, its handshake.
 //!
-//! Made by the first message to or from the peer (`port/connect.rs`), kept by [`super::Connections`]. Budget: at most 1 KiB
-//! beside the adapter's own buffers, held by a test at the end of the file. Setup grade, but for the send queue.
+//! Made by the first message to or from the peer (`port/connect.rs`), kept by [`super::Connections`]. Budget: at most 1
+//! KiB beside the adapter's own buffers, held by a test at the end of the file. Setup grade, but for the send queue.
 
 use super::retransmission::Retransmission;
 use crate::connect::handshake::Handshake;

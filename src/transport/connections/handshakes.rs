@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handshakes of a port that are under way: with whom, by what, when they are due, and what this side says of itself.
+//! The handshakes of a port that are under way: with whom, by what, when they are due, and what this side says of
+//! itself.
 //!
 //! Owned by the port; driven by `port/connect.rs`. Setup grade; the port's thread. Tests: `port/tests.rs`.
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long an adapter waits for an acknowledgement before it repeats a packet, and how often it does.
 //!
-//! Owns [`Retransmission`] and its choice. Called by `port/connect.rs` when a connection is confirmed, which is when its round trip is
-//! known; shown by `failure.rs` and where a connection is told of. Setup grade. Tests: at the end of the file.
+//! Owns [`Retransmission`] and its choice. Called by `port/connect.rs` when a connection is confirmed, which is when
+//! its round trip is known; shown by `failure.rs` and where a connection is told of. Setup grade. Tests: at the end of
+//! the file.
 //!
-//! Two wishes pull apart. A packet that is lost at the end of a message costs one time-out, so it should be short; but an adapter
-//! repeats seven times at most, so eight time-outs are all that a link may be silent before the connection is lost, and with it
-//! the job. So `btl_ibex_link_outage` says how long that must be, and the time-out is the shortest that keeps it, never less than
-//! what the path needs.
+//! Two wishes pull apart. A packet that is lost at the end of a message costs one time-out, so it should be short; but
+//! an adapter repeats seven times at most, so eight time-outs are all that a link may be silent before the connection
+//! is lost, and with it the job. So `btl_ibex_link_outage` says how long that must be, and the time-out is the shortest
+//! that keeps it, never less than what the path needs.
 
 use crate::tunables::Tunables;
 use std::fmt;
@@ -67,8 +68,8 @@ fn exponent(time: Duration) -> u8 {
     (0..31).find(|exponent| Duration::from_nanos(4096 << exponent) >= time).unwrap_or(31)
 }
 
-/// How often packets are repeated. soft-RoCE takes 7 for "without end" (`rxe_comp.c`), by which the specification means seven
-/// times: a peer that fell silent would never be an error.
+/// How often packets are repeated. soft-RoCE takes 7 for "without end" (`rxe_comp.c`), by which the specification means
+/// seven times: a peer that fell silent would never be an error.
 fn retry_count(wanted: u8, software: bool) -> u8 {
     if software { wanted.min(6) } else { wanted }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of a peer's ports to ask for a connection, where the addresses leave a choice (`select/partners.rs`): one after the
-//! other, until one answers.
+//! Which of a peer's ports to ask for a connection, where the addresses leave a choice (`select/partners.rs`): one
+//! after the other, until one answers.
 //!
 //! Owns what came of each. Made when the connection begins, gone when it is made; beside the handshake, which asks
-//! (`connect/handshake/port_attempt.rs`), and driven by `port/partner.rs`. It has no clock and no adapter. Setup grade; the port's
-//! thread. Tests: at the end of the file, and `port/tests/partners.rs`.
+//! (`connect/handshake/port_attempt.rs`), and driven by `port/partner.rs`. It has no clock and no adapter. Setup grade;
+//! the port's thread. Tests: at the end of the file, and `port/tests/partners.rs`.
 
 /// How often a port is asked before the next one is.
 const TRIES: u32 = 3;
@@ -84,8 +84,8 @@ impl Search {
         if self.wanted.is_some() { TRIES_AWAKE } else { TRIES }
     }
 
-    /// Whether this port may be taken, now that it speaks: no better one is left that might have been silent only because the
-    /// peer computed. So ports of one fabric are connected as addresses pair them, whoever is late.
+    /// Whether this port may be taken, now that it speaks: no better one is left that might have been silent only
+    /// because the peer computed. So ports of one fabric are connected as addresses pair them, whoever is late.
     pub(crate) fn may_take(&self, port: u8) -> bool {
         self.find(port).is_some_and(|place| self.better_than(place).is_none())
     }
@@ -96,8 +96,8 @@ impl Search {
         self.candidates[..place].iter().position(is_left)
     }
 
-    /// This port has spoken, and may not be taken yet: its process is awake, so that better ones are asked again first. False
-    /// where they are being asked already.
+    /// This port has spoken, and may not be taken yet: its process is awake, so that better ones are asked again first.
+    /// False where they are being asked already.
     pub(crate) fn want(&mut self, port: u8) -> bool {
         let place = self.find(port).filter(|place| self.wanted.is_none_or(|wanted| *place < wanted));
         self.wanted = place.or(self.wanted);

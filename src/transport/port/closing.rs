@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a connection: its queue pair goes into error, is drained, and only then destroyed.
 //!
-//! Until then its requests keep their tokens, credits and bounce buffers: the adapter may still read or write their memory.
-//! Called by the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` looks after the queue
-//! pairs that close, `poll.rs` tells of their end markers. Setup grade. One thread at a time (`&mut Port`).
-//! Tests: `tests/closings.rs`, and the engine's device tests in `hw-tests`.
+//! Until then its requests keep their tokens, credits and bounce buffers: the adapter may still read or write their
+//! memory. Called by the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` looks
+//! after the queue pairs that close, `poll.rs` tells of their end markers. Setup grade. One thread at a time
+//! (`&mut Port`). Tests: `tests/closings.rs`, and the engine's device tests in `hw-tests`.
 
 use super::Port;
 use crate::counters::subtract;
@@ -19,8 +19,8 @@ use std::time::Duration;
 const DRAINING: Duration = Duration::from_secs(1);
 
 impl<A: Adapter> Port<A> {
-    /// Gives up a peer's queue pair. Its requests complete as failed: those that waited at once, those that the adapter has when
-    /// it has let go of them.
+    /// Gives up a peer's queue pair. Its requests complete as failed: those that waited at once, those that the adapter
+    /// has when it has let go of them.
     pub(super) fn drop_connection(&mut self, peer: EndpointId) {
         self.fail_waiting(peer);
         self.drop_successor(peer);
@@ -31,7 +31,8 @@ impl<A: Adapter> Port<A> {
         self.close_queue_pair(peer, *connection);
     }
 
-    /// Gives up what was to take the place of the peer's connection. It may have received already. False where there is none.
+    /// Gives up what was to take the place of the peer's connection. It may have received already. False where there is
+    /// none.
     pub(super) fn drop_successor(&mut self, peer: EndpointId) -> bool {
         let Some(successor) = self.connections.take_successor(peer) else { return false };
         self.close_queue_pair(peer, *successor);

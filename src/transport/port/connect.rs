@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a port's connections come about: looks at what came, begins connections, gives hellos to their handshakes.
 //!
-//! Driven by `poll.rs` every so many polls, and by the first request to a peer. Setup grade: it allocates, makes queue pairs,
-//! reads the clock and calls the kernel. The decisions are in `connect/handshake.rs`, which has no adapter, and in
-//! `admission.rs` (whose hellos are taken); what a handshake says is done in `establish.rs`. Tests: `tests.rs`, and the device
-//! tests in `hw-tests`.
+//! Driven by `poll.rs` every so many polls, and by the first request to a peer. Setup grade: it allocates, makes queue
+//! pairs, reads the clock and calls the kernel. The decisions are in `connect/handshake.rs`, which has no adapter, and
+//! in `admission.rs` (whose hellos are taken); what a handshake says is done in `establish.rs`. Tests: `tests.rs`, and
+//! the device tests in `hw-tests`.
 //!
 //! An endpoint has one connection, and while a peer says that it has begun another, a successor beside it:
 //! [`crate::transport::connections::Connections::making`] is whichever of the two a handshake is under way for.
@@ -57,8 +57,8 @@ impl<A: Adapter> Port<A> {
         self.look_interval
     }
 
-    /// The first request to a peer, or a word of it (`asked`): makes the queue pair and sends the first hello. Where that fails the
-    /// connection fails.
+    /// The first request to a peer, or a word of it (`asked`): makes the queue pair and sends the first hello. Where
+    /// that fails the connection fails.
     pub(super) fn begin_connection(&mut self, to: EndpointId, asked: bool) {
         // A port that has lost its link meanwhile is known by the time the first message would wait for it.
         self.take_async_events();

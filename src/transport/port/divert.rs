@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port that goes down while the process has others: its new messages are refused, so that the caller sends them elsewhere.
+//! A port that goes down while the process has others: its new messages are refused, so that the caller sends them
+//! elsewhere.
 //!
-//! A peer is *diverted* while this port has no link: a message to it is refused before anything is kept of it, one that waits
-//! for a connection may come back unposted, and all else (operations on memory, whose keys are of this port) goes to the adapter as
-//! ever, which repeats it for some seconds. The caller decides when peers are diverted and when they return. Called by the plugin.
-//! Grade: setup; a diverted peer costs other messages nothing. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the
-//! device tests in `hw-tests`.
+//! A peer is *diverted* while this port has no link: a message to it is refused before anything is kept of it, one that
+//! waits for a connection may come back unposted, and all else (operations on memory, whose keys are of this port) goes
+//! to the adapter as ever, which repeats it for some seconds. The caller decides when peers are diverted and when they
+//! return. Called by the plugin. Grade: setup; a diverted peer costs other messages nothing. One thread at a time
+//! (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use crate::peer::PeerName;
@@ -38,8 +39,8 @@ impl<A: Adapter> Port<A> {
         self.diversion.is_down
     }
 
-    /// Diverts every peer, those still to come included, until [`Port::undivert`]. Messages with a tag of which `may_move` holds
-    /// come back where they wait for a connection to be made.
+    /// Diverts every peer, those still to come included, until [`Port::undivert`]. Messages with a tag of which
+    /// `may_move` holds come back where they wait for a connection to be made.
     pub fn divert_all(&mut self, may_move: impl Fn(u8) -> bool) {
         self.diversion.is_on = true;
         for to in self.connections.all() {

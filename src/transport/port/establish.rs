@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a handshake says is done: hellos are sent, queue pairs are set, a connection becomes ready or comes to nothing.
 //!
-//! Called by `connect.rs` with the step that `connect/handshake.rs` decided on, and by `poll.rs` when data stands for the last
-//! word. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! Called by `connect.rs` with the step that `connect/handshake.rs` decided on, and by `poll.rs` when data stands for
+//! the last word. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in
+//! `hw-tests`.
 
 use super::Port;
 use crate::connect::Via;
@@ -61,8 +62,9 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The peer fell silent before a connection came about. What was to take the place of a connection in use is given up for that.
-    /// Where nothing of ours waits, nobody is harmed: the peer, which has begun, may compute for as long as it likes.
+    /// The peer fell silent before a connection came about. What was to take the place of a connection in use is given
+    /// up for that. Where nothing of ours waits, nobody is harmed: the peer, which has begun, may compute for as long
+    /// as it likes.
     fn not_made(&mut self, to: EndpointId, failure: &Failure, remote: &PortAddress) {
         let Some(name) = self.connections.name(to) else { return };
         let mut why = failure.message(name, &self.attributes.place(), remote);
@@ -165,7 +167,8 @@ impl<A: Adapter> Port<A> {
         watch::connection_established(self.connections.rank(to), self.index(), (number, remote));
     }
 
-    /// A new connection takes the place of one that the peer has given up: what was posted to that is lost, what waits goes on.
+    /// A new connection takes the place of one that the peer has given up: what was posted to that is lost, what waits
+    /// goes on.
     fn replace(&mut self, to: EndpointId, mut successor: Box<Connection<A::QueuePair>>) {
         if let Some(old) = self.connections.get_mut(to) {
             successor.queue_mut().succeed(old.queue_mut());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Giving a connection up: it is reported once, with the reason, and then everything that belongs to it fails.
 //!
-//! Called by the other files of the port; calls none of them but `waiting.rs` and `closing.rs`. Setup grade. One thread at a time (`&mut Port`).
-//! Tests: `tests.rs`.
+//! Called by the other files of the port; calls none of them but `waiting.rs` and `closing.rs`. Setup grade. One thread
+//! at a time (`&mut Port`). Tests: `tests.rs`.
 
 use super::Port;
 use crate::counters::{add, subtract};
@@ -34,6 +34,7 @@ impl<A: Adapter> Port<A> {
             if connection.is_made() {
                 subtract(&self.counters.connections, 1);
             }
+            self.kept.note_failure(to, connection, &cause);
             connection.became_failed();
             (qp_num, retransmission) = (connection.number(), connection.retransmission());
             // Where even this fails the queue pair is in error already, or the device is gone.
@@ -72,8 +73,8 @@ impl<A: Adapter> Port<A> {
         self.destroy_closing();
     }
 
-    /// Why connections failed, in words, each once. To be said before anything that failed for it is handed on: a call that
-    /// is refused comes before the report of the failure, and with several threads a failed request may, too.
+    /// Why connections failed, in words, each once. To be said before anything that failed for it is handed on: a call
+    /// that is refused comes before the report of the failure, and with several threads a failed request may, too.
     #[must_use]
     pub fn take_untold(&mut self) -> Vec<String> {
         std::mem::take(&mut self.untold)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening a port of a device: its protection domain, its queues and their memory, what the handshake goes by.
 //!
-//! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in `hw-tests`.
+//! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in
+//! `hw-tests`.
 
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
@@ -18,6 +19,7 @@ use crate::transport::connections::admission::Admission;
 use crate::transport::connections::closing::Closing;
 use crate::transport::connections::handshakes::{Handshakes, Ourselves};
 use crate::transport::connections::probe::Probes;
+use crate::transport::kept::Kept;
 use crate::transport::rx::Rx;
 use crate::transport::tx::{self, Tx, bounce};
 use crate::transport::watch;
@@ -112,7 +114,8 @@ impl Device {
         }
     }
 
-    /// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as responder.
+    /// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as
+    /// responder.
     fn rd_atomic(&self, wanted: u8) -> (u8, u8) {
         let (initiator, responder) = match wanted {
             0 if self.context.is_software() => (4, 16),
@@ -124,8 +127,8 @@ impl Device {
 }
 
 impl Port<Verbs> {
-    /// Opens a port: its protection domain, completion queue, shared receive queue with its slots, and what the handshake
-    /// goes by.
+    /// Opens a port: its protection domain, completion queue, shared receive queue with its slots, and what the
+    /// handshake goes by.
     ///
     /// # Errors
     /// [`PortError`]: what failed, with which values, and what to do.
@@ -189,7 +192,8 @@ impl Port<Verbs> {
         let tx = Tx::new(
             &tx::Limits {
                 credits,
-                // A queue that is full has asked for a completion, also where the adapter's is shorter than the parameter.
+                // A queue that is full has asked for a completion, also where the adapter's is shorter than the
+                // parameter.
                 signal_interval: (tunables.signal_interval as u32).min(limits.sends / 2).max(1),
                 send_slots: tunables.send_slots_max,
                 max_inline,
@@ -226,8 +230,8 @@ impl Port<Verbs> {
     }
 }
 
-/// How many receives are posted where so many are asked for: at most what the shared receive queue holds, and half of the
-/// completion queue, whose other half is for sends. `None`: they are too few.
+/// How many receives are posted where so many are asked for: at most what the shared receive queue holds, and half of
+/// the completion queue, whose other half is for sends. `None`: they are too few.
 fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
     let receives = asked.min(max_srq_wr).min(max_cqe / 2);
     (receives >= FEWEST).then_some(receives)
@@ -288,6 +292,7 @@ impl<A: Adapter> Port<A> {
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             admission: Admission::new(),
             diversion: Diversion::default(),
+            kept: Kept::default(),
             untold: Vec::new(),
             attributes: parts.attributes,
             bounce_size: parts.bounce_size,

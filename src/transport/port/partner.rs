@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The port of a peer that is in our fabric, where several may be: asked for in turn, taken when a datagram comes through.
+//! The port of a peer that is in our fabric, where several may be: asked for in turn, taken when a datagram comes
+//! through.
 //!
-//! InfiniBand fabrics often have the same prefix, the default, so that a host whose ports are cabled or numbered the other way
-//! round is paired across fabrics by address. So an endpoint is not bound to the port that it is paired with: while no
-//! datagram has come through it turns to the others (`connections/search.rs` says in which order), and to whichever speaks to it.
-//! What waits stays in its send queue and goes, in order, to the port that answers. Memory keys meet the port they were made for,
-//! because an endpoint has one connection and both sides use the same.
+//! InfiniBand fabrics often have the same prefix, the default, so that a host whose ports are cabled or numbered the
+//! other way round is paired across fabrics by address. So an endpoint is not bound to the port that it is paired with:
+//! while no datagram has come through it turns to the others (`connections/search.rs` says in which order), and to
+//! whichever speaks to it. What waits stays in its send queue and goes, in order, to the port that answers. Memory keys
+//! meet the port they were made for, because an endpoint has one connection and both sides use the same.
 //!
-//! Both sides agree without a vote. A side that has set its queue pair to a port and said so is bound to it, since the other
-//! may be sending already; it is set free by that port's word alone. A port that is bound or connected elsewhere declines, for good
-//! where it is connected. Four ports that are each bound to the next would wait for ever; so a port that is bound declines
-//! those that are no better partners than the one it has. Both ends of a pair rank it alike, so that of such a circle
-//! the best pair always declines what is before it.
+//! Both sides agree without a vote. A side that has set its queue pair to a port and said so is bound to it, since the
+//! other may be sending already; it is set free by that port's word alone. A port that is bound or connected elsewhere
+//! declines, for good where it is connected. Four ports that are each bound to the next would wait for ever; so a port
+//! that is bound declines those that are no better partners than the one it has. Both ends of a pair rank it alike, so
+//! that of such a circle the best pair always declines what is before it.
 //!
-//! A peer that computes is silent at its best port, too, and has the hellos to all its ports when it wakes. So a port that is not
-//! the best is not taken at its first word: the better ones are asked once more, now that the process is awake.
+//! A peer that computes is silent at its best port, too, and has the hellos to all its ports when it wakes. So a port
+//! that is not the best is not taken at its first word: the better ones are asked once more, now that the process is
+//! awake.
 //!
-//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or comes to nothing. Setup grade. One
-//! thread at a time (`&mut Port`). Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
+//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or comes to nothing. Setup
+//! grade. One thread at a time (`&mut Port`). Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use super::admission::Stranger;
@@ -49,7 +51,8 @@ enum Answer {
 }
 
 impl<A: Adapter> Port<A> {
-    /// The port of a peer that an endpoint is to stand for: the one that addresses pair, unless another one has spoken already.
+    /// The port of a peer that an endpoint is to stand for: the one that addresses pair, unless another one has spoken
+    /// already.
     pub(super) fn answering(&self, name: PeerName, paired: u8) -> u8 {
         let other =
             if self.connections.known(name, paired).is_none() { self.other_endpoint(name, paired) } else { None };
@@ -67,8 +70,8 @@ impl<A: Adapter> Port<A> {
         if self.choice.link_layer == LINK_INFINIBAND { self.directory.partners(name, self.index()) } else { Vec::new() }
     }
 
-    /// A connection begins: where there is a choice, the peer's ports are asked in turn, and none is taken without a datagram.
-    /// Where there are no datagrams, the port that addresses pair has to do.
+    /// A connection begins: where there is a choice, the peer's ports are asked in turn, and none is taken without a
+    /// datagram. Where there are no datagrams, the port that addresses pair has to do.
     pub(super) fn search(&mut self, to: EndpointId, connection: &mut Connection<A::QueuePair>, remote: &PortAddress) {
         let Some((name, port)) = self.connections.remote(to) else { return };
         let has_datagrams = self.handshakes.paths(remote, &self.tunables).ud;
@@ -78,8 +81,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether it is not known yet which port of the peer this one reaches, if any. What is sent to it now may come back, to go by
-    /// another port. Begins to find out.
+    /// Whether it is not known yet which port of the peer this one reaches, if any. What is sent to it now may come
+    /// back, to go by another port. Begins to find out.
     pub fn is_unproven(&mut self, to: EndpointId) -> bool {
         if let Some(connection) = self.connections.get(to) {
             return connection.phase() == Phase::Connecting && self.handshakes.search(to).is_some();
@@ -88,8 +91,8 @@ impl<A: Adapter> Port<A> {
         has_choice && self.queue(to, Request::NOTHING).is_ok() && self.handshakes.search(to).is_some()
     }
 
-    /// A hello came. Where no endpoint stands for its port, but that may be the one to connect to instead of another port of its
-    /// process, the endpoint for that turns to it.
+    /// A hello came. Where no endpoint stands for its port, but that may be the one to connect to instead of another
+    /// port of its process, the endpoint for that turns to it.
     ///
     /// # Errors
     /// The endpoint stays with the other port, or asks better ones first.
@@ -118,8 +121,8 @@ impl<A: Adapter> Port<A> {
         Err(Stranger::Elsewhere)
     }
 
-    /// An endpoint for a process that nobody has spoken of yet, where its first word comes from a port that is not the best for
-    /// this one.
+    /// An endpoint for a process that nobody has spoken of yet, where its first word comes from a port that is not the
+    /// best for this one.
     fn meet(&mut self, hello: &Hello) -> Result<Option<EndpointId>, Stranger> {
         let (name, port) = (hello.source.name, hello.source.port);
         if self.choice.link_layer != LINK_INFINIBAND || self.connections.of_peer(name).is_some() {
@@ -171,7 +174,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A port has spoken that is not the best: now that the peer's process is awake, better ones are asked again before.
+    /// A port has spoken that is not the best: now that the peer's process is awake, better ones are asked again
+    /// before.
     fn ask_better(&mut self, to: EndpointId, hello: &Hello) -> Result<(), Stranger> {
         self.listed(hello)?;
         if self.connections.get(to).is_none() {
@@ -219,8 +223,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Time has passed for an endpoint that has a choice: where the port that it asks is silent, or speaks by TCP alone, it turns
-    /// to the next.
+    /// Time has passed for an endpoint that has a choice: where the port that it asks is silent, or speaks by TCP
+    /// alone, it turns to the next.
     pub(super) fn reconsider(&mut self, to: EndpointId) {
         let Some(connection) = self.connections.get(to) else { return };
         let (handshake, waiting) = (connection.handshake(), connection.queue().waiting());
@@ -242,7 +246,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The port that is being asked is not the one. Where nobody here wants another, the peer had begun, and shall again.
+    /// The port that is being asked is not the one. Where nobody here wants another, the peer had begun, and shall
+    /// again.
     fn leave(&mut self, to: EndpointId, wants_another: bool) {
         let Some(search) = self.handshakes.search(to) else { return };
         let (current, first, next) = (search.current(), search.first_choice(), search.next());

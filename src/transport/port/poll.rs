@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The completion side of a port: takes completions in batches and reports them.
 //!
-//! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every so
-//! many polls it also looks after connections (`connect.rs`, setup grade). What seldom comes is set aside and dealt with after
-//! the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every
+//! so many polls it also looks after connections (`connect.rs`, setup grade). What seldom comes is set aside and dealt
+//! with after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::{Exceptional, Port};
 use crate::counters::add;
@@ -24,18 +24,18 @@ pub struct Polled {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Takes what has happened since the last call, at most a batch of it. Returns how many completions there are. What the
-    /// batch held before is released first: that is done while nothing is waited for, instead of between a message and who
-    /// waits for it.
+    /// Takes what has happened since the last call, at most a batch of it. Returns how many completions there are. What
+    /// the batch held before is released first: that is done while nothing is waited for, instead of between a message
+    /// and who waits for it.
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         self.poll_with::<false>(batch, TakesNone).reported
     }
 
-    /// As [`Self::poll`], but a message that `takes` takes is not reported, and its slot is released at once. It is asked of each
-    /// message in order, and of none any more once one was left to be reported, or is yet to be: so none overtakes another.
-    /// While it is asked the port is borrowed.
+    /// As [`Self::poll`], but a message that `takes` takes is not reported, and its slot is released at once. It is
+    /// asked of each message in order, and of none any more once one was left to be reported, or is yet to be: so none
+    /// overtakes another. While it is asked the port is borrowed.
     #[inline(always)]
     pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         if !batch.completions().is_empty() || self.rx.is_due() {
@@ -113,24 +113,24 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A copy of the first `len` bytes of a received message, for a caller that may not use its address. Empty where the slot
-    /// is not so large. To be called before [`Port::release`].
+    /// A copy of the first `len` bytes of a received message, for a caller that may not use its address. Empty where
+    /// the slot is not so large. To be called before [`Port::release`].
     #[must_use]
     pub fn copy_received(&self, slot: u32, len: u32) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         if self.rx.copy(slot, &mut bytes) { bytes } else { Vec::new() }
     }
 
-    /// Who sent a message that came by the local queue pair `qp_num`; `None` where that cannot be told: who it says it is from
-    /// holds only if it came by that endpoint's queue pair.
+    /// Who sent a message that came by the local queue pair `qp_num`; `None` where that cannot be told: who it says it
+    /// is from holds only if it came by that endpoint's queue pair.
     #[must_use]
     pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
         let named = immediate.endpoint();
         self.connections.get(named).filter(|connection| connection.number() == qp_num).map(|_| named)
     }
 
-    /// Takes completions while nobody can be told of them: they wait for the next polls, but for requests that have succeeded
-    /// and of which `done` takes the token.
+    /// Takes completions while nobody can be told of them: they wait for the next polls, but for requests that have
+    /// succeeded and of which `done` takes the token.
     #[cold]
     pub(super) fn take_ahead(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         self.count_down();
@@ -152,8 +152,8 @@ impl<A: Adapter> Port<A> {
         self.undelivered = held;
     }
 
-    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them, which is asked
-    /// only if nothing waits to be reported before them.
+    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them, which is
+    /// asked only if nothing waits to be reported before them.
     #[inline(always)]
     fn take<const STAMPED: bool>(
         &mut self,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends, puts, gets and atomics of a port: posted, or left waiting in order until they can be.
 //!
-//! Called by the plugin. Path grades: an open connection with room is *hot* (one check of the endpoint, one post). What cannot
-//! be posted now is *pending*: puts, gets and atomics are queued (`waiting.rs`); a send says so, because who sends may have to
-//! know when the adapter has it, and is queued when its caller asks for that. One thread at a time (`&mut Port`). Sizes in
-//! bytes. Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! Called by the plugin. Path grades: an open connection with room is *hot* (one check of the endpoint, one post). What
+//! cannot be posted now is *pending*: puts, gets and atomics are queued (`waiting.rs`); a send says so, because who
+//! sends may have to know when the adapter has it, and is queued when its caller asks for that. One thread at a time
+//! (`&mut Port`). Sizes in bytes. Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use crate::counters::add;
@@ -17,8 +17,8 @@ use crate::transport::tx::{Attempt, Post, Signal};
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Wr};
 
-/// The connection to this peer has failed, or there is no such endpoint: nothing was queued. Its failure has been, or is
-/// about to be, reported.
+/// The connection to this peer has failed, or there is no such endpoint: nothing was queued. Its failure has been, or
+/// is about to be, reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused;
 
@@ -87,9 +87,9 @@ impl<A: Adapter> Port<A> {
         self.not_posted(to, &attempt).map(|()| Sent::Busy)
     }
 
-    /// Sends one message gathered from one or two spans. Where it is posted they are the adapter's until `token` comes back. With
-    /// `prompt`, it comes back as soon as the peer's adapter has the message; without, at some later time, when others are
-    /// completed too.
+    /// Sends one message gathered from one or two spans. Where it is posted they are the adapter's until `token` comes
+    /// back. With `prompt`, it comes back as soon as the peer's adapter has the message; without, at some later time,
+    /// when others are completed too.
     ///
     /// # Errors
     /// [`Refused`] when the connection has failed; `token` does not come back then.
@@ -139,8 +139,8 @@ impl<A: Adapter> Port<A> {
         self.submit(to, token, Work::Write { local, remote }, || Operation::Put { local, remote })
     }
 
-    /// Writes `bytes`, at most [`crate::transport::Attributes::max_inline`], to the peer's memory; they may be reused at once.
-    /// `token` comes back when they are there.
+    /// Writes `bytes`, at most [`crate::transport::Attributes::max_inline`], to the peer's memory; they may be reused
+    /// at once. `token` comes back when they are there.
     ///
     /// # Errors
     /// [`Refused`] when there are more bytes than that, or the connection has failed; `token` does not come back then.
@@ -190,8 +190,8 @@ impl<A: Adapter> Port<A> {
         self.submit(to, token, work, || Operation::FetchAdd { local, remote, operand })
     }
 
-    /// Makes the 64 bits at `remote` `swap` if they are `compare`; what they were comes to `local` (8 bytes). `token` comes
-    /// back then.
+    /// Makes the 64 bits at `remote` `swap` if they are `compare`; what they were comes to `local` (8 bytes). `token`
+    /// comes back then.
     ///
     /// # Errors
     /// [`Refused`] when the connection has failed; `token` does not come back then.
@@ -223,7 +223,10 @@ impl<A: Adapter> Port<A> {
             return Ok(());
         }
         self.not_posted(to, &attempt)?;
-        self.queue(to, Request { token, operation: operation() })
+        self.queue(to, Request { token, operation: operation() })?;
+        // Of a peer that is diverted it waits for nothing.
+        self.tx.expect_room();
+        Ok(())
     }
 
     /// Posts through `post` if the connection has room, and notes the token. The hot path of every operation.

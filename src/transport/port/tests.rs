@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port over a scripted adapter: what becomes of requests, slots and credits when an adapter refuses, fails or falls silent.
+//! A port over a scripted adapter: what becomes of requests, slots and credits when an adapter refuses, fails or falls
+//! silent.
 
 mod closings;
 mod direct;
@@ -7,6 +8,7 @@ mod held_back;
 mod histories;
 mod pair;
 mod partners;
+mod rails;
 
 use super::*;
 use crate::transport::adapter::scripted::{QpState, send_id};
@@ -36,7 +38,8 @@ fn a_first_message_connects_two_ports_and_arrives() {
     assert_eq!((pair.a.ended(), pair.b.messages()), (vec![(1, Ok(()))], 1));
 }
 
-/// `a`'s datagram queue pair has another number than the one it published; `begins` says whether `b` has sent to that before.
+/// `a`'s datagram queue pair has another number than the one it published; `begins` says whether `b` has sent to that
+/// before.
 fn is_answered_at_the_new_number(begins: bool) {
     let mut pair = Pair::apart();
     if begins {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What waits to be posted: queued for each peer, in order, without loss, and posted when there is room.
 //!
-//! `send.rs` queues puts, gets and atomics here, the plugin sends; `poll.rs` works the backlog when completions have made
-//! room. While anything waits for a peer, all that follows queues behind it; who takes nothing for long is held back
-//! (`tx/send_window.rs`), which is looked at here alone. Pending grade: it may allocate. One thread
-//! at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! `send.rs` queues puts, gets and atomics here, the plugin sends; `poll.rs` works the backlog when completions have
+//! made room. While anything waits for a peer, all that follows queues behind it; who takes nothing for long is held
+//! back (`tx/send_window.rs`), which is looked at here alone. Pending grade: it may allocate. One thread at a time
+//! (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::{Port, Refused};
 use crate::counters::{add, subtract};
@@ -31,8 +31,8 @@ pub enum WhenDiverted {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Lets a message of one or two spans wait until it can be sent. They are the adapter's until `token` comes back, as soon
-    /// as the peer's adapter has the message: who waits for a message to go wants to hear of it.
+    /// Lets a message of one or two spans wait until it can be sent. They are the adapter's until `token` comes back,
+    /// as soon as the peer's adapter has the message: who waits for a message to go wants to hear of it.
     ///
     /// # Errors
     /// [`Refused`] when the connection has failed, or the peer is diverted; `token` does not come back then.
@@ -57,12 +57,12 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Lets a message wait that is in memory of no registration: the first `length` of `bytes`, at most
-    /// [`crate::transport::Setup::bounce_size`]. It goes at once where it can. `token` comes back as soon as the peer's adapter
-    /// has the message.
+    /// [`crate::transport::Setup::bounce_size`]. It goes at once where it can. `token` comes back as soon as the peer's
+    /// adapter has the message.
     ///
     /// # Errors
-    /// [`Refused`] when there are more bytes than that or fewer in `bytes`, the connection has failed, or the peer is diverted;
-    /// `token` does not come back then.
+    /// [`Refused`] when there are more bytes than that or fewer in `bytes`, the connection has failed, or the peer is
+    /// diverted; `token` does not come back then.
     #[cold]
     pub fn queue_bytes(
         &mut self,
@@ -88,9 +88,10 @@ impl<A: Adapter> Port<A> {
         if self.connections.is_diverted(to) && when == WhenDiverted::Refuse { Err(Refused) } else { Ok(()) }
     }
 
-    /// For a caller that finds no room, or no buffer, and may not come back to poll before it has some: takes completions,
-    /// moves connections on and posts what waits. `done` is shown the token of each request that has succeeded; where it
-    /// answers true the token is its own from then on. Everything else is told by the next poll, in order.
+    /// For a caller that finds no room, or no buffer, and may not come back to poll before it has some: takes
+    /// completions, moves connections on and posts what waits. `done` is shown the token of each request that has
+    /// succeeded; where it answers true the token is its own from then on. Everything else is told by the next poll, in
+    /// order.
     #[cold]
     pub fn reap(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         self.take_ahead(done);
@@ -99,8 +100,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// As [`Port::reap`], and asks every connection with requests of which nobody asked a completion for one, so that their
-    /// tokens come back.
+    /// As [`Port::reap`], and asks every connection with requests of which nobody asked a completion for one, so that
+    /// their tokens come back.
     #[cold]
     pub fn reclaim(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         self.take_ahead(done);
@@ -119,7 +120,8 @@ impl<A: Adapter> Port<A> {
         let _ = self.queue(to, Request::NOTHING);
     }
 
-    /// Asks every peer that was idle since the last probe for an acknowledgement: a peer that is gone fails the connection.
+    /// Asks every peer that was idle since the last probe for an acknowledgement: a peer that is gone fails the
+    /// connection.
     #[cold]
     pub(super) fn probe(&mut self, now: Duration) {
         if !self.probes.are_due(now) {
@@ -222,6 +224,7 @@ impl<A: Adapter> Port<A> {
             if events::has_interest() {
                 watch::unqueued(rank, request.token, waiting);
             }
+            let Some(request) = self.kept.keep(to, request) else { continue };
             if request.token.0 != 0 {
                 let outcome = Err(Failed { status: Status::FLUSHED, posted: false });
                 self.undelivered.push(Completion::Request { token: request.token, to, outcome });

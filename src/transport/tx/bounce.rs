@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounce buffers: registered slots for messages that waited in memory of no registration, and are too long to go inside a
-//! work request.
+//! Bounce buffers: registered slots for messages that waited in memory of no registration, and are too long to go
+//! inside a work request.
 //!
-//! Owned by `tx.rs`, which fills one when the message is to be posted, and takes it back when the adapter is done with it.
-//! They are few: while all are in use the next message goes on waiting. Pending grade. Tests: at the end of the file.
+//! Owned by `tx.rs`, which fills one when the message is to be posted, and takes it back when the adapter is done with
+//! it. They are few: while all are in use the next message goes on waiting. Pending grade. Tests: at the end of the
+//! file.
 
 use crate::transport::adapter::SendSlots;
 use crate::transport::work_request::is_done;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a send queue may say that it is full while nothing is in it.
 //!
-//! A full queue is an ordinary thing: a completion makes room. Where none is to come, an adapter that goes on to answer `ENOMEM`
-//! has another trouble, and requests would wait for ever. Asked for each post that was refused so (`send_queue.rs`);
-//! pending grade. Tests: at the end of the file.
+//! A full queue is an ordinary thing: a completion makes room. Where none is to come, an adapter that goes on to answer
+//! `ENOMEM` has another trouble, and requests would wait for ever. Asked for each post that was refused so
+//! (`send_queue.rs`); pending grade. Tests: at the end of the file.
 
 use std::time::Duration;
 

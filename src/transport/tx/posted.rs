@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of a port that the adapter has and whose tokens must come back: one slab, and a list through it for each
-//! connection.
+//! The requests of a port that the adapter has and whose tokens must come back: one slab, and a list through it for
+//! each connection.
 //!
-//! Used by `tx.rs`: pushed when posted, popped when completed. Hot: a push or a pop touches one 24-byte entry; it allocates only when
-//! more requests are in flight than ever before. An inline send without a token takes no entry. Tests: at the end of the file.
+//! Used by `tx.rs`: pushed when posted, popped when completed. Hot: a push or a pop touches one 24-byte entry; it
+//! allocates only when more requests are in flight than ever before. An inline send without a token takes no entry.
+//! Tests: at the end of the file.
 
 use crate::transport::completion::Token;
 use crate::transport::work_request::is_done;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The send queue of a connection: its queue pair, how much is posted and done, and what waits behind it.
 //!
-//! Part of a connection; `tx.rs` posts to it and retires from it. The fields that a post or a retirement touches lie together.
-//! Requests are numbered from 0; numbers wrap. Hot where marked. Tests: `tests.rs`.
+//! Part of a connection; `tx.rs` posts to it and retires from it. The fields that a post or a retirement touches lie
+//! together. Requests are numbered from 0; numbers wrap. Hot where marked. Tests: `tests.rs`.
 
 use super::bounce::InUse;
 use super::full_queue::QueueFull;
@@ -18,7 +18,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct SendQueue<Q> {
     qp: Q,
-    /// The number of the next request: of those posted since it was made, or since the first that it replaced was; wraps.
+    /// The number of the next request: of those posted since it was made, or since the first that it replaced was;
+    /// wraps.
     posted: u32,
     /// Those known to be done.
     retired: u32,
@@ -28,6 +29,8 @@ pub(crate) struct SendQueue<Q> {
     limit: u32,
     /// What `posted` was when a request last asked for a completion.
     signalled: u32,
+    /// What `posted` was after the last message of which that was noted ([`Self::note_message`]).
+    messages: u32,
     /// How the peer names this endpoint in immediates; see [`Immediate`].
     named: u32,
     /// Whether new requests are posted.
@@ -54,6 +57,7 @@ impl<Q: QueuePair> SendQueue<Q> {
             window: SendWindow::new(depth),
             limit: 0,
             signalled: 0,
+            messages: 0,
             named: Immediate::endpoint_bits(u32::MAX),
             is_open: false,
             in_backlog: false,
@@ -95,8 +99,8 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.set_limit();
     }
 
-    /// Works out anew how far requests may be posted. To be called after every change of what it is made of, so that a post
-    /// has one comparison to make.
+    /// Works out anew how far requests may be posted. To be called after every change of what it is made of, so that a
+    /// post has one comparison to make.
     #[inline]
     pub(super) fn set_limit(&mut self) {
         let open = self.is_open && self.waiting.is_empty() && !self.is_full();
@@ -159,8 +163,8 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.signalled != self.retired
     }
 
-    /// The request numbered `through` and all before it are done. Returns how many that makes; `None` where the number is of
-    /// none that is in flight.
+    /// The request numbered `through` and all before it are done. Returns how many that makes; `None` where the number
+    /// is of none that is in flight.
     #[inline]
     pub(super) fn retire(&mut self, through: u32) -> Option<u32> {
         let retired = through.wrapping_add(1);
@@ -171,6 +175,18 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.retired = retired;
         self.set_limit();
         Some(done)
+    }
+
+    /// The last request that was posted was a message.
+    #[inline]
+    pub(crate) fn note_message(&mut self) {
+        self.messages = self.posted;
+    }
+
+    /// Whether a message that was noted is not known to be done, where the last `failed` that are said to be are not.
+    pub(crate) fn has_messages_beyond(&self, failed: u32) -> bool {
+        let done = self.retired.wrapping_sub(failed);
+        self.messages.wrapping_sub(done).cast_signed() > 0
     }
 
     /// Whether a request for which the adapter had no room `now` is to be tried again.
@@ -212,11 +228,13 @@ impl<Q: QueuePair> SendQueue<Q> {
         taken
     }
 
-    /// Takes over what waits for `old`, which it replaces, and its place in the backlog. To be called before anything is posted.
+    /// Takes over what waits for `old`, which it replaces, and its place in the backlog. To be called before anything
+    /// is posted.
     pub(crate) fn succeed(&mut self, old: &mut SendQueue<Q>) {
-        // Completions of the old queue pair may still come, with the same endpoint: no number of theirs may be in flight here.
+        // Completions of the old queue pair may still come, with the same endpoint: no number of theirs may be in
+        // flight here.
         self.posted = old.posted.wrapping_add(1);
-        (self.retired, self.signalled) = (self.posted, self.posted);
+        (self.retired, self.signalled, self.messages) = (self.posted, self.posted, self.posted);
         self.waiting = std::mem::take(&mut old.waiting);
         self.in_backlog = old.in_backlog;
         self.set_limit();

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many requests a peer may have unacknowledged: all that the queue pair takes, and fewer once it took none for long.
+//! How many requests a peer may have unacknowledged: all that the queue pair takes, and fewer once it took none for
+//! long.
 //!
-//! A peer that computes takes no message when its receive slots are used up. The adapter then sends the oldest again, and all
-//! that was posted after it too, each time that it is told to wait. So a peer that has acknowledged nothing for [`PATIENCE`] is *held
-//! back*: nothing more is posted to it until it has acknowledged all but a quarter of a queue. From then on it may have that many,
-//! and one more each time it has taken a window's worth: the window opens slowly, as who computes once computes again. A quarter
-//! of a queue, 32 requests by default, still keeps a path busy: 32 messages in a round trip of 5 us are six million a second.
+//! A peer that computes takes no message when its receive slots are used up. The adapter then sends the oldest again,
+//! and all that was posted after it too, each time that it is told to wait. So a peer that has acknowledged nothing for
+//! [`PATIENCE`] is *held back*: nothing more is posted to it until it has acknowledged all but a quarter of a queue.
+//! From then on it may have that many, and one more each time it has taken a window's worth: the window opens slowly,
+//! as who computes once computes again. A quarter of a queue, 32 requests by default, still keeps a path busy: 32
+//! messages in a round trip of 5 us are six million a second.
 //!
-//! Part of a send queue (`send_queue.rs`), which compares with [`SendWindow::size`] when it works out its limit: that is hot. All else
-//! is pending grade: looked at for peers with requests that wait, and only then does the size matter. What is held back waits in
-//! the port's backlog in order, one-sided requests among it. Tests: at the end of the file, `tests.rs`, `port/tests/held_back.rs`.
+//! Part of a send queue (`send_queue.rs`), which compares with [`SendWindow::size`] when it works out its limit: that
+//! is hot. All else is pending grade: looked at for peers with requests that wait, and only then does the size matter.
+//! What is held back waits in the port's backlog in order, one-sided requests among it. Tests: at the end of the file,
+//! `tests.rs`, `port/tests/held_back.rs`.
 
 use std::time::Duration;
 
-/// For so long a peer may acknowledge nothing before it is held back: eight times the shortest timer of a receiver that is not
-/// ready, and above what a message waits for in a busy network. A link that is silent and one-sided requests that take so long
-/// hold a peer back, too: what is posted to it then goes on all the same, a quarter of a queue at a time.
+/// For so long a peer may acknowledge nothing before it is held back: eight times the shortest timer of a receiver that
+/// is not ready, and above what a message waits for in a busy network. A link that is silent and one-sided requests
+/// that take so long hold a peer back, too: what is posted to it then goes on all the same, a quarter of a queue at a
+/// time.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Of the time between two looks no more than this counts towards [`PATIENCE`]: who computes itself has not seen yet what its peers
-/// have acknowledged meanwhile.
+/// Of the time between two looks no more than this counts towards [`PATIENCE`]: who computes itself has not seen yet
+/// what its peers have acknowledged meanwhile.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// What a look has found.
@@ -58,9 +62,9 @@ impl SendWindow {
         self.size
     }
 
-    /// Looks at a peer whose requests wait, `now`, when the requests before `retired` are done. Requests that asked for no completion
-    /// tell nothing: `is_due` says whether a completion is to come. Every `signal_interval`-th request asks for one, so a window of that
-    /// many always has one that ends its being full.
+    /// Looks at a peer whose requests wait, `now`, when the requests before `retired` are done. Requests that asked for
+    /// no completion tell nothing: `is_due` says whether a completion is to come. Every `signal_interval`-th request
+    /// asks for one, so a window of that many always has one that ends its being full.
     pub(super) fn look(&mut self, retired: u32, is_due: bool, signal_interval: u32, now: Duration) -> Held {
         let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let time = if self.is_held { passed } else { Duration::ZERO };
@@ -94,7 +98,8 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// Looks every millisecond from `from` to `to`, both included, while nothing is acknowledged. Returns what the last look found.
+    /// Looks every millisecond from `from` to `to`, both included, while nothing is acknowledged. Returns what the last
+    /// look found.
     fn stand(window: &mut SendWindow, (from, to): (u64, u64)) -> Held {
         (from..=to).map(|now| window.look(7, true, 32, at(now))).last().expect("a look")
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way out over a scripted adapter: credits, order, signalling, and what becomes of requests when a connection ends.
+//! The way out over a scripted adapter: credits, order, signalling, and what becomes of requests when a connection
+//! ends.
 
 use super::*;
 use crate::transport::adapter::Adapter as _;

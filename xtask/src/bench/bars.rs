@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The speeds ibex is held to, as ratios of two things measured in the same run, and whether a report meets them.
 //!
-//! On adapters and soft-RoCE ibex is compared with the raw adapter; on emulated adapters with the other transports, as there
-//! an operation of the adapter takes no longer than the software above it, and the adapter with the memory of the host.
+//! On adapters and soft-RoCE ibex is compared with the raw adapter; on emulated adapters with the other transports, as
+//! there an operation of the adapter takes no longer than the software above it, and the adapter with the memory of the
+//! host.
 //!
 //! Grade: setup. Read by [`super::table`] and [`super::html`]. Tests: at the end of this file.
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What callgrind writes: the instructions of each object (a shared library, or the program itself), what objects have others
-//! do, and how often functions were called.
+//! What callgrind writes: the instructions of each object (a shared library, or the program itself), what objects have
+//! others do, and how often functions were called.
 //!
-//! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost lines
-//! after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of what was
-//! called, which has lines of its own elsewhere, and is not the caller's. `cob=` names the called function's object where it is
-//! another. A cost line is a position and counts.
+//! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost
+//! lines after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of
+//! what was called, which has lines of its own elsewhere, and is not the caller's. `cob=` names the called function's
+//! object where it is another. A cost line is a position and counts.
 //!
 //! Grade: setup. Called by [`super::instructions`]. Tests: at the end of this file.
 
@@ -19,8 +19,8 @@ pub(crate) struct Profile {
     pub(crate) objects: BTreeMap<String, u64>,
     /// Of those, what an object (the first name) executed because another (the second) called it.
     pub(crate) on_behalf: BTreeMap<(String, String), u64>,
-    /// Calls of each function from places that were passed while callgrind counted. Where such a place was passed before, too,
-    /// callgrind counts that, so that only 0 is exact.
+    /// Calls of each function from places that were passed while callgrind counted. Where such a place was passed
+    /// before, too, callgrind counts that, so that only 0 is exact.
     pub(super) calls: BTreeMap<String, u64>,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask bench --events`: what events cost, as ratios to a build that has none, and the bars for it.
 //!
-//! The five ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. A bound that the ratio may
-//! keep or miss is neither met nor missed: the machine is too noisy to say. Instructions, allocations and counts of
-//! events are exact.
+//! The five ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. A bound that the
+//! ratio may keep or miss is neither met nor missed: the machine is too noisy to say. Instructions, allocations and
+//! counts of events are exact.
 //!
 //! Grade: setup. Called by the bench; read by [`super::table`], [`super::html`], [`super::bars`]. Tests: at the end.
 
@@ -152,8 +152,8 @@ impl Cost {
         self.messages.iter().find(|message| message.transport == transport.name())
     }
 
-    /// The sites of a message, which are as many as it has events when all are listened to, and the instructions that these
-    /// sites take together while nobody listens.
+    /// The sites of a message, which are as many as it has events when all are listened to, and the instructions that
+    /// these sites take together while nobody listens.
     fn sites_of_message(&self) -> Option<(f64, f64)> {
         let (without, with) = (self.message(BASE)?, self.message(Transport::Unregistered)?);
         let sites = self.message(Transport::Callbacks)?.events;

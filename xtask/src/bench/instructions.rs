@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and tells the
-//! adapter's instructions from those of everything above it. What the adapter has other libraries do (`memcpy`) is the adapter's.
+//! adapter's instructions from those of everything above it. What the adapter has other libraries do (`memcpy`) is the
+//! adapter's.
 //!
 //! The two ranks take turns, so that nothing is polled for in vain and the counts repeat; see the program.
 //!

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench`: what MPI through ibex gives, beside the raw adapter and beside other transports on the same device.
+//! `cargo xtask bench`: what MPI through ibex gives, beside the raw adapter and beside other transports on the same
+//! device.
 //!
-//! [`catalogue`] says what can be measured and [`transport`] over what, [`plan`] what is in which order, [`run`] does it
-//! ([`mpi`], [`perftest`], [`ucx_perftest`], [`instructions`] with [`callgrind`], and [`host_memory`] know the programs),
-//! [`report`] condenses it, [`table`], [`plot`] and [`html`] show it, [`bars`] judges it. [`events`] is what `--events` adds.
+//! [`catalogue`] says what can be measured and [`transport`] over what, [`plan`] what is in which order, [`run`] does
+//! it ([`mpi`], [`perftest`], [`ucx_perftest`], [`instructions`] with [`callgrind`], and [`host_memory`] know the
+//! programs), [`report`] condenses it, [`table`], [`plot`] and [`html`] show it, [`bars`] judges it. [`events`] is what
+//! `--events` adds.
 //!
 //! Grade: setup. Tests: in each file.
 
@@ -45,8 +47,8 @@ use transport::Transport;
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `softhca` (emulated adapters; the default), `soft-roce` (a software device in a virtual machine), or an adapter of
-    /// this machine such as `mlx5_0`
+    /// `softhca` (emulated adapters; the default), `soft-roce` (a software device in a virtual machine), or an adapter
+    /// of this machine such as `mlx5_0`
     #[arg(long, value_name = "NAME")]
     device: Option<Device>,
     /// Fewer sizes and rounds: a first look in a minute or two

@@ -85,7 +85,8 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
             parameter("pml", "ob1");
             parameter("btl", "self,openib");
             parameter("btl_openib_if_include", place.device);
-            // Without this openib leaves InfiniBand to UCX; without the other it remarks that it does not know the device.
+            // Without this openib leaves InfiniBand to UCX; without the other it remarks that it does not know the
+            // device.
             parameter("btl_openib_allow_ib", "1");
             parameter("btl_openib_warn_no_device_params_found", "0");
             parameter("osc", "rdma");

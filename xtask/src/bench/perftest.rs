@@ -27,9 +27,9 @@ pub(crate) fn command(program: &RawProgram, place: Place, bytes: u64, iterations
     vec!["sh".into(), "-c".into(), both_sides(&line, place.processors, port, "")]
 }
 
-/// A script that starts the command line `line` as a server, waits until it listens at `port`, and runs the same line as
-/// its client; each on a processor of its own where two are given. `after` ends it. Where the server could not measure the
-/// processor's clock, that is shown, too: in a run both ways the client adds what the server says.
+/// A script that starts the command line `line` as a server, waits until it listens at `port`, and runs the same line
+/// as its client; each on a processor of its own where two are given. `after` ends it. Where the server could not
+/// measure the processor's clock, that is shown, too: in a run both ways the client adds what the server says.
 pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, after: &str) -> String {
     let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
     let (client, server) = (on(0), on(1));
@@ -47,8 +47,9 @@ pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, 
     )
 }
 
-/// Whether perftest failed to find out how fast the processor's clock runs, which it tries at the end of each run, for a
-/// fifth of a second, and cannot on a machine that is busy with something else. With `-F` it goes on, and prints nonsense.
+/// Whether perftest failed to find out how fast the processor's clock runs, which it tries at the end of each run, for
+/// a fifth of a second, and cannot on a machine that is busy with something else. With `-F` it goes on, and prints
+/// nonsense.
 pub(crate) fn was_disturbed(outcome: &Outcome) -> bool {
     [&outcome.stdout, &outcome.stderr].into_iter().any(|text| text.contains(NO_CLOCK))
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a bench measures in which order: sizes, rounds, and what each round starts.
 //!
-//! A machine's speed drifts, so everything is measured in several rounds, and within a round all transports of one group of
-//! tests follow each other closely. Latencies, which are short and judged closely, may have more rounds than the rest.
+//! A machine's speed drifts, so everything is measured in several rounds, and within a round all transports of one
+//! group of tests follow each other closely. Latencies, which are short and judged closely, may have more rounds than
+//! the rest.
 //!
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
@@ -65,8 +66,8 @@ impl Kind {
         }
     }
 
-    /// Whether a test makes sense on such a device: instructions are only counted where a message arrives at once, and the
-    /// host's memory is what only emulated adapters are made of.
+    /// Whether a test makes sense on such a device: instructions are only counted where a message arrives at once, and
+    /// the host's memory is what only emulated adapters are made of.
     pub(crate) fn has(self, test: &Test) -> bool {
         self == Self::SoftHca || matches!(test.by, By::Messages | By::OneSided)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One test of a report as a plot: value over message size, both axes logarithmic, a line per transport, the spread as a
-//! bar at each point. The result is one `<svg>` element that scales with the page.
+//! One test of a report as a plot: value over message size, both axes logarithmic, a line per transport, the spread as
+//! a bar at each point. The result is one `<svg>` element that scales with the page.
 //!
 //! Grade: setup. Called by [`super::html`]. Tests: at the end of this file.
 

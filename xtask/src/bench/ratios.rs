@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Small differences on a machine that is never quite still: ratios of two ways that took turns.
 //!
-//! A ratio is taken within a round, where both values are seconds apart, so that what the machine does for longer than that
-//! moves both. Shown are the median over the rounds, and between which ratios the true one lies with some 93 %: from eight
-//! rounds on between the second least and the second greatest, of five between the least and the greatest.
+//! A ratio is taken within a round, where both values are seconds apart, so that what the machine does for longer than
+//! that moves both. Shown are the median over the rounds, and between which ratios the true one lies with some 93 %:
+//! from eight rounds on between the second least and the second greatest, of five between the least and the greatest.
 //!
 //! Grade: setup. Called by [`super::events`]. Tests: at the end of this file.
 

@@ -96,8 +96,8 @@ fn bar(verdict: &Verdict, (what, bound): (usize, usize)) -> String {
     )
 }
 
-/// Which of two transports is divided by which in a column of ratios: the first of a table by the others; where events are
-/// measured, the others by the first.
+/// Which of two transports is divided by which in a column of ratios: the first of a table by the others; where events
+/// are measured, the others by the first.
 pub(crate) fn divided(report: &Report, first: Transport, other: Transport) -> (Transport, Transport) {
     if report.events.is_some() { (other, first) } else { (first, other) }
 }
@@ -158,8 +158,8 @@ fn parts(parts: &[Part]) -> String {
 
 const FEW: f64 = 5.0;
 
-/// The table of the instructions: a header, the sum without the adapter, each object that matters, the adapter. Objects of
-/// a few instructions are in the sum alone.
+/// The table of the instructions: a header, the sum without the adapter, each object that matters, the adapter. Objects
+/// of a few instructions are in the sum alone.
 pub(crate) fn part_lines(parts: &[Part]) -> Vec<(String, Vec<String>)> {
     let transports: Vec<Transport> =
         transport::ALL.into_iter().filter(|one| parts.iter().any(|part| part.transport == one.name())).collect();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages of every kind, of the kernel of this machine: what is got, and that it is given back. The pool of explicit huge pages is
-//! the host's: the tests that need some put them there, where they may, and give them back; elsewhere they say why they do not run.
+//! Pages of every kind, of the kernel of this machine: what is got, and that it is given back. The pool of explicit
+//! huge pages is the host's: the tests that need some put them there, where they may, and give them back; elsewhere
+//! they say why they do not run.
 
 use super::*;
 use std::fs::File;

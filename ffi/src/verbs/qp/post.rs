@@ -2,8 +2,8 @@
 //! What is posted to a reliable-connected queue pair: messages, RDMA, atomics.
 //!
 //! Hot: a work request on the stack, one indirect call into the provider, nothing else by ibex. One thread at a time
-//! (`&mut`). Immediate data is given in host order and travels in network order. Source: `ibv_post_send(3)`. Tests: device
-//! tests in `hw-tests`; of the requests at the end of the file, under Miri too, which finds what is not set.
+//! (`&mut`). Immediate data is given in host order and travels in network order. Source: `ibv_post_send(3)`. Tests:
+//! device tests in `hw-tests`; of the requests at the end of the file, under Miri too, which finds what is not set.
 
 use super::QueuePair;
 use crate::verbs::{InlineSpan, LocalSpan, RemoteSpan};
@@ -100,7 +100,8 @@ impl QueuePair {
         self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_READ, &[local], remote, 0)
     }
 
-    /// Posts an atomic addition of `operand` to the 64 bits at `remote`; their old value comes to `local` (8 bytes). Hot.
+    /// Posts an atomic addition of `operand` to the 64 bits at `remote`; their old value comes to `local` (8 bytes).
+    /// Hot.
     ///
     /// # Errors
     /// [`PostError`]; nothing was posted.
@@ -109,8 +110,8 @@ impl QueuePair {
         self.atomic(wr, sys::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, local, remote, (operand, 0))
     }
 
-    /// Posts an atomic compare-and-swap of the 64 bits at `remote`: if they equal `compare` they become `swap`; their old
-    /// value comes to `local` (8 bytes). Hot.
+    /// Posts an atomic compare-and-swap of the 64 bits at `remote`: if they equal `compare` they become `swap`; their
+    /// old value comes to `local` (8 bytes). Hot.
     ///
     /// # Errors
     /// [`PostError`]; nothing was posted.
@@ -157,10 +158,10 @@ impl QueuePair {
     #[inline]
     fn post(&mut self, request: &mut Request) -> Result<(), PostError> {
         let mut bad = MaybeUninit::uninit();
-        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is filled in, and
-        // of the rest see `Request`; `bad` is only written. The memory it names is registered and the device's from here on (R2,
-        // R3: the promise each `LocalSpan` was made with), or inline, which the provider copies before it returns
-        // (`ibv_post_send(3)`, IBV_SEND_INLINE).
+        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is
+        // filled in, and of the rest see `Request`; `bad` is only written. The memory it names is registered and the
+        // device's from here on (R2, R3: the promise each `LocalSpan` was made with), or inline, which the provider
+        // copies before it returns (`ibv_post_send(3)`, IBV_SEND_INLINE).
         match unsafe { (self.post)(self.raw.as_ptr(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
             0 => Ok(()),
             code => Err(refused(code)),
@@ -174,14 +175,15 @@ fn refused(code: i32) -> PostError {
     PostError(if code == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { code.abs() })
 }
 
-/// A work request of which the fields that its opcode has are filled in, and the immediate data of all. The others are most of 128
-/// bytes, and clearing them would be a good part of what a post costs.
+/// A work request of which the fields that its opcode has are filled in, and the immediate data of all. The others are
+/// most of 128 bytes, and clearing them would be a good part of what a post costs.
 ///
-/// Providers read what the opcode has (`ibv_post_send(3)`), and two fields before they look at it. `imm_data` is read by soft-RoCE
-/// (`convert_send_wr`) and by those that post through a system call (`ibv_cmd_post_send` of libibverbs: hfi1, ipath); it is
-/// set. `wr.rdma.remote_addr` is read by soft-RoCE alone, of a message, too (`init_send_wqe`), and there it is not set: what
-/// stood on the stack is copied to `iova`, which the kernel looks at for RDMA and atomics only. To the provider, which is C,
-/// bytes that nobody has set are some number, as in the requests of any C program; no code of Rust reads them.
+/// Providers read what the opcode has (`ibv_post_send(3)`), and two fields before they look at it. `imm_data` is read
+/// by soft-RoCE (`convert_send_wr`) and by those that post through a system call (`ibv_cmd_post_send` of libibverbs:
+/// hfi1, ipath); it is set. `wr.rdma.remote_addr` is read by soft-RoCE alone, of a message, too (`init_send_wqe`), and
+/// there it is not set: what stood on the stack is copied to `iova`, which the kernel looks at for RDMA and atomics
+/// only. To the provider, which is C, bytes that nobody has set are some number, as in the requests of any C program;
+/// no code of Rust reads them.
 type Request = MaybeUninit<sys::ibv_send_wr>;
 
 /// All but the flags and what the opcode has.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of what this library exports: every symbol at every version node of the real libibverbs 44, with the
-//! function behind it. Programs (and libmlx5, libefa and librdmacm, which many of them are linked to) load only if all of
-//! them exist.
+//! function behind it. Programs (and libmlx5, libefa and librdmacm, which many of them are linked to) load only if all
+//! of them exist.
 //!
 //! Each export is a jump under a local label that `.symver` puts in its node: the Rust functions themselves keep their
 //! mangled names, so that nothing here clashes with a real libibverbs in the same process. The trampoline costs one
@@ -26,8 +26,8 @@ macro_rules! jump {
     };
 }
 
-/// Exports each `"name" "NODE" => function;`, where `$at` is `@@` for what programs are linked to today and `@` for what
-/// only programs linked long ago ask for.
+/// Exports each `"name" "NODE" => function;`, where `$at` is `@@` for what programs are linked to today and `@` for
+/// what only programs linked long ago ask for.
 macro_rules! exports {
     ($table:ident, $label:literal, $at:literal: $($name:literal $node:literal => $function:path;)*) => {
         $(global_asm!(

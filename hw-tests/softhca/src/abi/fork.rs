@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_fork_init` and its relatives. A real adapter reads pinned pages, which copy-on-write after a fork would take from
-//! under it; newer kernels copy them at the fork. The emulated one reads the process's memory by address, so nothing has to be
-//! done; what the kernel does is the adapters' behaviour `fork`, of several the worst. A child must open the device anew, as
-//! with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the fabric's folder.
-//! Grade: setup. Threads: any.
+//! `ibv_fork_init` and its relatives. A real adapter reads pinned pages, which copy-on-write after a fork would take
+//! from under it; newer kernels copy them at the fork. The emulated one reads the process's memory by address, so
+//! nothing has to be done; what the kernel does is the adapters' behaviour `fork`, of several the worst. A child must
+//! open the device anew, as with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the
+//! fabric's folder. Grade: setup. Threads: any.
 
 use std::ffi::{c_int, c_void};
 use std::fs::OpenOptions;

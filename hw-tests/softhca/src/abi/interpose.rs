@@ -2,8 +2,8 @@
 //! `access` and `stat`, for programs that look for the device files of an adapter before they ask verbs about it: UCX
 //! takes a device only if `/dev/infiniband/<dev_name>` is a character device that it may read and write.
 //!
-//! Effective when the library is preloaded (`softhca run` does). Every path but those of emulated devices goes straight to
-//! the kernel. The two symbols carry no version, since one of libibverbs's would not take the place of libc's.
+//! Effective when the library is preloaded (`softhca run` does). Every path but those of emulated devices goes straight
+//! to the kernel. The two symbols carry no version, since one of libibverbs's would not take the place of libc's.
 //! Grade: setup. Threads: any.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
@@ -46,7 +46,8 @@ pub(crate) unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_in
 pub(crate) unsafe extern "C" fn stat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
     // SAFETY: the caller gives a C string, as `stat` demands.
     let path = if unsafe { is_emulated(path) } { c"/dev/null".as_ptr() } else { path };
-    // SAFETY: the system call that `stat` is: on 64-bit Linux the kernel's structure is libc's; it checks both pointers.
+    // SAFETY: the system call that `stat` is: on 64-bit Linux the kernel's structure is libc's; it checks both
+    // pointers.
     let result =
         unsafe { libc::syscall(libc::SYS_newfstatat, c_long::from(libc::AT_FDCWD), path, buffer, c_long::from(0)) };
     result as c_int

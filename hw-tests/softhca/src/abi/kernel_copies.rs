@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversions between the kernel's structures and those of verbs, which librdmacm asks for. They are reached only after
-//! the kernel's connection manager has answered, and the emulated adapter has no kernel part: they do nothing.
+//! Conversions between the kernel's structures and those of verbs, which librdmacm asks for. They are reached only
+//! after the kernel's connection manager has answered, and the emulated adapter has no kernel part: they do nothing.
 //! Grade: setup. Threads: any.
 
 use std::ffi::c_void;

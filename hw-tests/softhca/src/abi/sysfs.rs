@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_get_sysfs_path` and `ibv_read_sysfs_file`. Programs read about an adapter below that path (Open MPI's openib asks
-//! whether it has `class/infiniband` at all), so there is a small tree of it in the fabric's folder, in the shape of the
-//! kernel's: `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus device holds
-//! what a PCI device's does. Software adapters are below `devices/virtual`.
-//! Grade: setup. Threads: any; the first of the fabric's processes makes the tree, under another name, and renames it.
+//! `ibv_get_sysfs_path` and `ibv_read_sysfs_file`. Programs read about an adapter below that path (Open MPI's openib
+//! asks whether it has `class/infiniband` at all), so there is a small tree of it in the fabric's folder, in the shape
+//! of the kernel's: `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus
+//! device holds what a PCI device's does. Software adapters are below `devices/virtual`. Grade: setup. Threads: any;
+//! the first of the fabric's processes makes the tree, under another name, and renames it.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands behind an exported symbol that is not emulated. One function for each way in which verbs report an error,
-//! whatever the arguments were: the calling conventions of C on 64-bit Linux let a callee ignore them.
-//! Grade: setup. Threads: any.
+//! What stands behind an exported symbol that is not emulated. One function for each way in which verbs report an
+//! error, whatever the arguments were: the calling conventions of C on 64-bit Linux let a callee ignore them. Grade:
+//! setup. Threads: any.
 
 use std::ffi::{c_int, c_void};
 

@@ -18,7 +18,8 @@ macro_rules! words {
 words! {
     /// What `ibv_modify_qp` says to `REMOTE_ATOMIC` where there are no atomics. Registering memory with it succeeds.
     AtomicAccess {
-        /// EOPNOTSUPP as soon as the queue pair also has a depth for incoming reads: at RTR, if the right was given at INIT.
+        /// EOPNOTSUPP as soon as the queue pair also has a depth for incoming reads: at RTR, if the right was given at
+        /// INIT.
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
         /// Success; a query does not show the right.
         Accepted = "accepted",

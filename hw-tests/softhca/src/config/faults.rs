@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[fault]]`: the scripted faults as they are written, and the rules the engine is given. A rule says what happens
-//! (`action`), to which packets or requests (`device`, `port`, `from_lid`, `to_lid`), and to how many of them (`nth` and
-//! `count`, or a seeded `fraction`). Keys that an action does not use are refused, so that no rule is silently half read.
-//! Grade: setup. Times are nanoseconds. Tests: config.rs.
+//! (`action`), to which packets or requests (`device`, `port`, `from_lid`, `to_lid`), and to how many of them (`nth`
+//! and `count`, or a seeded `fraction`). Keys that an action does not use are refused, so that no rule is silently half
+//! read. Grade: setup. Times are nanoseconds. Tests: config.rs.
 
 use serde::Deserialize;
 

@@ -13,8 +13,8 @@ pub(super) const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
 /// GIDs that a port may be given.
 const MOST_ROWS: usize = 64;
 
-/// The table of `given` rows, each at its index or after the one before; the others are empty. `rows`: how long the adapter's
-/// table is (0: as long as this one).
+/// The table of `given` rows, each at its index or after the one before; the others are empty. `rows`: how long the
+/// adapter's table is (0: as long as this one).
 pub(super) fn table(given: &[GidRow], infiniband: bool, rows: u32) -> Result<Vec<Gid>, String> {
     if given.is_empty() || given.len() > MOST_ROWS {
         return Err(format!("gids: 1 to {MOST_ROWS} of them"));
@@ -46,8 +46,8 @@ pub(super) fn table(given: &[GidRow], infiniband: bool, rows: u32) -> Result<Vec
     Ok(table)
 }
 
-/// InfiniBand: the subnet prefix and the port's GUID. Ethernet: the link-local address of the port's MAC, as RoCE v1 and v2,
-/// and an IPv4 address of a private range, the same; without v1 where the table is too short.
+/// InfiniBand: the subnet prefix and the port's GUID. Ethernet: the link-local address of the port's MAC, as RoCE v1
+/// and v2, and an IPv4 address of a private range, the same; without v1 where the table is too short.
 pub(super) fn usual(
     infiniband: bool,
     device: usize,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values of the configuration file that are more than a number or a word: GUIDs, GIDs, MTUs, widths, speeds, states.
-//! Each is a newtype that serde reads from the words the documentation gives, so that an error names its place.
-//! Byte orders: GUIDs are host-order numbers, GIDs are their 16 bytes on the wire.
-//! Grade: setup. Tests: at the end of the file.
+//! The values of the configuration file that are more than a number or a word: GUIDs, GIDs, MTUs, widths, speeds,
+//! states. Each is a newtype that serde reads from the words the documentation gives, so that an error names its place.
+//! Byte orders: GUIDs are host-order numbers, GIDs are their 16 bytes on the wire. Grade: setup. Tests: at the end of
+//! the file.
 
 use std::fmt::Display;
 use std::net::Ipv6Addr;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The heap of the region: blocks in size classes (powers of two), each with a header that names its owner process.
 //!
-//! Called by: cq, recv, qp (creation, resize, destruction), process (what a dead process left). Grade: setup. Thread rule:
-//! the heap's own lock, which survives its holder; a block is linked before the list's head is changed, so a holder that
-//! dies loses at most one block. A block given out is zero.
+//! Called by: cq, recv, qp (creation, resize, destruction), process (what a dead process left). Grade: setup. Thread
+//! rule: the heap's own lock, which survives its holder; a block is linked before the list's head is changed, so a
+//! holder that dies loses at most one block. A block given out is zero.
 
 use super::{
     Errno, Result,
@@ -94,7 +94,8 @@ fn release_locked(fabric: &Fabric, at: u64) {
         return;
     }
     let class = block.class.get();
-    // SAFETY: the block is given back, so that nobody uses what it holds; its header, which stays, says how large it is.
+    // SAFETY: the block is given back, so that nobody uses what it holds; its header, which stays, says how large it
+    // is.
     unsafe { region.clear(at + HEAD, (1 << class) - HEAD) };
     block.kind.set(KIND_FREE);
     let head = &region.header().heap.free[(class - SMALLEST) as usize];

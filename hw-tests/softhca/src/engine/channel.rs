@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion channels and async events: named pipes in the fabric's folder, so that their descriptors are real.
 //!
-//! Owns: `Channel`, the pipes that this process reads, and the cache of those it writes. Called by: the C side (reading),
-//! cq (notifying), wire and service (async events). Grade: setup and events; one `write` per notification, never per
-//! message when nobody armed the queue. A record is written at once and is smaller than `PIPE_BUF`, so it is never torn.
+//! Owns: `Channel`, the pipes that this process reads, and the cache of those it writes. Called by: the C side
+//! (reading), cq (notifying), wire and service (async events). Grade: setup and events; one `write` per notification,
+//! never per message when nobody armed the queue. A record is written at once and is smaller than `PIPE_BUF`, so it is
+//! never torn.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time: the host's, and each adapter's own free-running core clock derived from it.
 //!
-//! Called by: hca (reading it), cq (timestamps), everything with a deadline. Grade: hot only where timestamps or a model
-//! were asked for. Host times are nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
+//! Called by: hca (reading it), cq (timestamps), everything with a deadline. Grade: hot only where timestamps or a
+//! model were asked for. Host times are nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
 
 use super::ClockSpec;
 
@@ -31,8 +31,8 @@ fn wall() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// What to add to a time of `now` to have one of `wall`. The two are read one after another: a reading between which the
-/// thread was paused is not believed, if a better one is to be had.
+/// What to add to a time of `now` to have one of `wall`. The two are read one after another: a reading between which
+/// the thread was paused is not believed, if a better one is to be had.
 pub(crate) fn wall_ahead() -> u64 {
     const CLOSE_NS: u64 = 1_000;
     let mut best = (u64::MAX, 0);

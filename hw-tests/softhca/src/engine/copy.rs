@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Moving bytes between pieces of memory, within this process or between it and another one.
 //!
-//! Called by: wire, cq. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`) for up to
-//! 2^31 bytes. Copies ascend, and the last bytes of what a program may poll on come last (`Order::LastBytesLast`).
-//! Memory rule: pieces were checked against a registration (`mr::find`), or are inline data of the caller, so they belong
-//! to the adapter until the request completes; the engine keeps no reference to them. A list of pieces is numbers alone: whoever has
-//! it copied says that the rule holds. Tests: at the end of the file, under Miri too.
+//! Called by: wire, cq. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`) for
+//! up to 2^31 bytes. Copies ascend, and the last bytes of what a program may poll on come last
+//! (`Order::LastBytesLast`). Memory rule: pieces were checked against a registration (`mr::find`), or are inline data
+//! of the caller, so they belong to the adapter until the request completes; the engine keeps no reference to them. A
+//! list of pieces is numbers alone: whoever has it copied says that the rule holds. Tests: at the end of the file,
+//! under Miri too.
 
 use libc::iovec;
 
@@ -99,7 +100,8 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
 
 /// Copies `from` to the pieces `to`, which have room for it.
 /// # Errors
-/// ESRCH: the other process is gone; EPERM: it may not be touched; EFAULT: memory is not there; EXDEV: both are others'.
+/// ESRCH: the other process is gone; EPERM: it may not be touched; EFAULT: memory is not there; EXDEV: both are
+/// others'.
 /// # Safety
 /// What is this process's of `to` may be written, and of `from` read (memory rule).
 pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
@@ -127,7 +129,8 @@ unsafe fn within(to: &[iovec], from: &[iovec]) {
         while done < piece.iov_len {
             let Some(place) = room.first() else { return };
             let part = (place.iov_len - at).min(piece.iov_len - done);
-            // SAFETY: both ranges lie in pieces of this process (this function's rule); overlap is allowed by `ptr::copy`.
+            // SAFETY: both ranges lie in pieces of this process (this function's rule); overlap is allowed by
+            // `ptr::copy`.
             unsafe {
                 std::ptr::copy(piece.iov_base.cast::<u8>().add(done), place.iov_base.cast::<u8>().add(at), part);
             }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a port counts of its troubles, shown as files like the kernel's `hw_counters`, under the names mlx5 uses.
 //!
-//! A count is a word of the region, and its text a file of the fabric's folder that every process maps when it first opens
-//! an adapter: so reading needs no help, and counting neither a system call nor an allocation. Called by: sendq, wire,
-//! datagram where something goes wrong, never for a message that arrives. Grade: pending. Thread rule: any thread of any
-//! process.
-//! Tests: tests/engine.rs.
+//! A count is a word of the region, and its text a file of the fabric's folder that every process maps when it first
+//! opens an adapter: so reading needs no help, and counting neither a system call nor an allocation. Called by: sendq,
+//! wire, datagram where something goes wrong, never for a message that arrives. Grade: pending. Thread rule: any thread
+//! of any process. Tests: tests/engine.rs.
 
 use std::{
     fs::OpenOptions,
@@ -175,8 +174,8 @@ fn map(path: &Path) -> io::Result<&'static Text> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is a page, so aligned and long enough; it is never unmapped; words may be shared, and the file
-    // is not made shorter by anyone.
+    // SAFETY: the mapping is a page, so aligned and long enough; it is never unmapped; words may be shared, and the
+    // file is not made shorter by anyone.
     Ok(unsafe { &*base.cast::<Text>() })
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion queues: a ring that any process fills and its owner empties. Here: the ring, and filling it.
 //!
-//! Called by: landing, rdma and sendq (`reserve`, `commit`). Grade: hot; in a steady exchange one cache line per completion
-//! changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones wait in the receiver's `inbox`, or, when it
-//! is full, beside the entry (to 256 bytes). Thread
-//! rule: fillers hold `lock`, the one who polls `poll_lock`; an entry belongs to the filler until its number is published
-//! in `seq`, then to the one who polls until he moves `head`. Never hold `lock` and take another.
-//! `object` is what a program holds, `poll` empties the ring, `leaving` takes out what nobody is to see.
+//! Called by: landing, rdma and sendq (`reserve`, `commit`). Grade: hot; in a steady exchange one cache line per
+//! completion changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones wait in the receiver's
+//! `inbox`, or, when it is full, beside the entry (to 256 bytes). Thread rule: fillers hold `lock`, the one who polls
+//! `poll_lock`; an entry belongs to the filler until its number is published in `seq`, then to the one who polls until
+//! he moves `head`. Never hold `lock` and take another. `object` is what a program holds, `poll` empties the ring,
+//! `leaving` takes out what nobody is to see.
 
 mod leaving;
 mod object;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them.
 //!
-//! Called by: wire. Grade: hot. Thread rule: as wire. Nothing is ever told to the sender but his own mistakes: what nobody
-//! takes is lost silently.
+//! Called by: wire. Grade: hot. Thread rule: as wire. Nothing is ever told to the sender but his own mistakes: what
+//! nobody takes is lost silently.
 
 use super::{
     codes::{
@@ -109,8 +109,8 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
     landing::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());
 }
 
-/// The number that the receiver's adapter says a datagram is from. One that masks the upper 8 bits with the number of their
-/// shift, 0x18, leaves two of them.
+/// The number that the receiver's adapter says a datagram is from. One that masks the upper 8 bits with the number of
+/// their shift, 0x18, leaves two of them.
 fn said_sender(fabric: &Fabric, peer: &Peer, number: u32) -> u32 {
     match peer.behaviour(fabric).src_qp_top_bits {
         SrcQp::Right => number,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process's membership of a fabric: the mapping, who we are in it, and what is put off until no lock is held.
 //!
-//! Called by: the C side (join, open); every object holds it. Grade: setup; `token`, `region` and `settle` are hot (loads).
-//! Thread rule: all of it may be called from any thread. It lives as long as the process: its service thread holds it.
+//! Called by: the C side (join, open); every object holds it. Grade: setup; `token`, `region` and `settle` are hot
+//! (loads). Thread rule: all of it may be called from any thread. It lives as long as the process: its service thread
+//! holds it.
 
 use std::{
     path::Path,
@@ -75,7 +76,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Joins the fabric in `spec.folder`, making its shared state if this process is the first. Once per process: keep it.
+    /// Joins the fabric in `spec.folder`, making its shared state if this process is the first. Once per process: keep
+    /// it.
     /// # Errors
     /// The folder cannot be used; EINVAL if the adapters are not 1 to 4; E2BIG for more than 64 rules; ENOSPC if
     /// all process slots are taken; EPROTO if
@@ -101,8 +103,8 @@ impl Fabric {
             })?;
             process::enter(&region)
         })?;
-        // Yama, where it is active, lets siblings copy to and from us only if we say so. Elsewhere this fails, harmlessly.
-        // SAFETY: no memory is passed.
+        // Yama, where it is active, lets siblings copy to and from us only if we say so. Elsewhere this fails,
+        // harmlessly. SAFETY: no memory is passed.
         unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
         let fabric = Arc::new(Fabric {
             region,

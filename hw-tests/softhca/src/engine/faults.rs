@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scripted faults: the rules as the configuration gives them, and the one place where the engine asks them.
 //!
-//! Called by: wire (per packet), qp (per post), mr (per registration), the service thread (timed rules). Grade: a fabric
-//! without rules pays one predicted branch. Times are nanoseconds.
+//! Called by: wire (per packet), qp (per post), mr (per registration), the service thread (timed rules). Grade: a
+//! fabric without rules pays one predicted branch. Times are nanoseconds.
 
 use std::sync::PoisonError;
 
@@ -45,8 +45,8 @@ pub enum FaultAction {
         /// For how long.
         for_ns: u64,
     },
-    /// An async event of this kind (`codes::event`) at that time: of the adapter, a port, or every object of a kind, which
-    /// fails then.
+    /// An async event of this kind (`codes::event`) at that time: of the adapter, a port, or every object of a kind,
+    /// which fails then.
     Async {
         /// `codes::event`.
         kind: u32,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Polling in vain: a process that finds nothing for long offers its processor to others.
 //!
-//! The peer whose message is awaited has no adapter of its own, only a processor, and that may be this one. So patience learns:
-//! it halves when somebody took the processor that was offered, and doubles when nobody did.
-//! Where a yield comes back after a whole time slice, somebody computes there. Then yielding again would cost a slice each
-//! time (thousands of round trips a second become a few hundred), while one who sleeps is let in when he wakes: so for
-//! some time offers are naps.
-//! Owns one count for the whole process, not one per queue: programs poll several queues in turn, and one that moves keeps
-//! all busy. Called by: cq. Grade: hot: two loads and a store. Thread rule: lost counts between threads do no harm.
+//! The peer whose message is awaited has no adapter of its own, only a processor, and that may be this one. So patience
+//! learns: it halves when somebody took the processor that was offered, and doubles when nobody did. Where a yield
+//! comes back after a whole time slice, somebody computes there. Then yielding again would cost a slice each time
+//! (thousands of round trips a second become a few hundred), while one who sleeps is let in when he wakes: so for some
+//! time offers are naps. Owns one count for the whole process, not one per queue: programs poll several queues in turn,
+//! and one that moves keeps all busy. Called by: cq. Grade: hot: two loads and a store. Thread rule: lost counts
+//! between threads do no harm.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -16,7 +16,8 @@ use std::{
 
 use super::clock;
 
-/// Polls in a row that find nothing before the processor is offered: the most (some hundred microseconds) and the least.
+/// Polls in a row that find nothing before the processor is offered: the most (some hundred microseconds) and the
+/// least.
 const MOST: u32 = 4096;
 const LEAST: u32 = 64;
 /// Polls between two offers; less than `LEAST`.

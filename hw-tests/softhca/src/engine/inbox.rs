@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where messages of another process wait for the receiver's poll: a ring of bytes in the region, for each queue pair one.
+//! Where messages of another process wait for the receiver's poll: a ring of bytes in the region, for each queue pair
+//! one.
 //!
-//! A message of up to 12 KiB, with a header, goes through it: a copy in, a copy out, and no system call. It is small, so that it stays in the
-//! caches of both sides; what does not fit now takes another way (`landing`). Called by: landing (`place`, `fill`), cq (`at`,
-//! `empty`). Grade: hot. Thread rule: `place` and `fill` under the receiver's `resp.lock`; `empty` by the owner's poll, in the
-//! order of arrival, which is that of the completions. Positions count bytes ever put in, and wrap.
+//! A message of up to 12 KiB, with a header, goes through it: a copy in, a copy out, and no system call. It is small,
+//! so that it stays in the caches of both sides; what does not fit now takes another way (`landing`). Called by:
+//! landing (`place`, `fill`), cq (`at`, `empty`). Grade: hot. Thread rule: `place` and `fill` under the receiver's
+//! `resp.lock`; `empty` by the owner's poll, in the order of arrival, which is that of the completions. Positions count
+//! bytes ever put in, and wrap.
 
 use super::{
     alloc,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrival: a message takes a receive request, its payload goes where that says, and it completes.
 //!
-//! Called by: wire, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. A short payload goes
-//! into the completion, or to the receiver's inbox, and the receiver's own poll puts it into his memory; a longer one is moved
-//! by one system call, or a copy within the process.
+//! Called by: wire, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. A short
+//! payload goes into the completion, or to the receiver's inbox, and the receiver's own poll puts it into his memory; a
+//! longer one is moved by one system call, or a copy within the process.
 
 use super::{
     Errno,
@@ -116,7 +116,8 @@ pub(crate) fn land(
     }
     let Some(mut reserved) = peer.cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
     if let Some(stretch) = stretch {
-        // SAFETY: a stretch of this length, which is ours; the memory of a request under way, and of this process (`staging`).
+        // SAFETY: a stretch of this length, which is ours; the memory of a request under way, and of this process
+        // (`staging`).
         unsafe { copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces) };
         peer.inbox.fill(stretch);
         reserved.staged(fabric, stretch);
@@ -141,8 +142,8 @@ pub(crate) fn land(
     Outcome::done(wc_status::SUCCESS)
 }
 
-/// Room in the receiver's inbox, for a message that goes best through it: of this process's own memory, to another process,
-/// too long for the completion itself.
+/// Room in the receiver's inbox, for a message that goes best through it: of this process's own memory, to another
+/// process, too long for the completion itself.
 #[inline]
 fn staging(fabric: &Fabric, peer: &Peer, m: &Message) -> Option<Stretch> {
     let fits = m.len > IN_ENTRY && m.len <= MAX_STAGED;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock in shared memory that outlives its holder: it names the process that holds it, and is taken over from a dead one.
+//! A lock in shared memory that outlives its holder: it names the process that holds it, and is taken over from a dead
+//! one.
 //!
 //! Called by: every shared object. Grade: hot: one exchange to take, one store to give back, no system call. A waiter
 //! spins shortly, then yields; after a while it asks whether the holder lives (a system call). What a dead holder was

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locked memory: how much of it the registrations of this process would pin, against what it may lock.
 //!
-//! Nothing is pinned; the count and the refusal are those of the kernel (`ib_umem_get`): whole pages of every registration
-//! are added up, shared ones as often as they are registered, and beyond the soft limit of `RLIMIT_MEMLOCK` a process
-//! without the capability `CAP_IPC_LOCK` is refused. Called by: mr. Grade: setup. Thread rule: any thread.
-//! Tests: `tests/engine_locked_memory.rs`.
+//! Nothing is pinned; the count and the refusal are those of the kernel (`ib_umem_get`): whole pages of every
+//! registration are added up, shared ones as often as they are registered, and beyond the soft limit of
+//! `RLIMIT_MEMLOCK` a process without the capability `CAP_IPC_LOCK` is refused. Called by: mr. Grade: setup. Thread
+//! rule: any thread. Tests: `tests/engine_locked_memory.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

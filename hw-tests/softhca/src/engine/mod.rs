@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulated adapter, in plain Rust: what `verbs` translates C calls to.
 //!
-//! A *fabric* is a folder with one shared file that every process maps whole: queues, queue pairs, completion queues and
-//! small payloads live in it. Whoever makes a work request possible executes it, in his own thread: there is no thread on
-//! the data path. All calls take `&self` and may come from several threads. Objects are destroyed by `destroy`, which
-//! answers EBUSY while others use them; dropping one without it leaves it to the end of the process.
+//! A *fabric* is a folder with one shared file that every process maps whole: queues, queue pairs, completion queues
+//! and small payloads live in it. Whoever makes a work request possible executes it, in his own thread: there is no
+//! thread on the data path. All calls take `&self` and may come from several threads. Objects are destroyed by
+//! `destroy`, which answers EBUSY while others use them; dropping one without it leaves it to the end of the process.
 //!
-//! From a message's point of view: `sendq` (posted) -> `wire` or `datagram` (delivered) -> `landing` (a request of `recv`
-//! taken) or `rdma` (done to memory) -> `cq` (completed, polled). Underneath: `region`, `alloc`, `lock`, `words` (shared memory), `process`, `service` (life).
+//! From a message's point of view: `sendq` (posted) -> `wire` or `datagram` (delivered) -> `landing` (a request of
+//! `recv` taken) or `rdma` (done to memory) -> `cq` (completed, polled). Underneath: `region`, `alloc`, `lock`, `words`
+//! (shared memory), `process`, `service` (life).
 
 mod ah;
 mod alloc;

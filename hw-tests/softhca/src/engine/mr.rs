@@ -2,9 +2,9 @@
 //! Memory regions (and, in `window`, memory windows): keys, bounds and rights, in a table that every process reads.
 //!
 //! Owns the entries of the region's table. Called by: the C side (register), sendq, recv and wire (check every use).
-//! Grade: registration is setup; `find` is hot: one entry (one cache line) read, no lock. An entry is taken by exchanging
-//! its key; its fields are written before the key is published, and the key is taken away before they change.
-//! A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
+//! Grade: registration is setup; `find` is hot: one entry (one cache line) read, no lock. An entry is taken by
+//! exchanging its key; its fields are written before the key is published, and the key is taken away before they
+//! change. A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
 
 mod window;
 
@@ -73,8 +73,8 @@ fn entry_of(fabric: &Fabric, key: u32) -> Option<&'static MrEntry> {
     (entry.key.seen() == key).then_some(entry)
 }
 
-/// The address, in its owner's space, of `len` bytes at `at` of the region whose local key is `key`; `None` if the key, the
-/// domain, the bounds or the rights do not allow it.
+/// The address, in its owner's space, of `len` bytes at `at` of the region whose local key is `key`; `None` if the key,
+/// the domain, the bounds or the rights do not allow it.
 #[inline]
 pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
     entry_of(fabric, key)?.address(pd, at, len, need | LOCAL)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Multicast groups: which UD queue pairs are in which.
 //!
-//! Owns the groups of the region. Called by: the C side (attach, detach), datagram (whom a group has), qp (leaving at the
-//! end). Grade: setup; `members` is hot for who sends to groups. Thread rule: changes hold the region's lock of the tables.
-//! A member is the index of its queue pair plus one.
+//! Owns the groups of the region. Called by: the C side (attach, detach), datagram (whom a group has), qp (leaving at
+//! the end). Grade: setup; `members` is hot for who sends to groups. Thread rule: changes hold the region's lock of the
+//! tables. A member is the index of its queue pair plus one.
 
 use super::{Errno, Qp, Result, codes::qp_type::UD, fabric::Fabric, region::Group};
 

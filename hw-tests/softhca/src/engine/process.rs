@@ -2,8 +2,8 @@
 //! The processes of a fabric: who they are, whether they live, and what is done when one has died.
 //!
 //! Called by: fabric (join), lock (is the holder dead), service (a watched process ended), wire (no such process).
-//! Grade: setup, and the slow side of locks. A *token* names a process for ever: slot index plus one in the low 16 bits,
-//! the slot's generation above, so that a slot used again is not taken for the former process.
+//! Grade: setup, and the slow side of locks. A *token* names a process for ever: slot index plus one in the low 16
+//! bits, the slot's generation above, so that a slot used again is not taken for the former process.
 
 use std::{
     ffi::OsStr,
@@ -47,8 +47,8 @@ fn token(index: u32, generation: u32) -> u32 {
 }
 
 /// When process `pid` began; `None` if there is none or it has ended. One whose first thread has ended goes on with the
-/// others, although the kernel then calls it a zombie. Without an allocation: whoever waits long for a lock asks, in the
-/// middle of a program's messages.
+/// others, although the kernel then calls it a zombie. Without an allocation: whoever waits long for a lock asks, in
+/// the middle of a program's messages.
 /// # Errors
 /// It cannot be told: EMFILE and ENFILE where no more files may be open, and what else the kernel says.
 fn started(pid: u32) -> Result<Option<u64>> {
@@ -111,7 +111,8 @@ pub(crate) fn is_dead(region: &Region, token: u32) -> bool {
         None => true,
         Some(pid) => match started(pid) {
             Ok(began) => began != Some(slot.started.get()),
-            // What cannot be told now is asked again. Only that there is no such process at all is known without a file.
+            // What cannot be told now is asked again. Only that there is no such process at all is known without a
+            // file.
             Err(_) => !is_there(pid),
         },
     }

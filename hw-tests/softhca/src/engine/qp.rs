@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queue pairs as they lie in the region, and how they stop.
 //!
-//! Called by: the C side, wire (the peer's), process (a dead one's), fabric (put-off failures). Grade: setup, but for the
-//! structure itself, which is hot: its first two lines change on modify only, so both sides keep them cached.
-//! Lock order: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion queue's.
-//! `state` changes under `resp.lock`. `object` is what a program holds, `grant` its sizes, `modify` changes it, `places` finds
-//! room for it, `leaving` says what becomes of its completions when it goes.
+//! Called by: the C side, wire (the peer's), process (a dead one's), fabric (put-off failures). Grade: setup, but for
+//! the structure itself, which is hot: its first two lines change on modify only, so both sides keep them cached. Lock
+//! order: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion queue's.
+//! `state` changes under `resp.lock`. `object` is what a program holds, `grant` its sizes, `modify` changes it,
+//! `places` finds room for it, `leaving` says what becomes of its completions when it goes.
 
 mod grant;
 mod leaving;
@@ -133,7 +133,8 @@ impl QpShared {
         self.partition.set(u32::from(index) | (u32::from(key) << 16));
     }
 
-    /// Whether packets between the two are taken: same partition, and one a full member (InfiniBand specification 10.9.3).
+    /// Whether packets between the two are taken: same partition, and one a full member (InfiniBand specification
+    /// 10.9.3).
     #[inline]
     pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
         let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
@@ -171,8 +172,8 @@ impl QpShared {
         fabric.pipes.send(self.context.get(), record);
     }
 
-    /// Enters the error state, as far as `resp.lock`, which the caller holds, allows: receives are flushed here, sends by
-    /// whoever settles what was put off.
+    /// Enters the error state, as far as `resp.lock`, which the caller holds, allows: receives are flushed here, sends
+    /// by whoever settles what was put off.
     pub(crate) fn fail_receives(&self, fabric: &Fabric) {
         let before = self.state.get();
         self.state.publish(ERR);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! RDMA and atomics: access to the target's memory at once, as its keys and its queue pair allow.
 //!
-//! Called by: wire, under the target's `resp.lock`. Grade: hot: one copy within the process, or one system call. Atomics
-//! are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
+//! Called by: wire, under the target's `resp.lock`. Grade: hot: one copy within the process, or one system call.
+//! Atomics are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
 
 use super::{
     Errno, Result,

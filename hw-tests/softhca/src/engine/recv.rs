@@ -5,8 +5,8 @@
 //! freeing the request). Grade: hot. What the poster writes, what takers write and what nobody writes lie on different
 //! cache lines; takers look at the poster's line only when what they knew of is used up, and at a request only if some
 //! request may be too short for the message. Thread rule: posters hold `posting.lock`; takers of a shared queue hold
-//! `taking.lock`, those of a queue pair's own its responder lock. A request belongs to the taker from the publication of
-//! `posted` until it is freed, in its owner's poll.
+//! `taking.lock`, those of a queue pair's own its responder lock. A request belongs to the taker from the publication
+//! of `posted` until it is freed, in its owner's poll.
 
 use super::{
     Errno, RecvWr, Result, Sge, alloc,
@@ -125,8 +125,8 @@ impl RecvQueue {
         }
     }
 
-    /// Lets a shared queue hold at least `capacity` requests. What it outgrows goes to `outgrown`, to be given back when
-    /// nobody can be reading there any more: when the queue ends.
+    /// Lets a shared queue hold at least `capacity` requests. What it outgrows goes to `outgrown`, to be given back
+    /// when nobody can be reading there any more: when the queue ends.
     /// # Errors
     /// EINVAL: more requests are in it; ENOMEM.
     pub(crate) fn resize(&self, fabric: &Fabric, capacity: u32, outgrown: &mut Vec<u64>) -> Result<()> {

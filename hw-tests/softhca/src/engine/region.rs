@@ -2,12 +2,12 @@
 //! The one file that all processes of a fabric map whole, and where in it the fixed tables lie.
 //!
 //! Owns the mapping, which stays until the process ends: so references into it are `'static`. Called by: fabric, and
-//! through it every shared object. Grade: setup, but for `at`, which is hot.
-//! Memory rules: (M1) a structure of the region consists of words (`words`) only, so references to it may be shared;
-//! (M2) plain bytes (requests, payloads) are read and written through raw pointers only, by whoever the structure's own
-//! rule (a lock, or an index published after the write) says; (M3) offsets between processes come from this engine alone:
-//! the folder is private to the user, and what he breaks there he breaks for himself. Whatever an offset is, `at`, `bytes` and
-//! `clear` reach nothing outside of the mapping. Tests: at the end of the file, under Miri too.
+//! through it every shared object. Grade: setup, but for `at`, which is hot. Memory rules: (M1) a structure of the
+//! region consists of words (`words`) only, so references to it may be shared; (M2) plain bytes (requests, payloads)
+//! are read and written through raw pointers only, by whoever the structure's own rule (a lock, or an index published
+//! after the write) says; (M3) offsets between processes come from this engine alone: the folder is private to the
+//! user, and what he breaks there he breaks for himself. Whatever an offset is, `at`, `bytes` and `clear` reach nothing
+//! outside of the mapping. Tests: at the end of the file, under Miri too.
 
 use std::{
     fs::{File, OpenOptions},
@@ -62,7 +62,8 @@ pub(crate) const HEAP_AT: u64 = QPS_AT + MAX_QPS as u64 * QP_BYTES;
 
 /// A structure that may lie in the region.
 /// # Safety
-/// `repr(C)`, made of words (`words`) and of such structures only (rule M1), valid when all zero, at most 64-byte aligned.
+/// `repr(C)`, made of words (`words`) and of such structures only (rule M1), valid when all zero, at most 64-byte
+/// aligned.
 pub(crate) unsafe trait Shared {}
 
 // SAFETY: both are one atomic word.
@@ -206,8 +207,8 @@ impl Region {
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> &'static T {
         let last = const { REGION_BYTES - size_of::<T>() as u64 };
         assert!(offset <= last && offset.is_multiple_of(align_of::<T>() as u64), "{offset:#x} is not in the region");
-        // SAFETY: inside the mapping and aligned; `Shared` types are words, for which any content is valid and sharing is sound
-        // (M1); the mapping is never unmapped.
+        // SAFETY: inside the mapping and aligned; `Shared` types are words, for which any content is valid and sharing
+        // is sound (M1); the mapping is never unmapped.
         unsafe { &*self.base.add(offset as usize).cast::<T>() }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue of send requests: posting, completing, stopping. Those that must wait are `waiting`'s.
 //!
-//! Called by: the C side (`post_send`), qp (`fail`). Grade: hot. A request that can be executed at once is executed by the
-//! caller and never stored. Thread rule: `sq.lock` of the queue pair.
+//! Called by: the C side (`post_send`), qp (`fail`). Grade: hot. A request that can be executed at once is executed by
+//! the caller and never stored. Thread rule: `sq.lock` of the queue pair.
 
 mod refusal;
 mod waiting;
@@ -264,7 +264,8 @@ fn completion_opcode(opcode: u32) -> u32 {
     }
 }
 
-/// The oldest request is over: counts it and, if it is asked for or has failed, says so. After a failure the queue stops.
+/// The oldest request is over: counts it and, if it is asked for or has failed, says so. After a failure the queue
+/// stops.
 #[expect(clippy::too_many_arguments, reason = "the fields of a request, stored or not")]
 #[inline]
 fn complete(fabric: &Fabric, qp: &QpShared, wr_id: u64, opcode: u32, flags: u32, len: u32, status: u32, ready_ns: u64) {

@@ -2,12 +2,12 @@
 //! What happens when nobody calls: timers of waiting sends, and noticing that a connected process has ended.
 //!
 //! Owns one thread per process, which sleeps in `poll` and is never on the data path. Called by: sendq (a timer), qp (a
-//! process to watch), cq (polls that found nothing run timers that are due). Grade: pending. Thread rule: its own mutex,
-//! never held while a shared lock is taken. Times are host nanoseconds.
+//! process to watch), cq (polls that found nothing run timers that are due). Grade: pending. Thread rule: its own
+//! mutex, never held while a shared lock is taken. Times are host nanoseconds.
 //!
-//! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of a process
-//! that has closed its device, and their deaths still have to be noticed. So nobody joins it, and the library is linked such
-//! that it is never unloaded (build.rs). Tests: tests/unloading.rs.
+//! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of
+//! a process that has closed its device, and their deaths still have to be noticed. So nobody joins it, and the library
+//! is linked such that it is never unloaded (build.rs). Tests: tests/unloading.rs.
 
 use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the configuration tells the engine, and the plain values that cross between the engine and the C side.
 //!
-//! Called by: the configuration, the C side. Grade: setup, except `Sge`, `SendWr`, `RecvWr` and `Wc`, which are built per
-//! message and hold no allocation. Values are in the byte order of the host unless said otherwise.
+//! Called by: the configuration, the C side. Grade: setup, except `Sge`, `SendWr`, `RecvWr` and `Wc`, which are built
+//! per message and hold no allocation. Values are in the byte order of the host unless said otherwise.
 
 use std::path::PathBuf;
 
@@ -210,7 +210,8 @@ pub struct Wc {
     pub slid: u16,
     pub sl: u8,
     pub dlid_path_bits: u8,
-    /// Raw ticks of the adapter's clock; 0 unless the queue was created with [`CQ_TIMESTAMP_RAW`] or [`CQ_TIMESTAMP_WALL`].
+    /// Raw ticks of the adapter's clock; 0 unless the queue was created with [`CQ_TIMESTAMP_RAW`] or
+    /// [`CQ_TIMESTAMP_WALL`].
     pub ts_raw: u64,
     /// Nanoseconds of `CLOCK_REALTIME`; 0 unless it was created with [`CQ_TIMESTAMP_WALL`].
     pub ts_wall: u64,

@@ -137,7 +137,8 @@ const RULES: &[Rule] = &[
 
 /// The state after a modification.
 /// # Errors
-/// EINVAL: the state machine has no such transition, an attribute is missing or not allowed, or a value is out of range.
+/// EINVAL: the state machine has no such transition, an attribute is missing or not allowed, or a value is out of
+/// range.
 pub(crate) fn check(
     kind: u32,
     now: u32,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ports' tables as they are now: LIDs, GIDs and partition keys, which a script may change while the fabric lives.
 //!
-//! Every process keeps its own, and changes it when a rule's time has come (`faults`), as it is told of it; one that joins
-//! later changes it at once. Owns the changed ports. Called by: faults (changes), everything that asks for a port. Grade:
-//! pending; a fabric whose rules change nothing pays one predicted branch. Thread rule: any thread.
+//! Every process keeps its own, and changes it when a rule's time has come (`faults`), as it is told of it; one that
+//! joins later changes it at once. Owns the changed ports. Called by: faults (changes), everything that asks for a
+//! port. Grade: pending; a fabric whose rules change nothing pays one predicted branch. Thread rule: any thread.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -29,7 +29,8 @@ pub enum Change {
     Pkey(u16, u16),
 }
 
-/// Ports that have changed, as they are now. A former one stays where it is, as somebody may be looking at it: rules are few.
+/// Ports that have changed, as they are now. A former one stays where it is, as somebody may be looking at it: rules
+/// are few.
 #[derive(Default)]
 pub(crate) struct Tables(RwLock<[[Option<&'static PortSpec>; MAX_PORTS]; MAX_DEVICES]>);
 
@@ -60,8 +61,8 @@ impl Fabric {
         of(one) == of(other)
     }
 
-    /// To which port packets for `ah` go that leave `device` by `port`: by LID within the subnet on InfiniBand, by GID on
-    /// Ethernet. `None`: nobody that can be reached has that address.
+    /// To which port packets for `ah` go that leave `device` by `port`: by LID within the subnet on InfiniBand, by GID
+    /// on Ethernet. `None`: nobody that can be reached has that address.
     pub(crate) fn route(&self, device: usize, port: u8, ah: &AhAttr) -> Option<(u32, u32)> {
         let from = (device as u32, u32::from(port));
         let is_ethernet = self.devices()[device].link_layer == link_layer::ETHERNET;

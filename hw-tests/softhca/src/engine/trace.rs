@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The trace: a line in a file of the fabric for each completion that is stamped, so that a test can compare what a program saw
-//! with what was executed; and one in another for each registration of memory. docs/softhca.md describes the files.
+//! The trace: a line in a file of the fabric for each completion that is stamped, so that a test can compare what a
+//! program saw with what was executed; and one in another for each registration of memory. docs/softhca.md describes
+//! the files.
 //!
-//! Called by: cq, while a completion is made and its queue is locked; mr. Grade: one system call per line; only where the
-//! configuration asks for it. Thread rule: any thread of any process; a line is one write to the end of the file.
+//! Called by: cq, while a completion is made and its queue is locked; mr. Grade: one system call per line; only where
+//! the configuration asks for it. Thread rule: any thread of any process; a line is one write to the end of the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

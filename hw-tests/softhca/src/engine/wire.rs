@@ -2,8 +2,8 @@
 //! Delivery: a request meets the queue pair it is meant for, or does not.
 //!
 //! Called by: sendq, with `sq.lock` of the sender held, from whatever process. Calls: landing (sends), rdma (RDMA and
-//! atomics), datagram. Grade: hot. Thread rule: everything of the peer happens under its `resp.lock`, which also keeps its
-//! queues from going away.
+//! atomics), datagram. Grade: hot. Thread rule: everything of the peer happens under its `resp.lock`, which also keeps
+//! its queues from going away.
 
 use super::{
     Ah, AhAttr, SendWr,
@@ -254,7 +254,8 @@ pub(crate) fn lost(qp: &QpShared) -> Outcome {
     if is_reliable(qp.kind.get()) { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
 }
 
-/// There is no request: reliable senders are told to come again (and count it when they wait, since they may try early).
+/// There is no request: reliable senders are told to come again (and count it when they wait, since they may try
+/// early).
 #[cold]
 pub(crate) fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outcome {
     if !is_reliable(qp.kind.get()) {

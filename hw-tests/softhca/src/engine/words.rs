@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Words in memory that several processes touch: the fields of every shared structure.
 //!
-//! Called by: every structure of the region. Grade: hot. `get` and `set` are relaxed, for what a lock guards or what is a
-//! hint; `seen` (acquire) and `publish` (release) are a pair: what was written before `publish` is seen after `seen`.
+//! Called by: every structure of the region. Grade: hot. `get` and `set` are relaxed, for what a lock guards or what is
+//! a hint; `seen` (acquire) and `publish` (release) are a pair: what was written before `publish` is seen after `seen`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -2,10 +2,10 @@
 //! Extended reliable connections: domains that processes share, and the shared receive queues in them, found by number.
 //!
 //! A request on an XRC connection names the queue that takes it, which may be another process's than the queue pair it
-//! arrives at. Called by: the C side (domains), srq (entering a queue), wire (finding one), process (what a dead one left).
-//! Grade: setup, but for `find`. Thread rule: the domains' table is guarded by the region's lock of the tables; a queue's
-//! entry by its own lock, which whoever delivers to it holds, after the responder lock of a queue pair and before a
-//! queue's. Source: InfiniBand specification, annex A14; `ibv_open_xrcd(3)`.
+//! arrives at. Called by: the C side (domains), srq (entering a queue), wire (finding one), process (what a dead one
+//! left). Grade: setup, but for `find`. Thread rule: the domains' table is guarded by the region's lock of the tables;
+//! a queue's entry by its own lock, which whoever delivers to it holds, after the responder lock of a queue pair and
+//! before a queue's. Source: InfiniBand specification, annex A14; `ibv_open_xrcd(3)`.
 
 use std::sync::{
     Arc, Mutex, PoisonError,

@@ -52,7 +52,8 @@ pub(super) fn profile() -> Profile {
             ah_by_index: true,                  // providers/bnxt_re/verbs.c bnxt_re_create_ah: avid
             last_wqe_event: true,               // hw/bnxt_re/main.c bnxt_re_handle_qp_async_event
             qp_fatal_on_retry_exc: false,       // choice: older kernels stop the device
-            // hw/bnxt_re/main.c; the library expects those of queue pairs (providers/bnxt_re/main.c bnxt_re_async_event)
+            // hw/bnxt_re/main.c; the library expects those of queue pairs (providers/bnxt_re/main.c
+            // bnxt_re_async_event)
             async_events: Events::of(&[Group::Port, Group::Gid, Group::Qp, Group::LastWqe, Group::Srq, Group::Device]),
             flush_needs_async_read: true, // providers/bnxt_re/main.c bnxt_re_async_event
             success_byte_len_on_send: ByteLen::Untouched, // providers/bnxt_re/verbs.c bnxt_re_poll_success_scqe

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A legal adapter at the low end: no driver is like it, and all that it does, or does not, the specification, a man page or
-//! some driver allows.
+//! A legal adapter at the low end: no driver is like it, and all that it does, or does not, the specification, a man
+//! page or some driver allows.
 //!
 //! Called by: `profiles`. Grade: setup.
 

@@ -51,7 +51,8 @@ pub(super) fn profile() -> Profile {
             ah_by_index: true,                   // sw/rxe/rxe_av.c rxe_get_av
             last_wqe_event: true,                // sw/rxe/rxe_resp.c flush_recv_queue (since 2023)
             qp_fatal_on_retry_exc: false,        // sw/rxe/rxe_comp.c
-            // sw/rxe/rxe_net.c (port), core/cache.c (gid), rxe_srq.c, rxe_cq.c rxe_cq_post, rxe_qp.c (drained), rxe_resp.c
+            // sw/rxe/rxe_net.c (port), core/cache.c (gid), rxe_srq.c, rxe_cq.c rxe_cq_post, rxe_qp.c (drained),
+            // rxe_resp.c
             async_events: Events::of(&[Group::Port, Group::Gid, Group::Srq, Group::Cq, Group::LastWqe]),
             flush_needs_async_read: false,                 // sw/rxe/rxe_comp.c
             success_byte_len_on_send: ByteLen::Set,        // sw/rxe/rxe_comp.c make_send_cqe

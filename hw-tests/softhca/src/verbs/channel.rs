@@ -25,8 +25,8 @@ impl SoftChannel {
     /// # Safety
     /// `channel` is from [`ibv_create_comp_channel`] and not destroyed.
     pub(crate) unsafe fn of<'a>(channel: *mut ibv_comp_channel) -> &'a SoftChannel {
-        // SAFETY: every ibv_comp_channel this library gives out is the first field of a SoftChannel; what the program may
-        // write is in an UnsafeCell.
+        // SAFETY: every ibv_comp_channel this library gives out is the first field of a SoftChannel; what the program
+        // may write is in an UnsafeCell.
         unsafe { &*channel.cast::<SoftChannel>() }
     }
 
@@ -37,8 +37,8 @@ impl SoftChannel {
 
     /// A completion queue begins (+1) or ends (-1) to use it. The program reads the count at most for curiosity.
     pub(crate) fn count_user(&self, change: c_int) {
-        // SAFETY: the field is read and written here only, and completion queues of one channel are made and destroyed by
-        // calls that the program does not race on one another (`ibv_destroy_comp_channel(3)`).
+        // SAFETY: the field is read and written here only, and completion queues of one channel are made and destroyed
+        // by calls that the program does not race on one another (`ibv_destroy_comp_channel(3)`).
         unsafe { (*self.public.get()).refcnt += change };
     }
 }

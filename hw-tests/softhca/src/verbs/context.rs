@@ -31,7 +31,8 @@ impl SoftContext {
     /// # Safety
     /// `context` is from [`ibv_open_device`] and not closed.
     pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> &'a SoftContext {
-        // SAFETY: every ibv_context this library gives out is `verbs.context` of a SoftContext, which lives until closed.
+        // SAFETY: every ibv_context this library gives out is `verbs.context` of a SoftContext, which lives until
+        // closed.
         unsafe { &*context.byte_sub(offset_of!(verbs_context, context)).cast::<SoftContext>() }
     }
 

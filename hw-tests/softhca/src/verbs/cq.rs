@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_cq`: completion queues, polled the plain way. Every queue has room for the extended interface (`cq_ex`), whose
-//! structure begins with this one's.
-//! Grade: `poll_cq` and `req_notify_cq` are hot: no allocation, no lock but the engine's. The rest is setup. Threads: any.
+//! structure begins with this one's. Grade: `poll_cq` and `req_notify_cq` are hot: no allocation, no lock but the
+//! engine's. The rest is setup. Threads: any.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -40,7 +40,8 @@ impl SoftCq {
     /// `cq` is a completion queue of this library, not destroyed.
     #[inline]
     pub(crate) unsafe fn of<'a>(cq: *mut ibv_cq) -> &'a SoftCq {
-        // SAFETY: every ibv_cq this library gives out is the first field of a SoftCq; what is written is in UnsafeCells.
+        // SAFETY: every ibv_cq this library gives out is the first field of a SoftCq; what is written is in
+        // UnsafeCells.
         unsafe { &*cq.cast::<SoftCq>() }
     }
 
@@ -81,7 +82,8 @@ pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*m
     debug_assert_eq!(plan.timestamps & !(CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL), 0);
     let number = registry::reserve();
     let engine = opened.hca().create_cq(plan.cqe, channel.map(SoftChannel::engine), number, plan.timestamps)?;
-    // SAFETY: ibv_cq_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at rest.
+    // SAFETY: ibv_cq_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
+    // rest.
     let mut public: ibv_cq_ex = unsafe { std::mem::zeroed() };
     public.context = context;
     public.channel = plan.channel;

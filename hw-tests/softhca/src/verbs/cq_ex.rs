@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_cq_ex`: the same completion queue, read by a cursor (`ibv_start_poll(3)` and the `ibv_wc_read_*` inlines, which
-//! call the function pointers set here). `status` and `wr_id` are fields that the program reads directly.
-//! Grade: hot, but for making it. Threads: from `start_poll` to `end_poll` the cursor belongs to one thread; others wait.
+//! call the function pointers set here). `status` and `wr_id` are fields that the program reads directly. Grade: hot,
+//! but for making it. Threads: from `start_poll` to `end_poll` the cursor belongs to one thread; others wait.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
@@ -49,7 +49,8 @@ impl Cursor {
     }
 }
 
-/// What a completion can be asked for: all but what only raw packets and tag matching have, and what this adapter has not.
+/// What a completion can be asked for: all but what only raw packets and tag matching have, and what this adapter has
+/// not.
 fn wc_flags(ways: &Behaviour) -> u64 {
     let mut flags = IBV_WC_STANDARD_FLAGS;
     for (has, flag) in [

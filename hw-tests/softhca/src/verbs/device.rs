@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_device` and the list of them; and which fabric this process belongs to, found once, from the environment:
-//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric), `SOFTHCA_CONFIG` (a file) and `SOFTHCA_PROFILE`
-//! (the profile of devices that name none).
+//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric), `SOFTHCA_CONFIG` (a file) and
+//! `SOFTHCA_PROFILE` (the profile of devices that name none).
 //!
 //! Nothing happens before the first verb: the library is preloaded into shells and launchers that never use it.
 //! Grade: setup. Threads: any. Devices live until the process ends, so that no list of them can be freed too early.
@@ -23,8 +23,8 @@ use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 /// The names of the (absent) device files below /dev/infiniband start with this.
 pub(crate) const DEV_NAME_PREFIX: &str = "uverbs-softhca";
 
-/// A device as programs hold it. Some (libmlx5) look at what the real library keeps behind the public structure, and must
-/// find zeros there.
+/// A device as programs hold it. Some (libmlx5) look at what the real library keeps behind the public structure, and
+/// must find zeros there.
 #[repr(C)]
 pub(crate) struct SoftDevice {
     public: ibv_device,
@@ -145,8 +145,8 @@ impl SoftDevice {
     /// # Safety
     /// `device` is from [`ibv_get_device_list`].
     pub(crate) unsafe fn of<'a>(device: *mut ibv_device) -> &'a SoftDevice {
-        // SAFETY: every ibv_device this library gives out is the first field of a SoftDevice, which lives for ever and is
-        // not written after it was made.
+        // SAFETY: every ibv_device this library gives out is the first field of a SoftDevice, which lives for ever and
+        // is not written after it was made.
         unsafe { &*device.cast::<SoftDevice>() }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A port's attributes, its GID table and its partition keys: `ibv_query_port(3)`, `ibv_query_gid(3)`,
-//! `ibv_query_gid_ex(3)`, `ibv_query_gid_table(3)`, `ibv_query_pkey(3)`, `ibv_get_pkey_index(3)`.
-//! Grade: setup. Threads: any. Byte orders: GIDs and partition keys are given as on the wire. Port numbers count from 1.
+//! `ibv_query_gid_ex(3)`, `ibv_query_gid_table(3)`, `ibv_query_pkey(3)`, `ibv_get_pkey_index(3)`. Grade: setup.
+//! Threads: any. Byte orders: GIDs and partition keys are given as on the wire. Port numbers count from 1.
 
 use std::ffi::c_int;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Posting: `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv`, which walk the program's list and give each request
-//! to the engine. The pieces of memory are passed as they lie in the program's list.
-//! Grade: hot: no allocation, no lock but the engine's. Threads: any. Tests: at the end of the file, under Miri too, which finds
-//! reads of what a program has not set.
+//! Posting: `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv`, which walk the program's list and give each
+//! request to the engine. The pieces of memory are passed as they lie in the program's list. Grade: hot: no allocation,
+//! no lock but the engine's. Threads: any. Tests: at the end of the file, under Miri too, which finds reads of what a
+//! program has not set.
 
 use std::ffi::c_int;
 
@@ -58,12 +58,13 @@ pub(crate) unsafe extern "C" fn post_send(
     0
 }
 
-/// What a request to a queue pair of this kind says. A program sets what the opcode has (`ibv_post_send(3)`), and leaves whatever was
-/// there in all else: so no reference is made to a request, and no field of it is read that its opcode does not have.
+/// What a request to a queue pair of this kind says. A program sets what the opcode has (`ibv_post_send(3)`), and
+/// leaves whatever was there in all else: so no reference is made to a request, and no field of it is read that its
+/// opcode does not have.
 ///
 /// # Safety
-/// `wr` is a request for such a queue pair, which stays unchanged as long as the answer is used, as do its pieces, address handle and
-/// memory window.
+/// `wr` is a request for such a queue pair, which stays unchanged as long as the answer is used, as do its pieces,
+/// address handle and memory window.
 #[inline]
 unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
     // SAFETY: by the caller's word; every request has these fields.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, destroyed. Which changes of state are allowed with which
-//! attributes is the engine's to say. Every queue pair has room for the extended interface (`qp_ex`).
-//! Grade: setup; posting is in `post`. Threads: any.
+//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, destroyed. Which changes of state are allowed with
+//! which attributes is the engine's to say. Every queue pair has room for the extended interface (`qp_ex`). Grade:
+//! setup; posting is in `post`. Threads: any.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -42,7 +42,8 @@ impl SoftQp {
     /// `qp` is a queue pair of this library, not destroyed.
     #[inline]
     pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a SoftQp {
-        // SAFETY: every ibv_qp this library gives out is the first field of a SoftQp; what is written is in UnsafeCells.
+        // SAFETY: every ibv_qp this library gives out is the first field of a SoftQp; what is written is in
+        // UnsafeCells.
         unsafe { &*qp.cast::<SoftQp>() }
     }
 
@@ -130,7 +131,8 @@ fn hand_out(
     engine: Qp,
     event_number: u64,
 ) -> *mut SoftQp {
-    // SAFETY: ibv_qp_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at rest.
+    // SAFETY: ibv_qp_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
+    // rest.
     let mut public: ibv_qp_ex = unsafe { std::mem::zeroed() };
     public.qp_base.context = context;
     public.qp_base.qp_context = init.qp_context;

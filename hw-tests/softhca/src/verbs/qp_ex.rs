@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_qp_ex`: posting sends piece by piece (`ibv_wr_post(3)`): `wr_start`, for each request an operation and its setters,
-//! `wr_complete`. Requests are gathered here and given to the engine when completed; inline data is copied at once, as the
-//! interface promises. If a request was built wrongly, none of those since `wr_start` is posted.
-//! Grade: hot, but for making it: the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to
+//! `ibv_qp_ex`: posting sends piece by piece (`ibv_wr_post(3)`): `wr_start`, for each request an operation and its
+//! setters, `wr_complete`. Requests are gathered here and given to the engine when completed; inline data is copied at
+//! once, as the interface promises. If a request was built wrongly, none of those since `wr_start` is posted. Grade:
+//! hot, but for making it: the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to
 //! `wr_complete` or `wr_abort` the queue pair belongs to one thread; others wait.
 
 use std::cell::UnsafeCell;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which objects events may be about. The engine names an object in an event by the number given when it was made; by the
-//! time a program reads the event, the object may be gone. Here numbers are looked up, and events counted until they are
-//! acknowledged, since destroying an object waits for that (`ibv_get_cq_event(3)`, `ibv_get_async_event(3)`).
+//! Which objects events may be about. The engine names an object in an event by the number given when it was made; by
+//! the time a program reads the event, the object may be gone. Here numbers are looked up, and events counted until
+//! they are acknowledged, since destroying an object waits for that (`ibv_get_cq_event(3)`, `ibv_get_async_event(3)`).
 //! Grade: pending; not on the way of a message. Threads: any, one lock.
 
 use std::collections::HashMap;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cases: which program, how it is called, and what it must say.
 //!
-//! perftest is judged by its status and by the rows of its table, never by the figures in them: to turn cycles into time it
-//! measures the processor's clock, which fails on a busy machine. With `-F` that is a warning, and the run is done all the
-//! same; what it prints as a time is then without meaning.
+//! perftest is judged by its status and by the rows of its table, never by the figures in them: to turn cycles into
+//! time it measures the processor's clock, which fails on a busy machine. With `-F` that is a warning, and the run is
+//! done all the same; what it prints as a time is then without meaning.
 
 use std::time::Duration;
 
 use super::pyverbs::pyverbs;
 use super::{Case, Judge};
 
-/// Programs that poll wait for one another's turn where there are fewer processors than of them, or where others run, too: on a
-/// quiet machine the longest takes seconds.
+/// Programs that poll wait for one another's turn where there are fewer processors than of them, or where others run,
+/// too: on a quiet machine the longest takes seconds.
 const LIMIT: Duration = Duration::from_mins(20);
 
 fn case(name: &str, script: &str, expects: &[&str]) -> Case {

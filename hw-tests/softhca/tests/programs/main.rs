@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that nobody here wrote, unmodified, on the emulated adapter: rdma-core's, perftest, UCX's, Open MPI's. Each
-//! case runs a shell script under `softhca run`, and fails if one of its programs fails, says nothing of what it should, is
-//! not installed, or does not end in time. What it printed follows, in short where it passed.
+//! case runs a shell script under `softhca run`, and fails if one of its programs fails, says nothing of what it
+//! should, is not installed, or does not end in time. What it printed follows, in short where it passed.
 //!
 //! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc), python3-pyverbs.
-//! `cargo test -p softhca --test programs` runs all; words after `--` choose cases by name, `--nocapture` shows all they print;
-//! `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
+//! `cargo test -p softhca --test programs` runs all; words after `--` choose cases by name, `--nocapture` shows all
+//! they print; `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
 
 mod cases;
 mod pyverbs;
@@ -13,6 +13,7 @@ mod pyverbs;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use hw_tests::runtime_failure;
 use pyverbs::Results;
 
 /// One case: its name, the script, and how its output is judged.
@@ -135,10 +136,20 @@ fn run(case: &Case) -> Result<String, String> {
     }
 }
 
-/// Runs a case and prints what it did; the reasons of what it skipped, or nothing where it failed.
-fn report(case: &Case, all_output: bool) -> Option<Vec<String>> {
+/// How many lines of a failed case are shown at the end.
+const LAST: usize = 30;
+
+/// Runs a case and prints what it did; the reasons of what it skipped, or all that it said where it failed.
+fn report(case: &Case, all_output: bool) -> Result<Vec<String>, String> {
     let start = Instant::now();
-    let result = run(case);
+    let mut result = run(case);
+    let mut skips = Vec::new();
+    if let Err(said) = &result
+        && let Some(line) = runtime_failure::of(said)
+    {
+        skips.push(format!("done once more: {}, as Open MPI's runtime had failed: {line}", case.name));
+        result = run(case);
+    }
     let said = match &result {
         Ok(said) if !all_output => case.judge.in_short(said),
         Ok(said) | Err(said) => said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect(),
@@ -149,8 +160,11 @@ fn report(case: &Case, all_output: bool) -> Option<Vec<String>> {
     }
     let verdict = if result.is_ok() { "ok" } else { "FAILED" };
     println!("   ({:.1} s)\ntest {} ... {verdict}", start.elapsed().as_secs_f64(), case.name);
-    let said = result.ok()?;
-    Some(if matches!(case.judge, Judge::Suite) { Results::read(&said).skips() } else { Vec::new() })
+    let said = result?;
+    if matches!(case.judge, Judge::Suite) {
+        skips.extend(Results::read(&said).skips());
+    }
+    Ok(skips)
 }
 
 fn main() -> ExitCode {
@@ -169,8 +183,8 @@ fn main() -> ExitCode {
     let mut failed = Vec::new();
     for case in &chosen {
         match report(case, all_output) {
-            Some(skipped) => skips.extend(skipped),
-            None => failed.push(&case.name),
+            Ok(skipped) => skips.extend(skipped),
+            Err(said) => failed.push((&case.name, said)),
         }
     }
     println!();
@@ -188,6 +202,13 @@ fn main() -> ExitCode {
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    println!("failed: {failed:?}");
+    // Once more at the end: a long log is often read, or kept, by its end alone.
+    for (name, said) in failed {
+        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+        println!("---- {name}: the last of {} lines", lines.len());
+        for line in &lines[lines.len().saturating_sub(LAST)..] {
+            println!("   {line}");
+        }
+    }
     ExitCode::FAILURE
 }

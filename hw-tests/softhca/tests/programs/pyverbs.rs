@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! rdma-core's own test suite, which Debian ships with its Python binding as documentation, packed: what of it passes, and
-//! what it skips for which reason (other vendors' features, and what is not emulated).
+//! rdma-core's own test suite, which Debian ships with its Python binding as documentation, packed: what of it passes,
+//! and what it skips for which reason (other vendors' features, and what is not emulated).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Reads it. A test begins with `name (place) ... `, or with a line of description after its name; what the test itself
-    /// prints comes before its `ok`.
+    /// Reads it. A test begins with `name (place) ... `, or with a line of description after its name; what the test
+    /// itself prints comes before its `ok`.
     pub(crate) fn read(said: &str) -> Results {
         let mut results = Results::default();
         let mut current = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library as programs use it: loaded, and called by its symbols and by the function pointers of a context. A fabric is a
-//! process's for its life, so each case is a test of its own process, which the test that checks it starts.
+//! The library as programs use it: loaded, and called by its symbols and by the function pointers of a context. A
+//! fabric is a process's for its life, so each case is a test of its own process, which the test that checks it starts.
 //!
 //! Called by: tests/verbs_*.rs. Grade: setup.
 

@@ -171,7 +171,8 @@ impl Pair {
         self.renew_a();
     }
 
-    /// Polls `b` alone, as if the process of `a` were gone, until it has said what contains `words`; gives what it reported.
+    /// Polls `b` alone, as if the process of `a` were gone, until it has said what contains `words`; gives what it
+    /// reported.
     pub(crate) fn until_b_says(&mut self, words: &str) -> Vec<Got> {
         let end = Instant::now() + PATIENCE;
         while !self.lines().iter().any(|line| line.contains(words)) {

@@ -4,10 +4,10 @@
 //!
 //! Such a message with the adapter's stamp is only noted when it arrives: when it did is known whenever it is shown,
 //! and no other event is of the same message. Shown it is by the next call of progress, before that polls, or when
-//! [`ROOM`] are noted, in the order of arrival; until then the port's source waits for it ([`engine::events::begin_batch`]).
-//! Called by `incoming`. Path: behind the branch of a site, [`note`] between a message and its receive: one lock, a
-//! copy of its header, no allocation. Threads: any; the lock is held while what was noted is staged, and no callback
-//! runs then. Tests: `hw-tests/mpi/events.c`.
+//! [`ROOM`] are noted, in the order of arrival; until then the port's source waits for it
+//! ([`engine::events::begin_batch`]). Called by `incoming`. Path: behind the branch of a site, [`note`] between a
+//! message and its receive: one lock, a copy of its header, no allocation. Threads: any; the lock is held while what
+//! was noted is staged, and no callback runs then. Tests: `hw-tests/mpi/events.c`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -19,7 +19,8 @@ use super::{fragment, transfer};
 /// yet.
 ///
 /// # Safety
-/// The completion is of a batch whose slots were not released: the bytes it names may be read, and no adapter writes there.
+/// The completion is of a batch whose slots were not released: the bytes it names may be read, and no adapter writes
+/// there.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn arrived(peer: PeerName, completion: &Completion, stamp: Stamp) {

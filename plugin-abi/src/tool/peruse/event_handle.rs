@@ -19,24 +19,9 @@ use engine::events::{self, EventInstance, MsgArrived, Options, Payload as _, Saf
 
 use super::code::Code;
 use super::lock::{self, InUpcall};
-use super::supported::SupportedEvent;
-use crate::tool::communicator::{self, Byte, Comm, TrackedComm};
-
-/// `peruse_comm_spec_t`
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Spec {
-    pub(super) comm: Comm,
-    pub(super) buf: *mut c_void,
-    pub(super) count: c_int,
-    pub(super) datatype: Byte,
-    pub(super) peer: c_int,
-    pub(super) tag: c_int,
-    pub(super) operation: c_int,
-}
-
-/// `peruse_comm_callback_f`
-pub(super) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
+use super::supported::{RaisedBy, SupportedEvent};
+use crate::runtime::listeners::{self, Event, Function, Listener, Spec, Upcall};
+use crate::tool::communicator::{self, Comm, TrackedComm};
 
 /// A tool's callback with what it gave for it.
 #[derive(Clone, Copy)]
@@ -56,13 +41,21 @@ pub(super) struct EventHandle {
     pub(super) supported: &'static SupportedEvent,
     pub(super) comm: Comm,
     tracked: Arc<TrackedComm>,
-    elements: ElementIndices,
-    registration: Arc<events::Registration>,
+    raised: Raised,
     /// Locked while the window is opened or closed, too.
     callback: Mutex<Callback>,
-    /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that was closed.
+    /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that
+    /// was closed.
     window: AtomicU64,
     propagate: AtomicBool,
+}
+
+/// Whose event it is of.
+enum Raised {
+    /// The transport's: a registration of the engine, and where the elements are that a callback is told of.
+    Transport { event_type: TypeId, registration: Arc<events::Registration>, elements: ElementIndices },
+    /// The matching's.
+    Matching(Event),
 }
 
 /// By number; `None` once the communicator is gone.
@@ -84,27 +77,34 @@ pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
     }
 }
 
-/// A new handle, inactive; returns its number.
+/// A new handle, inactive; returns its number. `None`: nobody raises the event.
 pub(super) fn new(
     supported: &'static SupportedEvent,
     comm: Comm,
     tracked: Arc<TrackedComm>,
     callback: Callback,
-) -> i64 {
+) -> Option<i64> {
     let number = crate::tool::handle_numbers::number();
+    let raised = match supported.raised_by()? {
+        RaisedBy::Matching(event) => Raised::Matching(event),
+        RaisedBy::Transport(event_type) => Raised::Transport {
+            event_type,
+            registration: events::register(event_type, Options { immediate: true, ..Options::default() }),
+            elements: ElementIndices::of(event_type),
+        },
+    };
     let handle = Arc::new(EventHandle {
         number,
         supported,
         comm,
         tracked,
-        elements: ElementIndices::of(supported.event_type),
-        registration: events::register(supported.event_type, Options { immediate: true, ..Options::default() }),
+        raised,
         callback: Mutex::new(callback),
         window: AtomicU64::new(0),
         propagate: AtomicBool::new(false),
     });
     handles().insert(number, Some(handle));
-    number
+    Some(number)
 }
 
 /// The handle is released. That of a communicator that is gone says so here for the last time.
@@ -149,6 +149,19 @@ pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
 
+/// There is a copy of a communicator, which these handles follow.
+pub(in crate::tool) fn copied(followers: &[i64], comm: Comm) {
+    let follows: Vec<_> = followers.iter().filter_map(|number| find(*number).ok()).collect();
+    for handle in follows {
+        if let Raised::Matching(event) = handle.raised
+            && handle.is_active()
+        {
+            // SAFETY: a live communicator, tracked from now on (`communicator::freed`).
+            unsafe { listeners::add(comm.0.cast(), event, handle.listener(handle.callback())) };
+        }
+    }
+}
+
 /// Shows all that has happened.
 fn catch_up() {
     if lock::may_wait_for_callbacks() {
@@ -171,6 +184,14 @@ impl EventHandle {
             return;
         }
         let window = self.window.fetch_add(1, Ordering::SeqCst) + 1;
+        let registration = match &self.raised {
+            Raised::Transport { registration, .. } => registration,
+            Raised::Matching(event) => {
+                let listener = self.listener(*callback);
+                drop(callback);
+                return self.listen(*event, window, listener);
+            }
+        };
         // The callback in force: it cannot be replaced while the window is open.
         let (handle, callback) = (Arc::downgrade(self), *callback);
         let on_event: events::Callback = Arc::new(move |instance: &EventInstance, _: &events::Registration, _| {
@@ -179,16 +200,64 @@ impl EventHandle {
             }
         });
         // PERUSE asks of every callback that it be fit for signal handlers (5.1.2).
-        let _ = events::set_callback(&self.registration, Safety::AsyncSignalSafe, Some(on_event));
+        let _ = events::set_callback(registration, Safety::AsyncSignalSafe, Some(on_event));
+    }
+
+    /// What is called where the matching raises its event.
+    fn listener(&self, callback: Callback) -> Listener {
+        Listener { handle: self.number, function: callback.function, param: callback.param }
+    }
+
+    /// The communicators whose events it sees.
+    fn comms(&self) -> Vec<Comm> {
+        let follows = self.propagate.load(Ordering::Relaxed);
+        let copies = if follows { communicator::followed_by_handle(self.number) } else { Vec::new() };
+        std::iter::once(self.comm).chain(copies).collect()
+    }
+
+    /// [`Self::activate`] of an event of the matching's. Without the handle's lock, for which a callback in another
+    /// thread may be waiting.
+    fn listen(&self, event: Event, window: u64, listener: Listener) {
+        for comm in self.comms() {
+            // SAFETY: tracked, so alive until `communicator::freed`.
+            unsafe { listeners::add(comm.0.cast(), event, listener) };
+        }
+        if self.window.load(Ordering::SeqCst) != window {
+            // Another thread has closed it meanwhile, and may have found nothing to take away.
+            self.take_listeners(event);
+        }
+    }
+
+    fn take_listeners(&self, event: Event) {
+        for comm in self.comms() {
+            listeners::remove(comm.0.cast(), event, self.number);
+        }
+    }
+
+    /// [`Self::deactivate`] of an event of the matching's, which is shown as it happens. As [`Self::listen`].
+    fn ignore(&self, event: Event) {
+        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_active = self.is_active();
+        if was_active {
+            self.window.fetch_add(1, Ordering::SeqCst);
+        }
+        drop(callback);
+        if was_active {
+            self.take_listeners(event);
+        }
     }
 
     /// Closes its window. What happened while it was open is still shown.
     pub(super) fn deactivate(&self) {
+        let registration = match &self.raised {
+            Raised::Transport { registration, .. } => registration,
+            Raised::Matching(event) => return self.ignore(*event),
+        };
         catch_up();
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_active() {
             self.window.fetch_add(1, Ordering::SeqCst);
-            let _ = events::set_callback(&self.registration, Safety::AsyncSignalSafe, None);
+            let _ = events::set_callback(registration, Safety::AsyncSignalSafe, None);
         }
         drop(callback);
         if lock::may_wait_for_callbacks() {
@@ -199,8 +268,10 @@ impl EventHandle {
     /// Closes its window for good.
     fn end(&self) {
         self.deactivate();
-        // Refused only where it has been freed already.
-        let _ = events::free(&self.registration, crate::runtime::watch::SAFETY, None);
+        if let Raised::Transport { registration, .. } = &self.raised {
+            // Refused only where it has been freed already.
+            let _ = events::free(registration, crate::runtime::watch::SAFETY, None);
+        }
     }
 
     pub(super) fn callback(&self) -> Callback {
@@ -229,34 +300,40 @@ impl EventHandle {
 
     /// An event of this type, in any communicator, for the callback of a window.
     fn event(&self, instance: &EventInstance, window: u64, callback: Callback) {
+        let Raised::Transport { event_type, elements, .. } = &self.raised else { return };
         // After the thread has entered the delivery: who has closed the window waits for it, or it sees that.
         if self.window.load(Ordering::SeqCst) == window
-            && let Some(comm) = self.communicator(number(instance, self.elements.context))
+            && let Some(comm) = self.communicator(number(instance, elements.context))
         {
-            self.call(instance, comm, callback);
+            self.call(instance, (*event_type, elements), comm, callback);
         }
     }
 
     /// Calls the callback.
-    fn call(&self, instance: &EventInstance, comm: Comm, callback: Callback) {
-        let at = &self.elements;
+    fn call(
+        &self,
+        instance: &EventInstance,
+        (event_type, at): (TypeId, &ElementIndices),
+        comm: Comm,
+        callback: Callback,
+    ) {
         let received = number(instance, at.direction) == Some(1) || self.supported.operation == Some(RECEIVE);
         let rank = |in_job: u64| self.tracked.ranks.get(usize::try_from(in_job).ok()?).copied();
         let peer = if received { signed(instance, at.source) } else { number(instance, at.peer).and_then(rank) };
         let bytes = number(instance, at.total).or_else(|| number(instance, at.bytes)).unwrap_or(0);
         let local = number(instance, at.local).map(|local| std::ptr::with_exposed_provenance_mut(local as usize));
         let mut spec = Spec {
-            comm,
+            comm: comm.0.cast(),
             buf: local.unwrap_or(null_mut()),
             count: c_int::try_from(bytes).unwrap_or(c_int::MAX),
-            datatype: communicator::byte(),
+            datatype: communicator::byte().0.cast(),
             peer: peer.unwrap_or(-1),
             tag: signed(instance, at.tag).unwrap_or(-1),
             operation: self.supported.operation.unwrap_or(if received { RECEIVE } else { SEND }),
         };
-        // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives is not named as
-        // the request is that it is matched to (4.3).
-        let arrives = u64::from(self.supported.event_type == MsgArrived::TYPE);
+        // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives
+        // is not named as the request is that it is matched to (4.3).
+        let arrives = u64::from(event_type == MsgArrived::TYPE);
         let message = number(instance, at.message).map(|message| message << 2 | arrives << 1);
         let id = message.or_else(|| number(instance, at.operation)).unwrap_or(0);
         let upcall = InUpcall::new();
@@ -317,6 +394,21 @@ fn signed(instance: &EventInstance, index: Option<usize>) -> Option<i32> {
         Value::I32(value) => Some(value),
         _ => None,
     }
+}
+
+/// What is done for callbacks of the matching's events.
+pub(super) const UPCALL: Upcall = Upcall { beside_lock, failed };
+
+/// Calls a callback that may ask for the tool's lock while some thread has it.
+fn beside_lock(listener: Listener, id: isize, spec: *mut Spec) -> c_int {
+    let _upcall = InUpcall::new();
+    // SAFETY: the tool's function with what the tool gave for it; the raiser's specification.
+    unsafe { (listener.function)(listener.handle, id, spec, listener.param) }
+}
+
+#[cold]
+fn failed(handle: i64, code: c_int) {
+    callback_failed(find(handle).map_or(c"an event", |handle| handle.supported.name), code);
 }
 
 /// A tool's callback returned other than success: the job ends (5.1.2).

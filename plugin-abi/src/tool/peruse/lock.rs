@@ -9,6 +9,8 @@
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::runtime::listeners;
+
 /// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
@@ -53,7 +55,8 @@ impl Drop for InUpcall {
     }
 }
 
-/// Whether this thread may wait for callbacks in other threads, which may be waiting for the lock: not from within one, nor with it.
+/// Whether this thread may wait for callbacks in other threads, which may be waiting for the lock: not from within one,
+/// nor with it.
 pub(super) fn may_wait_for_callbacks() -> bool {
     UPCALL.get() == Upcall::No && !HAS_IT.get()
 }
@@ -71,6 +74,7 @@ pub(super) fn lock() -> Result<(), Refused> {
         taken = FREE.wait(taken).unwrap_or_else(PoisonError::into_inner);
     }
     *taken = true;
+    listeners::set_locked(true);
     HAS_IT.set(true);
     Ok(())
 }
@@ -80,7 +84,10 @@ pub(super) fn unlock() -> Result<(), Refused> {
     if !HAS_IT.replace(false) {
         return Err(Refused::NotMine);
     }
-    *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    *taken = false;
+    listeners::set_locked(false);
+    drop(taken);
     FREE.notify_one();
     Ok(())
 }

@@ -22,10 +22,11 @@ use std::sync::{Arc, OnceLock};
 use super::communicator::{self, Comm, FollowedBy};
 use super::host;
 use crate::runtime::guard::fence;
+use crate::runtime::listeners::{self, Function};
 use crate::runtime::refusal;
 use code::Code;
-use event_handle::{Callback, EventHandle, Function};
-use supported::{INVALID, SUPPORTED};
+use event_handle::{Callback, EventHandle};
+use supported::INVALID;
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
@@ -96,8 +97,10 @@ extern "C" fn PERUSE_Init() -> c_int {
         }
         communicator::followed_by(FollowedBy {
             propagated: event_handle::propagated,
+            copied: event_handle::copied,
             freed: event_handle::communicator_freed,
         });
+        listeners::called_by(event_handle::UPCALL);
         // Its end is that of all communicators, those that are never freed too.
         // SAFETY: MPI is usable.
         unsafe { communicator::track(communicator::world()) }.ok_or(Code::Generic)?;
@@ -124,8 +127,8 @@ unsafe extern "C" fn PERUSE_Query_supported_events(
         required(event_names)?;
         required(events)?;
         let name = |name: &'static CStr| LastingText(name.as_ptr().cast_mut());
-        let names = NAMES.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| name(event.name)).collect()));
-        let numbers = NUMBERS.get_or_init(|| Lasting(SUPPORTED.iter().map(|event| event.number).collect()));
+        let names = NAMES.get_or_init(|| Lasting(supported::all().iter().map(|event| name(event.name)).collect()));
+        let numbers = NUMBERS.get_or_init(|| Lasting(supported::all().iter().map(|event| event.number).collect()));
         let count = supported::coming().len();
         // SAFETY: the caller's rule.
         unsafe {
@@ -188,7 +191,7 @@ unsafe extern "C" fn PERUSE_Query_environment(env_size: *mut c_int, env: *mut *m
     })
 }
 
-/// `PERUSE_Query_queue_event_scope` (5.2.6): ob1, above ibex, has queues for each communicator.
+/// `PERUSE_Query_queue_event_scope` (5.2.6): ob1 above ibex has queues for each communicator, and so has ibex itself.
 ///
 /// # Safety
 /// `scope` is null or has room for one number.
@@ -227,7 +230,8 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
         required(event_h)?;
         // SAFETY: it has just been judged, and MPI is usable.
         let tracked = unsafe { communicator::track(comm) }.ok_or(Code::Generic)?;
-        let number = event_handle::new(supported, comm, tracked, Callback { function, param });
+        let callback = Callback { function, param };
+        let number = event_handle::new(supported, comm, tracked, callback).ok_or(Code::Event)?;
         // SAFETY: the caller's rule.
         unsafe { event_h.write(number) };
         Ok(())

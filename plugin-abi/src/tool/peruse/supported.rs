@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_int};
 
+use crate::runtime::listeners::{self, Event};
 use crate::runtime::ports;
 use crate::tool::host;
 use engine::events::{
@@ -17,12 +18,25 @@ pub(super) const INVALID: c_int = 0;
 /// `PERUSE_FIRST_CUSTOM_EVENT`
 const CUSTOM: c_int = 17;
 
+/// Who raises an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RaisedBy {
+    /// The transport, as an event of the engine's.
+    Transport(TypeId),
+    /// The face that does the matching.
+    Matching(Event),
+}
+
 /// An event that is supported.
 pub(super) struct SupportedEvent {
     pub(super) number: c_int,
     pub(super) name: &'static CStr,
-    pub(super) event_type: TypeId,
-    /// `PERUSE_PUT`, `PERUSE_GET`, or `PERUSE_RECV` of what arrives; of a message's transfer its direction says.
+    /// What the transport raises.
+    event_type: Option<TypeId>,
+    /// What a face raises that does the matching.
+    event: Option<Event>,
+    /// Of what the transport raises: `PERUSE_PUT`, `PERUSE_GET`, or `PERUSE_RECV` of what arrives; of a message's
+    /// transfer its direction says.
     pub(super) operation: Option<c_int>,
 }
 
@@ -31,52 +45,80 @@ const PUT: Option<c_int> = Some(2);
 const GET: Option<c_int> = Some(3);
 
 /// All of them: what is not fired is not here, so that a build without events has none.
-pub(super) static SUPPORTED: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
+static EVENTS: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
 
-static FIRED: [SupportedEvent; 8] = [
-    SupportedEvent { number: 5, name: c"PERUSE_COMM_REQ_XFER_BEGIN", event_type: XferBegin::TYPE, operation: None },
-    SupportedEvent { number: 6, name: c"PERUSE_COMM_REQ_XFER_END", event_type: XferEnd::TYPE, operation: None },
-    SupportedEvent { number: 9, name: c"PERUSE_COMM_MSG_ARRIVED", event_type: MsgArrived::TYPE, operation: RECEIVE },
+/// How many of them the transport alone can raise: the first.
+const OF_TRANSPORT: usize = 8;
+
+/// An event that the matching raises, and the transport too if it can.
+const fn of_message(number: c_int, name: &'static CStr, event: Event, event_type: Option<TypeId>) -> SupportedEvent {
+    SupportedEvent { number, name, event_type, event: Some(event), operation: None }
+}
+
+/// An event that the transport alone raises.
+const fn of_transport(
+    number: c_int,
+    name: &'static CStr,
+    event_type: TypeId,
+    operation: Option<c_int>,
+) -> SupportedEvent {
+    SupportedEvent { number, name, event_type: Some(event_type), event: None, operation }
+}
+
+static FIRED: [SupportedEvent; 21] = [
+    of_message(5, c"PERUSE_COMM_REQ_XFER_BEGIN", Event::XferBegin, Some(XferBegin::TYPE)),
+    of_message(6, c"PERUSE_COMM_REQ_XFER_END", Event::XferEnd, Some(XferEnd::TYPE)),
     SupportedEvent {
-        number: CUSTOM,
-        name: c"PERUSE_COMM_REQ_XFER_CONTINUE",
-        event_type: XferContinue::TYPE,
-        operation: None,
+        operation: RECEIVE,
+        ..of_message(9, c"PERUSE_COMM_MSG_ARRIVED", Event::Arrived, Some(MsgArrived::TYPE))
     },
-    SupportedEvent {
-        number: CUSTOM + 1,
-        name: c"PERUSE_IBEX_PUT_STARTED",
-        event_type: PutStarted::TYPE,
-        operation: PUT,
-    },
-    SupportedEvent {
-        number: CUSTOM + 2,
-        name: c"PERUSE_IBEX_PUT_COMPLETE",
-        event_type: PutComplete::TYPE,
-        operation: PUT,
-    },
-    SupportedEvent {
-        number: CUSTOM + 3,
-        name: c"PERUSE_IBEX_GET_STARTED",
-        event_type: GetStarted::TYPE,
-        operation: GET,
-    },
-    SupportedEvent {
-        number: CUSTOM + 4,
-        name: c"PERUSE_IBEX_GET_COMPLETE",
-        event_type: GetComplete::TYPE,
-        operation: GET,
-    },
+    of_message(CUSTOM, c"PERUSE_COMM_REQ_XFER_CONTINUE", Event::XferContinue, Some(XferContinue::TYPE)),
+    of_transport(CUSTOM + 1, c"PERUSE_IBEX_PUT_STARTED", PutStarted::TYPE, PUT),
+    of_transport(CUSTOM + 2, c"PERUSE_IBEX_PUT_COMPLETE", PutComplete::TYPE, PUT),
+    of_transport(CUSTOM + 3, c"PERUSE_IBEX_GET_STARTED", GetStarted::TYPE, GET),
+    of_transport(CUSTOM + 4, c"PERUSE_IBEX_GET_COMPLETE", GetComplete::TYPE, GET),
+    of_message(1, c"PERUSE_COMM_REQ_ACTIVATE", Event::Activate, None),
+    of_message(2, c"PERUSE_COMM_REQ_MATCH_UNEX", Event::MatchUnexpected, None),
+    of_message(3, c"PERUSE_COMM_REQ_INSERT_IN_POSTED_Q", Event::InsertPosted, None),
+    of_message(4, c"PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q", Event::RemovePosted, None),
+    of_message(7, c"PERUSE_COMM_REQ_COMPLETE", Event::Complete, None),
+    of_message(8, c"PERUSE_COMM_REQ_NOTIFY", Event::Notify, None),
+    of_message(10, c"PERUSE_COMM_MSG_INSERT_IN_UNEX_Q", Event::InsertUnexpected, None),
+    of_message(11, c"PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q", Event::RemoveUnexpected, None),
+    of_message(12, c"PERUSE_COMM_MSG_MATCH_POSTED_REQ", Event::MatchPosted, None),
+    of_message(13, c"PERUSE_COMM_SEARCH_POSTED_Q_BEGIN", Event::SearchPostedBegin, None),
+    of_message(14, c"PERUSE_COMM_SEARCH_POSTED_Q_END", Event::SearchPostedEnd, None),
+    of_message(15, c"PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN", Event::SearchUnexpectedBegin, None),
+    of_message(16, c"PERUSE_COMM_SEARCH_UNEX_Q_END", Event::SearchUnexpectedEnd, None),
 ];
 
-/// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is not known yet.
+impl SupportedEvent {
+    /// Who raises it in this process.
+    pub(super) fn raised_by(&self) -> Option<RaisedBy> {
+        let by_matching = self.event.filter(|_| listeners::are_raised()).map(RaisedBy::Matching);
+        by_matching.or(self.event_type.map(RaisedBy::Transport))
+    }
+}
+
+/// Those that somebody raises in this process: all where a face does the matching.
+pub(super) fn supported() -> &'static [SupportedEvent] {
+    if listeners::are_raised() { EVENTS } else { &EVENTS[..OF_TRANSPORT.min(EVENTS.len())] }
+}
+
+/// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is
+/// not known yet.
 pub(super) fn coming() -> &'static [SupportedEvent] {
-    if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { SUPPORTED }
+    if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { supported() }
+}
+
+/// Each there may be, in the order in which those that can come are listed.
+pub(super) fn all() -> &'static [SupportedEvent] {
+    EVENTS
 }
 
 /// The event of a number, whether it can come or not.
 pub(super) fn numbered(number: c_int) -> Option<&'static SupportedEvent> {
-    SUPPORTED.iter().find(|event| event.number == number)
+    supported().iter().find(|event| event.number == number)
 }
 
 /// The event of a name, if it can come.
@@ -102,23 +144,27 @@ mod tests {
             if !alias {
                 next += 1;
             }
-            if let Some(event) = SUPPORTED.iter().find(|event| event.name.to_str() == Ok(name)) {
+            if let Some(event) = EVENTS.iter().find(|event| event.name.to_str() == Ok(name)) {
                 assert_eq!(event.number, number, "{name}");
+                assert!(event.event.is_none_or(|event| event as c_int + 1 == number), "{name}");
                 found += 1;
             }
         }
-        assert_eq!(found, SUPPORTED.len());
+        assert_eq!(found, EVENTS.len());
+        assert!(EVENTS[..OF_TRANSPORT].iter().all(|event| event.event_type.is_some()));
+        assert!(EVENTS[OF_TRANSPORT..].iter().all(|event| event.event_type.is_none() && event.event.is_some()));
         assert!(numbered(INVALID).is_none() && named(c"PERUSE_COMM_REQ_ACTIVATE").is_none());
     }
 
     #[test]
     fn the_page_has_every_event_that_is_supported_and_what_it_is() {
         let page = include_str!("../../../../docs/peruse.md");
-        for event in SUPPORTED {
+        for event in EVENTS {
             let name = event.name.to_str().expect("letters");
             let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
             let row = row.unwrap_or_else(|| panic!("{name} is not in docs/peruse.md"));
-            assert!(row.contains(&format!("`{}`", event.event_type.row().name)), "{row}");
+            let of_transport = event.event_type.map(|event_type| format!("`{}`", event_type.row().name));
+            assert!(of_transport.is_none_or(|name| row.contains(&name)), "{row}");
         }
     }
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use engine::events::{self, MsgArrived, PutComplete, PutStarted, Safety, XferBegin, XferContinue, XferEnd};
 
-use super::event_handle::Spec;
 use super::{
     Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
     PERUSE_Event_get, PERUSE_Event_propagate, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock, host,
 };
+use crate::runtime::listeners::Spec;
 use crate::tool::communicator::Comm;
 
 unsafe extern "C" {
@@ -42,7 +42,7 @@ type Told = (i64, isize, usize, c_int, c_int, c_int, c_int);
 unsafe extern "C" fn note(event_h: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
     // SAFETY: the specification is valid within the callback; the tests give a pointer to what outlives the handle.
     let (spec, told) = unsafe { (&*spec, &*param.cast::<Mutex<Vec<Told>>>()) };
-    let told_now = (event_h, id, spec.comm.0.addr(), spec.count, spec.peer, spec.tag, spec.operation);
+    let told_now = (event_h, id, spec.comm.addr(), spec.count, spec.peer, spec.tag, spec.operation);
     told.lock().expect("no panic").push(told_now);
     let mut event = 0;
     // SAFETY: room for one number. A callback may read its handle (5.1.2).
@@ -257,10 +257,11 @@ fn what_belongs_to_no_communicator_is_shown_with_what_the_transport_knows() {
 
 /// Releases the handle it is called for, and lets another happen.
 unsafe extern "C" fn release_itself(mut event_h: i64, _: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the test gives a pointer to what outlives the handle; a handle; a specification, with a communicator of the test's.
+    // SAFETY: the test gives a pointer to what outlives the handle; a handle; a specification, with a communicator of
+    // the test's.
     unsafe {
         (*param.cast::<Mutex<usize>>()).lock().map(|mut called| *called += 1).expect("no panic");
-        begin(context((*spec).comm), 0);
+        begin(context(Comm((*spec).comm.cast())), 0);
         assert_eq!(PERUSE_Event_release(&raw mut event_h), 0);
     }
     assert_eq!(event_h, 0);

@@ -46,8 +46,8 @@ impl Drop for Edge {
     }
 }
 
-/// How much a tool must have room for, by the displacements that `MPI_T_event_get_info` says: to the end of the element that lies
-/// last; and each element's displacement and size.
+/// How much a tool must have room for, by the displacements that `MPI_T_event_get_info` says: to the end of the element
+/// that lies last; and each element's displacement and size.
 fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
     let elements = kind.row().elements;
     let (mut at, mut count) = (vec![0_isize; elements.len()], elements.len() as c_int);

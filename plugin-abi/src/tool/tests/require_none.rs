@@ -50,7 +50,8 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_t
     let mut types = 0;
     // SAFETY: as above.
     assert_eq!(unsafe { MPI_T_event_get_num(&raw mut types) }, 0);
-    // Another test may have initialised MPI, in a thread that is not this one: then a call has no place here, and a flush has.
+    // Another test may have initialised MPI, in a thread that is not this one: then a call has no place here, and a
+    // flush has.
     let served = if crate::tool::host::may_call_mpi() { MANY } else { 0 };
     assert_eq!(count(&seen), (served, 0));
     raise(MANY);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two processes and a simulated network that loses, doubles, delays and reorders, in virtual time.
 //!
-//! The simulation knows the truth (which queue pair is set to which), so it checks that whoever is told "confirmed" may really
-//! send. Every run is a pure function of its seed, which a failing assertion prints.
+//! The simulation knows the truth (which queue pair is set to which), so it checks that whoever is told "confirmed" may
+//! really send. Every run is a pure function of its seed, which a failing assertion prints.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -142,8 +142,8 @@ impl World {
         }
     }
 
-    /// In bad weather node 0 has begun, and then fewer than `most` things have happened; sides may be dropped now. And where the
-    /// rest of the run draws its choices from.
+    /// In bad weather node 0 has begun, and then fewer than `most` things have happened; sides may be dropped now. And
+    /// where the rest of the run draws its choices from.
     pub(super) fn begun(seed: u64, most: u64) -> (World, Random) {
         let mut random = Random::new(seed);
         let weather = bad_weather(&mut random);
@@ -280,8 +280,8 @@ impl World {
         true
     }
 
-    /// Runs until nothing happens any more; returns how many hellos were sent after both were connected, and how many packets
-    /// were under way then.
+    /// Runs until nothing happens any more; returns how many hellos were sent after both were connected, and how many
+    /// packets were under way then.
     pub(super) fn run(&mut self) -> (u32, usize) {
         let mut at_connection = None;
         for _ in 0..100_000 {

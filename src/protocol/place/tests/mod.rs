@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of places: the machines in a world of processes, wires and matching by lists (`world.rs`, `moves.rs`), all of whose histories are explored up to a
-//! number of sends and receives (`explore.rs`, its states made comparable by `shape.rs`), and random ones that are longer (`random.rs`). Each rule
-//! left out gives a counterexample (`mutations.rs`). What is simple is tested where it is, or here.
+//! Tests of places: the machines in a world of processes, wires and matching by lists (`world.rs`, `moves.rs`), all of
+//! whose histories are explored up to a number of sends and receives (`explore.rs`, its states made comparable by
+//! `shape.rs`), and random ones that are longer (`random.rs`). Each rule left out gives a counterexample
+//! (`mutations.rs`). What is simple is tested where it is, or here.
 
 mod explore;
 mod moves;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each rule is needed: the exploration finds what goes wrong without it. So it also is shown that the exploration sees what it is to see.
+//! Each rule is needed: the exploration finds what goes wrong without it. So it also is shown that the exploration sees
+//! what it is to see.
 
 use super::explore::{First, choices, explore};
 use super::world::{Budget, LeftOut, World};

@@ -18,7 +18,8 @@ impl Random {
     }
 }
 
-/// How often a move is chosen among others: what empties queues more often than what fills them, and what ends offers seldom.
+/// How often a move is chosen among others: what empties queues more often than what fills them, and what ends offers
+/// seldom.
 fn weight(step: Move, offers: usize) -> usize {
     match step {
         Move::Offer(_) => 100 * offers,

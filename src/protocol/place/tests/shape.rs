@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shape of a world: two worlds with one shape go on alike. Numbers are replaced by their places in the order of those that are there, as nothing
-//! depends on how many there have been.
+//! The shape of a world: two worlds with one shape go on alike. Numbers are replaced by their places in the order of
+//! those that are there, as nothing depends on how many there have been.
 
 use super::moves::id_of;
 use super::world::{ANY, Message, Pair, Place, ToReceiver, ToSender, World};

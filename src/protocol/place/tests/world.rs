@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One receiver, its senders, and the wires between: what there is, and what must hold. What can happen is in `moves.rs`.
+//! One receiver, its senders, and the wires between: what there is, and what must hold. What can happen is in
+//! `moves.rs`.
 //!
-//! The receiver matches by two lists. Each message is held against them when it is dealt with: a written one must find there
-//! that its receive is the first that takes it. Memory is a mark at each receive, made when a write lands.
+//! The receiver matches by two lists. Each message is held against them when it is dealt with: a written one must find
+//! there that its receive is the first that takes it. Memory is a mark at each receive, made when a write lands.
 
 use std::collections::VecDeque;
 
@@ -166,8 +167,8 @@ pub(super) struct World {
     pub(super) numbers: u32,
     pub(super) budget: Budget,
     pub(super) left_out: LeftOut,
-    /// Receives are offered when they are posted, or when they were refused, by what the receiver's machine knows of others. Else at any time at
-    /// which the rules permit it.
+    /// Receives are offered when they are posted, or when they were refused, by what the receiver's machine knows of
+    /// others. Else at any time at which the rules permit it.
     pub(super) offers_at_once: bool,
     /// Both sides are compared where nothing is under way; else only what is received counts, and what is written.
     pub(super) is_compared: bool,

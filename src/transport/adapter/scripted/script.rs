@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is scripted: the test's end of an adapter of the unit tests.
 //!
-//! [`Script`] has what the adapter is to refuse, when; what was posted; and the completions to come. Everything that the transport made
-//! of the adapter can be looked at after it was destroyed. Requests stay on the send queue until the test completes them.
+//! [`Script`] has what the adapter is to refuse, when; what was posted; and the completions to come. Everything that
+//! the transport made of the adapter can be looked at after it was destroyed. Requests stay on the send queue until the
+//! test completes them.
 
 use crate::connect::Via;
 use crate::connect::hello::Hello;
@@ -92,7 +93,8 @@ impl Script {
         self.0.lock().expect("no test failed while it looked")
     }
 
-    /// The adapter completes the oldest request of the `index`th queue pair with this status. False where there is none.
+    /// The adapter completes the oldest request of the `index`th queue pair with this status. False where there is
+    /// none.
     pub(crate) fn complete(&self, index: usize, status: Status) -> bool {
         let mut state = self.state();
         let Qp { number, posted, .. } = &mut state.qps[index];
@@ -129,7 +131,8 @@ impl Script {
         self.state().qps.iter().filter(|qp| qp.state != QpState::Destroyed).count()
     }
 
-    /// A message of `len` bytes comes by the `index`th queue pair. Returns the slot that it fills; `None` where there is none.
+    /// A message of `len` bytes comes by the `index`th queue pair. Returns the slot that it fills; `None` where there
+    /// is none.
     pub(crate) fn deliver(&self, index: usize, len: u32, immediate: Option<u32>) -> Option<u32> {
         let mut state = self.state();
         assert!(

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A peer that takes nothing for long: when less is posted to it, when more again, what is counted, and that all comes back in order.
+//! A peer that takes nothing for long: when less is posted to it, when more again, what is counted, and that all comes
+//! back in order.
 
 use super::*;
 use std::sync::atomic::Ordering;
 
-/// What is posted to a peer that was held back: a quarter of the queue, and not fewer than the requests of which one asks for a
-/// completion.
+/// What is posted to a peer that was held back: a quarter of the queue, and not fewer than the requests of which one
+/// asks for a completion.
 const WINDOW: usize = 4;
 
 /// A sender with 40 requests for a peer that takes none, once it has waited for long.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two processes with several ports each in fabrics of one prefix, over scripted adapters: which ports find each other.
 //!
-//! A datagram arrives only within a fabric, TCP everywhere where there is TCP. Every run is a pure function of its seed.
+//! A datagram arrives only within a fabric, TCP everywhere where there is TCP. Every run is a pure function of its
+//! seed.
 
 use super::*;
 use crate::connect::Random;
@@ -50,7 +51,8 @@ impl Fabrics {
         Fabrics { sides, count: fabrics[0].len(), random: Random::new(seed), loss: 0, asleep: 0..0 }
     }
 
-    /// Everybody looks, and what was said is carried as far as it goes. In each step a port may be busy with something else.
+    /// Everybody looks, and what was said is carried as far as it goes. In each step a port may be busy with something
+    /// else.
     fn step(&mut self, idle: u64) {
         for index in 0..self.sides.len() {
             if self.random.below(100) >= idle && !self.asleep.contains(&index) {
@@ -249,8 +251,8 @@ fn a_single_port_connects_as_ever_by_tcp_alone() {
 
 #[test]
 fn ports_of_one_process_do_not_crowd_those_of_the_other() {
-    // Whatever fabrics, losses, and order of events: each endpoint comes through, pairs are mutual and within a fabric, and no two
-    // ports of one fabric are both left without.
+    // Whatever fabrics, losses, and order of events: each endpoint comes through, pairs are mutual and within a fabric,
+    // and no two ports of one fabric are both left without.
     for seed in 0..if cfg!(miri) { 1 } else { 40 } {
         let mut random = Random::new(seed);
         let count = 1 + random.below(4) as usize;

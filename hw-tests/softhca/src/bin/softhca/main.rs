@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `softhca`: runs any verbs program on an emulated adapter.
 //!
-//! `softhca run -- CMD ...` makes a private fabric (a folder in /dev/shm), points CMD and everything it starts to it, and
-//! removes it at the end. It does nothing that the environment it sets could not do by hand; docs/softhca.md tells how.
+//! `softhca run -- CMD ...` makes a private fabric (a folder in /dev/shm), points CMD and everything it starts to it,
+//! and removes it at the end. It does nothing that the environment it sets could not do by hand; docs/softhca.md tells
+//! how.
 
 mod run;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `softhca run`: the fabric's folder, the environment of the program, and its end.
 //!
-//! The library is found twice: by name in a folder at the front of `LD_LIBRARY_PATH` (it is a drop-in libibverbs.so.1), and
-//! preloaded, for programs that look for device files themselves. Signals that ask to end go to the program, whose exit
-//! status becomes ours (128 + n after signal n), also when it leaves processes behind.
+//! The library is found twice: by name in a folder at the front of `LD_LIBRARY_PATH` (it is a drop-in libibverbs.so.1),
+//! and preloaded, for programs that look for device files themselves. Signals that ask to end go to the program, whose
+//! exit status becomes ours (128 + n after signal n), also when it leaves processes behind.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completions of queue pairs that go: voided, removed, or kept for the program to poll.
 //!
-//! Called by: qp (destroying, resetting), srq (destroying). Grade: setup. Thread rule: `poll_lock`, and `lock` where entries
-//! move.
+//! Called by: qp (destroying, resetting), srq (destroying). Grade: setup. Thread rule: `poll_lock`, and `lock` where
+//! entries move.
 
 use super::{
     super::{
@@ -33,8 +33,8 @@ impl CqShared {
         }
     }
 
-    /// Completions of `qp`, which is about to go, stay: each is made to say all by itself, and what it carries is put into the
-    /// memory of its receive.
+    /// Completions of `qp`, which is about to go, stay: each is made to say all by itself, and what it carries is put
+    /// into the memory of its receive.
     pub(crate) fn keep(&self, fabric: &Fabric, qp: &QpShared) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         let number = qp.qpn.get() | (qp.epoch.get() << 24);

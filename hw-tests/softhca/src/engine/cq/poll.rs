@@ -34,8 +34,8 @@ impl Cq {
         Ok(self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc))
     }
 
-    /// Takes up to `room` completions and gives each to `put`, with its place from 0 on, and without its time; how many they
-    /// were.
+    /// Takes up to `room` completions and gives each to `put`, with its place from 0 on, and without its time; how many
+    /// they were.
     /// # Errors
     /// As for `poll`.
     #[inline]
@@ -123,8 +123,8 @@ impl Cq {
         true
     }
 
-    /// From now on the queue is read with stamps, or without; who made it with stamps but does not look at them is not to pay for
-    /// them.
+    /// From now on the queue is read with stamps, or without; who made it with stamps but does not look at them is not
+    /// to pay for them.
     #[cold]
     fn set_stamping(&self, stamps: bool) {
         // Before: what is stamped is no earlier.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory windows: keys of a part of a region, bound and invalidated by work requests.
 //!
-//! A window has an entry in the table of regions, and while it is bound the region counts it. One of type 1 gets a new key
-//! with each binding and is open to all queue pairs of its domain; one of type 2 is bound while it is free only, opens to
-//! the queue pair that bound it (type 2B), and is freed by an invalidation, local or with a send. Called by: the C side
-//! (allocation), sendq (bind, local invalidate), landing (remote invalidate). Grade: pending. Thread rule: who changes an
-//! entry exchanges its key for `TAKEN` first. Source: InfiniBand specification 10.6.6, 11.5; `ibv_bind_mw(3)`.
+//! A window has an entry in the table of regions, and while it is bound the region counts it. One of type 1 gets a new
+//! key with each binding and is open to all queue pairs of its domain; one of type 2 is bound while it is free only,
+//! opens to the queue pair that bound it (type 2B), and is freed by an invalidation, local or with a send. Called by:
+//! the C side (allocation), sendq (bind, local invalidate), landing (remote invalidate). Grade: pending. Thread rule:
+//! who changes an entry exchanges its key for `TAKEN` first. Source: InfiniBand specification 10.6.6, 11.5;
+//! `ibv_bind_mw(3)`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -89,8 +90,8 @@ impl Mw {
 }
 
 impl MrEntry {
-    /// Waits until nobody else changes it and makes it be found by nobody; its key. `TAKEN` if whoever changed it must have
-    /// died over it: that takes him less than a microsecond.
+    /// Waits until nobody else changes it and makes it be found by nobody; its key. `TAKEN` if whoever changed it must
+    /// have died over it: that takes him less than a microsecond.
     fn take(&self) -> u32 {
         for _ in 0..PATIENCE {
             let key = self.key.get();

@@ -15,8 +15,8 @@ use crate::behaviour::{CreateErrno, InlineGrant};
 const PIECE: u32 = 16;
 /// Work queue entries are so many bytes, or a multiple of it, and the send queue counts in these.
 const BLOCK: u32 = 64;
-/// What comes before pieces or inline data in the entry of a datagram, and of any other request: there is room for binding
-/// a memory window, which takes most.
+/// What comes before pieces or inline data in the entry of a datagram, and of any other request: there is room for
+/// binding a memory window, which takes most.
 const BEFORE_DATAGRAM: u32 = 64;
 const BEFORE_OTHERS: u32 = 192;
 /// Inline data begins with its length.

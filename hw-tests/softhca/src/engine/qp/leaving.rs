@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of completions that were not polled, and of requests of a shared receive queue, when their queue pair is
-//! destroyed or reset: as the adapter's behaviour says.
+//! What becomes of completions that were not polled, and of requests of a shared receive queue, when their queue pair
+//! is destroyed or reset: as the adapter's behaviour says.
 //!
-//! Called by: object, modify. Grade: setup. Thread rule: the thread that destroys or resets the queue pair. `before` and
-//! `after` are the two halves: while it can still be found, and when nobody finds it any more.
+//! Called by: object, modify. Grade: setup. Thread rule: the thread that destroys or resets the queue pair. `before`
+//! and `after` are the two halves: while it can still be found, and when nobody finds it any more.
 
 use super::{
     super::codes::qp_state::{ERR, INIT, RESET},
@@ -31,8 +31,8 @@ impl Qp {
         }
     }
 
-    /// It is gone, or was reset: what is left of its completions is purged. Requests of a shared queue whose completions
-    /// nobody will see are free again, or lost.
+    /// It is gone, or was reset: what is left of its completions is purged. Requests of a shared queue whose
+    /// completions nobody will see are free again, or lost.
     pub(super) fn after_leaving(&self) {
         let (fabric, ways) = (&*self.hca.fabric, self.hca.behaviour());
         if let Some((queue, cq)) = self.shares {

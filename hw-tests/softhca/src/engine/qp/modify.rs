@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changing a queue pair: its state and its attributes.
 //!
-//! Called by: the C side. Which changes are allowed is `states`'s to say. Grade: setup. Thread rule: any thread; a change
-//! holds both locks of the queue pair, so that nobody works on it meanwhile.
+//! Called by: the C side. Which changes are allowed is `states`'s to say. Grade: setup. Thread rule: any thread; a
+//! change holds both locks of the queue pair, so that nobody works on it meanwhile.
 
 use std::sync::{PoisonError, atomic::Ordering};
 
@@ -48,8 +48,8 @@ impl Qp {
 
     /// Changes attributes; `mask` is `codes::attr_mask`.
     /// # Errors
-    /// EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair that this
-    /// adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
+    /// EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair that
+    /// this adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
     pub fn modify(&self, attr: &QpAttr, mask: u32) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
         let mut kick = None;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that are wrong when they are posted: what the adapter says to them.
 //!
-//! Called by: sendq. Grade: pending: nothing of it runs for a request that is right, but for atomics one look at the adapter.
-//! Thread rule: `sq.lock` of the queue pair.
+//! Called by: sendq. Grade: pending: nothing of it runs for a request that is right, but for atomics one look at the
+//! adapter. Thread rule: `sq.lock` of the queue pair.
 
 use super::{
     super::{

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that wait: for a receiver, for an answer, or for their turn behind one that does.
 //!
-//! They are stored in the ring, in shared memory, where the peer's process can execute them too. Called by: sendq, whoever
-//! makes a waiting request possible (`kick`), the service (timers). Grade: pending. Thread rule: `sq.lock` of the queue
-//! pair; stored requests are plain memory guarded by it (rule M2 of region).
+//! They are stored in the ring, in shared memory, where the peer's process can execute them too. Called by: sendq,
+//! whoever makes a waiting request possible (`kick`), the service (timers). Grade: pending. Thread rule: `sq.lock` of
+//! the queue pair; stored requests are plain memory guarded by it (rule M2 of region).
 
 use super::{
     super::{
@@ -141,8 +141,8 @@ fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request
     perform(fabric, qp, &message)
 }
 
-/// Executes what waits, in order, as far as it goes. `due`: the oldest request's time has come, which counts as a retry.
-/// The caller holds `sq.lock`.
+/// Executes what waits, in order, as far as it goes. `due`: the oldest request's time has come, which counts as a
+/// retry. The caller holds `sq.lock`.
 #[cold]
 pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     let sq = &qp.sq;
@@ -183,8 +183,8 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     }
 }
 
-/// A request just posted, and stored as the oldest, is executed in a while, as by an adapter: by a poll of this process, or
-/// its service thread.
+/// A request just posted, and stored as the oldest, is executed in a while, as by an adapter: by a poll of this
+/// process, or its service thread.
 #[cold]
 pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
     qp.sq.wait.set(TURN);
@@ -252,8 +252,8 @@ pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
     (qp.sq.wait.get() != NOTHING).then(|| look_again(qp.sq.deadline.get()))
 }
 
-/// When the owner's timer looks: at the deadline, but never much later than now, since another process may have executed
-/// the oldest request and set a deadline for the next one.
+/// When the owner's timer looks: at the deadline, but never much later than now, since another process may have
+/// executed the oldest request and set a deadline for the next one.
 fn look_again(deadline: u64) -> u64 {
     deadline.min(clock::after(LOOK_NS))
 }

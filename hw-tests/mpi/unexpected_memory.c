@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// A flood of messages that nobody has asked for costs neither side more memory than it may: the most memory that each process has
+// had (VmHWM) is at most some MiB above what it had before. The receiver makes no MPI call, or probes for another message, or is in
+// a collective, or floods the sender as well; then it takes all and checks order and contents. Blocking sends, and nonblocking ones of
+// which a window is under way. Where the senders cannot go on (all they may send has been sent) nothing is dropped: they wait until
+// the receiver receives, and a message that it asks for comes past those that it does not. Runs with 2 or more ranks.
+//
+// usage: unexpected_memory [--most MIB] [--messages N] [--no-limit]
+//        (default 64 MiB a process, and 200000 messages in all of 8 bytes, an eighth of that of others; --no-limit:
+//        shows the memory and does not check it)
+#include "check.h"
+
+#include <time.h>
+
+enum { WINDOW = 512, TAG_FLOOD = 1, TAG_OTHER = 2, TAG_GO = 3, LONGEST = 12000 };
+
+static double most = 64, idle;
+static bool is_limited = true;
+static int messages = 200000;
+static unsigned char *out; // WINDOW slots of the sender
+
+// MiB of a line of /proc/self/status.
+static double status_mib(const char *field) {
+    char line[256];
+    double kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, field, strlen(field)) == 0)
+            kib = atof(line + strlen(field));
+    if (file)
+        fclose(file);
+    return kib / 1024;
+}
+
+static double begun;
+
+static void begin_case(void) {
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    begun = MPI_Wtime();
+}
+
+static void check_memory(void) {
+    double grown = status_mib("VmHWM:") - idle, all = 0, took = MPI_Wtime() - begun;
+    MPI_OK(MPI_Reduce(&grown, &all, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD));
+    if (check.rank == 0)
+        printf("# %s: at most %.1f MiB more than idle, %.1f s\n", check.name, all, took);
+    if (is_limited && grown > most)
+        check_fail("memory: expected at most %.0f MiB more than before, got %.1f", most, grown);
+}
+
+static uint64_t seed_of(int sender, int number) { return ((uint64_t)sender << 32) ^ (uint64_t)number; }
+
+// A number, and so often as there is room: quicker than a pattern.
+static void fill(unsigned char *to, int bytes, uint64_t seed) {
+    memset(to, (int)(seed % 251), (size_t)bytes);
+    memcpy(to, &seed, sizeof seed);
+}
+
+static void check_filled(const unsigned char *in, int bytes, uint64_t seed) {
+    uint64_t got;
+    memcpy(&got, in, sizeof got);
+    if (got != seed)
+        check_fail("message: expected %llx, got %llx", (unsigned long long)seed, (unsigned long long)got);
+    else if (bytes > 8 && (in[8] != seed % 251 || in[bytes - 1] != seed % 251 || in[bytes / 2 + 4] != seed % 251))
+        check_fail("message %llx: its bytes are wrong", (unsigned long long)seed);
+}
+
+// How the sender sends.
+enum how { BLOCKING, WINDOWED };
+
+static void flood(int to, int count, int bytes, enum how how) {
+    static MPI_Request requests[WINDOW];
+    for (int i = 0; i < WINDOW; i++)
+        requests[i] = MPI_REQUEST_NULL;
+    for (int i = 0; i < count; i++) {
+        unsigned char *from = out + (size_t)(i % WINDOW) * LONGEST;
+        if (how == WINDOWED)
+            MPI_OK(MPI_Wait(&requests[i % WINDOW], MPI_STATUS_IGNORE));
+        fill(from, bytes, seed_of(check.rank, i));
+        if (how == WINDOWED)
+            MPI_OK(MPI_Isend(from, bytes, MPI_BYTE, to, TAG_FLOOD, MPI_COMM_WORLD, &requests[i % WINDOW]));
+        else
+            MPI_OK(MPI_Send(from, bytes, MPI_BYTE, to, TAG_FLOOD, MPI_COMM_WORLD));
+    }
+    MPI_OK(MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE));
+}
+
+static void take(int from, int count, int bytes) {
+    static unsigned char in[LONGEST];
+    for (int i = 0; i < count; i++) {
+        MPI_Status status;
+        MPI_OK(MPI_Recv(in, LONGEST, MPI_BYTE, from, TAG_FLOOD, MPI_COMM_WORLD, &status));
+        check_status(&status, from, TAG_FLOOD, bytes);
+        check_filled(in, bytes, seed_of(from, i));
+    }
+}
+
+static double now(void) { return MPI_Wtime(); }
+
+// What the receiver does before it receives.
+enum meanwhile { SLEEPS, PROBES, COMPUTES };
+
+static const char *const meanwhiles[] = {"sleeps", "probes", "computes"};
+
+static void pass(enum meanwhile what, double seconds) {
+    double until = now() + seconds;
+    int found;
+    if (what == SLEEPS)
+        nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
+    while (now() < until)
+        if (what == PROBES) {
+            MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG_OTHER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
+            if (found)
+                check_fail("a probe found a message that was not sent");
+        }
+}
+
+// So many messages, of so many bytes, in all.
+static int count_of_size(int bytes) {
+    int count = scaled(bytes == 8 ? messages : messages / 8, 2000);
+    return count / (check.size - 1);
+}
+
+// All others flood rank 0.
+static void one_receiver(enum meanwhile what, int bytes, enum how how) {
+    int count = count_of_size(bytes);
+    check_case("a_receiver_that_%s_and_a_flood_of_%d_bytes_by_%s_sends", meanwhiles[what], bytes,
+               how == BLOCKING ? "blocking" : "nonblocking");
+    begin_case();
+    if (check.rank == 0) {
+        pass(what, 1.5);
+        for (int from = check.size - 1; from > 0; from--)
+            take(from, count, bytes);
+    } else {
+        flood(0, count, bytes, how);
+    }
+    check_memory();
+    check_end_case();
+}
+
+// Ranks flood each other in pairs, with nonblocking sends; each takes of the other's when it can send no more.
+static void both_directions(int bytes) {
+    int peer = check.rank ^ 1, count = count_of_size(bytes) / 2, sent = 0, taken = 0;
+    static unsigned char in[LONGEST];
+    static MPI_Request requests[WINDOW];
+    check_case("two_ranks_flood_each_other_with_%d_bytes", bytes);
+    begin_case();
+    for (int i = 0; i < WINDOW; i++)
+        requests[i] = MPI_REQUEST_NULL;
+    while (peer < check.size && taken < count) {
+        int at = sent % WINDOW, done = 1;
+        for (int tries = 0; sent < count && tries < 50; tries++) {
+            MPI_OK(MPI_Test(&requests[at], &done, MPI_STATUS_IGNORE));
+            if (done)
+                break;
+        }
+        if (sent < count && done) {
+            unsigned char *from = out + (size_t)at * LONGEST;
+            fill(from, bytes, seed_of(check.rank, sent));
+            MPI_OK(MPI_Isend(from, bytes, MPI_BYTE, peer, TAG_FLOOD, MPI_COMM_WORLD, &requests[at]));
+            sent++;
+            continue;
+        }
+        // It cannot send more before the other takes some.
+        MPI_OK(MPI_Recv(in, LONGEST, MPI_BYTE, peer, TAG_FLOOD, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        check_filled(in, bytes, seed_of(peer, taken));
+        taken++;
+    }
+    MPI_OK(MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE));
+    check_memory();
+    check_end_case();
+}
+
+// Very many nonblocking sends, and behind them one that the receiver asks for first: by a receive that waits before, by one
+// that comes late, and by probes. The requests are the program's; so the receiver's memory is checked, not the sender's.
+static void one_past_many(const char *how, int count, int bytes) {
+    check_case("a_message_that_is_%s_comes_past_%d_of_%d_bytes", how, count, bytes);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (check.rank == 1) {
+        MPI_Request *requests = check_alloc((size_t)(count + 1) * sizeof *requests);
+        unsigned char *from = check_alloc((size_t)bytes * (size_t)count);
+        int go;
+        for (int i = 0; i < count; i++) {
+            fill(from + (size_t)i * (size_t)bytes, bytes, seed_of(1, i));
+            MPI_OK(MPI_Isend(from + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, TAG_FLOOD, MPI_COMM_WORLD, &requests[i]));
+        }
+        MPI_OK(MPI_Isend(&count, 1, MPI_INT, 0, TAG_OTHER, MPI_COMM_WORLD, &requests[count]));
+        MPI_OK(MPI_Recv(&go, 1, MPI_INT, 0, TAG_GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Waitall(count + 1, requests, MPI_STATUSES_IGNORE));
+        free(requests);
+        free(from);
+    } else if (check.rank == 0) {
+        int got = 0, found = 0;
+        MPI_Request request;
+        if (strcmp(how, "waited_for") == 0) {
+            MPI_OK(MPI_Irecv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, &request));
+            MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        } else if (strcmp(how, "received_late") == 0) {
+            for (int i = 0; i < 20; i++)
+                MPI_OK(MPI_Iprobe(1, TAG_FLOOD, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
+            pass(SLEEPS, 0.3);
+            MPI_OK(MPI_Recv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        } else if (strcmp(how, "behind_matched_probes") == 0) {
+            // Those of the flood are taken out of the queue first, and received last.
+            static MPI_Message held[4000];
+            int holds = count < 4000 ? count : 4000;
+            for (int i = 0; i < holds; i++)
+                MPI_OK(MPI_Mprobe(1, TAG_FLOOD, MPI_COMM_WORLD, &held[i], MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Recv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            static unsigned char in[LONGEST];
+            for (int i = 0; i < holds; i++) {
+                MPI_OK(MPI_Mrecv(in, LONGEST, MPI_BYTE, &held[i], MPI_STATUS_IGNORE));
+                check_filled(in, bytes, seed_of(1, i));
+            }
+            check_int("what came past", count, got);
+            MPI_OK(MPI_Send(&got, 1, MPI_INT, 1, TAG_GO, MPI_COMM_WORLD));
+            for (int i = holds; i < count; i++) {
+                MPI_OK(MPI_Recv(in, LONGEST, MPI_BYTE, 1, TAG_FLOOD, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+                check_filled(in, bytes, seed_of(1, i));
+            }
+            count = -1;
+        } else {
+            while (!found)
+                MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG_OTHER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Recv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+        if (count >= 0) {
+            check_int("what came past", count, got);
+            MPI_OK(MPI_Send(&got, 1, MPI_INT, 1, TAG_GO, MPI_COMM_WORLD));
+            take(1, count, bytes);
+        }
+    }
+    check_end_case();
+}
+
+// Each rank sends to itself what it receives later, which no rule of MPI's has it count on, and programs do.
+static void flood_to_oneself(int count, int bytes) {
+    check_case("a_flood_of_%d_bytes_to_oneself", bytes);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    flood(check.rank, count, bytes, BLOCKING);
+    take(check.rank, count, bytes);
+    check_end_case();
+}
+
+// A flood waits in nonblocking sends while all ranks are in collectives, on the same communicator.
+static void collectives_beside(int count, int bytes) {
+    check_case("collectives_go_on_beside_a_flood_of_%d_bytes", bytes);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    MPI_Request *requests = check_alloc((size_t)count * sizeof *requests);
+    unsigned char *from = check_alloc((size_t)bytes * (size_t)count);
+    for (int i = 0; check.rank == 1 && i < count; i++) {
+        fill(from + (size_t)i * (size_t)bytes, bytes, seed_of(1, i));
+        MPI_OK(MPI_Isend(from + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, TAG_FLOOD, MPI_COMM_WORLD, &requests[i]));
+    }
+    for (int i = 0; i < scaled(200, 20); i++) {
+        int mine = check.rank + i, all = 0;
+        MPI_Comm copy;
+        MPI_OK(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+        check_int("sum", check.size * i + check.size * (check.size - 1) / 2, all);
+        if (i % 20 == 0) {
+            MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+            MPI_OK(MPI_Barrier(copy));
+            MPI_OK(MPI_Comm_free(&copy));
+        }
+    }
+    if (check.rank == 0)
+        take(1, count, bytes);
+    if (check.rank == 1)
+        MPI_OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
+    check_end_case();
+    free(requests);
+    free(from);
+}
+
+int main(int argc, char **argv) {
+    static const int sizes[] = {8, 1024, 8192};
+    check_start(&argc, &argv, 2);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--most") == 0 && i + 1 < argc)
+            most = atof(argv[++i]);
+        else if (strcmp(argv[i], "--messages") == 0 && i + 1 < argc)
+            messages = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--no-limit") == 0)
+            is_limited = false;
+        else {
+            if (check.rank == 0)
+                fprintf(stderr, "usage: unexpected_memory [--most MIB] [--messages N] [--no-limit]\n");
+            MPI_Finalize();
+            return CHECK_USAGE_EXIT;
+        }
+    }
+    out = check_alloc((size_t)WINDOW * LONGEST);
+    memset(out, 1, (size_t)WINDOW * LONGEST);
+    // Connected, and with nothing else done.
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    idle = status_mib("VmHWM:");
+
+    for (int i = 0; i < 3; i++) {
+        one_receiver(SLEEPS, sizes[i], BLOCKING);
+        one_receiver(PROBES, sizes[i], BLOCKING);
+        one_receiver(COMPUTES, sizes[i], WINDOWED);
+        one_receiver(PROBES, sizes[i], WINDOWED);
+        both_directions(sizes[i]);
+    }
+    one_past_many("waited_for", scaled(30000, 2000), 8);
+    one_past_many("received_late", scaled(30000, 2000), 8);
+    one_past_many("probed_for", scaled(30000, 2000), 1024);
+    one_past_many("behind_matched_probes", scaled(30000, 2000), 1024);
+    flood_to_oneself(500, 8);
+    collectives_beside(scaled(30000, 2000), 8);
+    collectives_beside(scaled(4000, 1000), 8192);
+
+    free(out);
+    return check_finish();
+}

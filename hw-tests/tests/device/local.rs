@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The PML with processes of the same host: by Open MPI's shared-memory BTL where that is enabled, by the adapter where
+//! it is not.
+//!
+//! Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::{Launch, says};
+use crate::site::Site;
+use anyhow::ensure;
+
+/// The parameters of a job whose processes talk by shared memory, and what they say of it.
+const SHARED: &str = "self,vader,ibex";
+const SAYS: &str = "is reached by shared memory";
+
+/// Long messages are copied, as the kernel may not let one process read from another.
+const WITHOUT_CMA: (&str, &str) = ("btl_vader_single_copy_mechanism", "none");
+
+/// Programs, with how many ranks, arguments and a share of what they repeat.
+static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
+    ("pt2pt_modes", &[2, 3], &[], 1.0),
+    ("pt2pt_matching", &[2, 4], &[], 1.0),
+    ("pt2pt_datatypes", &[2], &[], 1.0),
+    ("pt2pt_truncation", &[2], &[], 1.0),
+    ("pt2pt_requests", &[2], &[], 0.3),
+    ("pt2pt_flood", &[2, 4], &[], 0.3),
+    ("self_messages", &[2], &[], 1.0),
+    ("traffic", &[2, 4], &["--seed", "400"], 0.5),
+    ("traffic", &[2], &["--threads", "3", "--seed", "500"], 0.5),
+    ("collectives", &[4], &[], 0.25),
+    ("communicators", &[4], &[], 0.25),
+    ("threads", &[2], &[], 1.0),
+    ("rma_transfer", &[2], &[], 1.0),
+    ("pending_at_end", &[2], &[], 1.0),
+    ("unexpected_memory", &[2, 4], &[], 0.15),
+];
+
+/// Next to no memory for messages that nobody has asked for, so that senders are held back.
+const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
+
+/// Programs that are run so as well.
+const OF_HELD_BACK: &[&str] =
+    &["pt2pt_modes", "pt2pt_matching", "traffic", "collectives", "communicators", "threads", "unexpected_memory"];
+
+/// Those that depend on how a long message goes.
+const OF_LONG_MESSAGES: &[&str] = &["pt2pt_modes", "pt2pt_datatypes", "pt2pt_truncation", "traffic"];
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let mut tests = Vec::new();
+    for &(program, all_ranks, arguments, scale) in PROGRAMS {
+        for &ranks in all_ranks {
+            let run = move |site: &mut Site, also: Option<(&str, &str)>| {
+                let mut launch = sharing(program, ranks).arguments(arguments);
+                launch = launch.environment("IBEX_TEST_SCALE", &scale.to_string());
+                if let Some((name, value)) = also {
+                    launch = launch.with(name, value);
+                }
+                launch.passes(site)
+            };
+            let what = if arguments.contains(&"--threads") { "with threads " } else { "" };
+            let name = format!("by shared memory, {program} {what}on {ranks} ranks");
+            tests.push(Test::new(name, move |site| run(site, None)).device_independent());
+            if OF_LONG_MESSAGES.contains(&program) {
+                let name = format!("by shared memory and copies alone, {program} {what}on {ranks} ranks");
+                tests.push(Test::new(name, move |site| run(site, Some(WITHOUT_CMA))).device_independent());
+            }
+            if OF_HELD_BACK.contains(&program) {
+                let name = format!(
+                    "by shared memory where unexpected messages are held back, {program} {what}on {ranks} ranks"
+                );
+                tests.push(Test::new(name, move |site| run(site, Some(HELD_BACK))).device_independent());
+            }
+        }
+    }
+    tests.extend([
+        Test::new("processes of a host are reached by shared memory where it is enabled", |site| {
+            let outcome = sharing("init_finalize", 2).with("btl_ibex_verbose", "1").succeeds(site)?;
+            says(&outcome, &["rank 0 is reached by shared memory", "rank 1 is reached by shared memory"])
+        })
+        .device_independent(),
+        Test::new("processes of a host are reached by the adapter where shared memory is not enabled", |site| {
+            let device = site.fabric(1)?.device_name().to_owned();
+            let launch = Launch::of_a_short_exchange().with("pml", "ibex").with("btl_ibex_verbose", "1");
+            let outcome = launch.succeeds(site)?;
+            ensure!(!outcome.stderr.contains(SAYS), "shared memory is used: {outcome}");
+            says(&outcome, &[&format!("rank 0 is reached by {device}"), &format!("rank 1 is reached by {device}")])
+        })
+        .device_independent(),
+        Test::on_two_nodes("messages by shared memory and by the adapter are matched together", |site| {
+            let launch = sharing("traffic", 4).arguments(&["--seed", "600"]).environment("IBEX_TEST_SCALE", "0.3");
+            launch.on_two_nodes().passes(site)
+        }),
+        Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
+            let launch = sharing("unexpected_memory", 4).with(HELD_BACK.0, HELD_BACK.1);
+            launch.environment("IBEX_TEST_SCALE", "0.1").on_two_nodes().passes(site)
+        }),
+    ]);
+    tests
+}
+
+fn sharing(program: &'static str, ranks: usize) -> Launch {
+    Launch::new(program, ranks).with("pml", "ibex").with("btl", SHARED).limit(180)
+}

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// The events of requests, messages and searches, where ibex does the matching: which come, in which order, with which ids and
+// specifications, for receives that are posted early and late, short and long, with gaps, by every mode, wildcards, probes, cancelled,
+// persistent, cut short, to oneself; and that a listener hears of its own communicator alone. Rank 0 sends to rank 1. 2 ranks.
+//
+// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U matched with an
+// unexpected message, B E the transfer's begin and end, c its pieces between, C complete, N notified; of a message a arrived, i inserted
+// in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
+#include "../mpi/check.h"
+#include <peruse.h>
+
+enum { EVENTS = 17, MOST = 4096, LONG = 1 << 20, BLOCKS = 1 << 15, TAG = 7 };
+
+static const char letters[EVENTS + 1] = "AUPRBECNairm[]()c";
+
+static struct told {
+    char letter;
+    MPI_Aint id;
+    peruse_comm_spec_t spec;
+} told[MOST];
+static int count;
+
+static MPI_Comm comm;
+static peruse_event_h handles[EVENTS];
+static unsigned char sent[LONG], got[LONG];
+static MPI_Datatype with_gaps;
+
+static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+    int event = PERUSE_EVENT_INVALID;
+    check_int("PERUSE_Event_get", PERUSE_SUCCESS, PERUSE_Event_get(handle, &event));
+    check_true("the parameter is the registration's", parameter == told);
+    if (count < MOST)
+        told[count++] = (struct told){letters[event - 1], id, *spec};
+    return MPI_SUCCESS;
+}
+
+static void listen_to(MPI_Comm of) {
+    for (int i = 0; i < EVENTS; i++) {
+        check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(i + 1, of, on_event, told, &handles[i]));
+        check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handles[i]));
+    }
+}
+
+static void listen_no_more(void) {
+    for (int i = 0; i < EVENTS; i++) {
+        check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[i]));
+        check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handles[i]));
+    }
+}
+
+static bool is_request(char letter) {
+    return strchr("AUPRBcECN", letter) != NULL;
+}
+
+// Whether each id is of one thing: a request, a message, or a search, which has two events.
+static void ids_are_of_one_thing(void) {
+    for (int i = 0; i < count; i++) {
+        for (int j = 0; j < i; j++) {
+            bool same = told[i].id == told[j].id;
+            bool search = strchr("[]()", told[i].letter) != NULL || strchr("[]()", told[j].letter) != NULL;
+            if (search)
+                check_true("a search's id is its own", same == (j == i - 1 && strchr("])", told[i].letter) != NULL));
+            else if (is_request(told[i].letter) != is_request(told[j].letter))
+                check_true("a message's id is not a request's", !same);
+        }
+    }
+}
+
+// Expects these events since the last time, pieces of a transfer counted as one.
+static void expect(const char *what, const char *word) {
+    char seen[MOST + 1];
+    int length = 0;
+    for (int i = 0; i < count; i++)
+        if (told[i].letter != 'c' || length == 0 || seen[length - 1] != 'c')
+            seen[length++] = told[i].letter;
+    seen[length] = '\0';
+    if (strcmp(seen, word) != 0)
+        check_fail("%s: expected %s, got %s", what, word, seen);
+}
+
+// Expects them on the rank that sends, and on the one that receives; and that ids are right. Then begins anew.
+static void told_of(const char *what, const char *by_sender, const char *by_receiver) {
+    expect(what, check.rank == 0 ? by_sender : by_receiver);
+    ids_are_of_one_thing();
+    count = 0;
+}
+
+// Checks what was said of one request, and of the message that it received.
+static void said(const void *buffer, int items, MPI_Datatype datatype, int peer, int tag, int bytes) {
+    MPI_Aint id = 0;
+    for (int i = 0; i < count; i++) {
+        peruse_comm_spec_t *spec = &told[i].spec;
+        bool of_message = strchr("airm[]", told[i].letter) != NULL;
+        check_true("communicator", spec->comm == comm);
+        check_true("buffer", spec->buf == (of_message ? NULL : (void *)(uintptr_t)buffer));
+        check_int("count", of_message ? bytes : items, spec->count);
+        check_true("datatype", spec->datatype == (of_message ? MPI_BYTE : datatype));
+        check_int("peer", of_message ? 1 - check.rank : peer, spec->peer);
+        check_int("tag", of_message ? TAG : tag, spec->tag);
+        check_int("operation", check.rank == 0 ? PERUSE_SEND : PERUSE_RECV, spec->operation);
+        if (is_request(told[i].letter)) {
+            check_true("one id for the request", id == 0 || id == told[i].id);
+            id = told[i].id;
+        }
+    }
+}
+
+// What has been sent on any communicator before has arrived after it.
+static void meet(void) {
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+typedef int (*send_function)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
+
+// A message to a receive that waits for it, and one that waits for its receive.
+static void early_and_late(const char *what, send_function send, int items, MPI_Datatype datatype, const char *early,
+                           const char *late, const char *send_word, bool wild) {
+    int peer = wild ? MPI_ANY_SOURCE : 0, tag = wild ? MPI_ANY_TAG : TAG, size = 0;
+    MPI_Request request;
+    MPI_OK(MPI_Type_size(datatype, &size));
+    check_case("%s, with a receive that waits for it", what);
+    if (check.rank == 1)
+        MPI_OK(MPI_Irecv(got, items, datatype, peer, tag, comm, &request));
+    meet();
+    if (check.rank == 0) {
+        MPI_OK(send(sent, items, datatype, 1, TAG, comm));
+        said(sent, items, datatype, 1, TAG, 0);
+    } else {
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        said(got, items, datatype, peer, tag, items * size);
+    }
+    told_of("early", send_word, early);
+    check_end_case();
+
+    if (late == NULL)
+        return;
+    check_case("%s, with a receive that comes late", what);
+    if (check.rank == 0)
+        MPI_OK(send(sent, items, datatype, 1, TAG, comm));
+    meet();
+    if (check.rank == 1) {
+        expect("unexpected", "a[]i");
+        MPI_OK(MPI_Recv(got, items, datatype, peer, tag, comm, MPI_STATUS_IGNORE));
+        said(got, items, datatype, peer, tag, items * size);
+    }
+    told_of("late", send_word, late);
+    check_end_case();
+}
+
+static void messages_of_every_kind(void) {
+    const char *early = "A()Pa[]RmBECN", *late = "a[]iA()rUBECN", *sending = "ABECN";
+    early_and_late("an empty message", MPI_Send, 0, MPI_BYTE, early, late, sending, false);
+    early_and_late("a short message", MPI_Send, 2, MPI_INT, early, late, sending, false);
+    early_and_late("a short message for anybody", MPI_Send, 2, MPI_INT, early, late, sending, true);
+    early_and_late("a message too long to be inline", MPI_Send, 1000, MPI_INT, early, late, sending, false);
+    early_and_late("a short ready message", MPI_Rsend, 2, MPI_INT, early, NULL, sending, false);
+    early_and_late("a short buffered message", MPI_Bsend, 2, MPI_INT, early, late, sending, false);
+    early_and_late("a short synchronous message", MPI_Ssend, 2, MPI_INT, early, NULL, sending, false);
+    early_and_late("a message in pieces", MPI_Send, 1, with_gaps, "A()Pa[]RmBcECN", NULL, "ABcECN", false);
+}
+
+// A long message, whose sender waits for its receive.
+static void long_messages(int room) {
+    const char *how = room < LONG ? "a long message that is cut" : "a long message";
+    MPI_Request request = MPI_REQUEST_NULL;
+    for (int is_late = 0; is_late < 2; is_late++) {
+        check_case("%s, with a receive that %s", how, is_late ? "comes late" : "waits for it");
+        int code = MPI_SUCCESS;
+        if (check.rank == 1 && !is_late)
+            MPI_OK(MPI_Irecv(got, room, MPI_BYTE, 0, TAG, comm, &request));
+        meet();
+        if (check.rank == 0)
+            MPI_OK(MPI_Isend(sent, LONG, MPI_BYTE, 1, TAG, comm, &request));
+        meet();
+        if (check.rank == 1 && is_late)
+            MPI_OK(MPI_Irecv(got, room, MPI_BYTE, 0, TAG, comm, &request));
+        code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (check.rank == 1 && room < LONG)
+            check_error_class("a receive that is too short", MPI_ERR_TRUNCATE, code);
+        else
+            MPI_OK(code);
+        if (check.rank == 0)
+            said(sent, LONG, MPI_BYTE, 1, TAG, 0);
+        else
+            said(got, room, MPI_BYTE, 0, TAG, LONG);
+        // How many reads it takes is the adapter's.
+        int kept = 0;
+        for (int i = 0; i < count; i++)
+            if (told[i].letter != 'c')
+                told[kept++] = told[i];
+        count = kept;
+        told_of("long", "ABECN", is_late ? "a[]iA()rUBECN" : "A()Pa[]RmBECN");
+        check_end_case();
+    }
+}
+
+static void a_synchronous_send_is_complete_when_it_is_matched(void) {
+    MPI_Request request;
+    check_case("a synchronous send is complete when it is matched");
+    if (check.rank == 0)
+        MPI_OK(MPI_Issend(sent, 1, MPI_INT, 1, TAG, comm, &request));
+    meet();
+    expect("before the receive", check.rank == 0 ? "ABE" : "a[]i");
+    meet();
+    if (check.rank == 0)
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    else
+        MPI_OK(MPI_Recv(got, 1, MPI_INT, 0, TAG, comm, MPI_STATUS_IGNORE));
+    told_of("after", "ABECN", "a[]iA()rUBECN");
+    check_end_case();
+}
+
+static void a_message_that_is_cut(void) {
+    MPI_Request request;
+    check_case("a short message that is cut");
+    if (check.rank == 1)
+        MPI_OK(MPI_Irecv(got, 1, MPI_INT, 0, TAG, comm, &request));
+    meet();
+    if (check.rank == 0)
+        MPI_OK(MPI_Send(sent, 3, MPI_INT, 1, TAG, comm));
+    else
+        check_error_class("a receive that is too short", MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    told_of("cut", "ABECN", "A()Pa[]RmBECN");
+    check_end_case();
+}
+
+static void a_receive_that_is_cancelled(void) {
+    check_case("a receive that is cancelled");
+    if (check.rank == 1) {
+        MPI_Request request;
+        MPI_OK(MPI_Irecv(got, 1, MPI_INT, 0, TAG, comm, &request));
+        MPI_OK(MPI_Cancel(&request));
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        said(got, 1, MPI_INT, 0, TAG, 0);
+    }
+    told_of("cancelled", "", "A()PRCN");
+    check_end_case();
+}
+
+// Waits by one function of each kind.
+static void finish(MPI_Request *request, int how) {
+    int done = 0, index = 0;
+    if (how == 0)
+        MPI_OK(MPI_Wait(request, MPI_STATUS_IGNORE));
+    else if (how == 1)
+        MPI_OK(MPI_Waitall(1, request, MPI_STATUSES_IGNORE));
+    else if (how == 2)
+        MPI_OK(MPI_Waitany(1, request, &index, MPI_STATUS_IGNORE));
+    else if (how == 3)
+        MPI_OK(MPI_Waitsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
+    while (how > 3 && done == 0) {
+        if (how == 4)
+            MPI_OK(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        else if (how == 5)
+            MPI_OK(MPI_Testall(1, request, &done, MPI_STATUSES_IGNORE));
+        else if (how == 6)
+            MPI_OK(MPI_Testany(1, request, &index, &done, MPI_STATUS_IGNORE));
+        else
+            MPI_OK(MPI_Testsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
+    }
+}
+
+static void persistent_requests(void) {
+    enum { ROUNDS = 8 };
+    MPI_Request request;
+    MPI_Aint last = 0;
+    check_case("persistent requests, by every way of waiting");
+    if (check.rank == 0)
+        MPI_OK(MPI_Send_init(sent, 2, MPI_INT, 1, TAG, comm, &request));
+    else
+        MPI_OK(MPI_Recv_init(got, 2, MPI_INT, 0, TAG, comm, &request));
+    expect("made", "");
+    for (int round = 0; round < ROUNDS; round++) {
+        if (check.rank == 1)
+            MPI_OK(MPI_Start(&request));
+        meet();
+        if (check.rank == 0)
+            MPI_OK(MPI_Start(&request));
+        meet();
+        expect("under way", check.rank == 0 ? "ABEC" : "A()Pa[]RmBEC");
+        finish(&request, round);
+        check_true("each start has an id of its own", count > 0 && told[0].id != last);
+        last = told[0].id;
+        if (check.rank == 0)
+            said(sent, 2, MPI_INT, 1, TAG, 0);
+        else
+            said(got, 2, MPI_INT, 0, TAG, 8);
+        told_of("told", "ABECN", "A()Pa[]RmBECN");
+        meet();
+    }
+    MPI_OK(MPI_Request_free(&request));
+    expect("freed", "");
+    check_end_case();
+}
+
+static void a_persistent_buffered_send(void) {
+    MPI_Request request;
+    check_case("a persistent buffered send");
+    if (check.rank == 0) {
+        MPI_OK(MPI_Bsend_init(sent, 2, MPI_INT, 1, TAG, comm, &request));
+        MPI_OK(MPI_Start(&request));
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        said(sent, 2, MPI_INT, 1, TAG, 0);
+        MPI_OK(MPI_Request_free(&request));
+    } else {
+        MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, comm, MPI_STATUS_IGNORE));
+        count = 0;
+    }
+    told_of("buffered", "ABECN", "");
+    check_end_case();
+}
+
+static void probes(void) {
+    check_case("probes search, and a matched probe takes the message out");
+    if (check.rank == 0) {
+        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
+        count = 0;
+    }
+    meet();
+    if (check.rank == 1) {
+        int found = 0;
+        MPI_Message message;
+        expect("unexpected", "a[]i");
+        MPI_Aint id = told[0].id;
+        count = 0;
+        MPI_OK(MPI_Iprobe(0, TAG + 1, comm, &found, MPI_STATUS_IGNORE));
+        check_int("nothing of that tag", 0, found);
+        expect("no message", "()");
+        MPI_OK(MPI_Probe(0, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE));
+        expect("a message", "()()");
+        check_int("tag of the search", MPI_ANY_TAG, told[3].spec.tag);
+        count = 0;
+        MPI_OK(MPI_Mprobe(MPI_ANY_SOURCE, TAG, comm, &message, MPI_STATUS_IGNORE));
+        expect("taken out", "()r");
+        check_true("it is the one that came", told[2].id == id);
+        count = 0;
+        MPI_OK(MPI_Mrecv(got, 2, MPI_INT, &message, MPI_STATUS_IGNORE));
+        said(got, 2, MPI_INT, 0, TAG, 8);
+    }
+    told_of("received", "", "AUBECN");
+    check_end_case();
+}
+
+// The events of one request or message.
+static void expect_of(const char *what, MPI_Aint id, const char *word) {
+    char seen[MOST + 1];
+    int length = 0;
+    for (int i = 0; i < count; i++)
+        if (told[i].id == id)
+            seen[length++] = told[i].letter;
+    seen[length] = '\0';
+    if (strcmp(seen, word) != 0)
+        check_fail("%s: expected %s, got %s", what, word, seen);
+}
+
+static void messages_to_oneself(void) {
+    MPI_Request request;
+    MPI_Aint message = 0;
+    check_case("a message to oneself");
+    MPI_OK(MPI_Irecv(got, 2, MPI_INT, check.rank, TAG, comm, &request));
+    MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    for (int i = 0; i < count; i++)
+        message = told[i].letter == 'a' ? told[i].id : message;
+    check_true("receive and send", count > 4 && told[0].letter == 'A' && told[4].letter == 'A');
+    expect_of("receive", told[0].id, "APRBECN");
+    expect_of("send", told[4].id, "ABECN");
+    expect_of("message", message, "am");
+    ids_are_of_one_thing();
+    count = 0;
+    check_end_case();
+}
+
+static void exchange(MPI_Comm on) {
+    if (check.rank == 0)
+        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, on));
+    else
+        MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, on, MPI_STATUS_IGNORE));
+    meet();
+}
+
+static void a_listener_hears_of_its_communicator(void) {
+    MPI_Comm before, copy;
+    check_case("a listener hears of its communicator, and of copies that it follows");
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &before));
+    exchange(before);
+    expect("another communicator", "");
+    for (int i = 0; i < EVENTS; i++)
+        check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[i]));
+    exchange(comm);
+    expect("windows that are closed", "");
+    // All of them follow copies; one of them is closed again.
+    for (int i = 0; i < EVENTS; i++) {
+        check_int("propagate", PERUSE_SUCCESS, PERUSE_Event_propagate(handles[i], PERUSE_TRUE));
+        check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handles[i]));
+    }
+    MPI_OK(MPI_Comm_dup(comm, &copy));
+    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[PERUSE_COMM_REQ_NOTIFY - 1]));
+    count = 0;
+    exchange(copy);
+    for (int i = 0; i < count; i++)
+        check_true("the copy", told[i].spec.comm == copy);
+    if (check.rank == 0)
+        expect("a copy", "ABEC");
+    else
+        check_true("a copy", count > 6 && told[count - 1].letter == 'C');
+    MPI_OK(MPI_Comm_free(&copy));
+    MPI_OK(MPI_Comm_free(&before));
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handles[PERUSE_COMM_REQ_NOTIFY - 1]));
+    count = 0;
+    exchange(comm);
+    check_true("its own", count > 4 && told[count - 1].letter == 'N');
+    count = 0;
+    check_end_case();
+}
+
+static void a_window_that_opens_while_a_receive_waits(void) {
+    MPI_Request request;
+    check_case("a window that opens while a receive waits shows the rest of it");
+    listen_no_more();
+    if (check.rank == 1)
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+    listen_to(comm);
+    meet();
+    if (check.rank == 0) {
+        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
+    } else {
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        said(got, 2, MPI_INT, 0, TAG, 8);
+    }
+    told_of("the rest", "ABECN", "a[]RmBECN");
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    static unsigned char attached[1 << 16];
+    check_start(&argc, &argv, 2);
+    check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
+    MPI_OK(MPI_Buffer_attach(attached, sizeof attached));
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    MPI_OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    // Too long to be whole, and a byte in every second of it.
+    MPI_OK(MPI_Type_vector(BLOCKS * 4, 1, 2, MPI_BYTE, &with_gaps));
+    MPI_OK(MPI_Type_commit(&with_gaps));
+    // Whom it will reach is connected before anything is listened to.
+    MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
+    listen_to(comm);
+    meet();
+    messages_of_every_kind();
+    long_messages(LONG);
+    long_messages(LONG / 2);
+    long_messages(0);
+    a_synchronous_send_is_complete_when_it_is_matched();
+    a_message_that_is_cut();
+    a_receive_that_is_cancelled();
+    persistent_requests();
+    a_persistent_buffered_send();
+    probes();
+    messages_to_oneself();
+    a_listener_hears_of_its_communicator();
+    a_window_that_opens_while_a_receive_waits();
+    listen_no_more();
+    MPI_OK(MPI_Type_free(&with_gaps));
+    MPI_OK(MPI_Comm_free(&comm));
+    void *detached = NULL;
+    int size = 0;
+    MPI_OK(MPI_Buffer_detach(&detached, &size));
+    return check_finish();
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A long message of a process of this host, which the shared-memory BTL reads from the sender's memory to the user's.
+//!
+//! One read for all of it, mostly done within the call. Where the kernel does not permit it, copies are sent
+//! (`pieces`). Called by `accept`. Grade: pending. Threads: who has entered the PML.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use engine::protocol::header::{Header, Memory};
+use engine::protocol::transfers::TransferId;
+use ibex_ffi::openmpi::sys;
+
+use super::finish::finish;
+use super::instance::{Pml, State, pml};
+use super::link::Link;
+use super::request::{Request, Transfer};
+use super::{pieces, routing, watch};
+use crate::runtime::guard::fence;
+
+/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: it cannot.
+///
+/// # Safety
+/// A receive of the PML's into memory of one piece, matched, with nothing under way.
+pub(crate) unsafe fn begin(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    (link, sender, memory): (Link, TransferId, Memory),
+    wanted: u64,
+) -> bool {
+    let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.link = link;
+    r.transfer = Transfer::Getting { sender, length: wanted };
+    let (to, data) = ((r.extent.start, wanted as usize), request.as_ptr().cast());
+    // SAFETY: this function's rule.
+    unsafe { watch::begins(r) };
+    // SAFETY: the user's buffer, which is his until the receive is finished (M3).
+    let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(done), data) });
+    if !is_begun {
+        // SAFETY: nothing has used it meanwhile.
+        unsafe { (*request.as_ptr()).transfer = Transfer::None };
+        // Whoever may not read once may never.
+        shared.cannot_read();
+    }
+    is_begun
+}
+
+/// `mca_btl_base_rdma_completion_fn_t`: the BTL has read.
+unsafe extern "C" fn done(
+    _btl: *mut sys::mca_btl_base_module_t,
+    _endpoint: *mut sys::mca_btl_base_endpoint_t,
+    _to: *mut c_void,
+    _handle: *mut sys::mca_btl_base_registration_handle_t,
+    _context: *mut c_void,
+    data: *mut c_void,
+    status: c_int,
+) {
+    fence("the end of a read", (), || {
+        let (Some(pml), Some(request)) = (pml(), NonNull::new(data.cast::<Request>())) else { return };
+        // SAFETY: the request that the read was begun for, once.
+        pml.with_state(|state| unsafe { finished(pml, state, request, status == sys::OPAL_SUCCESS) });
+    });
+}
+
+/// # Safety
+/// A receive that was being read.
+unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_read: bool) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Getting { sender, length } = r.transfer else { return };
+    r.transfer = Transfer::None;
+    if is_read {
+        // SAFETY: this function's rule.
+        unsafe { watch::ends(r) };
+        routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
+        // SAFETY: a receive that has all it wants.
+        unsafe { finish(state, request) };
+    } else {
+        // SAFETY: matched, with nothing under way.
+        unsafe { pieces::ask(pml, state, request, (r.link, sender), length) };
+    }
+}

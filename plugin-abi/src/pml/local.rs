@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The processes of this host: how they become reachable by shared memory, what comes from them, and what waits for
+//! them.
+//!
+//! Shared memory is used exactly where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL
+//! calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Grade: hot, but [`add`]:
+//! setup. Threads: any. Tests: `hw-tests/tests/device/local.rs`.
+
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+
+use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::sys;
+
+use super::backlog::Then;
+use super::incoming::{self, Incoming, Sender};
+use super::instance::{Pml, State, pml};
+use super::link::Link;
+use super::shared_memory::{EAGER, OTHER, SharedMemory};
+use super::{pieces, resume};
+use crate::runtime::guard::fence;
+use crate::runtime::{messages, modex};
+
+/// Adds those of these processes that shared memory reaches. Once, with all processes of the host, in the order of
+/// their ranks.
+///
+/// # Safety
+/// Live processes of Open MPI's.
+pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
+    if pml.shared_memory().is_some() {
+        return;
+    }
+    // SAFETY: BTLs are open before a PML adds processes.
+    let Some(btl) = NonNull::new(unsafe { sys::ibex_shared_memory() }) else { return };
+    // SAFETY: this function's rule.
+    let mut local: Vec<_> = procs.iter().copied().filter(|proc| unsafe { sys::ibex_is_on_this_host(*proc) }).collect();
+    // SAFETY: as above.
+    let name = |proc: *mut sys::ompi_proc_t| unsafe { Process::from_raw(proc.cast()) }.map(Process::name);
+    let me = Process::me().map(Process::name);
+    let Some(place) = local.iter().position(|proc| name(*proc) == me) else { return };
+    if local.len() < 2 {
+        return;
+    }
+    let mut endpoints = vec![null_mut(); local.len()];
+    // SAFETY: as many processes as places for endpoints.
+    let code = unsafe { sys::ibex_bml_add(local.len(), local.as_mut_ptr(), btl.as_ptr(), endpoints.as_mut_ptr()) };
+    if code != sys::OPAL_SUCCESS && endpoints.iter().all(|endpoint| endpoint.is_null()) {
+        return;
+    }
+    // SAFETY: the BTL and its endpoints.
+    let shared = unsafe { SharedMemory::new(btl, &endpoints, place as u32, pml.local_eager_limit) };
+    let Some(shared) = shared else { return };
+    for tag in [EAGER, OTHER] {
+        // SAFETY: a tag that no other upper layer has; the library is never unmapped.
+        unsafe { sys::ibex_bml_listen(tag, Some(arrived)) };
+    }
+    let reached: Vec<u32> = shared.reached().filter(|at| *at != place as u32).collect();
+    let Some(mut state) = pml.enter() else { return };
+    for at in &reached {
+        let Some(name) = name(local[*at as usize]) else { continue };
+        let peer = modex::from_openmpi(name);
+        state.peers.insert(peer, Link::local(*at));
+        if pml.is_verbose {
+            messages::verbose(&format!("rank {} is reached by shared memory", peer.rank));
+        }
+    }
+    drop(state);
+    if !reached.is_empty() {
+        pml.use_shared_memory(shared);
+    }
+}
+
+/// `mca_btl_base_module_recv_cb_fn_t`: a message has come. Its memory is the BTL's until this returns.
+pub(crate) unsafe extern "C" fn arrived(
+    btl: *mut sys::mca_btl_base_module_t,
+    tag: u8,
+    descriptor: *mut sys::mca_btl_base_descriptor_t,
+    _context: *mut c_void,
+) {
+    fence("a message by shared memory", (), || {
+        let Some(pml) = pml() else { return };
+        // These tags are not for what comes over a network.
+        if !pml.shared_memory().is_some_and(|shared| shared.is(btl)) {
+            return;
+        }
+        // SAFETY: the BTL's descriptor, for the call.
+        let (segments, count) = unsafe { ((*descriptor).des_segments, (*descriptor).des_segment_count) };
+        if count == 1 {
+            // SAFETY: its one segment.
+            let (start, length) = unsafe { ((*segments).seg_addr.pval.cast::<u8>(), (*segments).seg_len as usize) };
+            // SAFETY: bytes that the BTL has received.
+            pml.with_state(|state| unsafe { deal(pml, state, tag, start, length) });
+        } else {
+            let mut bytes = Vec::new();
+            for index in 0..count {
+                // SAFETY: one of its segments, with bytes that the BTL has received.
+                bytes.extend_from_slice(unsafe {
+                    let segment = &*segments.add(index);
+                    std::slice::from_raw_parts(segment.seg_addr.pval.cast::<u8>(), segment.seg_len as usize)
+                });
+            }
+            // SAFETY: as above.
+            pml.with_state(|state| unsafe { deal(pml, state, tag, bytes.as_ptr(), bytes.len()) });
+        }
+    });
+}
+
+/// Bytes of the sender's place among the processes of the host.
+const PLACE: usize = size_of::<u32>();
+
+/// # Safety
+/// The bytes may be read.
+#[inline(always)]
+unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: usize) {
+    if tag == EAGER {
+        // SAFETY: this function's rule.
+        if !unsafe { incoming::is_taken_whole(state, start, length) } {
+            let incoming = Incoming { start, length, sender: Sender::Known(Link::UNKNOWN) };
+            // SAFETY: as above.
+            unsafe { incoming::message(pml, state, incoming) };
+        }
+        return;
+    }
+    if length < PLACE {
+        return;
+    }
+    // SAFETY: as many bytes, of any alignment.
+    let place = u32::from_le_bytes(unsafe { start.cast::<[u8; PLACE]>().read() });
+    let sender = Sender::Known(Link::local(place));
+    let incoming = Incoming { start: start.wrapping_add(PLACE), length: length - PLACE, sender };
+    // SAFETY: this function's rule.
+    unsafe { incoming::message(pml, state, incoming) };
+}
+
+/// Takes what has come from processes of this host, and sends what waits for them. Returns how much that was.
+#[inline]
+pub(crate) fn poll(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
+    let count = pml.within(state, || shared.progress());
+    if state.backlog.is_empty() { count } else { count + send_waiting(pml, state, shared) }
+}
+
+#[cold]
+#[inline(never)]
+fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
+    let mut count = 0;
+    for to in 0..state.backlog.places() {
+        while let Some(then) = state.backlog.send_first(shared, to) {
+            count += 1;
+            match then {
+                Then::Nothing => {}
+                // SAFETY: a send whose whole message it was.
+                Then::Finish(request) => unsafe { resume::message_sent(pml, state, request) },
+                // SAFETY: a piece of this request's.
+                Then::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
+            }
+        }
+    }
+    count
+}
+
+/// These processes are gone: the BTLs let go of those that were added.
+///
+/// # Safety
+/// As for [`add`].
+pub(crate) unsafe fn remove(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
+    if pml.shared_memory().is_none() {
+        return;
+    }
+    // SAFETY: this function's rule.
+    let mut local: Vec<_> = procs.iter().copied().filter(|proc| unsafe { sys::ibex_is_on_this_host(*proc) }).collect();
+    // SAFETY: processes that were added.
+    unsafe { sys::ibex_bml_remove(local.len(), local.as_mut_ptr()) };
+}

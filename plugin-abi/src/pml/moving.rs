@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A port goes down, comes back, or cannot be connected to a peer: messages move to another port, and nothing is lost
+//! silently.
+//!
+//! When the adapter says that a port has no link, the peers whose home it is move to a port that has one. What waited
+//! there for a connection goes along; what the adapter has stays with it, and its receiver puts all in order
+//! (`merging`). When the link is back those return whose home it was. A connection that fails ends the job only if no
+//! other port reaches the peer, or if messages that the adapter had are not known to be delivered: they are gone, and
+//! it says so. Reads that fail are read again by others (`striped`). Called by `progress`, `routing`, `pieces` and
+//! `striped`. Grade: setup. Threads: who has entered the PML, and no port. Tests: the device tests in `hw-tests`.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use engine::protocol::header::Header;
+use engine::transport::{Cause, Failure, Token, Unposted, WhenDiverted};
+
+use super::buffer::{Content, SendBuffer};
+use super::instance::{Pml, Rail, State};
+use super::link::Link;
+use super::rails;
+use super::several::Peer;
+use super::token::{self, Record};
+use super::transmit::{self, Transmitted};
+use crate::runtime::face::Face;
+use crate::runtime::tag::Tag;
+use crate::runtime::{failures, messages, progress as faces};
+
+/// The link of a rail's port has gone, or is there again.
+#[cold]
+pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: bool) {
+    if !pml.has_several() {
+        return;
+    }
+    divert(&pml.rails()[rail], is_up);
+    for peer in 0..state.several.peers.len() {
+        let to = if is_up { returns_to(pml, state, peer, rail) } else { leaves_for(pml, state, peer, rail) };
+        if let Some(to) = to
+            && !move_to(pml, state, peer, to)
+        {
+            transmit::failed(state);
+        }
+    }
+}
+
+/// Where the messages of a peer go when the port of this rail has gone down.
+fn leaves_for(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
+    let is_home = state.several.peers[peer].home.rail() == rail;
+    if is_home { other_than(pml, state, peer, rail) } else { None }
+}
+
+/// Where they go when it has a link again: there, if it is the one they began with, or the one they went by has none.
+fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
+    let Peer { links, home, .. } = &state.several.peers[peer];
+    let link = *links.iter().find(|link| link.rail() == rail)?;
+    let is_better = link == links[0] || !rails::is_usable(pml, *home);
+    (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
+}
+
+/// Where no other face does that: no peer is probed by a port that is down, and the user is told.
+fn divert(rail: &Rail, is_up: bool) {
+    if faces::is_there(Face::Btl) {
+        return;
+    }
+    let Some(mut port) = rail.enter() else { return };
+    if is_up {
+        port.undivert(|_| true);
+        messages::rail_back(rail.port().place());
+    } else {
+        port.divert_all(|_| false);
+        messages::rail_down(rail.port().place());
+    }
+}
+
+/// Another link to a peer that can be used now.
+fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
+    let links = &state.several.peers[peer].links;
+    links.iter().copied().find(|link| link.rail() != rail && rails::is_usable(pml, *link))
+}
+
+/// A connection has failed. True: nothing is lost, and another port carries the peer's messages.
+#[cold]
+pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
+    if !pml.has_several() {
+        return false;
+    }
+    let Some(peer) = rails::of(pml, state, failed) else { return false };
+    let Some(rail) = pml.rails().get(failed.rail()) else { return false };
+    let Some((failure, was_noticed)) = give_up(rail, failed) else { return false };
+    let Some(other) = other_than(pml, state, peer, failed.rail()) else { return false };
+    let is_home = state.several.peers[peer].home.rail() == failed.rail();
+    if is_home && !move_to(pml, state, peer, other) {
+        return false;
+    }
+    if !was_noticed {
+        tell(rail, &failure, pml.rails()[other.rail()].port().place());
+    }
+    true
+}
+
+/// Why a connection failed, and whether that was noticed before, as a call that is refused comes before the completion.
+/// `None`: it has not failed, or messages are lost with it.
+fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
+    let mut port = rail.enter()?;
+    let failure = port.failure(failed.to())?.clone();
+    if port.has_lost(failed.to()) {
+        return None;
+    }
+    let sent = rail.sent(&mut port, failed.to());
+    Some((failure, std::mem::replace(&mut sent.is_given_up, true)))
+}
+
+/// Says that a port is done without, where the other face does not.
+fn tell(rail: &Rail, failure: &Failure, other: &str) {
+    if faces::is_there(Face::Btl) && matches!(failure.cause, Cause::Connect(_)) {
+        return;
+    }
+    if let Some(mut port) = rail.enter() {
+        failures::tell_but(&mut port, &failure.to_string());
+    }
+    messages::rail_unusable(failure, other);
+}
+
+/// Sends a peer's messages by another link from now on. False: what has to go with them cannot.
+fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
+    let known = &mut state.several.peers[peer];
+    let from = std::mem::replace(&mut known.home, to);
+    known.segment = known.segment.wrapping_add(1);
+    let segment = known.segment;
+    let Some((count, unposted)) = leave(pml, from) else { return false };
+    let Unsent { moves, messages } = unposted;
+    // An earlier move that the peer has not heard of comes first.
+    if !moves.into_iter().all(|message| announce(pml, to, &message)) {
+        return false;
+    }
+    let header = Header::Moved { segment, count }.encode();
+    if !announce(pml, to, header.as_slice()) {
+        return false;
+    }
+    if let Some(rail) = pml.rails().get(to.rail())
+        && let Some(mut port) = rail.enter()
+    {
+        let sent = rail.sent(&mut port, to.to());
+        (sent.count, sent.is_home) = (0, true);
+    }
+    messages.into_iter().all(|message| send_again(pml, state, (from, to), message))
+}
+
+/// Lets a peer know of a move. That is no message of a segment, and not counted.
+fn announce(pml: &Pml, to: Link, header: &[u8]) -> bool {
+    let Some(mut port) = pml.rails().get(to.rail()).and_then(Rail::enter) else { return false };
+    let bytes = (Arc::from(header), header.len() as u32);
+    port.queue_bytes(to.to(), Tag::PML.0, bytes, Token(0), WhenDiverted::Wait).is_ok()
+}
+
+/// What waited at a port and goes by another one.
+struct Unsent {
+    moves: Vec<Box<[u8]>>,
+    messages: Vec<Unposted>,
+}
+
+/// No message goes by this link any more: how many went, and what never reached the adapter, in order.
+fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
+    let rail = pml.rails().get(from.rail())?;
+    let mut port = rail.enter()?;
+    let (mut moves, mut messages) = (Vec::new(), Vec::new());
+    for message in port.take_unposted(from.to()) {
+        match &message {
+            Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..*length as usize]) => {
+                moves.push((**bytes).into());
+            }
+            _ => messages.push(message),
+        }
+    }
+    let sent = rail.sent(&mut port, from.to());
+    sent.is_home = false;
+    Some((sent.count.wrapping_sub(messages.len() as u32), Unsent { moves, messages }))
+}
+
+fn is_move(message: &[u8]) -> bool {
+    matches!(Header::decode(message), Ok((Header::Moved { .. }, _)))
+}
+
+/// Sends by another port what never reached the adapter.
+fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: Unposted) -> bool {
+    match message {
+        Unposted::Bytes { bytes, length, token } => queue(pml, to, (bytes, length), token),
+        Unposted::Spans { spans, token } => match token::record(token) {
+            // SAFETY: the engine gives a message back once, and it was the PML's, so filled.
+            Some(Record::Buffer(buffer)) => unsafe {
+                send_buffer_again(pml, state, (from, to), buffer, spans[0].len())
+            },
+            _ => false,
+        },
+    }
+}
+
+/// Sends what is in a buffer of another port's, and gives that back.
+///
+/// # Safety
+/// The buffer is filled so far, of the first link's port, and ours alone.
+pub(crate) unsafe fn send_buffer_again(
+    pml: &Pml,
+    state: &mut State,
+    (from, to): (Link, Link),
+    buffer: NonNull<SendBuffer>,
+    length: u32,
+) -> bool {
+    // SAFETY: this function's rule.
+    let (start, content) = unsafe { ((*buffer.as_ptr()).start(), (*buffer.as_ptr()).content) };
+    let is_sent = match content {
+        // SAFETY: this function's rule.
+        Content::Piece(_) => unsafe { send_piece_again(pml, state, to, (start, length), content) },
+        Content::Silent | Content::Message(_) => {
+            // SAFETY: this function's rule.
+            let bytes = unsafe { std::slice::from_raw_parts(start, length as usize) };
+            let token = if let Content::Message(request) = content { token::sent(request) } else { Token(0) };
+            queue(pml, to, (bytes.into(), length), token)
+        }
+    };
+    // SAFETY: this function's rule.
+    unsafe { state.buffers[from.rail()].give_back(buffer) };
+    is_sent
+}
+
+/// # Safety
+/// The bytes may be read.
+unsafe fn send_piece_again(
+    pml: &Pml,
+    state: &mut State,
+    to: Link,
+    (start, length): (*const u8, u32),
+    content: Content,
+) -> bool {
+    let Some(rail) = pml.rails().get(to.rail()) else { return false };
+    let Some(mut port) = rail.enter() else { return false };
+    let Some(buffer) = state.buffers[to.rail()].take_large(&mut port) else { return false };
+    // SAFETY: just taken: ours alone, and all ports' are of one size (R2); this function's rule.
+    unsafe { (*buffer.as_ptr()).start().copy_from_nonoverlapping(start, length as usize) };
+    // SAFETY: filled, ours alone.
+    let transmitted = unsafe { transmit::send(&mut port, to, buffer, length as usize, content) };
+    transmit::note(pml, rail, &mut port, to, transmitted);
+    transmitted != Transmitted::Failed
+}
+
+/// Lets a message wait at a port.
+pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
+    let Some(rail) = pml.rails().get(to.rail()) else { return false };
+    let Some(mut port) = rail.enter() else { return false };
+    let transmitted = transmit::queue(&mut port, to, bytes, token);
+    transmit::note(pml, rail, &mut port, to, transmitted);
+    transmitted != Transmitted::Failed
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! By which protocol a message goes that has a request, and the beginning of each.
+//!
+//! At once, synchronous, announced, or not yet, as flow control has it (`flow`). Called by `send`, and by `resume` for
+//! what pended. Grade: hot for a copied message, else pending. Threads: who has entered the PML, and no port. Tests:
+//! `pt2pt_modes.c` and others in `hw-tests/mpi`.
+
+use std::ptr::NonNull;
+
+use engine::protocol::flow_control::Way;
+use engine::protocol::header::{Header, Match, Memory};
+use ibex_ffi::openmpi::sys;
+
+use super::communicator::Communicator;
+use super::datatype::Extent;
+use super::finish;
+use super::instance::{Pml, Rail, State};
+use super::link::Link;
+use super::request::{Mode, Request, Role, Transfer};
+use super::transmit::{self, Transmitted};
+use super::{announcing, flow, rails, routing, watch};
+
+#[inline(always)]
+fn match_of(communicator: &Communicator, tag: i32) -> Match {
+    // By one port at a time, so that messages need no number.
+    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
+}
+
+/// Begins a send to a peer that is found.
+///
+/// # Safety
+/// A send of the PML's that is filled in, and the caller's alone until now.
+pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.link = rails::route(pml, state, link);
+    // SAFETY: a live communicator.
+    let communicator = unsafe { Communicator::of(r.comm()) };
+    // A link that is marked is unmarked by the first message that goes freely again, one that has moved noted.
+    let is_noted = communicator.link(r.peer) == rails::in_communicator(pml, r.link);
+    let is_free = state.flow.outgoing.is_free() && is_noted;
+    let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, r) };
+    // SAFETY: this function's rule.
+    unsafe { go(pml, state, request, way) };
+}
+
+/// Sends a message in the way that flow control has for it, or has it pend.
+///
+/// # Safety
+/// As for [`begin`]; the request knows its link.
+pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let link = r.link;
+    // SAFETY: a live communicator.
+    let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
+    let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
+    let is_synchronous = r.role == Role::Send(Mode::Synchronous);
+    let is_long = r.extent.length > eager_limit;
+    match way {
+        Way::Pends => return flow::pend(pml, state, link, of.context, request),
+        // SAFETY: this function's rule.
+        Way::Announced { counted } => return unsafe { announce(pml, state, request, (of, is_long, counted)) },
+        // Nobody hears of a synchronous one that waits for the port, so that it must not.
+        // SAFETY: this function's rule.
+        Way::Free if is_long || is_synchronous && !has_room(pml, state, link) => unsafe {
+            return announce(pml, state, request, (of, is_long, false));
+        },
+        Way::Free => {}
+    }
+    let (data, extent) = (r.data, r.extent);
+    let data = (&data, extent);
+    // SAFETY: this function's rule; its bytes are handed on here.
+    unsafe { watch::begins(r) };
+    let transmitted = if is_synchronous {
+        let sender = state.transfers.begin(request);
+        r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+        let header = Header::Synchronous(of, sender.0);
+        // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
+        unsafe { routing::message(pml, state, link, &header, data, None) }
+    } else {
+        // SAFETY: as above.
+        unsafe { routing::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
+    };
+    if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
+        // SAFETY: not finished.
+        unsafe { watch::ends(&mut *request.as_ptr()) };
+    }
+    match transmitted {
+        // SAFETY: all of it is with the adapter.
+        Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
+        Transmitted::Waits if !is_synchronous => flow::waits(pml, state, link, extent.length),
+        Transmitted::Posted | Transmitted::Waits => {}
+        Transmitted::Failed => _ = transmit::failed(state),
+    }
+}
+
+/// Whether a message can go by this link now.
+fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
+    if let Some(to) = link.as_local() {
+        return !state.backlog.waits_for(to);
+    }
+    pml.rails().get(link.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(link.to()))
+}
+
+/// Announces a message, with the place where it can be read if it is long and its memory can be registered. A short one
+/// is quicker sent as a copy.
+///
+/// # Safety
+/// As for [`begin`].
+#[inline(never)]
+unsafe fn announce(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    (of, is_long, counted): (Match, bool, bool),
+) {
+    let sender = state.transfers.begin(request);
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let rail = pml.rails().get(r.link.rail());
+    let Extent { start, length } = r.extent;
+    let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
+    let address = start.expose_provenance() as u64;
+    let registered = NonNull::new(start).filter(|_| is_long).zip(rail).and_then(|(start, rail)| {
+        // SAFETY: the user's buffer, until the send is finished (M3).
+        unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
+    });
+    let memory = match registered {
+        Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
+        // By shared memory it is read without a key. With gaps the address is 0.
+        None if rail.is_none() && is_long => Memory { key: 0, address, length: length as u64 },
+        None => Memory { key: 0, address: 0, length: length as u64 },
+    };
+    let others = match registered {
+        // SAFETY: as above.
+        Some(_) => unsafe { announcing::register(pml, state, r.link, r.extent) },
+        None => Vec::new(),
+    };
+    let link = r.link;
+    if memory.address != 0 {
+        // SAFETY: this function's rule. From here on it may be read.
+        unsafe { watch::begins(r) };
+    }
+    match registered {
+        Some(registered) if pml.has_several() => {
+            let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
+            announcing::announce(pml, state, link, (of, sender, memory), registered);
+        }
+        _ => _ = routing::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
+    }
+    r.transfer = Transfer::Announced { registered, others, counted };
+}

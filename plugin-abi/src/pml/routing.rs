@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sends messages to a peer: by shared memory (`backlog`), or by the port that its messages go by now, and where that
+//! port fails by another one.
+//!
+//! Above `transmit`, which sends by one link, and `moving`, which changes it. Called by `protocol` and by all that
+//! answers a peer. Grade: hot for [`message`], else pending. Threads: who has entered the PML.
+
+use std::ptr::NonNull;
+
+use engine::protocol::header::Header;
+
+use super::backlog::{Payload, Then};
+use super::datatype::{self, Data, Extent};
+use super::instance::{Pml, State};
+use super::link::Link;
+use super::request::Request;
+use super::transmit::{self, Transmitted};
+use super::{moving, rails};
+
+/// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
+pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
+    if let Some(to) = link.as_local() {
+        let Some(shared) = pml.shared_memory() else { return transmit::failed(state) };
+        let nothing = Payload::InPlace(Extent::EMPTY);
+        let has_gone = state.backlog.send(shared, to, header, nothing, Then::Nothing);
+        return if has_gone { Transmitted::Posted } else { Transmitted::Waits };
+    }
+    let header = header.encode();
+    loop {
+        let link = rails::route(pml, state, link);
+        let transmitted = transmit::control_by(pml, link, header.as_slice());
+        if transmitted != Transmitted::Failed {
+            return transmitted;
+        }
+        if !moving::goes_on(pml, state, link) {
+            return transmit::failed(state);
+        }
+    }
+}
+
+/// Sends header and data, of at most the rail's eager limit together. `request` is finished when what waits has gone;
+/// `None`: nobody hears of it.
+///
+/// # Safety
+/// `extent` is that of the data, which may be read for the call.
+pub(crate) unsafe fn message(
+    pml: &Pml,
+    state: &mut State,
+    link: Link,
+    header: &Header,
+    (data, extent): (&Data, Extent),
+    request: Option<NonNull<Request>>,
+) -> Transmitted {
+    if let Some(to) = link.as_local() {
+        // SAFETY: this function's rule.
+        return unsafe { locally(pml, state, to, header, (data, extent), request) };
+    }
+    let header = header.encode();
+    loop {
+        let link = rails::route(pml, state, link);
+        // SAFETY: this function's rule.
+        let transmitted = unsafe { transmit::message_by(pml, state, link, header.as_slice(), (data, extent), request) };
+        if transmitted != Transmitted::Failed || !moving::goes_on(pml, state, link) {
+            return transmitted;
+        }
+    }
+}
+
+/// [`message`] by shared memory. What waits of data in one piece is not copied: a request is there for it, until it has
+/// gone or is acknowledged.
+///
+/// # Safety
+/// As for [`message`].
+#[inline(never)]
+unsafe fn locally(
+    pml: &Pml,
+    state: &mut State,
+    to: u32,
+    header: &Header,
+    (data, extent): (&Data, Extent),
+    request: Option<NonNull<Request>>,
+) -> Transmitted {
+    let payload = if extent.start.is_null() {
+        let mut bytes = vec![0; extent.length];
+        // SAFETY: as long as the message; this function's rule.
+        if !unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) } {
+            return Transmitted::Failed;
+        }
+        Payload::Packed(bytes)
+    } else {
+        Payload::InPlace(extent)
+    };
+    let then = request.map_or(Then::Nothing, Then::Finish);
+    let Some(shared) = pml.shared_memory() else { return transmit::failed(state) };
+    if state.backlog.send(shared, to, header, payload, then) { Transmitted::Posted } else { Transmitted::Waits }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A long message that its receiver reads by several ports at once.
+//!
+//! The sender has registered the memory with each port that reaches the peer, and announced each port's key
+//! (`announcing`). The receiver reads by those of its own that are connected to one of them, and lets the others begin
+//! to connect, for the next message. Shares are by the ports' rates; a port that fails leaves its reads to the others,
+//! and where none is left it asks for copies. The state machine is `engine::protocol::striping`. Called by `accept` and
+//! `reading`. Grade: pending. Threads: who has entered the PML.
+
+use std::num::NonZeroU64;
+use std::ptr::NonNull;
+
+use engine::protocol::header::{Header, Memory, PortKey};
+use engine::protocol::striping::Striping;
+use engine::protocol::transfers::TransferId;
+use engine::transport::Failed;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::RemoteSpan;
+
+use super::finish::finish;
+use super::instance::{Pml, Rail, State};
+use super::link::Link;
+use super::reads::{Lane, Reads, SHORTEST};
+use super::request::{Request, Transfer};
+use super::{moving, pieces, rails, routing, transmit, watch};
+
+/// Reads of a message that are posted to a port at a time.
+const MOST: usize = 4;
+
+/// The shortest and the longest read of one, bytes, where the port permits it.
+const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
+
+/// Reads of each port that a message is divided into, where the pieces are of a length that is permitted.
+const READS: u64 = 4;
+
+/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message, by as many ports as can.
+/// False: none can, or its memory cannot be registered.
+///
+/// # Safety
+/// A receive of the PML's into memory of one piece, matched, with nothing under way.
+pub(crate) unsafe fn begin(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    (link, sender, memory): (Link, TransferId, Memory),
+    (keys, wanted): (&[PortKey], u64),
+) -> bool {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
+    let lanes = ways(pml, state, link, keys, wanted).into_iter().filter_map(|(link, key)| {
+        let rail = pml.rails().get(link.rail())?;
+        // SAFETY: the user's buffer, which is his until the receive is finished (M3).
+        let registered = unsafe { rail.port().memory().register(r.extent.start.cast(), wanted as usize, access) };
+        Some(Lane { link, key, registered: registered? })
+    });
+    let lanes: Vec<Lane> = lanes.collect();
+    let Some(parts) = NonZeroU64::new(lanes.len() as u64 * READS) else { return false };
+    r.link = link;
+    let piece = (wanted / parts).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096) as u32;
+    let piece = if lanes.len() == 1 { u32::MAX } else { piece };
+    let weights: Vec<(u32, u32)> = lanes
+        .iter()
+        .filter_map(|lane| pml.rails().get(lane.link.rail()))
+        .map(|rail| (rail.port().attributes().mbps, piece.min(rail.read_limit)))
+        .collect();
+    let striping = Striping::new(wanted, &weights, MOST);
+    let reads = Reads { state: striping, lanes, sender, from: link, address: memory.address };
+    r.transfer = Transfer::Striped(Box::new(reads));
+    // SAFETY: this function's rule.
+    unsafe { watch::begins(r) };
+    // SAFETY: being read.
+    unsafe { post(pml, state, request) };
+    true
+}
+
+/// The links by which a message can be read now, with the sender's keys: a short one by the link that announced it if
+/// that can be.
+fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
+    let Some(peer) = rails::of(pml, state, from) else { return Vec::new() };
+    let links = state.several.peers[peer].links.iter().copied();
+    let mut ways: Vec<(Link, u32)> = links
+        .filter_map(|link| {
+            let mut port = pml.rails().get(link.rail())?.enter()?;
+            let remote = u32::from(port.partner(link.to())?);
+            let key = keys.iter().find(|key| key.port == remote)?.key;
+            let is_usable = !port.is_down() && rails::has_not_failed(&port, link);
+            // What has announced it is connected, or as good as.
+            (is_usable && (link.rail() == from.rail() || port.is_ready(link.to()))).then_some((link, key))
+        })
+        .collect();
+    if wanted < SHORTEST as u64 {
+        ways.sort_by_key(|(link, _)| link.rail() != from.rail());
+        ways.truncate(1);
+    }
+    ways
+}
+
+/// Posts as many reads as may be under way, on every lane.
+///
+/// # Safety
+/// A receive of the PML's that is being read by several ports.
+unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Striped(reads) = &mut r.transfer else { return };
+    let Reads { state: striping, lanes, address, .. } = &mut **reads;
+    let mut at = 0;
+    while let Some(lane) = lanes.get(at) {
+        let is_posted = post_on(pml, striping, (at, lane), r.extent.start, *address, request);
+        // What a lane could not take is left to the others, those before included.
+        at = if is_posted { at + 1 } else { 0 };
+    }
+    if striping.is_stuck() && !striping.is_under_way() {
+        // SAFETY: no read is under way.
+        unsafe { ask_for_copies(pml, state, request) };
+    }
+}
+
+/// No port is left that could read: the sender is to send copies instead, of all of it.
+///
+/// # Safety
+/// As for [`read_done`], and no read is under way.
+#[cold]
+unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    if let Some(reads) = unsafe { take(pml, request) } {
+        // SAFETY: this function's rule; nothing is under way.
+        unsafe { pieces::ask(pml, state, request, (reads.from, reads.sender), reads.state.length()) };
+    }
+}
+
+/// Takes the reads of a message, whose memory is given back.
+///
+/// # Safety
+/// As for [`ask_for_copies`].
+unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Box<Reads>> {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Striped(reads) = std::mem::replace(&mut r.transfer, Transfer::None) else { return None };
+    for lane in &reads.lanes {
+        if let Some(rail) = pml.rails().get(lane.link.rail()) {
+            // SAFETY: no read is under way.
+            unsafe { rail.port().memory().put_back(lane.registered) };
+        }
+    }
+    Some(reads)
+}
+
+/// Posts on one lane. False: it has failed.
+fn post_on(
+    pml: &Pml,
+    striping: &mut Striping,
+    (at, lane): (usize, &Lane),
+    start: *mut u8,
+    address: u64,
+    request: NonNull<Request>,
+) -> bool {
+    let Some(mut port) = pml.rails().get(lane.link.rail()).and_then(Rail::enter) else { return true };
+    while let Some(part) = striping.next_part(at) {
+        let (to, from) = ((start, lane.registered.lkey()), RemoteSpan { addr: address, rkey: lane.key });
+        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3,
+        // R2).
+        if !unsafe { transmit::read(&mut port, lane.link, part, to, from, request) } {
+            striping.refused(at);
+            return false;
+        }
+    }
+    true
+}
+
+/// A read by this rail is done, or has failed.
+///
+/// # Safety
+/// It was one of this request's, which is read by several ports.
+pub(crate) unsafe fn read_done(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    rail: usize,
+    outcome: Result<(), Failed>,
+) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Striped(reads) = &mut r.transfer else { return };
+    let Some(at) = reads.lanes.iter().position(|lane| lane.link.rail() == rail) else { return };
+    if outcome.is_err() {
+        let failed = reads.lanes[at].link;
+        reads.state.failed(at);
+        if !moving::goes_on(pml, state, failed) {
+            transmit::failed(state);
+            return;
+        }
+    } else if reads.state.done(at) {
+        // SAFETY: this function's rule.
+        return unsafe { end(pml, state, request) };
+    } else {
+        // SAFETY: under way.
+        unsafe { watch::piece(r, false, false) };
+    }
+    // SAFETY: being read.
+    unsafe { post(pml, state, request) };
+}
+
+/// All has been read.
+///
+/// # Safety
+/// As for [`read_done`].
+unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+    // SAFETY: this function's rule; all that was under way is done.
+    let Some(reads) = (unsafe { take(pml, request) }) else { return };
+    // SAFETY: not finished.
+    unsafe { watch::ends(&mut *request.as_ptr()) };
+    let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
+    routing::control(pml, state, reads.from, &header);
+    // SAFETY: a receive that has all it wants.
+    unsafe { finish(state, request) };
+}

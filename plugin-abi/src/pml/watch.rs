@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sites: where tools are told what becomes of a request, a message, a search.
+//!
+//! Each asks one thing of the request's or message's communicator: whether anybody listens to it
+//! (`runtime/listeners.rs`). What is told is on the stack, and told where it happens, with the PML entered: a callback
+//! may not call MPI (PERUSE 5.1.2). No site is on the short cuts of short messages, which are closed while anybody
+//! listens (`listening.rs`).
+//!
+//! A request has a number for tools from the first event of it that is told until its caller is told of its end; a
+//! message from its arrival until it is matched; a search for itself. No number is used again. Grade: pending; [`tell`]
+//! is on the way of a message that is listened to. Threads: who has entered the PML. Tests:
+//! `hw-tests/tools/peruse_requests.c`.
+
+use std::ffi::c_int;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::matching::{Envelope, Message, MessageHandle, Pattern};
+use ibex_ffi::openmpi::sys;
+
+use super::arrived::Arrived;
+use super::communicator::{Communicator, Queues};
+use super::instance::Pml;
+use super::request::{Owner, Request, Role, Told};
+use crate::runtime::listeners::{Event, Listeners, Spec};
+
+/// `PERUSE_SEND`, `PERUSE_RECV`
+const SEND: c_int = 0;
+const RECEIVE: c_int = 1;
+
+/// A number that nothing else has, ever. Even: a put or a get of the transport has an odd one.
+fn name() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(2);
+    NEXT.fetch_add(2, Ordering::Relaxed)
+}
+
+fn saturated(count: usize) -> c_int {
+    c_int::try_from(count).unwrap_or(c_int::MAX)
+}
+
+/// Something happens to a request.
+///
+/// # Safety
+/// A request of a live communicator; the PML is entered.
+#[inline(always)]
+pub(crate) unsafe fn request(request: &mut Request, event: Event) {
+    // SAFETY: this function's rule.
+    if let Some(listeners) = unsafe { Listeners::of(request.comm()) } {
+        // SAFETY: as above.
+        unsafe { tell(listeners, request, event) };
+    }
+}
+
+/// [`request`], where nothing is entered.
+///
+/// # Safety
+/// A request of a live communicator, which this call alone uses now.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn from_outside(pml: &Pml, mut of: NonNull<Request>, event: Event) {
+    if let Some(_state) = pml.enter() {
+        // SAFETY: this function's rule.
+        unsafe { request(of.as_mut(), event) };
+    }
+}
+
+/// # Safety
+/// As for [`request`]; the listeners are the communicator's.
+#[inline(never)]
+unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
+    // A blocking call that began before anybody listened has not noted what its caller asked for.
+    // SAFETY: the PML is entered.
+    if unsafe { listeners.wants(event) } && request.owner != Owner::Call {
+        if request.id == 0 {
+            introduce(request, name());
+        }
+        // SAFETY: as above.
+        unsafe { listeners.tell(event, request.id, &mut request.spec) };
+    }
+}
+
+/// Gives a request the number by which tools know it from now on, and notes what they are told of it.
+#[cold]
+#[inline(never)]
+fn introduce(request: &mut Request, id: u64) {
+    request.id = id;
+    request.spec = Spec {
+        comm: request.comm(),
+        buf: request.data.buffer,
+        count: saturated(request.data.count),
+        datatype: request.data.datatype,
+        peer: request.peer,
+        tag: request.tag,
+        operation: if request.role == Role::Receive { RECEIVE } else { SEND },
+    };
+}
+
+/// What is known of a message that has arrived: bytes from a sender.
+#[inline(always)]
+fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, length: usize) -> Spec {
+    Spec {
+        comm,
+        buf: null_mut(),
+        count: saturated(length),
+        // SAFETY: the address of what Open MPI has for ever.
+        datatype: unsafe { sys::ibex_byte() },
+        peer: envelope.source(),
+        tag: envelope.tag(),
+        operation: RECEIVE,
+    }
+}
+
+/// The number by which tools know a request.
+///
+/// # Safety
+/// The request is the caller's alone.
+pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
+    // SAFETY: this function's rule.
+    let request = unsafe { request.as_mut() };
+    if request.id == 0 {
+        introduce(request, name());
+    }
+    request.id
+}
+
+/// Tools know a request that is about to be sent by this number: it is a copy of another's message.
+///
+/// # Safety
+/// As for [`id`].
+pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
+    if id != 0 {
+        // SAFETY: this function's rule.
+        introduce(unsafe { request.as_mut() }, id);
+    }
+}
+
+/// A request goes back, or begins anew.
+pub(crate) fn forget(request: &mut Request) {
+    request.id = 0;
+    request.told = Told::Nothing;
+}
+
+/// The first bytes of a request's message are about to go, or to be put where they belong.
+///
+/// # Safety
+/// As for [`request`].
+#[inline]
+pub(crate) unsafe fn begins(of: &mut Request) {
+    if of.told == Told::Nothing {
+        of.told = Told::Begun;
+        // SAFETY: this function's rule.
+        unsafe { request(of, Event::XferBegin) };
+    }
+}
+
+/// The last bytes have gone to the adapter, or are where they belong.
+///
+/// # Safety
+/// As for [`request`].
+#[inline]
+pub(crate) unsafe fn ends(of: &mut Request) {
+    if of.told != Told::Ended {
+        of.told = Told::Ended;
+        // SAFETY: this function's rule.
+        unsafe { request(of, Event::XferEnd) };
+    }
+}
+
+/// A piece has gone to the adapter, or is where it belongs.
+///
+/// # Safety
+/// As for [`request`].
+#[inline]
+pub(crate) unsafe fn piece(of: &mut Request, is_first: bool, is_last: bool) {
+    // SAFETY: this function's rule.
+    unsafe {
+        if is_first && of.told == Told::Nothing {
+            begins(of);
+        } else if !is_last {
+            request(of, Event::XferContinue);
+        }
+        if is_last {
+            ends(of);
+        }
+    }
+}
+
+/// A message has come. Takes out the receive that it goes to; if there is none, says by what number tools know the
+/// message.
+///
+/// # Safety
+/// The communicator is in the table; the PML is entered.
+#[inline]
+pub(crate) unsafe fn take_posted(
+    communicator: &Communicator,
+    envelope: Envelope,
+    length: usize,
+) -> Result<NonNull<Request>, u64> {
+    // SAFETY: this function's rule.
+    match unsafe { Listeners::of(communicator.comm) } {
+        // SAFETY: this function's rule.
+        None => unsafe { communicator.take_posted(envelope) }.ok_or(0),
+        // SAFETY: as above.
+        Some(listeners) => unsafe { take_posted_watched(listeners, communicator, envelope, length) },
+    }
+}
+
+/// # Safety
+/// As for [`take_posted`].
+#[cold]
+#[inline(never)]
+unsafe fn take_posted_watched(
+    listeners: &Listeners,
+    communicator: &Communicator,
+    envelope: Envelope,
+    length: usize,
+) -> Result<NonNull<Request>, u64> {
+    let (id, search) = (name(), name());
+    let mut spec = spec_of_message(communicator.comm, envelope, length);
+    // SAFETY: this function's rule; a request that is posted is alive.
+    unsafe {
+        listeners.tell(Event::Arrived, id, &mut spec);
+        listeners.tell(Event::SearchPostedBegin, search, &mut spec);
+        let found = communicator.take_posted_watched(envelope);
+        listeners.tell(Event::SearchPostedEnd, search, &mut spec);
+        let mut found = found.ok_or(id)?;
+        request(found.as_mut(), Event::RemovePosted);
+        listeners.tell(Event::MatchPosted, id, &mut spec);
+        Ok(found)
+    }
+}
+
+/// Keeps a message that no receive was there for.
+///
+/// # Safety
+/// As for [`take_posted`].
+pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: Envelope, message: Arrived) {
+    let (id, length) = (message.id, message.length());
+    // SAFETY: this function's rule.
+    let _ = unsafe { communicator.queues() }.insert_unexpected(envelope, message);
+    // SAFETY: as above.
+    unsafe { tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length)) };
+}
+
+/// # Safety
+/// As for [`take_posted`].
+#[inline]
+unsafe fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, length): (u64, Envelope, usize)) {
+    // SAFETY: this function's rule.
+    if let Some(listeners) = unsafe { Listeners::of(communicator.comm) } {
+        // One that arrived when nobody listened has no number yet.
+        let id = if id == 0 { name() } else { id };
+        let mut spec = spec_of_message(communicator.comm, envelope, length);
+        // SAFETY: as above.
+        unsafe { listeners.tell(event, id, &mut spec) };
+    }
+}
+
+/// A receive is posted. Takes out the message that it has.
+///
+/// # Safety
+/// As for [`take_posted`]; the request is a receive on this communicator.
+pub(crate) unsafe fn take_unexpected(
+    listeners: &Listeners,
+    communicator: &Communicator,
+    of: &mut Request,
+    pattern: Pattern,
+) -> Option<Message<Arrived>> {
+    let search = name();
+    if of.id == 0 {
+        introduce(of, name());
+    }
+    // SAFETY: this function's rule.
+    unsafe {
+        listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
+        let found = communicator.queues().search_unexpected(pattern).found;
+        listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
+        let found = found?;
+        tell_of_message(
+            communicator,
+            Event::RemoveUnexpected,
+            (found.message.id, found.envelope, found.message.length()),
+        );
+        request(of, Event::MatchUnexpected);
+        Some(found)
+    }
+}
+
+/// What a probe wants.
+#[derive(Clone, Copy)]
+pub(crate) struct Probed {
+    pub(crate) from: i32,
+    pub(crate) tag: i32,
+    pub(crate) comm: *mut sys::ompi_communicator_t,
+}
+
+/// A probe looks through the unexpected messages, by `search`.
+///
+/// # Safety
+/// A live communicator; the PML is entered.
+pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -> T) -> T {
+    let Probed { from, tag, comm } = probed;
+    // SAFETY: this function's rule.
+    let (communicator, listeners) = unsafe { (Communicator::of(comm), Listeners::of(comm)) };
+    let Some(listeners) = listeners else {
+        // SAFETY: this function's rule.
+        return search(unsafe { communicator.queues() });
+    };
+    let id = name();
+    // SAFETY: the address of what Open MPI has for ever.
+    let datatype = unsafe { sys::ibex_byte() };
+    let mut spec = Spec { comm, buf: null_mut(), count: 0, datatype, peer: from, tag, operation: RECEIVE };
+    // SAFETY: this function's rule.
+    unsafe {
+        listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
+        let found = search(communicator.queues());
+        listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
+        found
+    }
+}
+
+/// A matched probe has taken out a message.
+///
+/// # Safety
+/// As for [`probe`].
+pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelope, handle: MessageHandle) {
+    // SAFETY: this function's rule.
+    let communicator = unsafe { Communicator::of(comm) };
+    // SAFETY: as above.
+    if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
+        let (id, length) = (message.id, message.length());
+        // SAFETY: as above.
+        unsafe { tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length)) };
+    }
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who listens to what becomes of requests and messages: a table at each communicator, read where such an event
+//! happens.
+//!
+//! A face that does the matching raises these events and says so ([`raised_by`]); tools add and take away listeners
+//! (`tool/peruse`). The table hangs at Open MPI's communicator, in the field that is PERUSE's there and that a stock
+//! Open MPI leaves null; so who raises finds it by one load, and what another communicator's listener wants is never
+//! looked at. A listener is called where the event happens, with the specification that the raiser has on its stack: no
+//! clock is read and nothing is allocated.
+//!
+//! Tables are read by who has entered the raising face, and changed inside it as well ([`Raiser::change`]). So nobody
+//! is in a listener's callback when it has been taken away, and no lock is taken where an event happens. A callback may
+//! itself take listeners away: their places stay until the next change from outside. Grade: setup; [`Listeners::tell`]
+//! is on the way of a message that is listened to. Threads: who has entered the raising face. Tests: below, and
+//! `hw-tests/tools/peruse_requests.c`.
+
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use ibex_ffi::openmpi::sys;
+
+/// What happens to a request or a message. The numbers are PERUSE's (`include/peruse.h`), less 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Event {
+    Activate,
+    MatchUnexpected,
+    InsertPosted,
+    RemovePosted,
+    XferBegin,
+    XferEnd,
+    Complete,
+    Notify,
+    Arrived,
+    InsertUnexpected,
+    RemoveUnexpected,
+    MatchPosted,
+    SearchPostedBegin,
+    SearchPostedEnd,
+    SearchUnexpectedBegin,
+    SearchUnexpectedEnd,
+    XferContinue,
+}
+
+impl Event {
+    /// How many there are.
+    const COUNT: usize = Event::XferContinue as usize + 1;
+}
+
+/// `peruse_comm_spec_t`, as a callback gets it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    pub(crate) comm: *mut sys::ompi_communicator_t,
+    pub(crate) buf: *mut c_void,
+    pub(crate) count: c_int,
+    pub(crate) datatype: *mut sys::ompi_datatype_t,
+    pub(crate) peer: c_int,
+    pub(crate) tag: c_int,
+    pub(crate) operation: c_int,
+}
+
+impl Spec {
+    /// Of nothing.
+    pub(crate) const EMPTY: Spec =
+        Spec { comm: null_mut(), buf: null_mut(), count: 0, datatype: null_mut(), peer: 0, tag: 0, operation: 0 };
+}
+
+/// `peruse_comm_callback_f`
+pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
+
+/// A tool's callback, with what it is called with.
+#[derive(Clone, Copy)]
+pub(crate) struct Listener {
+    /// Not 0.
+    pub(crate) handle: i64,
+    pub(crate) function: Function,
+    pub(crate) param: *mut c_void,
+}
+
+/// At the place of one that a callback has taken away.
+const TAKEN: Listener = Listener { handle: 0, function: ignore, param: null_mut() };
+
+unsafe extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c_int {
+    0
+}
+
+// SAFETY: never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
+unsafe impl Send for Listener {}
+
+/// What the tool interface does where a callback is not simply called, or fails.
+pub(crate) struct Upcall {
+    /// Calls it while some thread has the tool's lock.
+    pub(crate) beside_lock: fn(Listener, isize, *mut Spec) -> c_int,
+    /// It returned other than success.
+    pub(crate) failed: fn(handle: i64, code: c_int),
+}
+
+/// What a face does that raises these events.
+#[derive(Clone, Copy)]
+pub(crate) struct Raiser {
+    /// Runs this inside the face: no other thread raises meanwhile. True is passed within a callback of this thread.
+    /// Looks afterwards whether anybody listens.
+    pub(crate) change: fn(&mut dyn FnMut(bool)),
+}
+
+static RAISER: Mutex<Option<Raiser>> = Mutex::new(None);
+static UPCALL: OnceLock<Upcall> = OnceLock::new();
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// The tables by the address of their communicator.
+static TABLES: Mutex<BTreeMap<usize, Table>> = Mutex::new(BTreeMap::new());
+
+struct Table(NonNull<Listeners>);
+
+// SAFETY: made from a box, and used as `Listeners` says.
+unsafe impl Send for Table {}
+
+/// The listeners of a communicator.
+pub(crate) struct Listeners {
+    of: [UnsafeCell<Vec<Listener>>; Event::COUNT],
+}
+
+/// A face raises these events from now on; `None`: none does.
+pub(crate) fn raised_by(raiser: Option<Raiser>) {
+    *RAISER.lock().unwrap_or_else(PoisonError::into_inner) = raiser;
+}
+
+/// Whether a face of this process raises these events.
+pub(crate) fn are_raised() -> bool {
+    RAISER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// Whether anybody listens, on any communicator.
+pub(crate) fn is_anybody() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0
+}
+
+/// Says what the tool interface does, before the first listener is added.
+pub(crate) fn called_by(upcall: Upcall) {
+    UPCALL.get_or_init(|| upcall);
+}
+
+/// Whether any thread has the tool's lock.
+pub(crate) fn set_locked(is_locked: bool) {
+    IS_LOCKED.store(is_locked, Ordering::Relaxed);
+}
+
+/// Runs this where no other thread raises an event.
+fn change(mut body: impl FnMut(bool)) {
+    let raiser = *RAISER.lock().unwrap_or_else(PoisonError::into_inner);
+    match raiser {
+        Some(raiser) => (raiser.change)(&mut body),
+        None => body(false),
+    }
+}
+
+/// Adds a listener to a communicator.
+///
+/// # Safety
+/// A live communicator of MPI's, for which [`forget`] is called before it goes.
+pub(crate) unsafe fn add(comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
+    change(|_| {
+        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = tables.entry(comm.addr()).or_insert_with(|| {
+            let table = NonNull::from(Box::leak(Box::new(Listeners::new())));
+            // SAFETY: this function's rule; read by the raising face alone, in which this runs.
+            unsafe { (*comm).c_peruse_handles = table.as_ptr().cast() };
+            Table(table)
+        });
+        // SAFETY: of the table, so alive; inside the raising face.
+        unsafe { table.0.as_ref().list(event) }.push(listener);
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    });
+}
+
+/// Takes the listener of a handle away from a communicator, if it is there. No thread is in its callback then but this
+/// one.
+pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
+    change(|is_within| {
+        let tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(table) = tables.get(&comm.addr()) else { return };
+        // SAFETY: of the table, so alive; inside the raising face.
+        COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
+    });
+}
+
+/// A communicator goes: nobody listens to it.
+///
+/// # Safety
+/// It is live.
+pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
+    change(|is_within| {
+        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(table) = tables.remove(&comm.addr()) else { return };
+        // SAFETY: this function's rule; as in `add`.
+        unsafe { (*comm).c_peruse_handles = null_mut() };
+        // SAFETY: of the table until now; inside the raising face.
+        COUNT.fetch_sub(unsafe { table.0.as_ref().count() }, Ordering::Relaxed);
+        // From within a callback of it the table is left: whoever calls is not through with it.
+        if !is_within {
+            // SAFETY: leaked by `add`, and nobody finds it any more.
+            drop(unsafe { Box::from_raw(table.0.as_ptr()) });
+        }
+    });
+}
+
+impl Listeners {
+    fn new() -> Self {
+        Listeners { of: [const { UnsafeCell::new(Vec::new()) }; Event::COUNT] }
+    }
+
+    /// Those of a communicator.
+    ///
+    /// # Safety
+    /// A live communicator; the caller has entered the raising face.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Listeners> {
+        // SAFETY: this function's rule: null, or a table of `add`, which goes only from inside the raising face.
+        unsafe { (*comm).c_peruse_handles.cast::<Listeners>().as_ref() }
+    }
+
+    /// # Safety
+    /// Inside the raising face, with no other reference to it.
+    #[allow(clippy::mut_from_ref, reason = "what permits it is that the face is entered once at a time")]
+    unsafe fn list(&self, event: Event) -> &mut Vec<Listener> {
+        // SAFETY: this function's rule.
+        unsafe { &mut *self.of[event as usize].get() }
+    }
+
+    /// Takes the listener of a handle out, or empties its place where a callback may be going through the list. Returns
+    /// how many there were.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn take(&self, event: Event, handle: i64, is_within: bool) -> usize {
+        // SAFETY: this function's rule.
+        let list = unsafe { self.list(event) };
+        let mut taken = 0;
+        for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
+            *listener = TAKEN;
+            taken += 1;
+        }
+        if !is_within {
+            list.retain(|listener| listener.handle != TAKEN.handle);
+        }
+        taken
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn count(&self) -> usize {
+        // SAFETY: this function's rule.
+        self.of
+            .iter()
+            .map(|list| unsafe { &*list.get() }.iter().filter(|listener| listener.handle != TAKEN.handle).count())
+            .sum()
+    }
+
+    /// The one at a place; `None` beyond the last.
+    ///
+    /// # Safety
+    /// Inside the raising face.
+    #[inline(always)]
+    unsafe fn at(&self, event: Event, place: usize) -> Option<Listener> {
+        // SAFETY: this function's rule. A callback may change the list, so that no reference is kept over its call.
+        unsafe { &*self.of[event as usize].get() }.get(place).copied()
+    }
+
+    /// Whether anybody listens to it.
+    ///
+    /// # Safety
+    /// Inside the raising face.
+    #[inline(always)]
+    pub(crate) unsafe fn wants(&self, event: Event) -> bool {
+        // SAFETY: this function's rule.
+        !unsafe { &*self.of[event as usize].get() }.is_empty()
+    }
+
+    /// Tells all who listen to it.
+    ///
+    /// # Safety
+    /// Inside the raising face.
+    #[inline(always)]
+    pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
+        // SAFETY: this function's rule.
+        if let Some(listener) = unsafe { self.at(event, 0) } {
+            call(listener, id as isize, spec);
+            // SAFETY: as above.
+            if unsafe { self.at(event, 1) }.is_some() {
+                // SAFETY: as above.
+                unsafe { self.tell_others(event, id, spec) };
+            }
+        }
+    }
+
+    /// Tells all but the first.
+    ///
+    /// # Safety
+    /// As for [`Self::tell`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn tell_others(&self, event: Event, id: u64, spec: &mut Spec) {
+        let mut place = 1;
+        // SAFETY: this function's rule.
+        while let Some(listener) = unsafe { self.at(event, place) } {
+            call(listener, id as isize, spec);
+            place += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn call(listener: Listener, id: isize, spec: &mut Spec) {
+    let Listener { handle, function, param } = listener;
+    if IS_LOCKED.load(Ordering::Relaxed) {
+        return call_beside_lock(handle, function, param, id, spec);
+    }
+    // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
+    let code = unsafe { function(handle, id, spec, param) };
+    if code != 0 {
+        // Of one whose own callback has released it the name is not known any more.
+        failed(handle, code);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: &mut Spec) {
+    let upcall = UPCALL.get();
+    let code = upcall.map_or(0, |upcall| (upcall.beside_lock)(Listener { handle, function, param }, id, spec));
+    if code != 0 {
+        failed(handle, code);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn failed(handle: i64, code: c_int) {
+    if let Some(upcall) = UPCALL.get() {
+        (upcall.failed)(handle, code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Told = Vec<(i64, isize)>;
+
+    unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
+        // SAFETY: the test gives a pointer to what outlives the listener, and a table as a buffer; valid within the
+        // callback.
+        let (told, listeners) = unsafe { (&mut *param.cast::<Told>(), &*(*spec).buf.cast::<Listeners>()) };
+        told.push((handle, id));
+        // One that takes itself away, and another that would have been next.
+        if handle == 2 {
+            // SAFETY: nobody else uses it.
+            assert_eq!([2, 3].map(|handle| unsafe { listeners.take(Event::Arrived, handle, true) }), [1, 1]);
+        }
+        0
+    }
+
+    #[test]
+    fn each_is_told_in_turn_until_it_is_taken_away_also_by_a_callback() {
+        let (listeners, mut told) = (Listeners::new(), Told::new());
+        let param = (&raw mut told).cast::<c_void>();
+        for handle in 1..=4 {
+            // SAFETY: nobody else uses it.
+            unsafe { listeners.list(Event::Arrived) }.push(Listener { handle, function: note, param });
+        }
+        let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
+        let (comm, datatype) = (null_mut(), null_mut());
+        let mut spec = Spec { comm, buf, count: 0, datatype, peer: 0, tag: 0, operation: 1 };
+        for id in 0..2 {
+            // SAFETY: as above.
+            unsafe { listeners.tell(Event::Arrived, id, &mut spec) };
+            // SAFETY: as above.
+            unsafe { listeners.tell(Event::Notify, id, &mut spec) };
+        }
+        assert_eq!(told, [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
+        // SAFETY: as above.
+        let left = unsafe { (listeners.count(), listeners.take(Event::Arrived, 1, false), listeners.count()) };
+        assert_eq!(left, (2, 1, 1));
+        // SAFETY: as above.
+        assert!(unsafe { listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify) });
+    }
+}

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rules one by one, and then a model of two processes: random histories, in which nothing is lost, overtaken or
+//! held up for ever, and memory stays bounded.
+
+use super::*;
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { kept: 100, waiting: 30, window: 2 };
+const COUNTED: Way = Way::Announced { counted: true };
+const PEER: u8 = 7;
+
+fn hold_back(outgoing: &mut Outgoing<u8, u32>, number: u32) {
+    assert!(outgoing.heard(PEER, Word { number, holds_back: true }).is_some());
+}
+
+#[test]
+fn a_process_that_nobody_held_back_sends_freely() {
+    let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
+    assert!(outgoing.is_free());
+    assert_eq!((outgoing.way(PEER, 0, 1), outgoing.way(PEER, 0, -1)), (Way::Free, Way::Free));
+    assert!(outgoing.is_free() && outgoing.may_pass(PEER, 0));
+}
+
+#[test]
+fn a_peer_that_was_held_back_announces_a_window_and_then_keeps_messages_to_itself() {
+    let mut outgoing = Outgoing::new(LIMITS);
+    hold_back(&mut outgoing, 1);
+    assert!(!outgoing.is_free() && !outgoing.may_pass(PEER, 0));
+    assert_eq!([0; 3].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED, COUNTED, Way::Pends]);
+    assert!(!outgoing.tells(PEER, 0));
+    outgoing.pend(PEER, 0, 1);
+    outgoing.pend(PEER, 0, 2);
+    assert_eq!([0; 2].map(|_| outgoing.tells(PEER, 0)), [true, false], "once");
+    assert_eq!(outgoing.way(PEER, 0, -5), Way::Announced { counted: false }, "the library's own");
+    assert_eq!(outgoing.way(PEER, 1, 5), COUNTED, "another communicator");
+    assert_eq!(outgoing.next(PEER, 0), None);
+    outgoing.answered(PEER, 0);
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends, "behind those that pend");
+    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, COUNTED)), None));
+}
+
+#[test]
+fn who_is_asked_for_more_announces_as_many_again() {
+    let mut outgoing = Outgoing::new(LIMITS);
+    hold_back(&mut outgoing, 1);
+    assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
+    for send in 0..4 {
+        outgoing.pend(PEER, 0, send);
+    }
+    assert!(outgoing.tells(PEER, 0));
+    outgoing.more(PEER, 0);
+    assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(0), Some(1), None]);
+    assert!(outgoing.tells(PEER, 0), "two still pend");
+    outgoing.more(PEER, 0);
+    assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(2), Some(3), None]);
+    assert!(!outgoing.tells(PEER, 0));
+    // To this one nothing pends.
+    outgoing.more(9, 0);
+    assert!(!outgoing.tells(9, 0));
+}
+
+#[test]
+fn who_may_go_on_sends_what_pended_in_order_before_anything_else() {
+    let mut outgoing = Outgoing::new(LIMITS);
+    hold_back(&mut outgoing, 1);
+    for send in 0..4 {
+        if outgoing.way(PEER, 0, 5) == Way::Pends {
+            outgoing.pend(PEER, 0, send);
+        }
+    }
+    assert_eq!(outgoing.heard(PEER, Word { number: 2, holds_back: false }), Some(vec![0]));
+    assert!(!outgoing.may_pass(PEER, 0) && outgoing.may_pass(PEER, 1));
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
+    assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0)), [Some((2, Way::Free)), Some((3, Way::Free)), None]);
+    assert!(outgoing.may_pass(PEER, 0));
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+}
+
+#[test]
+fn the_last_word_counts_whichever_comes_last() {
+    let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
+    let first = u32::MAX - 1;
+    assert!(outgoing.heard(PEER, Word { number: first + 1, holds_back: false }).is_some());
+    assert_eq!(outgoing.heard(PEER, Word { number: first, holds_back: true }), None);
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+    // The next number after the highest is 0.
+    assert!(outgoing.heard(PEER, Word { number: 0, holds_back: true }).is_some());
+    assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
+}
+
+#[test]
+fn when_too_much_waits_for_the_port_the_rest_pends_until_that_has_gone() {
+    let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
+    outgoing.waits(PEER, 20);
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+    outgoing.waits(PEER, 20);
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
+    outgoing.pend(PEER, 0, 1);
+    assert!(!outgoing.tells(PEER, 0), "the peer has nothing to do with it");
+    assert_eq!(outgoing.way(9, 0, 5), Way::Free, "another peer");
+    assert_eq!((outgoing.next(PEER, 0), outgoing.went(PEER, 20)), (None, vec![0]));
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends, "behind the one that pends");
+    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, Way::Free)), None));
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+    assert!(outgoing.went(PEER, 20).is_empty());
+    assert!(outgoing.is_free());
+}
+
+#[test]
+fn senders_are_held_back_beyond_the_bound_and_let_go_below_half_of_it() {
+    let mut kept = Kept::new(LIMITS);
+    assert_eq!([60, 40, 1].map(|bytes| kept.keep(bytes)), [false, false, true]);
+    let word = kept.hold_back('a').expect("the first time");
+    assert!(word.holds_back);
+    assert_eq!(kept.hold_back('a'), None);
+    assert_eq!([50, 1].map(|bytes| kept.give_up(bytes)), [false, true]);
+    let (peers, last) = kept.let_go();
+    assert_eq!(peers, ['a']);
+    assert!(!last.holds_back && last.number > word.number);
+    assert!(!kept.give_up(50), "nobody is held back");
+    assert_eq!(kept.bytes(), 0);
+}
+
+#[test]
+fn who_said_that_messages_pend_is_asked_once() {
+    let mut kept = Kept::new(LIMITS);
+    kept.pends('a', 1);
+    kept.pends('a', 1);
+    kept.pends('b', 2);
+    assert_eq!((kept.ask_for_more(1), kept.ask_for_more(1)), (vec!['a'], vec![]));
+    assert!(kept.has_pending());
+    assert_eq!(kept.ask_for_more(2), ['b']);
+    assert!(!kept.has_pending());
+}
+
+/// A step of the model.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// The program sends a message with this tag.
+    Send { tag: i32 },
+    /// The program posts a receive for this tag.
+    Receive { tag: i32 },
+    /// The port takes the first that waits for it.
+    Post,
+    /// The first word on the way to the receiver arrives, or to the sender.
+    Deliver { to_receiver: bool },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => prop_oneof![4 => Just(1), 1 => Just(2), 1 => Just(-1)].prop_map(|tag| Step::Send { tag }),
+        2 => prop_oneof![3 => Just(1), 1 => Just(2), 1 => Just(-1)].prop_map(|tag| Step::Receive { tag }),
+        2 => Just(Step::Post),
+        3 => any::<bool>().prop_map(|to_receiver| Step::Deliver { to_receiver }),
+    ]
+}
+
+/// What goes from the sender to the receiver: a message with its tag and number, whole or announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Forth {
+    Whole(i32, u32),
+    Announced(i32, u32, bool),
+    Pending,
+}
+
+/// What goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Back {
+    Answer(bool),
+    Word(Word),
+    More,
+}
+
+/// Bytes that a message takes at the receiver, and one that is announced.
+const BYTES: u64 = 10;
+
+/// A sender and a receiver with one communicator, and what is on the way between them.
+struct Model {
+    outgoing: Outgoing<u8, (i32, u32)>,
+    kept: Kept<u8>,
+    /// What waits for the sender's port.
+    port: VecDeque<Forth>,
+    forth: VecDeque<Forth>,
+    back: VecDeque<Back>,
+    unexpected: Vec<Forth>,
+    posted: Vec<i32>,
+    sent: u32,
+    /// What was received of each tag, in order.
+    received: Vec<(i32, u32)>,
+    most_kept: u64,
+}
+
+fn tag_of(message: Forth) -> i32 {
+    match message {
+        Forth::Whole(tag, _) | Forth::Announced(tag, ..) => tag,
+        Forth::Pending => unreachable!("no message"),
+    }
+}
+
+impl Model {
+    fn new() -> Self {
+        Model {
+            outgoing: Outgoing::new(LIMITS),
+            kept: Kept::new(LIMITS),
+            port: VecDeque::new(),
+            forth: VecDeque::new(),
+            back: VecDeque::new(),
+            unexpected: Vec::new(),
+            posted: Vec::new(),
+            sent: 0,
+            received: Vec::new(),
+            most_kept: 0,
+        }
+    }
+
+    fn send(&mut self, tag: i32) {
+        let number = self.sent;
+        self.sent += 1;
+        let way = self.outgoing.way(PEER, 0, tag);
+        self.go((tag, number), way);
+    }
+
+    fn go(&mut self, (tag, number): (i32, u32), way: Way) {
+        match way {
+            Way::Free => {
+                self.outgoing.waits(PEER, BYTES);
+                self.port.push_back(Forth::Whole(tag, number));
+            }
+            Way::Announced { counted } => self.port.push_back(Forth::Announced(tag, number, counted)),
+            Way::Pends => {
+                self.outgoing.pend(PEER, 0, (tag, number));
+                self.tell();
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        if self.outgoing.tells(PEER, 0) {
+            self.port.push_back(Forth::Pending);
+        }
+    }
+
+    fn post(&mut self) {
+        let Some(word) = self.port.pop_front() else { return };
+        self.forth.push_back(word);
+        if let Forth::Whole(..) = word
+            && !self.outgoing.went(PEER, BYTES).is_empty()
+        {
+            self.resume();
+        }
+    }
+
+    fn resume(&mut self) {
+        while let Some((send, way)) = self.outgoing.next(PEER, 0) {
+            self.go(send, way);
+        }
+        self.tell();
+    }
+
+    fn ask_for_more(&mut self) {
+        for _ in self.kept.ask_for_more(0) {
+            self.back.push_back(Back::More);
+        }
+    }
+
+    fn receive(&mut self, tag: i32) {
+        if let Some(at) = self.unexpected.iter().position(|one| tag_of(*one) == tag) {
+            let message = self.unexpected.remove(at);
+            if self.kept.give_up(BYTES) {
+                let (_, word) = self.kept.let_go();
+                self.back.push_back(Back::Word(word));
+            }
+            self.matched(message);
+        } else {
+            // As the plugin: who has nothing unexpected looks for nobody.
+            if !self.unexpected.is_empty() {
+                self.ask_for_more();
+            }
+            self.posted.push(tag);
+        }
+    }
+
+    fn matched(&mut self, message: Forth) {
+        match message {
+            Forth::Whole(tag, number) => self.received.push((tag, number)),
+            Forth::Announced(tag, number, counted) => {
+                self.received.push((tag, number));
+                self.back.push_back(Back::Answer(counted));
+            }
+            Forth::Pending => unreachable!("no message"),
+        }
+    }
+
+    fn arrives(&mut self, message: Forth) {
+        if message == Forth::Pending {
+            self.kept.pends(PEER, 0);
+            if !self.posted.is_empty() || self.unexpected.is_empty() {
+                self.ask_for_more();
+            }
+            return;
+        }
+        if let Some(at) = self.posted.iter().position(|tag| *tag == tag_of(message)) {
+            self.posted.remove(at);
+            return self.matched(message);
+        }
+        if self.kept.keep(BYTES)
+            && let Some(word) = self.kept.hold_back(PEER)
+        {
+            self.back.push_back(Back::Word(word));
+        }
+        self.most_kept = self.most_kept.max(self.kept.bytes());
+        self.unexpected.push(message);
+        if !self.posted.is_empty() {
+            self.ask_for_more();
+        }
+    }
+
+    fn comes_back(&mut self, word: Back) {
+        match word {
+            Back::Answer(counted) => {
+                if counted {
+                    self.outgoing.answered(PEER, 0);
+                    self.resume();
+                }
+            }
+            Back::Word(word) => {
+                self.outgoing.heard(PEER, word);
+                self.resume();
+            }
+            Back::More => {
+                self.outgoing.more(PEER, 0);
+                self.resume();
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Send { tag } => self.send(tag),
+            Step::Receive { tag } => self.receive(tag),
+            Step::Post => self.post(),
+            Step::Deliver { to_receiver: true } => {
+                if let Some(message) = self.forth.pop_front() {
+                    self.arrives(message);
+                }
+            }
+            Step::Deliver { to_receiver: false } => {
+                if let Some(word) = self.back.pop_front() {
+                    self.comes_back(word);
+                }
+            }
+        }
+    }
+
+    /// Delivers all that is on the way, and what that brings about.
+    fn settle(&mut self) {
+        while !(self.port.is_empty() && self.forth.is_empty() && self.back.is_empty()) {
+            self.step(Step::Post);
+            self.step(Step::Deliver { to_receiver: true });
+            self.step(Step::Deliver { to_receiver: false });
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn no_receive_waits_for_a_message_that_was_sent_and_none_overtakes_another(
+        steps in prop::collection::vec(step(), 0..300),
+    ) {
+        let (mut model, mut wanted, mut sent) = (Model::new(), HashMap::new(), HashMap::new());
+        for one in steps {
+            model.step(one);
+            match one {
+                Step::Send { tag } => *sent.entry(tag).or_insert(0) += 1,
+                Step::Receive { tag } => *wanted.entry(tag).or_insert(0) += 1,
+                Step::Post | Step::Deliver { .. } => {}
+            }
+        }
+        model.settle();
+        for tag in [1, 2, -1] {
+            let numbers: Vec<u32> = model.received.iter().filter(|(of, _)| *of == tag).map(|(_, number)| *number).collect();
+            prop_assert!(numbers.is_sorted(), "tag {}: {:?}", tag, numbers);
+            let (sent, wanted) = (sent.get(&tag).copied().unwrap_or(0), wanted.get(&tag).copied().unwrap_or(0));
+            prop_assert_eq!(numbers.len(), sent.min(wanted), "tag {}", tag);
+        }
+    }
+
+    #[test]
+    fn a_flood_that_nobody_receives_is_bounded_and_all_of_it_comes_in_order_afterwards(
+        count in 1..400_u32,
+        way_back in 1..10_u32,
+    ) {
+        let mut model = Model::new();
+        for number in 0..count {
+            model.step(Step::Send { tag: 1 });
+            model.step(Step::Post);
+            model.step(Step::Deliver { to_receiver: true });
+            if number % way_back == 0 {
+                model.step(Step::Deliver { to_receiver: false });
+            }
+        }
+        model.settle();
+        // The bound, what went before the sender heard of it, and a window.
+        let most = LIMITS.kept + BYTES * u64::from(way_back + 2 + LIMITS.window);
+        prop_assert!(model.most_kept <= most, "{} bytes", model.most_kept);
+        for _ in 0..count {
+            model.step(Step::Receive { tag: 1 });
+            model.settle();
+        }
+        let numbers: Vec<u32> = model.received.iter().map(|(_, number)| *number).collect();
+        prop_assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+        prop_assert_eq!(model.kept.bytes(), 0);
+    }
+}

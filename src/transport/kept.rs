@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is kept for a caller that has several ports: messages of a failed connection that never reached the adapter,
+//! and which connections failed with messages that may be lost.
+//!
+//! Filled by `port/waiting.rs` and `port/fail.rs`, read by `port/rail.rs`. Grade: setup. Plain data. Tests:
+//! `port/tests/rails.rs`.
+
+use super::adapter::QueuePair;
+use super::completion::Token;
+use super::connections::connection::Connection;
+use super::connections::failure::Cause;
+use super::tx::request::{Operation, Request};
+use super::work_request::EndpointId;
+use ibex_ffi::verbs::LocalSpan;
+use std::sync::Arc;
+
+/// A message that never reached the adapter. Its token does not come back.
+#[derive(Debug)]
+pub enum Unposted {
+    /// It is in registered memory.
+    Spans {
+        /// Of one span or two, the second of which may be empty.
+        spans: [LocalSpan; 2],
+        /// The token.
+        token: Token,
+    },
+    /// It is in memory of no registration.
+    Bytes {
+        /// Memory that it stands at the start of.
+        bytes: Arc<[u8]>,
+        /// How many bytes it has.
+        length: u32,
+        /// The token; 0 where it had none.
+        token: Token,
+    },
+}
+
+impl Unposted {
+    /// `None` where the request is no message.
+    pub(super) fn of(request: Request) -> Option<Unposted> {
+        let token = request.token;
+        match request.operation {
+            Operation::Send { spans, .. } => Some(Unposted::Spans { spans, token }),
+            Operation::SendBytes { bytes, length, .. } => Some(Unposted::Bytes { bytes, length, token }),
+            _ => None,
+        }
+    }
+}
+
+/// What is kept for a caller with several ports.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// The tag of messages that are kept.
+    pub(super) tag: Option<u8>,
+    unposted: Vec<(EndpointId, Unposted)>,
+    /// Connections that failed with messages of which it is not known that they were delivered.
+    lost: Vec<EndpointId>,
+}
+
+impl Kept {
+    /// Keeps a request that waited for a connection that failed. `None`: it is no message with that tag.
+    pub(super) fn keep(&mut self, to: EndpointId, request: Request) -> Option<Request> {
+        if self.tag.is_none() || request.message_tag() != self.tag {
+            return Some(request);
+        }
+        self.unposted.extend(Unposted::of(request).map(|message| (to, message)));
+        None
+    }
+
+    /// A connection has failed for this cause.
+    pub(super) fn note_failure<Q: QueuePair>(&mut self, to: EndpointId, connection: &Connection<Q>, cause: &Cause) {
+        // A request that failed counts as done by now.
+        let failed = u32::from(matches!(cause, Cause::Completion { .. }));
+        if self.tag.is_some() && connection.queue().has_messages_beyond(failed) {
+            self.lost.push(to);
+        }
+    }
+    /// Takes the messages that were kept of a connection, in order.
+    pub(super) fn take(&mut self, of: EndpointId) -> Vec<Unposted> {
+        self.unposted.extract_if(.., |(to, _)| *to == of).map(|(_, message)| message).collect()
+    }
+
+    /// Whether the connection failed with messages of which it is not known that they were delivered.
+    pub(super) fn has_lost(&self, of: EndpointId) -> bool {
+        self.lost.contains(&of)
+    }
+}

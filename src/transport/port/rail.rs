@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a caller that has several ports, and chooses among them itself, asks of one: whether it is ready for a peer,
+//! and which messages are lost, or were never sent, where it is not any more.
+//!
+//! Messages that wait and never reach the adapter can be taken out, in order, to go by another port: of a connection
+//! that is being made ([`Port::take_unposted`] at any time), and of one that has failed, if they are kept then
+//! ([`Port::keep_unposted`]). Of those that the adapter had, [`Port::has_lost`] says whether any may be missing at the
+//! peer. Called by the plugin. Grade: setup, but for [`Port::note_message`]. One thread at a time (`&mut Port`). Tests:
+//! `tests/rails.rs`, and the device tests in `hw-tests`.
+
+use super::Port;
+use crate::counters::subtract;
+use crate::transport::adapter::Adapter;
+use crate::transport::connections::connection::Phase;
+use crate::transport::kept::Unposted;
+use crate::transport::tx::request::Request;
+use crate::transport::work_request::EndpointId;
+
+impl<A: Adapter> Port<A> {
+    /// Keeps messages with this tag that wait for a connection when it fails, for [`Port::take_unposted`]: their tokens
+    /// do not come back.
+    pub fn keep_unposted(&mut self, tag: u8) {
+        self.kept.tag = Some(tag);
+    }
+
+    /// Takes the messages with the kept tag that wait for a connection to be made, or did when it failed, in order.
+    pub fn take_unposted(&mut self, to: EndpointId) -> Vec<Unposted> {
+        let mut taken = self.kept.take(to);
+        let tag = self.kept.tag;
+        let connecting = self.connections.get_mut(to).filter(|connection| connection.phase() == Phase::Connecting);
+        if let Some(connection) = connecting {
+            let waiting = connection.queue_mut().take_waiting(|request| tag.is_some() && request.message_tag() == tag);
+            subtract(&self.counters.waiting, waiting.len() as u64);
+            taken.extend(waiting.into_iter().filter_map(Unposted::of));
+        }
+        taken
+    }
+
+    /// Whether this connection failed with messages of which it is not known that they were delivered.
+    #[must_use]
+    pub fn has_lost(&self, to: EndpointId) -> bool {
+        self.kept.has_lost(to)
+    }
+
+    /// The last request posted to this peer was a message. Of what waits the port notes that itself. Hot.
+    #[inline]
+    pub fn note_message(&mut self, to: EndpointId) {
+        if let Some(connection) = self.connections.get_mut(to) {
+            connection.queue_mut().note_message();
+        }
+    }
+
+    /// Whether requests to this peer are posted at once, as far as there is room: it is connected, there is a link, and
+    /// no other port stands in. Begins to connect where nothing does yet.
+    pub fn is_ready(&mut self, to: EndpointId) -> bool {
+        if self.diversion.is_down {
+            return false;
+        }
+        if let Some(connection) = self.connections.get(to) {
+            return connection.phase() == Phase::Ready;
+        }
+        // Refused where it has failed: then it is not ready either.
+        let _ = self.queue(to, Request::NOTHING);
+        false
+    }
+
+    /// The port of the peer that the endpoint stands for, as the peer numbers it.
+    #[must_use]
+    pub fn partner(&self, to: EndpointId) -> Option<u8> {
+        self.connections.remote(to).map(|(_, port)| port)
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a caller with several ports is told of one: whether it is ready, and which messages never reached the adapter,
+//! or may be lost.
+
+use super::*;
+use crate::transport::kept::Unposted;
+use crate::transport::tx::request::Request;
+
+/// The tag of [`Side::send`]'s messages, and another.
+const KEPT: u8 = 5;
+const OTHER: u8 = 6;
+
+impl Side {
+    /// Sends a message with the other tag.
+    fn send_other(&mut self, token: u64) {
+        let bytes: Arc<[u8]> = [0].into();
+        self.port.queue_bytes(self.peer, OTHER, (bytes, 1), Token(token), WhenDiverted::Wait).expect("it may wait");
+    }
+
+    /// Takes what never reached the adapter: the tokens, which the messages begin with.
+    fn unposted(&mut self) -> Vec<u64> {
+        let messages = self.port.take_unposted(self.peer);
+        let token = |message| match message {
+            Unposted::Bytes { bytes, length: 1, token } if u64::from(bytes[0]) == token.0 => token.0,
+            other => panic!("{other:?}"),
+        };
+        messages.into_iter().map(token).collect()
+    }
+
+    /// The adapter has no link, or has one again.
+    fn set_link(&mut self, kind: u32) {
+        self.script.state().async_events.push_back(AsyncEvent { kind, port: 1 });
+        (0..=ASYNC_INTERVAL).for_each(|_| self.poll());
+    }
+
+    /// The oldest request of the first connection fails, and the adapter flushes all others.
+    fn fail_first(&mut self) {
+        assert!(self.script.complete(0, Status::RETRY_EXCEEDED));
+        self.script.complete_all(0, Status::FLUSHED);
+        (0..2).for_each(|_| self.poll());
+        assert_eq!(self.failures(), 1);
+    }
+}
+
+#[test]
+fn who_asks_whether_a_port_is_ready_has_it_connect() {
+    let mut pair = Pair::apart();
+    assert!(!pair.a.port.is_ready(pair.a.peer));
+    pair.carry();
+    assert!(pair.a.port.is_ready(pair.a.peer));
+    assert_eq!((state(&pair.a), pair.a.port.partner(pair.a.peer)), (QpState::ReadyToSend, Some(0)));
+}
+
+#[test]
+fn a_port_without_a_link_is_not_ready_until_it_is_back() {
+    let mut pair = Pair::connected();
+    pair.a.set_link(async_event::PORT_ERR);
+    assert!(!pair.a.port.is_ready(pair.a.peer));
+    pair.a.set_link(async_event::PORT_ACTIVE);
+    assert!(pair.a.port.is_ready(pair.a.peer));
+}
+
+#[test]
+fn a_connection_that_failed_is_not_ready() {
+    let mut pair = Pair::connected();
+    pair.a.send(2).expect("it goes");
+    pair.a.fail_first();
+    assert!(!pair.a.port.is_ready(pair.a.peer));
+}
+
+#[test]
+fn what_waits_for_a_connection_to_be_made_is_taken_out_in_order_and_all_else_goes() {
+    let mut pair = Pair::apart();
+    pair.a.port.keep_unposted(KEPT);
+    pair.a.send(1).expect("it may wait");
+    pair.a.send_other(9);
+    (2..=3).for_each(|token| pair.a.send(token).expect("it may wait"));
+    assert_eq!(pair.a.unposted(), [1, 2, 3]);
+    assert_eq!(pair.a.unposted(), []);
+    assert_eq!(pair.a.port.counters().waiting.load(std::sync::atomic::Ordering::Relaxed), 1);
+    pair.carry();
+    pair.transfer();
+    pair.a.poll();
+    assert_eq!(pair.a.ended(), [(9, Ok(()))]);
+}
+
+#[test]
+fn nothing_is_taken_out_of_a_connection_that_is_made() {
+    let mut pair = Pair::connected();
+    pair.a.port.keep_unposted(KEPT);
+    (2..12).for_each(|token| pair.a.send(token).expect("it may wait"));
+    assert_eq!(pair.a.unposted(), []);
+}
+
+#[test]
+fn what_waits_when_a_connection_fails_is_kept_and_its_tokens_do_not_come_back() {
+    let mut pair = Pair::connected();
+    pair.a.port.keep_unposted(KEPT);
+    let depth = u64::from(DEPTH);
+    (10..10 + depth + 2).for_each(|token| pair.a.send(token).expect("it may wait"));
+    pair.a.send_other(9);
+    pair.a.fail_first();
+    let mut ended: Vec<u64> = pair.a.ended().into_iter().map(|(token, _)| token).collect();
+    ended.sort_unstable();
+    assert_eq!(ended, std::iter::once(9).chain(10..10 + depth).collect::<Vec<_>>());
+    assert_eq!(pair.a.unposted(), [10 + depth, 11 + depth]);
+    assert_eq!(pair.a.unposted(), []);
+}
+
+#[test]
+fn without_a_caller_with_several_ports_all_that_waits_comes_back_failed_and_nothing_counts_as_lost() {
+    let mut pair = Pair::connected();
+    let depth = u64::from(DEPTH);
+    (10..10 + depth + 2).for_each(|token| pair.a.send(token).expect("it may wait"));
+    pair.a.fail_first();
+    assert_eq!(pair.a.ended().len() as u64, depth + 2);
+    assert_eq!((pair.a.unposted(), pair.a.port.has_lost(pair.a.peer)), (vec![], false));
+}
+
+#[test]
+fn a_message_that_the_adapter_had_may_be_lost_with_its_connection() {
+    let mut pair = Pair::connected();
+    pair.a.port.keep_unposted(KEPT);
+    pair.a.send(2).expect("it goes");
+    assert!(!pair.a.port.has_lost(pair.a.peer));
+    pair.a.fail_first();
+    assert!(pair.a.port.has_lost(pair.a.peer));
+}
+
+#[test]
+fn nothing_is_lost_with_a_connection_whose_messages_were_delivered() {
+    let mut pair = Pair::connected();
+    pair.a.port.keep_unposted(KEPT);
+    pair.a.send(2).expect("it goes");
+    pair.a.script.complete(0, Status::SUCCESS);
+    pair.a.poll();
+    pair.a.port.queue(pair.a.peer, Request::NOTHING).expect("it may wait");
+    pair.a.poll();
+    pair.a.fail_first();
+    assert!(!pair.a.port.has_lost(pair.a.peer));
+}
+
+#[test]
+fn a_message_that_was_posted_at_once_counts_if_that_was_noted() {
+    for is_noted in [false, true] {
+        let mut pair = Pair::connected();
+        pair.a.port.keep_unposted(KEPT);
+        let slot = pair.a.port.grow(64, 1).expect("a slot")[0];
+        assert_eq!(pair.a.port.send(pair.a.peer, KEPT, &[slot], Token(2), true), Ok(Sent::Posted));
+        if is_noted {
+            pair.a.port.note_message(pair.a.peer);
+        }
+        pair.a.fail_first();
+        assert_eq!(pair.a.port.has_lost(pair.a.peer), is_noted);
+    }
+}
