@@ -142,6 +142,8 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
     let way = state.flow.outgoing.way(account, context, request.tag);
     let passes = way != Way::Pends && state.flow.outgoing.may_pass(account, context);
     let link = rails::in_communicator(pml, request.link);
+    // SAFETY: the PML is entered, as the caller has its state. Places are the other reason for a mark.
+    let passes = passes && !unsafe { communicator.counts(request.peer) };
     communicator.set_link(request.peer, if passes { link } else { link.marked() });
     if let Way::Announced { .. } = way {
         add_shared(&state.flow.shown.announced_held_back, 1);

@@ -24,6 +24,7 @@ use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::link::Link;
+use super::places::Numbers;
 use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
@@ -42,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) is_verbose: bool,
     /// Bytes of unexpected messages, before their senders are held back.
     pub(crate) unexpected_memory: u64,
+    /// Whether receivers say where to write (`offering`), and it is written there (`placing`).
+    pub(crate) receiver_first: bool,
     /// Several threads may call at the same time.
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
@@ -76,6 +79,8 @@ pub(crate) struct Pml {
     pub(crate) local_eager_limit: usize,
     /// Whether to tell how each peer is reached.
     pub(crate) is_verbose: bool,
+    /// Whether receivers say where to write: one port, one thread, and the user has not switched it off.
+    pub(crate) is_receiver_first: bool,
     /// Several threads may call at the same time.
     has_threads: bool,
     /// The state, while who has entered it has the shared-memory BTL call back.
@@ -96,6 +101,8 @@ pub(crate) struct State {
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
     pub(crate) flow: Flow,
+    /// The numbers of offers and refusals.
+    pub(crate) places: Numbers,
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
     /// The peers that were looked up.
@@ -273,6 +280,7 @@ impl Pml {
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
             flow: Flow::new(settings.unexpected_memory, shown),
+            places: Numbers::default(),
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
             transfers: Transfers::default(),
@@ -297,6 +305,7 @@ impl Pml {
             shared_memory: AtomicPtr::new(null_mut()),
             local_eager_limit: settings.local_eager_limit,
             is_verbose: settings.is_verbose,
+            is_receiver_first: settings.receiver_first && !settings.threads && only_rail.is_some(),
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
             state,
