@@ -140,7 +140,8 @@ unsafe extern "C" fn register() -> c_int {
                 &RECEIVER_FIRST_PARAMETER,
                 "receiver_first",
                 RECEIVER_FIRST,
-                "Whether a blocking receive for a long message, which waits, tells its sender where to write: 0 or 1.",
+                "Whether a blocking receive for a long message, which waits, tells its sender where to write. 0: no; 1: where that \
+                 has been of use of late; 2: always.",
             ),
         ];
         for (place, name, default, help) in parameters {
@@ -233,7 +234,7 @@ fn make(threads: bool) -> Option<Pml> {
     // SAFETY: as above.
     let unexpected_memory = unsafe { UNEXPECTED_MEMORY_PARAMETER.0.get().read() };
     // SAFETY: as above.
-    let receiver_first = unsafe { RECEIVER_FIRST_PARAMETER.0.get().read() } != 0;
+    let receiver_first = unsafe { RECEIVER_FIRST_PARAMETER.0.get().read() };
     let settings = Settings {
         eager_limit: eager_limit.max(SMALLEST),
         local_eager_limit,

@@ -43,8 +43,8 @@ pub(crate) struct Settings {
     pub(crate) is_verbose: bool,
     /// Bytes of unexpected messages, before their senders are held back.
     pub(crate) unexpected_memory: u64,
-    /// Whether receivers say where to write (`offering`), and it is written there (`placing`).
-    pub(crate) receiver_first: bool,
+    /// Whether receivers say where to write (`offering`), and it is written there (`placing`): 0, 1, or 2, always.
+    pub(crate) receiver_first: u64,
     /// Several threads may call at the same time.
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
@@ -81,6 +81,8 @@ pub(crate) struct Pml {
     pub(crate) is_verbose: bool,
     /// Whether receivers say where to write: one port, one thread, and the user has not switched it off.
     pub(crate) is_receiver_first: bool,
+    /// Whether they do however seldom it is of use.
+    pub(crate) always_offers: bool,
     /// Several threads may call at the same time.
     has_threads: bool,
     /// The state, while who has entered it has the shared-memory BTL call back.
@@ -305,7 +307,8 @@ impl Pml {
             shared_memory: AtomicPtr::new(null_mut()),
             local_eager_limit: settings.local_eager_limit,
             is_verbose: settings.is_verbose,
-            is_receiver_first: settings.receiver_first && !settings.threads && only_rail.is_some(),
+            is_receiver_first: settings.receiver_first > 0 && !settings.threads && only_rail.is_some(),
+            always_offers: settings.receiver_first > 1,
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
             state,

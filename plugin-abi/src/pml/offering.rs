@@ -50,14 +50,15 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
     let envelope = unsafe { communicator.pattern_of_first(request) }?.as_exact()?;
     // SAFETY: as above.
     let link = unsafe { link_to(state, communicator, envelope) }?;
-    let start = NonNull::new(r.extent.start)?;
     if r.extent.length <= transmit::eager_limit(pml, link)? {
         return None;
     }
+    let start = NonNull::new(r.extent.start)?;
     // SAFETY: the PML is entered, and nothing else has them.
     let from = unsafe { communicator.make_places() }.from.entry(link).or_default();
     let rail = pml.rails().first()?;
-    if from.current.is_some() || !from.wasted.is_due() || !rail.enter()?.has_room(link.to()) {
+    let is_due = pml.always_offers || from.wasted.is_due();
+    if from.current.is_some() || !is_due || !rail.enter()?.has_room(link.to()) {
         return None;
     }
     let length = r.extent.length.min(LONGEST);

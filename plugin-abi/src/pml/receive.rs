@@ -363,7 +363,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
                 break;
             }
             leave(pml, state);
-            if count == 0 && idle.nothing_happened() {
+            if count == 0 && idle.nothing_happened() && !TOLD {
                 // SAFETY: this function's rule; posted.
                 unsafe { offer(pml, request) };
             }
