@@ -15,9 +15,8 @@ fn matched() -> impl Strategy<Value = Match> {
     let rank = prop_oneof![0..10_i32, 0xfff0..0x1000f_i32, 0..=i32::MAX];
     let edge = 1_i32 << 23;
     let tag = prop_oneof![-10..10_i32, edge - 5..edge + 5, -edge - 5..5 - edge, any::<i32>()];
-    (context, rank, tag, prop::option::of(number()), any::<bool>()).prop_map(
-        |(context, rank, tag, number, is_counted)| Match { context, rank, tag, number, is_counted },
-    )
+    (context, rank, tag, prop::option::of(number()), any::<bool>())
+        .prop_map(|(context, rank, tag, number, is_counted)| Match { context, rank, tag, number, is_counted })
 }
 
 fn memory() -> impl Strategy<Value = Memory> {
@@ -145,7 +144,8 @@ fn the_longest_header_fills_its_room() {
 #[test]
 fn unknown_kinds_and_flags_are_refused() {
     let mut message = [0; MAX_SIZE];
-    for first in [0, 1, 0x10, 0x1e, 0x1f, 0x2d, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x19, 0x2a, 0x1a, 0x45, 0xff] {
+    for first in [0, 1, 0x10, 0x1e, 0x1f, 0x2d, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x19, 0x2a, 0x1a, 0x45, 0xff]
+    {
         message[0] = first;
         assert_eq!(Header::decode(&message), Err(Malformed::Kind(first)), "{first:#x}");
     }
