@@ -410,54 +410,6 @@ static OF_PML: &[Case] = &[
         arguments: &["--placed", "no"],
         ..PLAIN
     },
-    Case {
-        sentence: "messages of late senders are written where their receivers say",
-        program: "receiver_first",
-        arguments: &["--placed", "yes", "--seed", "2"],
-        parameters: &[("pml_ibex_receiver_first", "1")],
-        ranks: &[2, 3],
-        ..PLAIN
-    },
-    Case {
-        sentence: "receives that wait have what they match when senders are always told where to write",
-        program: "receiver_first",
-        arguments: &["--placed", "yes", "--seed", "3"],
-        parameters: ALWAYS_OFFERED,
-        ranks: &[2, 4],
-        ..PLAIN
-    },
-    Case {
-        sentence: "receives that wait have what they match when senders are told where to write and held back and all queues are \
-                   short",
-        program: "receiver_first",
-        arguments: &["--seed", "4"],
-        parameters: OFFERED_HELD_BACK_AND_STARVED,
-        ..PLAIN
-    },
-    Case {
-        sentence: "random traffic is matched as MPI says when senders are told where to write",
-        program: "traffic",
-        arguments: &["--seed", "700"],
-        parameters: ALWAYS_OFFERED,
-        ranks: &[2, 3],
-        ..PLAIN
-    },
-    Case {
-        sentence: "random traffic of several threads is matched as MPI says where senders would be told where to write",
-        program: "traffic",
-        arguments: &["--threads", "3", "--seed", "800"],
-        parameters: ALWAYS_OFFERED,
-        threads: true,
-        scale: 0.3,
-        ..PLAIN
-    },
-    Case {
-        sentence: "collectives are right when senders are told where to write",
-        program: "collectives",
-        parameters: ALWAYS_OFFERED,
-        ranks: &[3],
-        ..PLAIN
-    },
     Case { sentence: "no short message executes a locked instruction", program: "locked_instructions", ..PLAIN },
     Case {
         sentence: "short messages execute locked instructions where several threads may call",
@@ -477,22 +429,6 @@ static OF_PML: &[Case] = &[
 
 /// Messages for which no receive waits are hardly kept, and every resource runs out all the time.
 static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
-    ("pml_ibex_unexpected_memory", "4096"),
-    ("btl_ibex_send_queue_depth", "16"),
-    ("btl_ibex_receive_queue_depth", "64"),
-    ("btl_ibex_receive_batch", "8"),
-    ("btl_ibex_signal_interval", "4"),
-    ("btl_ibex_completion_queue_depth", "256"),
-    ("btl_ibex_send_slots_grow", "4"),
-    ("btl_ibex_send_slots_max", "8"),
-];
-
-/// Each blocking receive that may be offered to its sender is.
-const ALWAYS_OFFERED: &[(&str, &str)] = &[("pml_ibex_receiver_first", "2")];
-
-/// The same, while messages for which no receive waits are hardly kept, and every resource runs out all the time.
-static OFFERED_HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
-    ("pml_ibex_receiver_first", "2"),
     ("pml_ibex_unexpected_memory", "4096"),
     ("btl_ibex_send_queue_depth", "16"),
     ("btl_ibex_receive_queue_depth", "64"),
