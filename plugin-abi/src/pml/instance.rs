@@ -24,7 +24,7 @@ use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::link::Link;
-use super::places::Numbers;
+use super::places::{Numbers, Offers};
 use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
@@ -79,10 +79,8 @@ pub(crate) struct Pml {
     pub(crate) local_eager_limit: usize,
     /// Whether to tell how each peer is reached.
     pub(crate) is_verbose: bool,
-    /// Whether receivers say where to write: one port, one thread, and the user has not switched it off.
-    pub(crate) is_receiver_first: bool,
-    /// Whether they do however seldom it is of use.
-    pub(crate) always_offers: bool,
+    /// Whether receivers say where to write: only over one port, by one thread.
+    pub(crate) offers: Offers,
     /// Several threads may call at the same time.
     has_threads: bool,
     /// The state, while who has entered it has the shared-memory BTL call back.
@@ -307,8 +305,12 @@ impl Pml {
             shared_memory: AtomicPtr::new(null_mut()),
             local_eager_limit: settings.local_eager_limit,
             is_verbose: settings.is_verbose,
-            is_receiver_first: settings.receiver_first > 0 && !settings.threads && only_rail.is_some(),
-            always_offers: settings.receiver_first > 1,
+            offers: match settings.receiver_first {
+                _ if settings.threads || only_rail.is_none() => Offers::Never,
+                0 => Offers::Never,
+                1 => Offers::WhileUseful,
+                _ => Offers::Always,
+            },
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
             state,

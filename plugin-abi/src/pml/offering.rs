@@ -24,7 +24,7 @@ use super::communicator::Communicator;
 use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::places::{Current, FromPeer, LONGEST};
+use super::places::{Current, FromPeer, LONGEST, Offers};
 use super::request::Request;
 use super::{peer, routing, transmit};
 use crate::runtime::memory::Registered;
@@ -57,7 +57,7 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
     // SAFETY: the PML is entered, and nothing else has them.
     let from = unsafe { communicator.make_places() }.from.entry(link).or_default();
     let rail = pml.rails().first()?;
-    let is_due = pml.always_offers || from.wasted.is_due();
+    let is_due = pml.offers == Offers::Always || from.wasted.is_due();
     if from.current.is_some() || !is_due || !rail.enter()?.has_room(link.to()) {
         return None;
     }

@@ -22,6 +22,16 @@ pub(crate) const LONGEST: usize = 1 << 20;
 /// those that are do not take the short paths.
 pub(crate) const MOST_UNPLACED: u32 = 16;
 
+/// Whether receivers say where to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offers {
+    Never,
+    /// While it is of use.
+    WhileUseful,
+    /// However seldom it is.
+    Always,
+}
+
 /// The numbers of this process.
 #[derive(Default)]
 pub(crate) struct Numbers {
@@ -103,7 +113,7 @@ mod tests {
         let mut wasted = Wasted::default();
         let mut pauses = |times: u32| {
             (0..times).map(|_| wasted.note(false)).for_each(drop);
-            (0..).take_while(|_| !wasted.is_due()).count()
+            (0..5000).take_while(|_| !wasted.is_due()).count()
         };
         assert_eq!([pauses(0), pauses(1), pauses(1), pauses(50), pauses(1)], [0, 2, 4, 1024, 1024]);
         wasted.note(true);

@@ -25,9 +25,9 @@ use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
 use super::communicator::Communicator;
 use super::datatype::Extent;
 use super::finish::finish;
-use super::instance::{Pml, State};
+use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::places::MOST_UNPLACED;
+use super::places::{MOST_UNPLACED, Offers};
 use super::request::{Request, Transfer};
 use super::transmit::{self, Transmitted};
 use super::{routing, token, watch};
@@ -49,7 +49,7 @@ fn answer(pml: &Pml, state: &mut State, from: Link, at: Match, offer: Offer<Memo
         let link = communicator.link(at.rank);
         link != Link::UNKNOWN && link.unmarked() == from
     };
-    let Some(communicator) = communicator.filter(|_| pml.is_receiver_first).filter(is_known) else {
+    let Some(communicator) = communicator.filter(|_| pml.offers != Offers::Never).filter(is_known) else {
         return Some(refusal(offer.id, &mut state.places.epochs));
     };
     // SAFETY: the PML is entered, and nothing else has them.
@@ -152,7 +152,7 @@ unsafe fn write(
     unsafe { watch::begins(r) };
     let (link, Extent { start, length }) = (r.link, r.extent);
     r.transfer = Transfer::Placing { registered: Some(registered), is_header_waiting: false };
-    let port = pml.rails().get(link.rail()).and_then(|rail| rail.enter());
+    let port = pml.rails().get(link.rail()).and_then(Rail::enter);
     let Some(mut port) = port else {
         transmit::failed(state);
         return;

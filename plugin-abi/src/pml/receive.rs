@@ -16,6 +16,7 @@ use super::datatype::Data;
 use super::finish::{self, finish};
 use super::flow;
 use super::instance::{Pml, State, pml, unwatched};
+use super::places::Offers;
 use super::progress::{Idle, leave, poll_here, until};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
@@ -401,7 +402,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
 unsafe fn offer(pml: &Pml, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let is_finished = || unsafe { request.as_ref() }.is_finished();
-    if !pml.is_receiver_first || is_finished() {
+    if pml.offers == Offers::Never || is_finished() {
         return;
     }
     let Some(mut state) = pml.enter() else { return };
