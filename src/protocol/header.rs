@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The headers of messages on the wire: their bytes and their checks. Version 1.
+//! The headers of messages on the wire: their bytes and their checks. Version 2.
 //!
 //! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different
 //! versions do not connect. All is little-endian. The first byte has the kind in its low half and flags in its high
@@ -15,6 +15,7 @@
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
 //! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
 //! then, if NUMBERED, 4 bytes: the message's number among those of its sender in its communicator (`matching/sequence.rs`)
+//! COUNTED costs no bytes: the message is one of those that its sender counts (`place.rs`)
 //! then   Eager        nothing: 12 or 16 bytes in all; the data follows
 //!        Synchronous  request 4: to be acknowledged when it is matched; the data follows
 //!        Announce     request 4, key 4, address 8, length 8: where the data is
@@ -27,12 +28,12 @@
 //! ```text
 //! ClearToSend   request 4, receive 4, key 4, address 8, length 8    answers Announce: write there
 //! Place         as short or long above with the receiver's rank and the tag that it takes, then
-//!               receive 4, after 4, key 4, address 8, length 8      before any Announce: write there
+//!               id 4, epoch 4, after 4, key 4, address 8, length 4  an offer (`place.rs`): write there
+//! Placed        id 4, context 4, length 4                           so much has been written to that place
+//! Refused       id 4, context 4, epoch 4                            that place, and all later ones, are void
 //! Fragment      receive 4, offset 8; data follows                   a piece of an announced message
 //! Finished      request 4, length 8                                 so much has been read or written
 //! Acknowledge   request 4                                           a synchronous message was matched
-//! Cancel        request 4                                           asks that a message or a place be given up
-//! Cancelled     request 4, GRANTED or not                           answers Cancel
 //! Moved         segment 4, count 4                                  what follows by this port comes after what came by another
 //! Flow          number 4, GRANTED or not                            short messages may be sent at once, or not
 //! Pending       context 4                                           there are messages that have not been announced
@@ -47,12 +48,13 @@
 //! `header/tests.rs`.
 
 use super::flow_control::Word;
+use super::place::{Epoch, OfferId, Refused};
 
 #[cfg(test)]
 mod tests;
 
 /// The version of these bytes.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The longest header.
 pub const MAX_SIZE: usize = 40;
@@ -72,8 +74,8 @@ const PLACE: u8 = 5;
 const FRAGMENT: u8 = 6;
 const FINISHED: u8 = 7;
 const ACKNOWLEDGE: u8 = 8;
-const CANCEL: u8 = 9;
-const CANCELLED: u8 = 10;
+const PLACED: u8 = 9;
+const REFUSED: u8 = 10;
 const ANNOUNCE_KEYED: u8 = 11;
 const MOVED: u8 = 12;
 const FLOW: u8 = 13;
@@ -83,7 +85,9 @@ const MORE: u8 = 15;
 const LONG: u8 = 0x10;
 /// Flag of kinds 1 to 3 and 11: a number follows.
 const NUMBERED: u8 = 0x20;
-/// Flag of [`CANCELLED`]: it was given up; of [`FLOW`]: the sender may go on.
+/// Flag of kinds 1 to 3 and 11: the sender counts the message.
+const COUNTED: u8 = 0x40;
+/// Flag of [`FLOW`]: the sender may go on.
 const GRANTED: u8 = 0x10;
 
 /// Bits of a context in the long form.
@@ -100,6 +104,8 @@ pub struct Match {
     pub tag: i32,
     /// The message's number, where there are several paths.
     pub number: Option<u32>,
+    /// Whether its sender counts it (`place.rs`).
+    pub is_counted: bool,
 }
 
 impl Match {
@@ -113,7 +119,7 @@ impl Match {
         if first as u8 != EAGER | LONG || rank < 0 {
             return None;
         }
-        Some(Match { context: first >> 8, rank, tag, number: None })
+        Some(Match { context: first >> 8, rank, tag, number: None, is_counted: false })
     }
 
     #[inline]
@@ -134,16 +140,18 @@ impl Match {
             rank: (word >> 8) as u16 as i32,
             tag: (word as i64 >> 40) as i32,
             number: None,
+            is_counted: false,
         }
     }
 
     fn write(&self, kind: u8, bytes: &mut Bytes) {
         let numbered = if self.number.is_some() { NUMBERED } else { 0 };
+        let flags = numbered | if self.is_counted { COUNTED } else { 0 };
         if kind != EAGER && self.is_short() {
-            bytes.put(&(self.short_word() | u64::from(kind | numbered)).to_le_bytes());
+            bytes.put(&(self.short_word() | u64::from(kind | flags)).to_le_bytes());
         } else {
             assert!(self.context >> LONG_CONTEXT == 0 && self.rank >= 0, "{self:?} cannot be sent");
-            bytes.put(&(self.context << 8 | u32::from(kind | numbered | LONG)).to_le_bytes());
+            bytes.put(&(self.context << 8 | u32::from(kind | flags | LONG)).to_le_bytes());
             bytes.put(&self.rank.to_le_bytes());
             bytes.put(&self.tag.to_le_bytes());
         }
@@ -161,8 +169,9 @@ impl Match {
             Match::from_word(u64::from_le_bytes(from.take()?))
         } else {
             let context = from.u32()? >> 8;
-            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32, number: None }
+            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32, number: None, is_counted: false }
         };
+        read.is_counted = flags & COUNTED != 0;
         if read.rank < 0 || kind != EAGER && flags & LONG != 0 && read.is_short() {
             return Err(Malformed::Value);
         }
@@ -214,8 +223,11 @@ impl Memory {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Memory, Malformed> {
-        let memory = Memory { key: from.u32()?, address: from.u64()?, length: from.u64()? };
-        memory.address.checked_add(memory.length).map(|_| memory).ok_or(Malformed::Value)
+        Memory { key: from.u32()?, address: from.u64()?, length: from.u64()? }.checked()
+    }
+
+    fn checked(self) -> Result<Memory, Malformed> {
+        self.address.checked_add(self.length).map(|_| self).ok_or(Malformed::Value)
     }
 }
 
@@ -269,17 +281,34 @@ pub enum Header {
         /// Where to.
         memory: Memory,
     },
-    /// The data of a message that has not been announced shall be written there.
+    /// The data of a message that has not been announced may be written there.
     Place {
-        /// The context and the rank of the receiver, the tag that it takes, and no number.
+        /// The context and the rank of the receiver, the tag that it takes, and no number; it is not counted.
         at: Match,
-        /// The receiver's.
-        receive: u32,
-        /// How many messages of this sender in this communicator the receiver has matched: the place is for a later
-        /// one.
+        /// Of the offer.
+        id: OfferId,
+        /// What the receiver has heard last.
+        epoch: Epoch,
+        /// How many counted messages it has dealt with since.
         after: u32,
-        /// Where to.
+        /// Where to: below 4 GiB.
         memory: Memory,
+    },
+    /// A message has been written to a place.
+    Placed {
+        /// Of the offer.
+        id: OfferId,
+        /// The communicator.
+        context: u32,
+        /// How many bytes.
+        length: u32,
+    },
+    /// An offer is void, and those that were made after it.
+    Refused {
+        /// What is refused, and what new offers are to have.
+        refused: Refused,
+        /// The communicator.
+        context: u32,
     },
     /// A piece of an announced message; the data follows.
     Fragment {
@@ -299,18 +328,6 @@ pub enum Header {
     Acknowledge {
         /// The sender's.
         request: u32,
-    },
-    /// Asks that a message or a place be given up.
-    Cancel {
-        /// The one that asks.
-        request: u32,
-    },
-    /// Answers [`Header::Cancel`].
-    Cancelled {
-        /// The one that asked.
-        request: u32,
-        /// Whether it was given up; else it has been matched or written.
-        granted: bool,
     },
     /// The sender's messages go by this port from now on (`stream.rs`).
     Moved {
@@ -384,10 +401,22 @@ impl Reader<'_> {
 }
 
 impl Header {
+    /// Whether it is of a message that its sender counts, and of which communicator.
+    #[must_use]
+    pub fn counted_in(&self) -> Option<u32> {
+        match self {
+            Header::Eager(of)
+            | Header::Synchronous(of, _)
+            | Header::Announce(of, ..)
+            | Header::AnnounceKeyed(of, ..) => of.is_counted.then_some(of.context),
+            _ => None,
+        }
+    }
+
     /// Its bytes.
     ///
     /// # Panics
-    /// A context is 2^24 or more, a rank negative, or a place has a number.
+    /// A context is 2^24 or more, a rank negative, or a place has a number or 4 GiB.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = Bytes { bytes: [0; MAX_SIZE], length: 0 };
@@ -416,12 +445,24 @@ impl Header {
                 bytes.put(&receive.to_le_bytes());
                 memory.write(&mut bytes);
             }
-            Header::Place { at, receive, after, memory } => {
-                assert!(at.number.is_none(), "a place is for no certain message");
+            Header::Place { at, id, epoch, after, memory } => {
+                assert!(at.number.is_none() && !at.is_counted, "a place is for no certain message");
                 at.write(PLACE, &mut bytes);
-                bytes.put(&receive.to_le_bytes());
-                bytes.put(&after.to_le_bytes());
-                memory.write(&mut bytes);
+                for number in [id.0, epoch.0, after, memory.key] {
+                    bytes.put(&number.to_le_bytes());
+                }
+                bytes.put(&memory.address.to_le_bytes());
+                bytes.put(&u32::try_from(memory.length).expect("a place is short").to_le_bytes());
+            }
+            Header::Placed { id, context, length } => {
+                begin(&mut bytes, PLACED, id.0);
+                bytes.put(&context.to_le_bytes());
+                bytes.put(&length.to_le_bytes());
+            }
+            Header::Refused { refused, context } => {
+                begin(&mut bytes, REFUSED, refused.id.0);
+                bytes.put(&context.to_le_bytes());
+                bytes.put(&refused.epoch.0.to_le_bytes());
             }
             Header::Fragment { receive, offset } => {
                 begin(&mut bytes, FRAGMENT, receive);
@@ -432,10 +473,6 @@ impl Header {
                 bytes.put(&length.to_le_bytes());
             }
             Header::Acknowledge { request } => begin(&mut bytes, ACKNOWLEDGE, request),
-            Header::Cancel { request } => begin(&mut bytes, CANCEL, request),
-            Header::Cancelled { request, granted } => {
-                begin(&mut bytes, CANCELLED | if granted { GRANTED } else { 0 }, request);
-            }
             Header::Moved { segment, count } => {
                 begin(&mut bytes, MOVED, segment);
                 bytes.put(&count.to_le_bytes());
@@ -457,9 +494,9 @@ impl Header {
         let first = *message.first().ok_or(Malformed::Short)?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
-            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG | NUMBERED,
+            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG | NUMBERED | COUNTED,
             PLACE => LONG,
-            CANCELLED | FLOW => GRANTED,
+            FLOW => GRANTED,
             _ => 0,
         };
         if flags & !known != 0 || !(EAGER..=MORE).contains(&kind) {
@@ -476,8 +513,10 @@ impl Header {
             }
             PLACE => {
                 let at = Match::read(&mut from, kind, flags)?;
-                let (receive, after) = (from.u32()?, from.u32()?);
-                Header::Place { at, receive, after, memory: Memory::read(&mut from)? }
+                let (id, epoch, after) = (OfferId(from.u32()?), Epoch(from.u32()?), from.u32()?);
+                let memory =
+                    Memory { key: from.u32()?, address: from.u64()?, length: u64::from(from.u32()?) }.checked()?;
+                Header::Place { at, id, epoch, after, memory }
             }
             _ => Header::decode_control(kind, flags, &mut from)?,
         };
@@ -495,12 +534,15 @@ impl Header {
             FRAGMENT => Header::Fragment { receive: request, offset: from.u64()? },
             FINISHED => Header::Finished { request, length: from.u64()? },
             ACKNOWLEDGE => Header::Acknowledge { request },
-            CANCEL => Header::Cancel { request },
+            PLACED => Header::Placed { id: OfferId(request), context: from.u32()?, length: from.u32()? },
+            REFUSED => {
+                let (context, epoch) = (from.u32()?, Epoch(from.u32()?));
+                Header::Refused { refused: Refused { id: OfferId(request), epoch }, context }
+            }
             MOVED => Header::Moved { segment: request, count: from.u32()? },
             FLOW => Header::Flow(Word { number: request, holds_back: flags & GRANTED == 0 }),
             PENDING => Header::Pending(request),
-            MORE => Header::More(request),
-            _ => Header::Cancelled { request, granted: flags & GRANTED != 0 },
+            _ => Header::More(request),
         })
     }
 }

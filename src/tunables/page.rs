@@ -44,7 +44,10 @@ const OF_PML: &str = "\n## The PML's own\n\n\
     one is announced, and read from the sender's memory by its receiver. |\n\
     | `unexpected_memory` | `6291456` bytes | Memory that a process keeps messages in for which it has posted no receive. | Beyond it the \
     senders are held back: they announce also short messages, which stay in the user's buffers until they are received. Beyond it also come what \
-    the receive slots hold, what was sent before a sender heard of it, and a header for each message announced. |\n";
+    the receive slots hold, what was sent before a sender heard of it, and a header for each message announced. |\n\
+    | `receiver_first` | `0` | Whether a blocking receive for a message longer than `eager_limit`, once it has waited for a while, tells its \
+    sender where to write. 0: no; 1: where that has been of use of late; 2: always. | The sender writes there, and nobody asks for the message. With several ports, with \
+    `MPI_THREAD_MULTIPLE`, and while a tool listens, nothing is told. |\n";
 
 /// Keeps the patterns of a help text from being read as Markdown.
 fn escape(text: &str) -> String {

@@ -26,6 +26,7 @@ mod listed;
 mod local;
 mod memory;
 mod nodes;
+mod places;
 mod programs;
 mod rails;
 mod reasons;
@@ -118,6 +119,7 @@ fn main() -> ExitCode {
         rails::tests,
         subnets::tests,
         faults::tests,
+        places::tests,
         forks::tests,
         adapters::tests,
         memory::tests,

@@ -420,6 +420,12 @@ static OF_PML: &[Case] = &[
         scale: 0.2,
         ..PLAIN
     },
+    Case {
+        sentence: "receives that wait have what they match when nobody is told where to write",
+        program: "receiver_first",
+        arguments: &["--placed", "no"],
+        ..PLAIN
+    },
     Case { sentence: "no short message executes a locked instruction", program: "locked_instructions", ..PLAIN },
     Case {
         sentence: "short messages execute locked instructions where several threads may call",

@@ -17,9 +17,10 @@ use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;
+use super::first_receive::{FirstReceive, Posted};
 use super::lengths::{Lengths, Shown};
 use super::link::Link;
-use super::place::{Place, Posted};
+use super::places::Places;
 use super::request::Request;
 use crate::runtime::exclusive::{Entered, Exclusive};
 
@@ -39,12 +40,12 @@ pub(crate) struct Communicator {
     queues: UnsafeCell<Queues>,
     /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is
     /// compared with. Mostly it is the only one, and the queues need not be touched.
-    first: Place,
+    first: FirstReceive,
     /// Whether a tool listens to it. Then something is at the first place that no message goes to, so that no short cut
     /// gets beyond it.
     is_watched: AtomicBool,
     /// What was at the first place before.
-    aside: Place,
+    aside: FirstReceive,
     lengths: Lengths,
     /// The port of the first rail, so that a short message need not look for it.
     first_port: NonNull<Exclusive<Port>>,
@@ -55,6 +56,8 @@ pub(crate) struct Communicator {
     pub(crate) context: u32,
     /// Open MPI's.
     pub(crate) comm: *mut sys::ompi_communicator_t,
+    /// What was offered to its peers, and by them; nothing until then.
+    places: UnsafeCell<Option<Box<Places>>>,
 }
 
 /// Links to so many peers, none of which has been looked for.
@@ -72,15 +75,16 @@ impl Communicator {
             closed: OnceLock::new(),
             links,
             queues,
-            first: Place::empty(),
+            first: FirstReceive::empty(),
             is_watched: AtomicBool::new(false),
-            aside: Place::empty(),
+            aside: FirstReceive::empty(),
             lengths: Lengths::default(),
             first_port,
             rank,
             sender: EagerSender::new(context, rank),
             context,
             comm: null_mut(),
+            places: UnsafeCell::new(None),
         })
     }
 
@@ -180,7 +184,7 @@ impl Communicator {
     }
 
     /// Where a receive is that is in no queue.
-    fn place(&self) -> &Place {
+    fn place(&self) -> &FirstReceive {
         if self.is_watched() { &self.aside } else { &self.first }
     }
 
@@ -241,6 +245,56 @@ impl Communicator {
     pub(crate) unsafe fn queues(&self) -> &mut Queues {
         // SAFETY: this function's rule.
         unsafe { &mut *self.queues.get() }
+    }
+
+    /// What was offered, if anything was.
+    ///
+    /// # Safety
+    /// The caller has entered the PML, and has no other reference to it.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
+    pub(crate) unsafe fn places(&self) -> Option<&mut Places> {
+        // SAFETY: this function's rule.
+        unsafe { (*self.places.get()).as_deref_mut() }
+    }
+
+    /// The same, made where there is none.
+    ///
+    /// # Safety
+    /// As for [`Self::places`].
+    #[allow(clippy::mut_from_ref, reason = "as above")]
+    pub(crate) unsafe fn make_places(&self) -> &mut Places {
+        // SAFETY: this function's rule.
+        unsafe { (*self.places.get()).get_or_insert_default() }
+    }
+
+    /// Whether messages to this peer are counted, or places of it wait for them.
+    ///
+    /// # Safety
+    /// The caller has entered the PML.
+    #[inline]
+    pub(crate) unsafe fn counts(&self, rank: i32) -> bool {
+        // SAFETY: this function's rule.
+        unsafe { (*self.places.get()).as_deref() }.is_some_and(|places| places.to.contains_key(&rank))
+    }
+
+    /// What a receive takes that is in no queue: no other was posted before it. `None`: it is in one, was matched, or a
+    /// tool listens.
+    ///
+    /// # Safety
+    /// The caller has entered the PML.
+    pub(crate) unsafe fn pattern_of_first(&self, request: NonNull<Request>) -> Option<Pattern> {
+        let first = self.first.get()?;
+        (first.request == request).then_some(first.pattern)
+    }
+
+    /// Takes out that receive, as a message has come for it.
+    ///
+    /// # Safety
+    /// As above.
+    pub(crate) unsafe fn take_first(&self, request: NonNull<Request>) -> bool {
+        // SAFETY: this function's rule.
+        unsafe { self.cancel(FIRST, request) }
     }
 
     /// Posts a receive for which nothing unexpected has come. Returns its name.

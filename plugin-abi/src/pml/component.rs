@@ -42,6 +42,9 @@ const LOCAL_EAGER_LIMIT: usize = 4 << 10;
 /// Bytes of unexpected messages, before their senders are held back.
 const UNEXPECTED_MEMORY: u64 = 6 << 20;
 
+/// Whether a receive that waits tells its sender where to write.
+const RECEIVER_FIRST: u64 = 0;
+
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
 
@@ -62,6 +65,7 @@ unsafe impl Sync for Parameter {}
 static PRIORITY_PARAMETER: Parameter = Parameter(UnsafeCell::new(PRIORITY));
 static UNEXPECTED_MEMORY_PARAMETER: Parameter = Parameter(UnsafeCell::new(UNEXPECTED_MEMORY));
 static EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(EAGER_LIMIT as u64));
+static RECEIVER_FIRST_PARAMETER: Parameter = Parameter(UnsafeCell::new(RECEIVER_FIRST));
 static LOCAL_EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(LOCAL_EAGER_LIMIT as u64));
 
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
@@ -131,6 +135,13 @@ unsafe extern "C" fn register() -> c_int {
                 UNEXPECTED_MEMORY,
                 "Memory, in bytes, that this process keeps messages in for which it has posted no receive. Beyond it their senders are \
                  held back: they announce also short messages, and keep them until they are received.",
+            ),
+            (
+                &RECEIVER_FIRST_PARAMETER,
+                "receiver_first",
+                RECEIVER_FIRST,
+                "Whether a blocking receive for a long message, which waits, tells its sender where to write. 0: no; 1: where that \
+                 has been of use of late; 2: always.",
             ),
         ];
         for (place, name, default, help) in parameters {
@@ -224,11 +235,14 @@ fn make(threads: bool) -> Option<Pml> {
     let local_eager_limit = unsafe { LOCAL_EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
     // SAFETY: as above.
     let unexpected_memory = unsafe { UNEXPECTED_MEMORY_PARAMETER.0.get().read() };
+    // SAFETY: as above.
+    let receiver_first = unsafe { RECEIVER_FIRST_PARAMETER.0.get().read() };
     let settings = Settings {
         eager_limit: eager_limit.max(SMALLEST),
         local_eager_limit,
         unexpected_memory,
         is_verbose: tunables.verbose > 0,
+        receiver_first,
         threads,
         functions: FUNCTIONS,
     };

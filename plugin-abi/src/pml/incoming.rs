@@ -6,6 +6,7 @@
 
 use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
+use engine::protocol::place::Offer;
 use engine::protocol::transfers::TransferId;
 
 use super::arrived::{Arrived, Body, SHORT};
@@ -13,7 +14,7 @@ use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::several::ByRail;
-use super::{accept, flow, peer, pieces, reading, resume, watch};
+use super::{accept, flow, offering, peer, pieces, placing, reading, resume, watch};
 use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
@@ -108,6 +109,11 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
     // SAFETY: this function's rule.
     let Ok((header, bytes)) = Header::decode(unsafe { incoming.bytes() }) else { return };
     let answer = || incoming.sender(pml);
+    if let Some(context) = header.counted_in()
+        && let Some(from) = answer()
+    {
+        offering::counted(state, context, from);
+    }
     match header {
         Header::Eager(of) => {
             let body = || {
@@ -162,9 +168,24 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                 resume::more(pml, state, from, context);
             }
         }
-        // Nobody sends the first three yet; the last was dealt with before (`merging`), and no process with one port
-        // sends it.
-        Header::Place { .. } | Header::Cancel { .. } | Header::Cancelled { .. } | Header::Moved { .. } => {}
+        Header::Place { at, id, epoch, after, memory } => {
+            if let Some(from) = answer() {
+                let offer = Offer { id, epoch, after, tag: at.tag, place: memory };
+                placing::offered(pml, state, from, at, offer);
+            }
+        }
+        Header::Placed { id, context, length } => {
+            if let Some(from) = answer() {
+                offering::placed(state, from, (id, context), length);
+            }
+        }
+        Header::Refused { refused, context } => {
+            if let Some(from) = answer() {
+                offering::refused(pml, state, from, refused, context);
+            }
+        }
+        // It was dealt with before (`merging`), and no process with one port sends it.
+        Header::Moved { .. } => {}
     }
 }
 

@@ -10,7 +10,8 @@
 //! listen). With several ports: `rails` (which is used), `announcing` and `striped` (long messages by all), `moving`
 //! and `merging` (one that goes down). Processes of the same host: `local` (what comes), `backlog` (what waits),
 //! `getting` (long ones), by `shared_memory`. `peer`, `link`, `bounds`, `buffer`, `token`, `arrived`, `several`,
-//! `reads` are their records. Which receive takes which message is `engine::matching`'s, what processes say to each
+//! `reads` are their records. A receiver that says where to write: `offering`, its sender: `placing`, their records:
+//! `places`. Which receive takes which message is `engine::matching`'s, what processes say to each
 //! other `engine::protocol`'s.
 
 mod accept;
@@ -25,6 +26,7 @@ mod component;
 mod context;
 mod datatype;
 mod finish;
+mod first_receive;
 mod flow;
 mod getting;
 mod handed_on;
@@ -38,10 +40,12 @@ mod merging;
 mod module;
 mod moving;
 mod notify;
+mod offering;
 mod peer;
 mod persistent;
 mod pieces;
-mod place;
+mod places;
+mod placing;
 mod probe;
 mod procs;
 mod progress;

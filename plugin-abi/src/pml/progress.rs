@@ -23,7 +23,7 @@ use super::link::Link;
 use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
-use super::{local, merging, moving, pieces, reading, resume, transmit};
+use super::{local, merging, moving, pieces, placing, reading, resume, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -228,6 +228,8 @@ fn handle_request(
         // SAFETY: as above, of a send.
         Some(Record::Sent(request)) if outcome.is_ok() => unsafe { sent_without_buffer(pml, state, request) },
         Some(Record::Sent(_)) => _ = transmit::failed(state),
+        // SAFETY: as above.
+        Some(Record::Written(request)) => unsafe { placing::written(pml, state, request, outcome) },
         None => {}
     }
     true
@@ -242,6 +244,8 @@ unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Req
     match unsafe { &(*request.as_ptr()).transfer } {
         // SAFETY: a piece of it.
         Transfer::Sending { .. } => unsafe { pieces::piece_done(pml, state, request) },
+        // SAFETY: the header behind it.
+        Transfer::Placing { .. } => unsafe { placing::header_sent(state, request) },
         // SAFETY: its whole message.
         _ => unsafe { resume::message_sent(pml, state, request) },
     }
@@ -380,9 +384,9 @@ impl Idle {
         Idle { rounds: 0 }
     }
 
-    /// Nothing has happened in a round, and nothing is entered.
+    /// Nothing has happened in a round, and nothing is entered. True after each pause of the wait: so many rounds.
     #[inline]
-    pub(crate) fn nothing_happened(&mut self) {
+    pub(crate) fn nothing_happened(&mut self) -> bool {
         self.rounds += 1;
         // SAFETY: a flag that Open MPI sets while it is initialised.
         let yields = unsafe { (&raw const sys::opal_progress_yield_when_idle).read() };
@@ -390,7 +394,9 @@ impl Idle {
             self.rounds = 0;
             // SAFETY: nothing is entered.
             unsafe { sys::opal_progress() };
+            return true;
         }
+        false
     }
 }
 

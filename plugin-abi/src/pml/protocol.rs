@@ -18,12 +18,12 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{announcing, flow, rails, routing, watch};
+use super::{announcing, flow, placing, rails, routing, watch};
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
     // By one port at a time, so that messages need no number.
-    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
+    Match { context: communicator.context, rank: communicator.rank, tag, number: None, is_counted: false }
 }
 
 /// Begins a send to a peer that is found.
@@ -57,8 +57,12 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
     let is_long = r.extent.length > eager_limit;
+    if way == Way::Pends {
+        return flow::pend(pml, state, link, of.context, request);
+    }
+    // SAFETY: this function's rule; it goes now.
+    let Some(of) = (unsafe { placing::send(pml, state, request, of, is_long && way == Way::Free) }) else { return };
     match way {
-        Way::Pends => return flow::pend(pml, state, link, of.context, request),
         // SAFETY: this function's rule.
         Way::Announced { counted } => return unsafe { announce(pml, state, request, (of, is_long, counted)) },
         // Nobody hears of a synchronous one that waits for the port, so that it must not.
@@ -66,7 +70,7 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
         Way::Free if is_long || is_synchronous && !has_room(pml, state, link) => unsafe {
             return announce(pml, state, request, (of, is_long, false));
         },
-        Way::Free => {}
+        Way::Free | Way::Pends => {}
     }
     let (data, extent) = (r.data, r.extent);
     let data = (&data, extent);

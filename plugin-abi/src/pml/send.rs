@@ -17,7 +17,7 @@ use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
 use super::finish;
 use super::instance::{Pml, pml, unwatched};
-use super::progress::{leave, until};
+use super::progress::{leave, poll, until};
 use super::request::{Mode, Owner, Request, Role};
 use super::{peer, protocol, returning, transmit, watch};
 use crate::runtime::guard::fence;
@@ -381,7 +381,14 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
     let Some(mut state) = pml.enter() else { return };
     match link {
         // SAFETY: this function's rule.
-        Some(link) => unsafe { protocol::begin(pml, &mut state, request, link) },
+        Some(link) => unsafe {
+            // The place for it may have been offered since this process was last inside.
+            let is_long = transmit::eager_limit(pml, link).is_some_and(|limit| request.as_ref().extent.length > limit);
+            if is_long && Communicator::of(comm).counts(to) {
+                poll(pml, &mut state);
+            }
+            protocol::begin(pml, &mut state, request, link);
+        },
         None => _ = transmit::failed(&mut state),
     }
     leave(pml, state);

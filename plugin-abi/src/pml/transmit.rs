@@ -50,7 +50,7 @@ pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: 
 /// # Safety
 /// As for [`inline`].
 #[inline(never)]
-unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
+pub(crate) unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: this function's rule.
     unsafe { inline(port, link, header, extent) }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The place of a posted receive that is in no queue.
+//! The place of the first posted receive, as long as nothing has come for it: it is in no queue.
 //!
 //! Any thread may ask whether it is taken, for a performance variable; so the request is an atomic pointer, which is
-//! read and written as any other. Grade: hot. Threads: who has entered the PML, but for [`Place::is_taken`]. Tests:
+//! read and written as any other. Grade: hot. Threads: who has entered the PML, but for [`FirstReceive::is_taken`]. Tests:
 //! those of `communicator.rs`.
 
 use std::cell::Cell;
@@ -21,16 +21,16 @@ pub(crate) struct Posted {
 }
 
 /// A place for one.
-pub(crate) struct Place {
+pub(crate) struct FirstReceive {
     /// Of nothing where there is none.
     pattern: Cell<Pattern>,
     /// Null: none.
     request: AtomicPtr<Request>,
 }
 
-impl Place {
+impl FirstReceive {
     pub(crate) fn empty() -> Self {
-        Place { pattern: Cell::new(nothing()), request: AtomicPtr::new(null_mut()) }
+        FirstReceive { pattern: Cell::new(nothing()), request: AtomicPtr::new(null_mut()) }
     }
 
     /// Whether there is one. Any thread.
@@ -51,7 +51,8 @@ impl Place {
         None
     }
 
-    fn get(&self) -> Option<Posted> {
+    /// What is there.
+    pub(crate) fn get(&self) -> Option<Posted> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
         Some(Posted { pattern: self.pattern.get(), request })
     }
