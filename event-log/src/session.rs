@@ -169,8 +169,8 @@ impl Session {
     }
 
     /// Starts the writing thread, which takes no signal. Returns when it is about to sleep for the first time: until
-    /// then it gets its heap, by `mmap` and `munmap`, over which Open MPI writes hooks when it first registers memory. A
-    /// thread that comes back from `munmap` at that moment executes half a hook.
+    /// then it gets its heap, by `mmap` and `munmap`, over which Open MPI writes hooks when it first registers memory.
+    /// A thread that comes back from `munmap` at that moment executes half a hook.
     fn start(&'static self) {
         let mut thread = lock(&self.thread);
         if self.targets.is_empty() || thread.is_some() {

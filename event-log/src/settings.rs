@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the environment asks for: which events, and where to; and what the launcher says there of the rank.
 //!
-//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or `btl_ibex_`, as it was); `all` for all;
-//! unset or empty: at the end, what there is, is listed. `IBEX_LOG_FILE`: the file of a rank; `%r` stands for the rank,
-//! `%h` for the host, `%p` for the process; without any of them the rank is appended; unset: standard error. Grade:
-//! setup. Tests: below.
+//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or `btl_ibex_`, as
+//! it was); `all` for all; unset or empty: at the end, what there is, is listed. `IBEX_LOG_FILE`: the file of a rank;
+//! `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank is appended; unset:
+//! standard error. Grade: setup. Tests: below.
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 //! The one word that every site and every call of progress looks at: who is listened to, and what waits to be
 //! delivered.
 //!
-//! Owns [`MASK`]: below [`MESSAGES_REGISTERED`] a bit for each type of the engine's that somebody listens to (set by `registry.rs`),
-//! from [`BUFFERS`] on what there is to do (set and taken back by `deliver.rs` and `thread.rs`). Progress looks at all
-//! of it at once ([`is_idle`]) and then knows that none of the sites on its way has anything to say.
+//! Owns [`MASK`]: below [`MESSAGES_REGISTERED`] a bit for each type of the engine's that somebody listens to (set by
+//! `registry.rs`), from [`BUFFERS`] on what there is to do (set and taken back by `deliver.rs` and `thread.rs`).
+//! Progress looks at all of it at once ([`is_idle`]) and then knows that none of the sites on its way has anything to
+//! say.
 //!
 //! Path: [`interest`], [`has_interest`] and [`is_idle`] hot: one load, one branch; nothing in a build without the
 //! feature `events`. Threads: any. Tests: `tests/registrations.rs`, `tests/raise.rs`.

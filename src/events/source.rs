@@ -76,8 +76,8 @@ pub(super) struct Source {
 }
 
 static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
-/// Of the source of who does the matching: callbacks called where events happened; how often another had been told of the
-/// event already; events put into a buffer, or lost for want of room (`direct.rs`).
+/// Of the source of who does the matching: callbacks called where events happened; how often another had been told of
+/// the event already; events put into a buffer, or lost for want of room (`direct.rs`).
 pub(super) static MATCHING: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of all event types, and for each a structure with which a site raises it.
 //!
-//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. The rows
-//! of a face that does the matching, which have no such structure, are in `matching_table.rs`. A row's vocabulary is in
-//! `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as
+//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. The
+//! rows of a face that does the matching, which have no such structure, are in `matching_table.rs`. A row's vocabulary
+//! is in `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as
 //! `ibex_<name>`.
 //!
 //! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element

@@ -3,9 +3,9 @@
 //! No request, no read, no copy.
 //!
 //! One [`Accepted`] at the sender and one [`Offered`] at the receiver for each pair of them in a communicator; the
-//! caller carries what they say, matches, and writes (`placing` and `offering` of the plugin's `pml`). Pending grade: a sender to
-//! whom nothing is offered has none of it. Threads: the owner's. Tests: `place/tests/`, an exploration of all histories
-//! up to a length, and random ones that are longer.
+//! caller carries what they say, matches, and writes (`placing` and `offering` of the plugin's `pml`). Pending grade: a
+//! sender to whom nothing is offered has none of it. Threads: the owner's. Tests: `place/tests/`, an exploration of all
+//! histories up to a length, and random ones that are longer.
 //!
 //! ```text
 //! receive posted   Offer(id, epoch, after, tag, place) ---->   accepted: waits for a message with this tag

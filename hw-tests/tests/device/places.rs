@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiver first, over one emulated adapter, as nobody is told where to write where there are several: blocking receives
-//! that wait, random traffic and collectives, with queues that are short, senders that are held back, faults.
+//! Receiver first, over one emulated adapter, as nobody is told where to write where there are several: blocking
+//! receives that wait, random traffic and collectives, with queues that are short, senders that are held back, faults.
 //!
 //! Setup grade; any thread.
 

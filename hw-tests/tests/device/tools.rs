@@ -218,7 +218,8 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Where ibex does the matching: who waited for whom, and how long the queues were. The program posts 50 receives at once.
+/// Where ibex does the matching: who waited for whom, and how long the queues were. The program posts 50 receives at
+/// once.
 fn tells_who_waited(site: &mut Site) -> Result<()> {
     let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
     let logs = logged_by(site, launch, 2, Some("all"))?;

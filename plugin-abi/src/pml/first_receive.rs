@@ -2,8 +2,8 @@
 //! The place of the first posted receive, as long as nothing has come for it: it is in no queue.
 //!
 //! Any thread may ask whether it is taken, for a performance variable; so the request is an atomic pointer, which is
-//! read and written as any other. Grade: hot. Threads: who has entered the PML, but for [`FirstReceive::is_taken`]. Tests:
-//! those of `communicator.rs`.
+//! read and written as any other. Grade: hot. Threads: who has entered the PML, but for [`FirstReceive::is_taken`].
+//! Tests: those of `communicator.rs`.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};

@@ -11,8 +11,8 @@
 //!
 //! **Marks.** A communicator has the mark beside the link, and whoever stores a link there stores the mark that it is
 //! to have ([`way`]); who looks a peer up stores it only where nobody has (`Communicator::set_found`). A peer that
-//! holds back has all its links marked, as a communicator may still have one that was its home before. The other reason for a
-//! mark is that messages to the peer are counted (`placing`); a link is unmarked when there is neither.
+//! holds back has all its links marked, as a communicator may still have one that was its home before. The other reason
+//! for a mark is that messages to the peer are counted (`placing`); a link is unmarked when there is neither.
 //!
 //! **Peers by shared memory** have accounts as others have: what they send is kept in the same memory, and what waits
 //! for room (`backlog`) is what waits for the port: it costs its sender nothing where it is in place, and its receiver

@@ -14,8 +14,8 @@ use engine::protocol::place::{Accepted, Epochs, OfferId, OfferIds, Offered};
 use super::link::Link;
 use super::request::Request;
 
-/// The longest place, bytes: what is saved is a round trip, which a longer message does not show, and a receive may have
-/// much more room than its messages need.
+/// The longest place, bytes: what is saved is a round trip, which a longer message does not show, and a receive may
+/// have much more room than its messages need.
 pub(crate) const LONGEST: usize = 1 << 20;
 
 /// Messages in a row that were counted and not written to a place, after which messages are not counted any more, as

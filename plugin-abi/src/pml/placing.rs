@@ -58,8 +58,8 @@ fn answer(pml: &Pml, state: &mut State, from: Link, at: Match, offer: Offer<Memo
     peer.accepted.offered(offer, &mut state.places.epochs)
 }
 
-/// A message goes now, by this link: whether it is long and all is free, so that it may be written. What is returned goes
-/// as ever.
+/// A message goes now, by this link: whether it is long and all is free, so that it may be written. What is returned
+/// goes as ever.
 ///
 /// # Safety
 /// A send of the PML's that is filled in, and the caller's alone; its message goes before whatever goes later.

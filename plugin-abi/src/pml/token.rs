@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML's tokens: of the two kinds of record it has, send buffers and requests.
 //!
-//! A request that the engine was given a token of is read into, written from, or has its message waiting without a buffer; which, the
-//! token's number says. Made in `transmit`, `pieces`, `reading` and `placing`, read in `progress`. Grade: hot. Threads: any.
-//! Tests: below.
+//! A request that the engine was given a token of is read into, written from, or has its message waiting without a
+//! buffer; which, the token's number says. Made in `transmit`, `pieces`, `reading` and `placing`, read in `progress`.
+//! Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
 

@@ -3,7 +3,8 @@
 //!
 //! Registered with the component, so that `ompi_info` and tools see them whether the PML is chosen or not; where it is
 //! not, they are 0. Lengths are `unsigned`, as MPI requires of a level; what grows beyond that is `unsigned long long`.
-//! Grade: setup; read in any thread, at any time, without the PML being entered. Tests: `hw-tests/tools/mpi_t_queues.c`.
+//! Grade: setup; read in any thread, at any time, without the PML being entered. Tests:
+//! `hw-tests/tools/mpi_t_queues.c`.
 
 use std::ffi::{c_int, c_void};
 

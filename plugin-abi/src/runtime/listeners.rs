@@ -3,10 +3,10 @@
 //! happens.
 //!
 //! A face that does the matching raises these events and says so ([`raised_by`]); tools add and take away listeners
-//! (`tool/peruse`, `tool/matching.rs`), of one communicator or of all. The table hangs at Open MPI's communicator, in the field that is PERUSE's there and that a stock
-//! Open MPI leaves null; so who raises finds it by one load, and what another communicator's listener wants is never
-//! looked at. A listener is called where the event happens, with the specification that the raiser has on its stack: no
-//! clock is read and nothing is allocated.
+//! (`tool/peruse`, `tool/matching.rs`), of one communicator or of all. The table hangs at Open MPI's communicator, in
+//! the field that is PERUSE's there and that a stock Open MPI leaves null; so who raises finds it by one load, and what
+//! another communicator's listener wants is never looked at. A listener is called where the event happens, with the
+//! specification that the raiser has on its stack: no clock is read and nothing is allocated.
 //!
 //! Tables are read by who has entered the raising face, and changed inside it as well ([`Raiser::change`]). So nobody
 //! is in a listener's callback when it has been taken away, and no lock is taken where an event happens. A callback may

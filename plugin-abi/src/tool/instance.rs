@@ -2,8 +2,8 @@
 //! What a tool's callback is given: `MPI_T_event_registration` and `MPI_T_event_instance`.
 //!
 //! An instance is the engine's, or one of the matching's ([`MatchingInstance`]), which is on the stack of who calls and
-//! has its elements worked out when the callback first reads one, its time when it asks for that. Either is valid within
-//! its callback, and looked at only by the thread that runs it. Called by `mpi_t.rs`, `registration.rs` and
+//! has its elements worked out when the callback first reads one, its time when it asks for that. Either is valid
+//! within its callback, and looked at only by the thread that runs it. Called by `mpi_t.rs`, `registration.rs` and
 //! `matching.rs`. Grade: hot. Threads: each its own; of the matching's one at a time. Tests: `tests.rs`, and
 //! `hw-tests/tools/mpi_t_matching.c`.
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registrations for what a face raises that does the matching: listeners of `runtime/listeners.rs`, which call a tool's
-//! function where the event happens, or put the event into the registration's buffer.
+//! Registrations for what a face raises that does the matching: listeners of `runtime/listeners.rs`, which call a
+//! tool's function where the event happens, or put the event into the registration's buffer.
 //!
 //! The engine has the registration, its buffer, its losses and its end, as of all others; what it does not do is to
 //! deliver an event where it happens. A listener knows which function that is, as long as nothing waits in the buffer
 //! ([`Quick`]), so that an event costs a call and no look at anything else. What is known so is worked out anew
 //! whenever it may have changed, inside the raising face. Called by `registration.rs`. Grade: setup; [`tell`] is on the
-//! way of a message that is listened to. Threads: any; [`tell`] one at a time. Tests: `hw-tests/tools/mpi_t_matching.c`.
+//! way of a message that is listened to. Threads: any; [`tell`] one at a time. Tests:
+//! `hw-tests/tools/mpi_t_matching.c`.
 
 use std::cell::{OnceCell, UnsafeCell};
 use std::collections::BTreeMap;

@@ -62,9 +62,9 @@ impl Service {
     /// Starts the thread, deaf to signals, which are the program's: but for those of its own faults, of which a program
     /// is to say what it says of any.
     ///
-    /// Returns when the thread is about to sleep for the first time. Until then it gets its heap, by `mmap` and `munmap`.
-    /// MPI libraries write hooks over the first instructions of these functions, in no thread's way but their own,
-    /// right after they have opened a device: a thread that comes back from `munmap` then executes half a hook.
+    /// Returns when the thread is about to sleep for the first time. Until then it gets its heap, by `mmap` and
+    /// `munmap`. MPI libraries write hooks over the first instructions of these functions, in no thread's way but their
+    /// own, right after they have opened a device: a thread that comes back from `munmap` then executes half a hook.
     pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
         let mut blocked = std::mem::MaybeUninit::uninit();
         let mut before = std::mem::MaybeUninit::uninit();
