@@ -2,42 +2,41 @@
 //! How long the queues of a communicator are, and were at most: for performance variables (`variables.rs`).
 //!
 //! Counted where something is put into a queue or taken out of one, never for a message that meets the receive which is
-//! in no queue (`place.rs`). Written by who has entered the PML, without a locked instruction; read by any thread.
+//! in no queue (`first_receive.rs`). Written by who has entered the PML, without a locked instruction; read by any thread.
 //! Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number, and the greatest that it has been.
 #[derive(Debug, Default)]
-pub(crate) struct Level<T> {
-    now: T,
-    most: T,
+struct Level {
+    now: AtomicU64,
+    most: AtomicU64,
 }
 
-impl Level<AtomicU32> {
-    fn set(&self, value: u32) {
+impl Level {
+    fn set(&self, value: u64) {
         self.now.store(value, Ordering::Relaxed);
+        self.has_been(value);
+    }
+
+    fn has_been(&self, value: u64) {
         if value > self.most.load(Ordering::Relaxed) {
             self.most.store(value, Ordering::Relaxed);
         }
     }
-}
 
-impl Level<AtomicU64> {
-    fn set(&self, value: u64) {
-        self.now.store(value, Ordering::Relaxed);
-        if value > self.most.load(Ordering::Relaxed) {
-            self.most.store(value, Ordering::Relaxed);
-        }
+    fn show(&self) -> [u64; 2] {
+        [&self.now, &self.most].map(|of| of.load(Ordering::Relaxed))
     }
 }
 
 /// The lengths of a communicator's queues.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
-    posted: Level<AtomicU32>,
-    unexpected: Level<AtomicU32>,
-    bytes: Level<AtomicU64>,
+    posted: Level,
+    unexpected: Level,
+    bytes: Level,
     messages: AtomicU64,
     attempts: AtomicU64,
 }
@@ -60,23 +59,20 @@ pub(crate) struct Shown {
 impl Lengths {
     /// So many receives are in the queue; and one is in none, if `has_first`.
     pub(crate) fn posted(&self, now: u32, has_first: bool) {
-        self.posted.now.store(now, Ordering::Relaxed);
-        let all = now + u32::from(has_first);
-        if all > self.posted.most.load(Ordering::Relaxed) {
-            self.posted.most.store(all, Ordering::Relaxed);
-        }
+        self.posted.now.store(u64::from(now), Ordering::Relaxed);
+        self.posted.has_been(u64::from(now) + u64::from(has_first));
     }
 
     /// A message is unexpected, of so many.
     pub(crate) fn inserted(&self, now: u32, bytes: usize) {
-        self.unexpected.set(now);
+        self.unexpected.set(u64::from(now));
         self.bytes.set(self.bytes.now.load(Ordering::Relaxed) + bytes as u64);
         self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// A message is unexpected no longer; so many are.
     pub(crate) fn removed(&self, now: u32, bytes: usize) {
-        self.unexpected.set(now);
+        self.unexpected.set(u64::from(now));
         self.bytes.set(self.bytes.now.load(Ordering::Relaxed).saturating_sub(bytes as u64));
     }
 
@@ -87,14 +83,14 @@ impl Lengths {
 
     /// What they are now, with a receive more or not that is in no queue. Any thread.
     pub(crate) fn show(&self, has_first: bool) -> Shown {
-        let (short, long) = (|of: &AtomicU32| of.load(Ordering::Relaxed), |of: &AtomicU64| of.load(Ordering::Relaxed));
-        let posted = short(&self.posted.now) + u32::from(has_first);
+        let [in_queue, most] = self.posted.show();
+        let posted = in_queue + u64::from(has_first);
         Shown {
-            posted: [posted, posted.max(short(&self.posted.most))],
-            unexpected: [short(&self.unexpected.now), short(&self.unexpected.most)],
-            bytes: [long(&self.bytes.now), long(&self.bytes.most)],
-            messages: long(&self.messages),
-            attempts: long(&self.attempts),
+            posted: [posted, posted.max(most)].map(|of| of as u32),
+            unexpected: self.unexpected.show().map(|of| of as u32),
+            bytes: self.bytes.show(),
+            messages: self.messages.load(Ordering::Relaxed),
+            attempts: self.attempts.load(Ordering::Relaxed),
         }
     }
 }
