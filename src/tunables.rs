@@ -108,7 +108,8 @@ table! {
         "A larger value keeps more small messages and RDMA operations in flight to one peer; each entry takes some 64 to \
          256 bytes of locked memory per connected peer. What does not fit waits inside ibex, in order.";
     receive_queue_depth: Count { default: 1024, min: 64, max: 32767 }, "entries", level 5,
-        "The number of receive slots that a port keeps posted, shared by all peers.",
+        "The number of receive slots that a process keeps posted, shared by all peers; its ports have equal shares, of at least \
+         128 where this is more.",
         "A larger value takes larger bursts before senders wait; each slot locks btl_ibex_max_send_size bytes.";
     receive_batch: Count { default: 32, min: 1, max: 1024 }, "entries", level 6,
         "The number of receive slots that ibex posts again at once.",

@@ -84,6 +84,8 @@ pub struct Setup {
     pub me: PeerName,
     /// Processes of the job on this host.
     pub processes: u32,
+    /// Ports that this process opens, this one among them: they share out its receive slots.
+    pub ports: u32,
     /// The largest message, bytes: the size of a receive slot.
     pub receive_size: u32,
     /// The largest message that may wait in memory of no registration, bytes: the size of a bounce buffer.

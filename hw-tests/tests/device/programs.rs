@@ -344,7 +344,6 @@ static OF_PML: &[Case] = &[
     Case {
         sentence: "a flood from several that nobody has asked for takes bounded memory and arrives in order",
         program: "unexpected_memory",
-        arguments: BY_TWO_PORTS,
         ranks: &[4],
         limit: 300,
         ..PLAIN
@@ -359,7 +358,6 @@ static OF_PML: &[Case] = &[
     Case {
         sentence: "a flood from several arrives in order when there is next to no memory for it",
         program: "unexpected_memory",
-        arguments: BY_TWO_PORTS,
         parameters: &[("pml_ibex_unexpected_memory", "4096")],
         ranks: &[3],
         scale: 0.2,
@@ -442,10 +440,6 @@ static OF_PML: &[Case] = &[
         ..PLAIN
     },
 ];
-
-/// Of a flood whose senders have their homes at both ports: each port has receive slots of its own, whose pages a flood
-/// touches first.
-const BY_TWO_PORTS: &[&str] = &["--most", "96"];
 
 /// Messages for which no receive waits are hardly kept, and every resource runs out all the time.
 static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[

@@ -140,11 +140,13 @@ fn open_all<M>(
     survey.warnings.iter().for_each(|warning| messages::of_survey(&me.host(), warning));
     let mut made: Vec<(Arc<OpenPort>, M)> = Vec::new();
     let mut entries: Vec<PortEntry> = Vec::new();
-    for choice in survey.ports.iter().take(MAX_PORTS) {
+    let ports = survey.ports.len().min(MAX_PORTS);
+    for choice in &survey.ports[..ports] {
         let setup = Setup {
             index: made.len() as u8,
             me: modex::from_openmpi(me.name()),
             processes: process::local_processes(),
+            ports: ports as u32,
             receive_size: request.receive_size,
             bounce_size: request.bounce_size,
             directory: Box::new(modex::Published),

@@ -34,6 +34,9 @@ use std::time::Duration;
 /// The fewest receives, and the fewest sends, that a port can do its work with.
 const FEWEST: u32 = 16;
 
+/// The fewest receive slots of a port beside others, unless the user wants fewer in all: what a window of messages takes.
+const FEWEST_SHARED: u32 = 128;
+
 /// A port's device, asked for what it can.
 struct Device {
     context: Arc<Context>,
@@ -66,16 +69,16 @@ impl Device {
         self.limits.max_sge >= 2
     }
 
-    /// How many receives are posted.
+    /// How many receives are posted, of so many that are asked for.
     ///
     /// # Errors
     /// What the adapter lacks.
-    fn receives(&self, tunables: &Tunables) -> Result<u32, String> {
+    fn receives(&self, asked: u32) -> Result<u32, String> {
         let DeviceAttributes { max_srq_wr, max_cqe, .. } = self.limits;
         if max_srq_wr == 0 {
             return Err("making a shared receive queue, which this adapter does not have,".to_owned());
         }
-        receives(tunables.receive_queue_depth as u32, max_srq_wr, max_cqe).ok_or_else(|| {
+        receives(asked, max_srq_wr, max_cqe).ok_or_else(|| {
             format!(
                 "making queues for {FEWEST} receives and {FEWEST} sends on an adapter whose completion queues hold {max_cqe} \
                  entries, and its shared receive queues {max_srq_wr},"
@@ -138,13 +141,14 @@ impl Port<Verbs> {
             |doing: &str, error| PortError { place: place.clone(), doing: doing.to_owned(), bytes: None, error };
         let device = Device::open(choice, &failed)?;
 
-        let depth = device.receives(tunables);
+        let asked = share(tunables.receive_queue_depth as u32, setup.ports);
+        let depth = device.receives(asked);
         let depth = depth.map_err(|lack| failed(&lack, io::Error::from(io::ErrorKind::Unsupported)))?;
-        if u64::from(depth) < tunables.receive_queue_depth && tunables.verbose > 0 {
+        if depth < asked && tunables.verbose > 0 {
             setup.directory.tell(&format!(
-                "{place}: {depth} receives are posted instead of {} (btl_ibex_receive_queue_depth), because the adapter's \
+                "{place}: {depth} receives are posted instead of {asked} (btl_ibex_receive_queue_depth), because the adapter's \
                  completion queues hold {} entries, half of them for sends, and its shared receive queues {}",
-                tunables.receive_queue_depth, device.limits.max_cqe, device.limits.max_srq_wr
+                device.limits.max_cqe, device.limits.max_srq_wr
             ));
         }
         let cq = device
@@ -230,6 +234,11 @@ impl Port<Verbs> {
     }
 }
 
+/// Of a process' receive slots, those of one of so many ports: a message comes by one port, and memory is the process'.
+fn share(slots: u32, ports: u32) -> u32 {
+    (slots / ports.max(1)).max(FEWEST_SHARED).min(slots)
+}
+
 /// How many receives are posted where so many are asked for: at most what the shared receive queue holds, and half of
 /// the completion queue, whose other half is for sends. `None`: they are too few.
 fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
@@ -309,6 +318,13 @@ impl<A: Adapter> Port<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_share_out_the_receive_slots_of_a_process() {
+        assert_eq!([1, 2, 3, 4].map(|ports| share(1024, ports)), [1024, 512, 341, 256]);
+        assert_eq!(share(1024, 16), FEWEST_SHARED);
+        assert_eq!(share(64, 2), 64);
+    }
 
     #[test]
     fn half_of_a_completion_queue_is_for_sends() {

@@ -111,6 +111,7 @@ pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, publishe
         index: 0,
         me,
         processes: 1,
+        ports: 1,
         receive_size: 8192,
         bounce_size: 4096,
         directory: Box::new(published.clone()),
