@@ -24,7 +24,9 @@ pub(crate) fn tests() -> Vec<Test> {
         ("mpi_abort", "small"),
     ] {
         let name = format!("a rank that ends by {how} during {traffic} traffic ends the job");
-        tests.push(Test::new(name, move |site| ends(site, how, traffic)));
+        let test = Test::new(name, move |site| ends(site, how, traffic));
+        // What adapters make of a process that is gone they do for each such death.
+        tests.push(if how == "kill" { test } else { test.device_independent() });
     }
     for traffic in ["small", "large", "flood", "one_sided"] {
         let name = format!("ibex names the peer that died during {traffic} traffic when the runtime says nothing");

@@ -517,15 +517,20 @@ fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     if is_plain { test } else { test.device_independent() }
 }
 
-/// Whether one device is as good as another for it. Of what tools see, of matching, and of jobs of two and more ranks,
-/// one run is made on each.
+/// Programs of which each device also runs what has parameters: how messages go, and how ranks meet.
+const ON_EACH_DEVICE: &[&str] = &["pt2pt_modes", "first_contact"];
+
+/// Whether one device is as good as another for it. Of each program one plain run is made on each, with one number of
+/// ranks.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = case.parameters.is_empty() && !case.threads;
     let is_larger = ranks > 2 && case.ranks.contains(&2);
     match case.program {
-        "events" => !is_plain || is_larger,
         "traffic" => !is_plain || ranks != 2,
-        program => program.starts_with("events") || is_larger,
+        "events" => !is_plain || is_larger,
+        program if program.starts_with("events") || is_larger => true,
+        // What needs threads has no other run.
+        program => !case.parameters.is_empty() && !ON_EACH_DEVICE.contains(&program),
     }
 }
 

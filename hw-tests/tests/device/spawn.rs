@@ -12,8 +12,11 @@ use anyhow::{Result, bail};
 use hw_tests::{Ending, Outcome};
 use std::collections::HashSet;
 
-/// Jobs on one node, and children spawned by each on two.
+/// Jobs on one node.
 const TIMES: usize = 10;
+
+/// Children spawned, one after the other, by a job on two.
+const TIMES_ON_TWO_NODES: &str = "4";
 
 /// How often a job may hang in the runtime, one after the other, before that is a failure.
 const HANGS: usize = 3;
@@ -21,44 +24,59 @@ const HANGS: usize = 3;
 /// Ranks that spawn together, and how many they spawn.
 const FAMILIES: [(usize, &str); 5] = [(1, "2"), (1, "3"), (2, "2"), (2, "4"), (3, "2")];
 
+/// The same on two nodes, by whichever PML.
+const FAMILIES_ON_TWO_NODES: [(&str, usize, &str); 4] =
+    [("ob1", 1, "3"), ("ob1", 2, "4"), ("ibex", 2, "2"), ("ibex", 3, "2")];
+
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
-    let mut tests = Vec::new();
-    for (parents, children) in FAMILIES {
-        let who = format!("{children} processes spawned by {parents}");
-        tests.push(Test::new(format!("{who} talk to who spawned them and among themselves"), move |site| {
-            // In a virtual machine it is the two nodes that are tested so often.
-            let times = if site.is_disposable() { 1 } else { TIMES };
-            (0..times).try_for_each(|_| spawned(site, &spawning(parents, children, "1")))
-        }));
-        let name = format!("{who} on two nodes talk to who spawned them and among themselves");
-        tests.push(Test::on_two_nodes(name, move |site| {
-            let times = TIMES.to_string();
-            spawned(site, &spawning(parents, children, &times).on_two_nodes().limit(240))
-        }));
-    }
-    for ranks in [2, 4] {
-        let meeting = move || Launch::new("connect_cycles", ranks).arguments(&["ports", "--cycles", "50"]).limit(240);
-        let who = format!("two groups among {ranks} ranks");
-        tests.push(Test::new(format!("{who} connect accept and part fifty times"), move |site| meeting().passes(site)));
-        let name = format!("{who} on two nodes connect accept and part fifty times");
-        tests.push(Test::on_two_nodes(name, move |site| meeting().on_two_nodes().passes(site)));
-    }
-    for (parents, children) in [(1, "2"), (2, "2")] {
-        for btl in ["self,ibex", "self,vader,ibex"] {
-            let by = if btl.contains("vader") { " beside shared memory" } else { "" };
+    let on_one_node = families().chain(meetings()).chain(over_the_pml()).map(Test::device_independent);
+    on_one_node.chain(on_two_nodes()).collect()
+}
+
+fn families() -> impl Iterator<Item = Test> {
+    FAMILIES.into_iter().map(|(parents, children)| {
+        let name = format!("{children} processes spawned by {parents} talk to who spawned them and among themselves");
+        Test::new(name, move |site| (0..TIMES).try_for_each(|_| spawned(site, &spawning(parents, children, "1"))))
+    })
+}
+
+fn meetings() -> impl Iterator<Item = Test> {
+    [2, 4].into_iter().map(|ranks| {
+        let name = format!("two groups among {ranks} ranks connect accept and part fifty times");
+        Test::new(name, move |site| meeting(ranks).passes(site))
+    })
+}
+
+fn over_the_pml() -> impl Iterator<Item = Test> {
+    [("self,ibex", ""), ("self,vader,ibex", " beside shared memory")].into_iter().flat_map(|(btl, by)| {
+        let name = format!("over the pml{by}, two groups among 4 ranks connect accept and part fifty times");
+        let meeting = Test::new(name, move |site| meeting(4).with("pml", "ibex").with("btl", btl).passes(site));
+        let families = [(1, "2"), (2, "2")].into_iter().map(move |(parents, children)| {
             let name = format!("over the pml{by}, {children} processes spawned by {parents} talk to each other");
             let launch = move || spawning(parents, children, "1").with("pml", "ibex").with("btl", btl);
-            tests.push(Test::new(name, move |site| (0..3).try_for_each(|_| spawned(site, &launch()))));
-        }
-    }
-    for (btl, by) in [("self,ibex", ""), ("self,vader,ibex", " beside shared memory")] {
-        let name = format!("over the pml{by}, two groups among 4 ranks connect accept and part fifty times");
-        let arguments = ["ports", "--cycles", "50"];
-        let meeting = move || Launch::new("connect_cycles", 4).arguments(&arguments).limit(240);
-        tests.push(Test::new(name, move |site| meeting().with("pml", "ibex").with("btl", btl).passes(site)));
-    }
-    tests
+            Test::new(name, move |site| (0..3).try_for_each(|_| spawned(site, &launch())))
+        });
+        families.chain([meeting])
+    })
+}
+
+fn on_two_nodes() -> impl Iterator<Item = Test> {
+    let families = FAMILIES_ON_TWO_NODES.into_iter().map(|(pml, parents, children)| {
+        let name =
+            format!("over the pml {pml}, {children} processes spawned by {parents} on two nodes talk to each other");
+        Test::on_two_nodes(name, move |site| {
+            let launch = spawning(parents, children, TIMES_ON_TWO_NODES).with("pml", pml);
+            spawned(site, &launch.on_two_nodes().limit(240))
+        })
+    });
+    let name = "two groups among 4 ranks on two nodes connect accept and part fifty times";
+    families.chain([Test::on_two_nodes(name, |site| meeting(4).on_two_nodes().passes(site))])
+}
+
+/// Groups that meet by a port's name.
+fn meeting(ranks: usize) -> Launch {
+    Launch::new("connect_cycles", ranks).arguments(&["ports", "--cycles", "50"]).limit(240)
 }
 
 fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
