@@ -72,6 +72,8 @@ static PACKAGES: &[Package] = &[
     always("perftest", "the raw measurements ibex is compared with"),
     always("ucx-utils", "ucx_perftest: another user of verbs, for the emulated adapter"),
     always("python3-pyverbs", "rdma-core's own test suite, for the emulated adapter"),
+    always("hpcc", "the HPC Challenge: its answers over ibex and over shared memory are compared, in a test"),
+    always("netpipe-openmpi", "checks messages of all lengths, in a test"),
     always("iproute2", "sets up network interfaces"),
     always("strace", "counts the system calls of a message, in a test"),
     bench("valgrind", "counts the instructions of a message"),

@@ -39,7 +39,8 @@ struct Group {
 }
 
 impl Launch {
-    /// So many ranks of a program on one node, with ibex as the only way between them.
+    /// So many ranks of a program on one node, with ibex as the only way between them. A program of the machine has an
+    /// absolute path.
     pub(crate) fn new(program: &'static str, ranks: usize) -> Self {
         Self {
             groups: vec![Group { ranks, parameters: Vec::new() }],

@@ -9,13 +9,14 @@
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
-//! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`tools`] what is
-//! linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
+//! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
+//! programs that others wrote; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
 //! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
 mod adapters;
+mod applications;
 mod choice;
 mod endings;
 mod engine;
@@ -126,6 +127,7 @@ fn main() -> ExitCode {
         spawn::tests,
         choice::tests,
         local::tests,
+        applications::tests,
         reasons::tests,
         tools::tests,
     ];

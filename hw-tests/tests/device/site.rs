@@ -122,11 +122,11 @@ impl Site {
         &self.components
     }
 
-    /// A compiled MPI program.
+    /// A compiled MPI program, or one of the machine by its absolute path.
     pub(crate) fn program(&self, name: &str) -> Result<String> {
         let path = self.programs.join(name);
         if !path.is_file() {
-            bail!("the MPI program {} is not compiled; `cargo xtask test` does it", path.display());
+            bail!("there is no MPI program {}; `cargo xtask test` compiles ours and installs others", path.display());
         }
         Ok(path.display().to_string())
     }
