@@ -513,18 +513,17 @@ fn named(case: &Case, ranks: usize) -> String {
 fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     let test =
         Test::new(format!("over the pml, {}", named(case, ranks)), move |site| run(site, case, ranks, Some("ibex")));
-    let is_plain = case.parameters.is_empty() && !case.threads && ranks == case.ranks[0].max(2);
+    let is_plain = case.parameters.is_empty() && !case.threads && ranks == 2;
     if is_plain { test } else { test.device_independent() }
 }
 
 /// Programs of which each device also runs what has parameters: how messages go, and how ranks meet.
 const ON_EACH_DEVICE: &[&str] = &["pt2pt_modes", "first_contact"];
 
-/// Whether one device is as good as another for it. Of each program one plain run is made on each, with one number of
-/// ranks.
+/// Whether one device is as good as another for it. Of each program one plain run is made on each, of one or two ranks.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = case.parameters.is_empty() && !case.threads;
-    let is_larger = ranks > 2 && case.ranks.contains(&2);
+    let is_larger = ranks > 2;
     match case.program {
         "traffic" => !is_plain || ranks != 2,
         "events" => !is_plain || is_larger,
