@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Messages of a rank to itself, contiguous or with gaps on either side, the receive posted first or late, at sizes around
-// every protocol limit. With `--by self`, none of them may leave by ibex: btl/self is there for them. Runs with 1 or more
-// ranks.
+// every protocol limit. With `--by self`, none of them may leave by ibex: btl/self is there for them. With `--cut`, also
+// such as are too long for their receive, in each mode of sending: Open MPI's ob1 writes beyond a receive's end. Runs with 1
+// or more ranks.
 //
-// usage: self_messages [--by self]
+// usage: self_messages [--by self] [--cut]
 #include "counts.h"
 
 static const int sizes[] = {0, 7, 1022, 1029, 4095, 12285, 20006, 100002, 1000006};
@@ -44,16 +45,84 @@ static void message(int size, bool gaps_out, bool gaps_in, bool late) {
     free(in);
 }
 
+static void begin_send(int mode, const void *out, int size, MPI_Request *request) {
+    switch (mode) {
+    case 0: MPI_OK(MPI_Isend(out, size, MPI_BYTE, check.rank, 4, MPI_COMM_WORLD, request)); break;
+    case 1: MPI_OK(MPI_Issend(out, size, MPI_BYTE, check.rank, 4, MPI_COMM_WORLD, request)); break;
+    default: MPI_OK(MPI_Ibsend(out, size, MPI_BYTE, check.rank, 4, MPI_COMM_WORLD, request));
+    }
+}
+
+// Half of a message is wanted, by any source and tag. It is there, seen by a probe, before its receive is, or its receive first.
+static void cut(int size, int mode, bool gaps, bool late) {
+    int room = size / 2, done, probed, got;
+    size_t span = (size_t)room / BLOCK * STRIDE + STRIDE;
+    unsigned char *out = check_alloc((size_t)size), *in = check_alloc(span);
+    MPI_Request requests[2];
+    MPI_Status status;
+    MPI_Datatype blocks;
+    MPI_OK(MPI_Type_vector(room / BLOCK, BLOCK, STRIDE, MPI_BYTE, &blocks));
+    MPI_OK(MPI_Type_commit(&blocks));
+    room = gaps ? room / BLOCK * BLOCK : room;
+    pattern_fill(out, (size_t)size, (uint64_t)size);
+    memset(in, 0xee, span);
+    for (int step = 0; step < 2; step++)
+        if ((step == 0) == late) {
+            begin_send(mode, out, size, &requests[0]);
+            if (late) {
+                MPI_OK(MPI_Iprobe(check.rank, MPI_ANY_TAG, MPI_COMM_WORLD, &probed, &status));
+                MPI_OK(MPI_Get_count(&status, MPI_BYTE, &got));
+                check_int("what a probe finds", 1, probed);
+                check_int("what it says of the length", size, got);
+                MPI_OK(MPI_Test(&requests[0], &done, MPI_STATUS_IGNORE));
+                if (mode == 1)
+                    check_int("a synchronous send is done before its receive", 0, done);
+            }
+        } else {
+            MPI_OK(MPI_Irecv(in, gaps ? 1 : room, gaps ? blocks : MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[1]));
+        }
+    check_error_class("the receive", MPI_ERR_TRUNCATE, MPI_Wait(&requests[1], &status));
+    MPI_OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+    check_int("source", check.rank, status.MPI_SOURCE);
+    check_int("tag", 4, status.MPI_TAG);
+    for (int i = 0; i < room; i++)
+        if (in[place(gaps, (size_t)i)] != out[i]) {
+            check_fail("byte %d of %d bytes is wrong (mode %d, gaps %d, receive %s)", i, room, mode, gaps, late ? "late" : "first");
+            break;
+        }
+    check_int("the byte beyond", 0xee, in[gaps ? span - STRIDE : (size_t)room]);
+    MPI_OK(MPI_Type_free(&blocks));
+    free(out);
+    free(in);
+}
+
+static void cut_all(void) {
+    int room = 4 << 20;
+    void *attached = check_alloc((size_t)room);
+    check_case("messages_to_oneself_that_are_too_long_for_their_receive_are_cut");
+    MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_OK(MPI_Buffer_attach(attached, room));
+    for (int kind = 1; kind < KINDS; kind++)
+        for (int how = 0; how < 12; how++)
+            cut(sizes[kind] < 2 * BLOCK ? 2 * BLOCK : sizes[kind], how / 4, how & 1, how & 2);
+    MPI_OK(MPI_Buffer_detach(&attached, &room));
+    free(attached);
+    check_end_case();
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     check_attach(1);
     bool by_self = argc == 3 && strcmp(argv[1], "--by") == 0 && strcmp(argv[2], "self") == 0;
-    if (argc != 1 && !by_self) {
+    bool is_cut = argc == 2 && strcmp(argv[1], "--cut") == 0;
+    if (argc != 1 && !by_self && !is_cut) {
         if (check.rank == 0)
-            fprintf(stderr, "usage: self_messages [--by self]\n");
+            fprintf(stderr, "usage: self_messages [--by self] [--cut]\n");
         MPI_Finalize();
         return CHECK_USAGE_EXIT;
     }
+    if (is_cut)
+        cut_all();
     if (by_self)
         counts_open(&posted, 1);
     // Nothing but messages to oneself is sent between the two counts.

@@ -159,7 +159,7 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
-        sentence: "messages to oneself arrive with gaps and without, by ibex",
+        sentence: "messages to oneself arrive with gaps and without, where ibex alone is enabled",
         program: "self_messages",
         parameters: &[("btl", "ibex")],
         ranks: &[1, 2],
@@ -318,6 +318,13 @@ static OF_PML: &[Case] = &[
         sentence: "a message too long for its receive is cut when nothing is inline",
         program: "pt2pt_truncation",
         parameters: COPIED,
+        ..PLAIN
+    },
+    Case {
+        sentence: "messages to oneself arrive and are cut where they are too long, in each mode",
+        program: "self_messages",
+        arguments: &["--cut"],
+        ranks: &[1, 2],
         ..PLAIN
     },
     Case {
@@ -491,8 +498,7 @@ pub(crate) fn tests() -> Vec<Test> {
         tests.push(over_the_pml(case, ranks));
     }
     for (case, ranks) in CASES.iter().flat_map(each_number_of_ranks) {
-        // Messages to oneself go by no BTL over the PML.
-        if OVER_THE_PML.contains(&case.program) && !case.arguments.contains(&"--by") {
+        if OVER_THE_PML.contains(&case.program) {
             tests.push(over_the_pml(case, ranks));
         }
         let test = Test::new(named(case, ranks), move |site| run(site, case, ranks, None));

@@ -17,7 +17,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, flow, getting, pieces, reading, routing, striped, watch};
+use super::{datatype, flow, getting, oneself, pieces, reading, routing, striped, watch};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
@@ -105,6 +105,10 @@ pub(crate) unsafe fn announced(
     (from, sender): (Link, TransferId),
     (memory, keys): (Memory, &[PortKey]),
 ) {
+    if from == Link::ONESELF {
+        // SAFETY: this function's rule.
+        return unsafe { oneself::receive(state, request, envelope, sender) };
+    }
     // SAFETY: this function's rule.
     unsafe { note_match(request, envelope, memory.length as usize) };
     // SAFETY: as above.

@@ -30,7 +30,6 @@ use std::ptr::NonNull;
 use engine::counters::add_shared;
 use engine::protocol::flow_control::Way;
 use engine::protocol::header::Header;
-use ibex_ffi::openmpi::process::Process;
 
 use super::arrived::Arrived;
 use super::bounds::RECORD;
@@ -39,7 +38,6 @@ use super::instance::{Pml, State};
 use super::link::{Account, Link};
 use super::request::Request;
 use super::{rails, routing};
-use crate::runtime::modex;
 
 impl Arrived {
     fn cost(&self) -> u64 {
@@ -62,11 +60,10 @@ pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl
 #[cold]
 #[inline(never)]
 fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
-    let Some(sender) = sender else { return };
+    // This process is never held back: its blocking send would wait for its own receive.
+    let Some(sender) = sender.filter(|sender| *sender != Link::ONESELF) else { return };
     let account = rails::account(pml, state, sender);
-    if !is_this_process(pml, state, account)
-        && let Some(word) = state.flow.kept.hold_back(account)
-    {
+    if let Some(word) = state.flow.kept.hold_back(account) {
         add_shared(&state.flow.shown.senders_held_back, 1);
         say(pml, state, account, &Header::Flow(word));
     }
@@ -75,12 +72,6 @@ fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
 /// Says something to the peer of an account.
 fn say(pml: &Pml, state: &mut State, Account(link): Account, header: &Header) {
     routing::control(pml, state, link, header);
-}
-
-/// Whether that is this process itself. It is never held back: its blocking send would wait for its own receive.
-fn is_this_process(pml: &Pml, state: &mut State, account: Account) -> bool {
-    let own = Process::me().and_then(|me| state.peers.get(&modex::from_openmpi(me.name())).copied());
-    own.is_some_and(|own| rails::account(pml, state, own) == account)
 }
 
 /// A message that was kept has found its receive, or is dropped.

@@ -10,11 +10,10 @@ use engine::protocol::place::Offer;
 use engine::protocol::transfers::TransferId;
 
 use super::arrived::{Arrived, Body, SHORT};
-use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::several::ByRail;
-use super::{accept, flow, offering, peer, pieces, placing, reading, resume, watch};
+use super::{accept, flow, offering, pieces, placing, reading, resume, unexpected, watch};
 use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
@@ -199,7 +198,7 @@ fn whole(
 ) {
     let envelope = Envelope::new(of.rank, of.tag);
     let Some(communicator) = state.contexts.get(of.context).copied() else {
-        return keep_early(pml, state, of.context, (envelope, kept()), sender);
+        return unexpected::keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
@@ -208,48 +207,10 @@ fn whole(
         // SAFETY: posted, so alive, and matched.
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: as above.
-        Err(id) => unsafe { insert(pml, state, communicator, (envelope, Arrived { id, ..kept() }), sender) },
+        Err(id) => unsafe {
+            unexpected::insert(pml, state, communicator, (envelope, Arrived { id, ..kept() }), sender);
+        },
     }
-}
-
-/// Keeps a message that no receive took. One that shared memory brought, or that was kept before, may not say who sent
-/// it; its communicator does.
-///
-/// # Safety
-/// A communicator that is alive.
-unsafe fn insert(
-    pml: &Pml,
-    state: &mut State,
-    communicator: &Communicator,
-    (envelope, message): (Envelope, Arrived),
-    sender: impl FnOnce() -> Option<Link>,
-) {
-    flow::keep(pml, state, &message, |state| match sender()? {
-        // SAFETY: this function's rule.
-        Link::UNKNOWN => unsafe { peer::known(state, communicator.comm, envelope.source()) },
-        from => Some(from),
-    });
-    // SAFETY: this function's rule; the PML is entered.
-    unsafe {
-        watch::insert_unexpected(communicator, envelope, message);
-        if communicator.has_posted() {
-            flow::found_nothing(pml, state, communicator.context);
-        }
-    }
-}
-
-/// Keeps a message whose communicator this process has not added yet. Who sent it and does not say so is not held back
-/// for it: it is when the communicator is added, which this process is about to do.
-#[cold]
-fn keep_early(
-    pml: &Pml,
-    state: &mut State,
-    context: u32,
-    (envelope, message): (Envelope, Arrived),
-    sender: impl FnOnce() -> Option<Link>,
-) {
-    flow::keep(pml, state, &message, |_| sender().filter(|from| *from != Link::UNKNOWN));
-    state.contexts.keep(context, (envelope, message));
 }
 
 /// Gives a message to the receive that it matches, or keeps it.
@@ -257,7 +218,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let from = message.from;
     let sender = || Some(from);
     let Some(communicator) = state.contexts.get(context).copied() else {
-        return keep_early(pml, state, context, (envelope, message), sender);
+        return unexpected::keep_early(pml, state, context, (envelope, message), sender);
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
@@ -266,6 +227,8 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
         // SAFETY: posted, so alive, and matched.
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: as above.
-        Err(id) => unsafe { insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender) },
+        Err(id) => unsafe {
+            unexpected::insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
+        },
     }
 }

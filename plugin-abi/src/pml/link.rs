@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a peer is reached: by which port of this process, and how that names it; or by shared memory.
+//! How a peer is reached: by which port of this process, and how that names it; or by shared memory; or as oneself.
 //!
 //! The messages to a peer go by one path, so that they come in order without being numbered: shared memory, or a port;
 //! of several `rails` says which.
@@ -32,6 +32,9 @@ const RAIL: u64 = 0xff;
 impl Link {
     /// Not found out yet.
     pub(crate) const UNKNOWN: Link = Link(u64::MAX);
+
+    /// To this process, which no rail takes.
+    pub(crate) const ONESELF: Link = Link(0xfd << 32);
 
     /// What stands in place of a rail where shared memory is the way.
     const SHARED_MEMORY: usize = 0xfe;
@@ -110,7 +113,13 @@ mod tests {
     #[test]
     fn no_two_marks_share_a_bit_and_no_marked_link_takes_a_short_path() {
         let by_port = Link::new(0, EndpointId::from_index(7));
-        let links = [by_port, by_port.of_several(), Link::local(7), Link::new(0xfd, EndpointId::from_index(u32::MAX))];
+        let links = [
+            by_port,
+            by_port.of_several(),
+            Link::local(7),
+            Link::ONESELF,
+            Link::new(0xfc, EndpointId::from_index(u32::MAX)),
+        ];
         for link in links {
             let marked = link.marked();
             assert_eq!(marked.unmarked(), link);

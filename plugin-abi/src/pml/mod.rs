@@ -5,11 +5,11 @@
 //! (processes and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`,
 //! `communicator`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
 //! what), `progress` (what has happened; `handed_on`: to another face), `incoming` (a message came), `accept` (it met
-//! its receive), `reading` and `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and
+//! its receive), `unexpected` (it did not), `reading` and `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and
 //! `resume` (or not yet), `finish` (a request ends), `watch` (tools are told of it), `listening` and `notify` (what is
 //! otherwise while they listen). With several ports: `rails` (which is used), `announcing` and `striped` (long messages
 //! by all), `moving` and `merging` (one that goes down). Processes of the same host: `local` (what comes), `backlog`
-//! (what waits), `getting` (long ones), by `shared_memory`. `peer`, `link`, `bounds`, `buffer`, `token`, `arrived`,
+//! (what waits), `getting` (long ones), by `shared_memory`. This process: `oneself`. `peer`, `link`, `bounds`, `buffer`, `token`, `arrived`,
 //! `several`, `reads` are their records. A receiver that says where to write: `offering`, its sender: `placing`, their
 //! records: `places`. Which receive takes which message is `engine::matching`'s, what processes say to each other
 //! `engine::protocol`'s.
@@ -41,6 +41,7 @@ mod module;
 mod moving;
 mod notify;
 mod offering;
+mod oneself;
 mod peer;
 mod persistent;
 mod pieces;
@@ -65,5 +66,6 @@ mod shared_memory;
 mod striped;
 mod token;
 mod transmit;
+mod unexpected;
 mod variables;
 mod watch;

@@ -53,6 +53,10 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     if let Some(link) = pml.enter()?.peers.get(&peer) {
         return Some(*link);
     }
+    if Process::me().is_some_and(|me| me.name() == process.name()) {
+        pml.enter()?.peers.insert(peer, Link::ONESELF);
+        return Some(Link::ONESELF);
+    }
     if !choice::is_same(process) {
         return None;
     }

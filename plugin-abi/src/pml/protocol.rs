@@ -18,7 +18,7 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{announcing, flow, placing, rails, routing, watch};
+use super::{announcing, flow, oneself, placing, rails, routing, watch};
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
@@ -31,6 +31,10 @@ fn match_of(communicator: &Communicator, tag: i32) -> Match {
 /// # Safety
 /// A send of the PML's that is filled in, and the caller's alone until now.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
+    if link == Link::ONESELF {
+        // SAFETY: this function's rule.
+        return unsafe { oneself::send(pml, state, request) };
+    }
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     r.link = rails::route(pml, state, link);
