@@ -50,8 +50,10 @@ pub(crate) fn in_communicator(pml: &Pml, link: Link) -> Link {
     if pml.has_several() && link.as_local().is_none() { link.of_several() } else { link }
 }
 
-/// The peer to which a link leads; `None` where that cannot be told any more.
+/// The peer to which a link of a rail leads; `None` where that cannot be told any more, and of other links.
 pub(crate) fn of(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
+    // What shared memory brings may name anything, if its sender is not sound.
+    pml.rails().get(link.rail())?;
     match state.several.end_mut(link).peer() {
         Some(peer) => Some(peer),
         None => look_up(pml, state, link),
