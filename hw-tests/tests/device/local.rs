@@ -92,10 +92,9 @@ pub(crate) fn tests() -> Vec<Test> {
             launch.on_two_nodes().passes(site)
         }),
         Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
-            let launch = sharing("unexpected_memory", 4).with(HELD_BACK.0, HELD_BACK.1);
-            // Each message is a round trip here, of processes that take turns.
-            let few = launch.arguments(&["--messages", "2000"]).environment("IBEX_TEST_SCALE", "0.05");
-            few.limit(300).on_two_nodes().passes(site)
+            // Each message is a round trip here, of processes that take turns: a flood would be hours.
+            let launch = sharing("traffic", 4).arguments(&["--seed", "700"]).with(HELD_BACK.0, HELD_BACK.1);
+            launch.environment("IBEX_TEST_SCALE", "0.1").limit(300).on_two_nodes().passes(site)
         }),
     ]);
     tests

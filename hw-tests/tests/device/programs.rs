@@ -533,6 +533,8 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
     match case.program {
         "traffic" => !is_plain || ranks != 2,
         "events" => !is_plain || is_larger,
+        // Minutes on a slow adapter; over the PML it is sent there.
+        "message_over_2gib" => true,
         program if program.starts_with("events") || is_larger => true,
         // What needs threads has no other run.
         program => !case.parameters.is_empty() && !ON_EACH_DEVICE.contains(&program),
