@@ -201,7 +201,11 @@ fn check_that_open_mpi_sees_it(place: &Place) -> Result<()> {
     if let Some((name, value)) = place.variable().as_deref().and_then(|line| line.split_once('=')) {
         ompi_info.env(name, value);
     }
-    if output(&mut ompi_info)?.lines().any(|line| line.starts_with("mca:btl:ibex:")) {
+    let listing = output(&mut ompi_info)?;
+    if ["mca:pml:ibex:", "mca:btl:ibex:"]
+        .iter()
+        .all(|component| listing.lines().any(|line| line.starts_with(component)))
+    {
         return Ok(());
     }
     bail!(
@@ -220,9 +224,9 @@ fn how_to_run(place: &Place) -> String {
         )
     });
     format!(
-        "\n{found}Run a program over it:\n    mpirun -n 2 --mca pml ob1 --mca btl self,vader,ibex ./app\n\
-         See its parameters:\n    ompi_info --param btl ibex --level 9\n\
-         See its events:\n    mpirun -n 2 -x LD_PRELOAD={} -x IBEX_LOG_EVENTS=all --mca pml ob1 --mca btl self,vader,ibex ./app\n",
+        "\n{found}Run a program over it:\n    mpirun -n 2 ./app\n\
+         See its parameters:\n    ompi_info --param pml ibex --level 9\n    ompi_info --param btl ibex --level 9\n\
+         See its events:\n    mpirun -n 2 -x LD_PRELOAD={} -x IBEX_LOG_EVENTS=all ./app\n",
         place.library.join("libibex-log.so").display()
     )
 }

@@ -143,7 +143,7 @@ fn installs_and_uninstalls(workspace: &Workspace, library: &Path) -> Result<()> 
     let components = install::put_under(&prefix, library, &workspace.headers())?;
     let path = format!("{}:SYSTEM_DEFAULT", components.display());
     let listing = output(Command::new("ompi_info").arg("--parsable").env("OMPI_MCA_mca_base_component_path", path))?;
-    for component in ["mca:btl:ibex:", "mca:btl:tcp:"] {
+    for component in ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:tcp:"] {
         if !listing.lines().any(|line| line.starts_with(component)) {
             bail!("ompi_info does not list {component} after an installation under {}", prefix.display());
         }
