@@ -138,9 +138,9 @@ impl Ring {
         Ok(())
     }
 
-    /// As [`Self::push`], by who is alone in putting in, where there is room by the last look ([`Self::look_for_room`]):
-    /// one comparison. Its words are asked for once it has its place, and the first so many of them are taken. False: it
-    /// is not taken.
+    /// As [`Self::push`], by who is alone in putting in, where there is room by the last look
+    /// ([`Self::look_for_room`]): one comparison. Its words are asked for once it has its place, and the first so many
+    /// of them are taken. False: it is not taken.
     #[inline(always)]
     pub(super) fn push_alone<const USED: usize>(&self, timestamp: u64, words: impl FnOnce() -> Words) -> bool {
         let position = self.tail.next.load(Ordering::Relaxed);

@@ -69,7 +69,6 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
         unsafe { watch::request(r, Event::Complete) };
     }
     if r.owner == Owner::WatchedCall {
-        // As `accept::whole_watched`, of a message that needed more.
         r.convertor = None;
         r.set_finished(true);
         return;

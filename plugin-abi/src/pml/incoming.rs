@@ -117,8 +117,8 @@ pub(crate) struct PutAside {
 /// The longest data that is put aside, bytes.
 const PUT_ASIDE: usize = 64;
 
-/// As [`is_taken`], while a tool listens: also of a short message that meets the first receive of a communicator that is
-/// listened to, if none is put aside before. That is to be dealt with by [`put_aside`].
+/// As [`is_taken`], while a tool listens: also of a short message that meets the first receive of a communicator that
+/// is listened to, if none is put aside before. That is to be dealt with by [`put_aside`].
 ///
 /// # Safety
 /// As for [`is_taken`].

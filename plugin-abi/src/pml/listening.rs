@@ -2,8 +2,8 @@
 //! Tools begin and cease to listen: the short cuts of short messages are closed and opened again.
 //!
 //! While anybody listens, to whatever communicator, a receive asks for the PML that is not watched and gets none
-//! ([`super::instance::unwatched`]), and the end of a wait is looked at (`notify.rs`). On a communicator that is listened
-//! to a short send finds no link ([`Communicator::short_cut`]), and goes a short way of its own, on which the sites are
+//! ([`super::instance::unwatched`]), and the end of a wait is looked at (`notify.rs`). On a communicator that is
+//! listened to a short send finds no link ([`Communicator::short_cut`]), and goes a short way of its own, on which the sites are
 //! (`send.rs`). A message for it meets what no message is for, instead of its receive
 //! ([`Communicator::set_watched`]), and so is not dealt with where the port finds it, but told of and then put where it
 //! belongs (`incoming.rs`). Each of these questions the short cut asks anyway, so that it has no instruction for tools.

@@ -97,7 +97,8 @@ pub(crate) unsafe extern "C" fn pml_isend(
     })
 }
 
-/// Sends a short message of one piece inside the work request, if that can be done now; of a blocking call, if so.
+/// Sends a short message of one piece inside the work request, if that can be done now. One of a blocking call, if
+/// `BLOCKING`, may go a short way as well while a tool listens to it.
 ///
 /// # Safety
 /// MPI's arguments; `extent` is the data's.
@@ -119,7 +120,7 @@ unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> 
 }
 
 /// [`at_once`] where the peer is reached by shared memory, or by one port of several, or a tool listens. It works all
-/// out anew, so that nothing is kept for it. A link that is marked is neither ([`Link::marked`](super::link::Link::marked)): what goes
+/// out anew, so that nothing is kept for it. A link that is marked is neither ([`Link::marked`]): what goes
 /// there looks for its way.
 ///
 /// # Safety
@@ -224,8 +225,8 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &
     unsafe { transmit::copied(state, port, link, header, extent) }
 }
 
-/// A tool has been told by this number that a message's transfer begins, but the adapter does not take it now: it goes
-/// by a request.
+/// Sends the message of a blocking call by a request, of which a tool has been told by this number that its transfer
+/// begins: the adapter does not take it now.
 ///
 /// # Safety
 /// MPI's arguments.
