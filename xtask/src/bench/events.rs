@@ -188,7 +188,9 @@ impl Cost {
     fn added(&self, way: Transport, to: Transport) -> Option<(f64, f64)> {
         let (plain, watched) = (self.message(to)?, self.message(way)?);
         // Those of the start and the end of the job are among them, a few in thousands.
-        let events = self.message(Transport::MpiT)?.events.round();
+        let counting = [Transport::MpiT, Transport::Kept, Transport::Delivered].into_iter();
+        let counted = counting.filter_map(|way| self.message(way)).map(|message| message.events);
+        let events = counted.fold(0.0, f64::max).round();
         (events > 0.0).then_some((watched.instructions - plain.instructions, events))
     }
 
