@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processor's time stamp counter.
+//! The processor's time stamp counter, and the monotonic clock as a number.
 //!
-//! Whether it is fit to be a clock is for the caller to prove (the engine's `events/clock.rs`). Path: hot, one
-//! instruction. Threads: any. Tests: the engine's.
+//! Whether the counter is fit to be a clock is for the caller to prove (the engine's `events/clock.rs`). Path: hot; the
+//! counter is one instruction. Threads: any. Tests: the engine's.
 
 /// Whether there is one. Miri, which interprets tests, has none.
 pub const HAS_COUNTER: bool = cfg!(all(target_arch = "x86_64", not(miri)));
@@ -19,4 +19,14 @@ pub fn counter() -> u64 {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     0
+}
+
+/// The monotonic clock, ns. As a number it costs a third of what the standard library's moments do.
+#[must_use]
+#[inline]
+pub fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time. The clock is always there, so that nothing else can fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

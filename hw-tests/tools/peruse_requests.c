@@ -433,6 +433,63 @@ static void a_window_that_opens_while_a_receive_waits(void) {
     check_end_case();
 }
 
+static void blocking_receives(void) {
+    enum { ROUNDS = 20 };
+    check_case("a blocking receive waits, also behind another receive whose message comes first");
+    for (int round = 0; round < ROUNDS; round++) {
+        int second[2] = {0, 0};
+        MPI_Request request;
+        if (check.rank == 1) {
+            MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+            MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 0, TAG, MPI_COMM_WORLD));
+            MPI_OK(MPI_Recv(second, 2, MPI_INT, 0, TAG + 1, comm, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            check_true("what came", second[0] == round && second[1] == -round);
+            expect_of("the first", told[0].id, "APRBECN");
+            MPI_Aint id = 0;
+            for (int i = 1; i < count; i++)
+                id = told[i].letter == 'A' ? told[i].id : id;
+            // Its message may have come when the first's was looked for.
+            bool is_unexpected = false;
+            for (int i = 0; i < count; i++)
+                is_unexpected |= told[i].letter == 'U';
+            expect_of("the blocking one", id, is_unexpected ? "AUBECN" : "APRBECN");
+        } else {
+            int bytes[2] = {round, -round};
+            MPI_OK(MPI_Recv(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
+            MPI_OK(MPI_Send(bytes, 2, MPI_INT, 1, TAG + 1, comm));
+            expect("both", "ABECNABECN");
+        }
+        ids_are_of_one_thing();
+        count = 0;
+    }
+    check_end_case();
+}
+
+static void a_window_that_opens_after_what_nobody_was_told_of(void) {
+    enum { BEFORE = 4 };
+    check_case("a window shows requests wholly that were used before by receives of unexpected messages");
+    listen_no_more();
+    for (int i = 0; i < BEFORE; i++) {
+        if (check.rank == 0)
+            MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
+        meet();
+        if (check.rank == 1)
+            MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, comm, MPI_STATUS_IGNORE));
+    }
+    listen_to(comm);
+    if (check.rank == 1)
+        MPI_OK(MPI_Ssend(sent, 2, MPI_INT, 0, TAG, comm));
+    else
+        MPI_OK(MPI_Recv(got, 2, MPI_INT, 1, TAG, comm, MPI_STATUS_IGNORE));
+    if (check.rank == 1)
+        expect("the send", "ABECN");
+    count = 0;
+    meet();
+    check_end_case();
+}
+
 int main(int argc, char **argv) {
     static unsigned char attached[1 << 16];
     check_start(&argc, &argv, 2);
@@ -461,6 +518,8 @@ int main(int argc, char **argv) {
     messages_to_oneself();
     a_listener_hears_of_its_communicator();
     a_window_that_opens_while_a_receive_waits();
+    blocking_receives();
+    a_window_that_opens_after_what_nobody_was_told_of();
     listen_no_more();
     MPI_OK(MPI_Type_free(&with_gaps));
     MPI_OK(MPI_Comm_free(&comm));

@@ -11,7 +11,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ibex_ffi::clock::{HAS_COUNTER, counter};
+use ibex_ffi::clock::{HAS_COUNTER, counter, monotonic};
 
 static CLOCK: OnceLock<HostClock> = OnceLock::new();
 
@@ -20,7 +20,8 @@ static CLOCK: OnceLock<HostClock> = OnceLock::new();
 pub struct HostClock {
     counter: bool,
     ticks_per_second: u64,
-    start: Instant,
+    /// What the monotonic clock showed when this was chosen.
+    start: u64,
     /// Why the counter was not taken.
     refusal: Option<String>,
 }
@@ -46,7 +47,12 @@ impl HostClock {
     #[must_use]
     #[inline]
     pub fn now(&self) -> u64 {
-        if self.counter { counter() } else { self.start.elapsed().as_nanos() as u64 }
+        if self.counter { counter() } else { monotonic() - self.start }
+    }
+
+    /// Whether it is the processor's counter, as that shows itself.
+    pub(super) fn is_counter(&self) -> bool {
+        self.counter
     }
 
     /// Its rate.
@@ -72,7 +78,7 @@ impl HostClock {
 
     #[cold]
     fn choose() -> HostClock {
-        let start = Instant::now();
+        let start = monotonic();
         let judged = kernel_goes_by_counter().and_then(|()| measure(read_both, MEASURED));
         match judged {
             Ok(ticks_per_second) => HostClock { counter: true, ticks_per_second, start, refusal: None },

@@ -11,14 +11,17 @@
 //! Path: hot, behind the branch of a site; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a
 //! time; else any. Tests: `tests/direct.rs`.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use ibex_ffi::clock::counter;
 use ibex_ffi::thread;
 
 use super::clock::HostClock;
 use super::instance::EventInstance;
 use super::interest_mask;
+use super::matching_table::{self, MatchingEvent};
 use super::registration::Registration;
+use super::ring::Head;
 use super::source::{self, MATCHING};
 use super::source_info::SourceId;
 
@@ -37,13 +40,25 @@ pub fn matching_source() -> SourceId {
     source::of_matching()
 }
 
+/// Whether the host's clock is known to be the processor's counter: a look at this alone.
+static HAS_COUNTER: AtomicBool = AtomicBool::new(false);
+
 /// What the host's clock shows, for an event of the source. Never less than the last.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub fn stamp() -> u64 {
-    let now = HostClock::get().now().max(LAST.load(Ordering::Relaxed));
+    let now = if HAS_COUNTER.load(Ordering::Relaxed) { counter() } else { ask_clock() };
+    let now = now.max(LAST.load(Ordering::Relaxed));
     LAST.store(now, Ordering::Relaxed);
     now
+}
+
+#[cold]
+#[inline(never)]
+fn ask_clock() -> u64 {
+    let clock = HostClock::get();
+    HAS_COUNTER.store(clock.is_counter(), Ordering::Relaxed);
+    clock.now()
 }
 
 /// From now on several threads raise events.
@@ -107,28 +122,36 @@ pub fn keep(registration: &Registration, instance: &EventInstance) {
         return;
     }
     add(&MATCHING[2]);
-    let source = instance.source.source();
-    if registration.ring.push(instance, registration.used).is_ok() {
-        source.count_buffered();
-    } else {
-        source.count_dropped();
+    if registration.ring.push(instance, registration.used).is_err() {
+        instance.source.source().count_dropped();
         registration.count_dropped(instance.source, 1);
     }
     interest_mask::set_pending(interest_mask::BUFFERS);
 }
 
+/// As [`keep`], of an event that happened at `timestamp`, where there is room by the last look
+/// ([`Registration::look_for_room`]): the event is put there at once, and asked for then. False: it is not kept.
+#[inline(always)]
+#[must_use]
+pub fn keep_quickly(registration: &Registration, timestamp: u64, event: impl FnOnce() -> MatchingEvent) -> bool {
+    let is_kept = registration.ring.push_alone::<{ matching_table::USED }>(timestamp, || event().words());
+    if is_kept {
+        add(&MATCHING[2]);
+        interest_mask::set_pending(interest_mask::BUFFERS);
+    }
+    is_kept
+}
+
 impl Registration {
+    /// Looks how much room there is for [`keep_quickly`]. True: half of the buffer, or more, is in use.
+    pub fn look_for_room(&self) -> bool {
+        self.ring.look_for_room(Head::new(self.event_type, matching_source()))
+    }
+
     /// Whether the next event need not wait behind others in its buffer, nor behind word of losses.
     #[must_use]
     #[inline]
     pub fn is_direct(&self) -> bool {
         !self.must_buffer() && !self.has_unreported_drops()
-    }
-
-    /// Whether half of its buffer is in use.
-    #[must_use]
-    #[inline]
-    pub fn is_half_full(&self) -> bool {
-        self.waiting() * 2 >= self.room() as u64
     }
 }

@@ -11,14 +11,18 @@ use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, Word
 use super::instance::EventInstance;
 use super::source_info::SourceId;
 
+/// How many words its elements fill.
+pub(super) const USED: usize = extent(KINDS).div_ceil(8);
+
 /// How many there are.
 pub const MATCHING_TYPES: usize = NAMES.len();
 
 const KINDS: [ElementType; 10] = {
     use ElementType::{I32, U32, U64};
-    [U64, U64, U64, U32, I32, I32, I32, U32, U32, U32]
+    [U64, U64, U64, I32, I32, U32, U32, U32, U32, I32]
 };
 
+/// In the order in which the raiser has most of them in its memory, so that two are copied at once.
 static ELEMENTS: [Element; KINDS.len()] = [
     element(
         0,
@@ -35,25 +39,25 @@ static ELEMENTS: [Element; KINDS.len()] = [
         "buffer",
         "The address that the request's caller gave. 0 of a message, of the search for its receive and of a probe.",
     ),
-    element(3, "context", "The context number of the communicator."),
     element(
-        4,
+        3,
         "peer",
         "The rank of the other process in the communicator (in the remote group of an intercommunicator). Of a receive or a probe that takes any: `MPI_ANY_SOURCE`.",
     ),
     element(
-        5,
+        4,
         "tag",
         "The message's tag, negative in collective operations. Of a receive or a probe that takes any: `MPI_ANY_TAG`.",
     ),
+    element(5, "operation", "0: a send; 1: a receive, a message that has arrived, or a search."),
+    element(6, "context", "The context number of the communicator."),
+    element(7, "posted", "How many receives wait for their messages, in this communicator, when this is read."),
+    element(8, "unexpected", "How many messages are unexpected, in this communicator, when this is read."),
     element(
-        6,
+        9,
         "count",
         "As many elements of its datatype as the request's caller gave, at most `INT_MAX`; of a message as `bytes`.",
     ),
-    element(7, "operation", "0: a send; 1: a receive, a message that has arrived, or a search."),
-    element(8, "posted", "How many receives wait for their messages, in this communicator, when this is read."),
-    element(9, "unexpected", "How many messages are unexpected, in this communicator, when this is read."),
 ];
 
 const fn element(index: usize, name: &'static str, help: &'static str) -> Element {
@@ -97,7 +101,7 @@ pub(super) const fn row(place: usize) -> EventType {
         elements: &ELEMENTS,
         displacements: &DISPLACEMENTS,
         extent: extent(KINDS),
-        bound: Some(3),
+        bound: Some(6),
         stamp: StampedBy::Raiser,
     }
 }
@@ -109,27 +113,27 @@ pub struct MatchingEvent {
     pub id: u64,
     pub bytes: u64,
     pub buffer: u64,
-    pub context: u32,
     pub peer: i32,
     pub tag: i32,
-    pub count: i32,
     pub operation: u32,
+    pub context: u32,
     pub posted: u32,
     pub unexpected: u32,
+    pub count: i32,
 }
 
 impl MatchingEvent {
-    #[inline]
-    fn words(&self) -> Words {
+    #[inline(always)]
+    pub(super) fn words(&self) -> Words {
         let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         [
             self.id,
             self.bytes,
             self.buffer,
-            both(self.context, self.peer.cast_unsigned()),
-            both(self.tag.cast_unsigned(), self.count.cast_unsigned()),
-            both(self.operation, self.posted),
-            u64::from(self.unexpected),
+            both(self.peer.cast_unsigned(), self.tag.cast_unsigned()),
+            both(self.operation, self.context),
+            both(self.posted, self.unexpected),
+            u64::from(self.count.cast_unsigned()),
             0,
             0,
             0,

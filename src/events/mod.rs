@@ -52,7 +52,8 @@ pub use clock::{HostClock, HostTimestamp, host_timestamp};
 pub use clock_correlation::{ClockSample, ConvertedTimestamp};
 pub use deliver::{begin_batch, catch_up, catch_up_all, deliver, deliver_due, end_batch, progress, wait_for_callbacks};
 pub use direct::{
-    call, count_told_again, has_threads, is_within, keep, matching_source, raising_threads, set_threads, stamp,
+    call, count_told_again, has_threads, is_within, keep, keep_quickly, matching_source, raising_threads, set_threads,
+    stamp,
 };
 pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
 pub use flush::{deliver_pending, flush, is_delivering};

@@ -10,7 +10,7 @@
 //! in its order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it
 //! loses or repeats instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
 
-use super::event_type::{TypeId, WORDS};
+use super::event_type::{TypeId, WORDS, Words};
 use super::instance::EventInstance;
 use super::source_info::SourceId;
 use super::sync::{AtomicU64, Ordering};
@@ -19,11 +19,32 @@ use super::sync::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
+/// Type and source of an instance.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head(u64);
+
+impl Head {
+    #[inline]
+    pub(super) const fn new(event_type: TypeId, source: SourceId) -> Head {
+        Head(event_type.index() as u64 | (source.0 as u64) << 16)
+    }
+
+    #[inline]
+    const fn event_type(self) -> TypeId {
+        TypeId(self.0 as u16)
+    }
+
+    #[inline]
+    const fn source(self) -> SourceId {
+        SourceId((self.0 >> 16) as u16)
+    }
+}
+
 /// Two lines of the cache; fills them, so that two slots share none.
 #[repr(align(128))]
 struct Slot {
     sequence: AtomicU64,
-    /// Type and source.
+    /// [`Head`]
     head: AtomicU64,
     timestamp: AtomicU64,
     words: [AtomicU64; WORDS],
@@ -32,10 +53,18 @@ struct Slot {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
+/// Where who puts in is.
+#[repr(align(128))]
+struct Tail {
+    /// The next position to fill.
+    next: AtomicU64,
+    /// Positions below this are known to be free, by who is alone in putting in ([`Ring::push_alone`]).
+    free: AtomicU64,
+}
+
 /// A bounded buffer of instances.
 pub(super) struct Ring {
-    /// The next position to fill.
-    tail: Line,
+    tail: Tail,
     /// The next position to read.
     head: Line,
     mask: u64,
@@ -53,7 +82,7 @@ impl Ring {
             words: std::array::from_fn(|_| AtomicU64::new(0)),
         };
         Ring {
-            tail: Line(AtomicU64::new(0)),
+            tail: Tail { next: AtomicU64::new(0), free: AtomicU64::new(0) },
             head: Line(AtomicU64::new(0)),
             mask: capacity as u64 - 1,
             slots: (0..capacity).map(slot).collect(),
@@ -77,7 +106,7 @@ impl Ring {
     // Inline, the caller would keep the instance's words in its own frame, whether they are needed or not.
     #[inline(never)]
     pub(super) fn push(&self, instance: &EventInstance, used: usize) -> Result<(), Full> {
-        let mut position = self.tail.0.load(Ordering::Relaxed);
+        let mut position = self.tail.next.load(Ordering::Relaxed);
         let slot = loop {
             let slot = self.slot(position);
             let sequence = slot.sequence.load(Ordering::Acquire);
@@ -86,24 +115,62 @@ impl Ring {
                 // consistent with who takes back the flag that there is work and then looks whether this is empty
                 // (`deliver.rs`).
                 std::cmp::Ordering::Equal => {
-                    let claimed =
-                        self.tail.0.compare_exchange_weak(position, position + 1, Ordering::SeqCst, Ordering::Relaxed);
+                    let claimed = self.tail.next.compare_exchange_weak(
+                        position,
+                        position + 1,
+                        Ordering::SeqCst,
+                        Ordering::Relaxed,
+                    );
                     match claimed {
                         Ok(_) => break slot,
                         Err(now) => position = now,
                     }
                 }
                 std::cmp::Ordering::Less => return Err(Full),
-                std::cmp::Ordering::Greater => position = self.tail.0.load(Ordering::Relaxed),
+                std::cmp::Ordering::Greater => position = self.tail.next.load(Ordering::Relaxed),
             }
         };
-        let head = instance.event_type.index() as u64 | u64::from(instance.source.0) << 16;
-        slot.head.store(head, Ordering::Relaxed);
+        slot.head.store(Head::new(instance.event_type, instance.source).0, Ordering::Relaxed);
         slot.timestamp.store(instance.timestamp, Ordering::Relaxed);
         each_used(used, |index| slot.words[index].store(instance.words[index], Ordering::Relaxed));
         // Pairs with the acquire in `pop`: who sees this sequence sees the words.
         slot.sequence.store(position + 1, Ordering::Release);
         Ok(())
+    }
+
+    /// As [`Self::push`], by who is alone in putting in, where there is room by the last look
+    /// ([`Self::look_for_room`]): one comparison. Its words are asked for once it has its place, and the first so many
+    /// of them are taken. False: it is not taken.
+    #[inline(always)]
+    pub(super) fn push_alone<const USED: usize>(&self, timestamp: u64, words: impl FnOnce() -> Words) -> bool {
+        let position = self.tail.next.load(Ordering::Relaxed);
+        if position >= self.tail.free.load(Ordering::Relaxed) {
+            return false;
+        }
+        // As where it is claimed in `push`. Nobody else adds; this is one instruction.
+        self.tail.next.fetch_add(1, Ordering::SeqCst);
+        let slot = self.slot(position);
+        slot.timestamp.store(timestamp, Ordering::Relaxed);
+        let words = words();
+        for (place, word) in slot.words.iter().zip(&words[..USED]) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        // As in `push`.
+        slot.sequence.store(position + 1, Ordering::Release);
+        true
+    }
+
+    /// Notes how many positions are free for [`Self::push_alone`]: until half of the room is used. True: it is. All
+    /// instances have the same type and source; so each slot has them once and for all.
+    #[inline(never)]
+    pub(super) fn look_for_room(&self, head: Head) -> bool {
+        if self.tail.free.load(Ordering::Relaxed) == 0 {
+            self.slots.iter().for_each(|slot| slot.head.store(head.0, Ordering::Relaxed));
+        }
+        // Acquire: what is below was read, and its slots say that they are free.
+        let half = self.head.0.load(Ordering::Acquire) + self.slots.len() as u64 / 2;
+        self.tail.free.store(half, Ordering::Relaxed);
+        self.tail.next.load(Ordering::Relaxed) >= half
     }
 
     /// Takes the oldest instance out; `None` when there is none, or its thread has not finished putting it in.
@@ -115,11 +182,11 @@ impl Ring {
         if slot.sequence.load(Ordering::Acquire) != position + 1 {
             return None;
         }
-        let head = slot.head.load(Ordering::Relaxed);
-        let event_type = TypeId(head as u16);
+        let head = Head(slot.head.load(Ordering::Relaxed));
+        let event_type = head.event_type();
         let mut instance = EventInstance {
             event_type,
-            source: SourceId((head >> 16) as u16),
+            source: head.source(),
             timestamp: slot.timestamp.load(Ordering::Relaxed),
             words: [0; WORDS],
         };
@@ -135,7 +202,7 @@ impl Ring {
     #[inline]
     pub(super) fn len(&self) -> u64 {
         let head = self.head.0.load(Ordering::Acquire);
-        self.tail.0.load(Ordering::SeqCst).saturating_sub(head)
+        self.tail.next.load(Ordering::SeqCst).saturating_sub(head)
     }
 
     /// Whether nothing is in it. Once this thread's own instances are out it sees that they are.
@@ -191,6 +258,32 @@ mod tests {
             assert_eq!(ring.pop(|_| WORDS), None);
             assert!(ring.is_empty());
         }
+    }
+
+    #[test]
+    fn who_is_alone_puts_in_until_half_is_used_and_goes_on_when_there_is_room() {
+        let ring = Ring::new(8);
+        let put = |number| ring.push_alone::<3>(number, || [number; WORDS]);
+        let look = || ring.look_for_room(Head::new(TypeId(1), SourceId(2)));
+        assert!(!put(0), "it has not looked");
+        for lap in 0..5 {
+            assert!(!look());
+            for number in 0..4 {
+                assert!(put(lap * 4 + number));
+            }
+            assert!(!put(99) && look() && !put(99));
+            // Another way in takes the other half.
+            assert_eq!(ring.push(&instance(100), WORDS), Ok(()));
+            for number in 0..4 {
+                let out = ring.pop(|_| 3).expect("one is in");
+                assert_eq!(
+                    (out.timestamp, out.words[2], out.source),
+                    (lap * 4 + number, lap * 4 + number, SourceId(2))
+                );
+            }
+            assert_eq!(ring.pop(|_| WORDS), Some(instance(100)));
+        }
+        assert!(ring.is_empty());
     }
 
     #[test]

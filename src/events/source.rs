@@ -202,11 +202,12 @@ pub fn counts(source: SourceId) -> Counts {
     let [called, again, kept] = if is_of_matching { MATCHING.each_ref().map(of) } else { [0; 3] };
     // Read one after the other while they grow.
     let (raised, delivered) = ((called + kept).saturating_sub(again), called);
+    let dropped = of(&source.dropped);
     Counts {
         raised: of(&source.raised) + raised,
         delivered: of(&source.delivered) + of(&source.delivered_later) + delivered,
-        buffered: of(&source.buffered),
-        dropped: of(&source.dropped) + of(&source.dropped_later),
+        buffered: of(&source.buffered) + kept.saturating_sub(dropped),
+        dropped: dropped + of(&source.dropped_later),
         late: of(&source.late),
     }
 }

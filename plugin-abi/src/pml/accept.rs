@@ -18,6 +18,7 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
 use super::{datatype, flow, getting, oneself, pieces, reading, routing, striped, watch};
+use crate::runtime::listeners::{Event, Listeners};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
@@ -91,6 +92,32 @@ unsafe fn put<const TOLD: bool>(
     }
     // SAFETY: all its bytes are there.
     unsafe { finish(state, request) };
+}
+
+/// [`whole`] of a blocking call's receive, as long as the message at least, to whose communicator a tool listens.
+///
+/// # Safety
+/// As for [`whole`]; the listeners are those of the receive's communicator.
+#[inline(always)]
+pub(crate) unsafe fn whole_watched(
+    listeners: &Listeners,
+    request: NonNull<Request>,
+    envelope: Envelope,
+    from: *const u8,
+    length: usize,
+) {
+    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
+    // SAFETY: this function's rule.
+    unsafe {
+        note(request, &outcome);
+        let r = &mut *request.as_ptr();
+        watch::told(listeners, r, Event::XferBegin);
+        datatype::put(&r.data, r.extent, from, length);
+        watch::told(listeners, r, Event::XferEnd);
+        watch::told(listeners, r, Event::Complete);
+        // All its bytes are there.
+        r.set_finished(true);
+    }
 }
 
 /// An announced message goes to a receive.

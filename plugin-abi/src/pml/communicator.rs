@@ -34,7 +34,7 @@ const FIRST: u64 = u64::MAX;
 pub(crate) struct Communicator {
     /// Of each rank of the remote group.
     links: Box<[AtomicU64]>,
-    /// The links that the short cut goes by: these, or as many that are unknown while a tool listens.
+    /// The links that the short cut goes by: these, or as many that are unknown while a tool listens to it.
     short_cuts: AtomicPtr<AtomicU64>,
     closed: OnceLock<Box<[AtomicU64]>>,
     queues: UnsafeCell<Queues>,
@@ -184,6 +184,7 @@ impl Communicator {
     }
 
     /// Where a receive is that is in no queue.
+    #[inline(always)]
     fn place(&self) -> &FirstReceive {
         if self.is_watched() { &self.aside } else { &self.first }
     }
@@ -313,6 +314,22 @@ impl Communicator {
         }
     }
 
+    /// [`Self::post`] of a communicator that a tool listens to.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    pub(crate) unsafe fn post_watched(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
+        // SAFETY: this function's rule.
+        if self.is_watched() && !self.aside.is_taken() && unsafe { self.queues() }.posted() == 0 {
+            self.aside.set(Posted { pattern, request });
+            FIRST
+        } else {
+            // SAFETY: this function's rule.
+            unsafe { self.post(pattern, request) }
+        }
+    }
+
     /// # Safety
     /// As above.
     #[inline(never)]
@@ -351,6 +368,7 @@ impl Communicator {
 
     /// # Safety
     /// As above.
+    #[inline(never)]
     unsafe fn search_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         // SAFETY: this function's rule.
         let queues = unsafe { self.queues() };
@@ -362,16 +380,26 @@ impl Communicator {
         found
     }
 
+    /// Whether a tool listens to it, and the receive that is in no queue takes this message.
+    ///
+    /// # Safety
+    /// The caller has entered the PML.
+    #[inline(always)]
+    pub(crate) unsafe fn is_for_first_watched(&self, envelope: Envelope) -> bool {
+        self.is_watched() && self.aside.takes(envelope)
+    }
+
     /// [`Self::take_posted`] of a communicator that a tool may be listening to.
     ///
     /// # Safety
     /// The caller has entered the PML.
+    #[inline(always)]
     pub(crate) unsafe fn take_posted_watched(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if !self.is_watched() {
             // SAFETY: this function's rule.
             return unsafe { self.take_posted(envelope) };
         }
-        if let Some(Posted { request, .. }) = self.aside.take_if(|posted| posted.pattern.takes(envelope)) {
+        if let Some(request) = self.aside.take_for(envelope) {
             return Some(request);
         }
         // SAFETY: this function's rule.
@@ -491,6 +519,21 @@ mod tests {
         // SAFETY: as above.
         assert!(unsafe { comm.cancel(name, request(6)) });
         assert_eq!(slowly(0, 7), None);
+        // One that is posted while a tool listens and none waits is in no queue, too; those behind it are.
+        // SAFETY: as above.
+        let posted = |number| unsafe { comm.post_watched(any, request(number)) };
+        assert_eq!([posted(7), posted(8)].map(|name| name == FIRST), [true, false]);
+        // SAFETY: as above.
+        let (lengths, is_for_first) =
+            (unsafe { comm.lengths() }, unsafe { comm.is_for_first_watched(Envelope::new(0, 7)) });
+        assert_eq!((lengths, is_for_first), ([2, 0], true));
+        watch(false);
+        // SAFETY: as above.
+        assert_eq!(unsafe { comm.lengths() }, [2, 0]);
+        watch(true);
+        assert_eq!([slowly(0, 7), slowly(0, 7), slowly(0, 7)], [Some(request(7)), Some(request(8)), None]);
+        // SAFETY: as above.
+        assert!(!unsafe { comm.is_for_first_watched(Envelope::new(0, 7)) });
     }
 
     #[test]

@@ -51,6 +51,13 @@ impl FirstReceive {
         None
     }
 
+    /// Whether there is one that takes this message.
+    #[inline(always)]
+    pub(crate) fn takes(&self, envelope: Envelope) -> bool {
+        // SAFETY: as in `take_for`.
+        self.is_taken() && unsafe { &*self.pattern.as_ptr() }.takes(envelope)
+    }
+
     /// What is there.
     pub(crate) fn get(&self) -> Option<Posted> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;

@@ -4,16 +4,22 @@
 //! Called by `progress` for each, in the order in which the port reports them. What is too short for its kind, or of a
 //! kind that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
 
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
 use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::protocol::place::Offer;
 use engine::protocol::transfers::TransferId;
 
 use super::arrived::{Arrived, Body, SHORT};
+use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
+use super::request::{Owner, Request};
 use super::several::ByRail;
 use super::{accept, flow, offering, pieces, placing, reading, resume, unexpected, watch};
+use crate::runtime::listeners::Listeners;
 use crate::runtime::tag::Tag;
 
 /// A message as the port reports it.
@@ -99,6 +105,112 @@ pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length:
     true
 }
 
+/// A short message that was put aside where the port found it, as a tool listens to its communicator: its listeners may
+/// not be called while the port is entered.
+pub(crate) struct PutAside {
+    communicator: NonNull<Communicator>,
+    envelope: Envelope,
+    length: usize,
+    bytes: MaybeUninit<[u8; PUT_ASIDE]>,
+}
+
+/// The longest data that is put aside, bytes.
+const PUT_ASIDE: usize = 64;
+
+/// As [`is_taken`], while a tool listens: also of a short message that meets the first receive of a communicator that
+/// is listened to, if none is put aside before. That is to be dealt with by [`put_aside`].
+///
+/// # Safety
+/// As for [`is_taken`].
+#[inline(always)]
+pub(crate) unsafe fn is_taken_or_put_aside(
+    state: &mut State,
+    arrived: engine::transport::Arrived,
+    aside: &mut Option<PutAside>,
+) -> bool {
+    let start: *const u8 = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    let length = arrived.len as usize;
+    if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
+        return false;
+    }
+    // SAFETY: this function's rule; bytes of any alignment.
+    let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
+    let Some(of) = Match::from_eager(&header) else { return false };
+    let Some(&communicator) = state.contexts.get(of.context) else { return false };
+    let envelope = Envelope::new(of.rank, of.tag);
+    let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
+    // SAFETY: in the table, so alive; the PML is entered.
+    if length <= PUT_ASIDE && aside.is_none() && unsafe { communicator.as_ref().is_for_first_watched(envelope) } {
+        let put = aside.insert(PutAside { communicator, envelope, length, bytes: MaybeUninit::uninit() });
+        // SAFETY: this function's rule; there is room.
+        unsafe { put.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(start, length) };
+        return true;
+    }
+    // SAFETY: as above.
+    let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
+    // SAFETY: posted, so alive, and matched; this function's rule.
+    unsafe { accept::whole::<false>(state, request, envelope, start, length) };
+    true
+}
+
+/// Deals with a message that was put aside.
+///
+/// # Safety
+/// The PML was entered since.
+#[inline(always)]
+pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
+    let PutAside { communicator, envelope, length, .. } = *aside;
+    // SAFETY: as many as were put there.
+    let bytes = unsafe { std::slice::from_raw_parts(aside.bytes.as_ptr().cast::<u8>(), length) };
+    // SAFETY: it was in the table, so alive.
+    let communicator = unsafe { communicator.as_ref() };
+    // SAFETY: the PML is entered.
+    let listeners = unsafe { Listeners::of(communicator.comm) };
+    let taken = match listeners {
+        // SAFETY: as above.
+        Some(listeners) => unsafe { watch::take_posted_watched(listeners, communicator, envelope, length) },
+        // Within a callback all have been taken away.
+        // SAFETY: as above.
+        None => unsafe { communicator.take_posted_watched(envelope) }.ok_or(0),
+    };
+    match (taken, listeners) {
+        // SAFETY: posted, so alive, and matched.
+        (Ok(request), Some(listeners)) if unsafe { is_of_watched_call(request, length) } => unsafe {
+            accept::whole_watched(listeners, request, envelope, bytes.as_ptr(), length);
+        },
+        // SAFETY: as above.
+        (Ok(request), _) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), length) },
+        // SAFETY: as above.
+        (Err(id), _) => unsafe {
+            let message = Arrived { from: Link::UNKNOWN, id, body: copy(bytes) };
+            unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
+        },
+    }
+}
+
+/// Whether a blocking call has the receive, and there is room for so many bytes.
+///
+/// # Safety
+/// A request that is posted.
+#[inline(always)]
+unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
+    // SAFETY: this function's rule.
+    let request = unsafe { request.as_ref() };
+    request.owner == Owner::WatchedCall && length <= request.extent.length
+}
+
+/// What is kept of a message that came whole.
+fn copy(bytes: &[u8]) -> Body {
+    let mut short = [0; SHORT];
+    match short.get_mut(..bytes.len()) {
+        Some(place) => {
+            place.copy_from_slice(bytes);
+            Body::Short { length: bytes.len() as u8, bytes: short }
+        }
+        None => Body::Whole { bytes: bytes.into() },
+    }
+}
+
 /// Deals with a message of any kind.
 ///
 /// # Safety
@@ -115,17 +227,8 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
     }
     match header {
         Header::Eager(of) => {
-            let body = || {
-                let mut short = [0; SHORT];
-                match short.get_mut(..bytes.len()) {
-                    Some(place) => {
-                        place.copy_from_slice(bytes);
-                        Body::Short { length: bytes.len() as u8, bytes: short }
-                    }
-                    None => Body::Whole { bytes: bytes.into() },
-                }
-            };
-            whole(pml, state, of, bytes, (|| Arrived { from: Link::UNKNOWN, id: 0, body: body() }, answer));
+            let kept = || Arrived { from: Link::UNKNOWN, id: 0, body: copy(bytes) };
+            whole(pml, state, of, bytes, (kept, answer));
         }
         Header::Synchronous(of, request) => {
             let Some(from) = answer() else { return };

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tools begin and cease to listen: the short cuts of short messages are closed and opened again.
 //!
-//! While anybody listens, to whatever communicator, messages go the long way, on which the sites are (`watch.rs`): a
-//! blocking receive asks for the PML that is not watched and gets none ([`super::instance::unwatched`]), a short send
-//! finds no link ([`Communicator::short_cut`]), and the end of a wait is looked at (`notify.rs`). A message for a
-//! communicator that is listened to meets what no message is for, instead of its receive
-//! ([`Communicator::set_watched`]), and so is not dealt with where the port finds it. Each of these questions the short
-//! cut asks anyway, so that it has no instruction for tools. Grade: setup. Threads: any; a change is made inside.
+//! While anybody listens, to whatever communicator, a receive asks for the PML that is not watched and gets none
+//! ([`super::instance::unwatched`]), and the end of a wait is looked at (`notify.rs`). On a communicator that is
+//! listened to a short send finds no link ([`Communicator::short_cut`]), and goes a short way of its own, on which the sites are
+//! (`send.rs`). A message for it meets what no message is for, instead of its receive
+//! ([`Communicator::set_watched`]), and so is not dealt with where the port finds it, but told of and then put where it
+//! belongs (`incoming.rs`). Each of these questions the short cut asks anyway, so that it has no instruction for tools.
+//! Grade: setup. Threads: any; a change is made inside.
 
 use engine::events;
 use ibex_ffi::openmpi::sys;
@@ -30,13 +31,9 @@ pub(crate) fn offer(is_chosen: bool) {
 }
 
 /// # Safety
-/// A live communicator; the PML is entered.
+/// A live communicator, of which a listener is told now; the PML is entered.
 unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
-    // SAFETY: this function's rule: null before and after it is the PML's.
-    if unsafe { (*comm).c_pml_comm }.is_null() {
-        return [0; 2];
-    }
-    // SAFETY: as above.
+    // SAFETY: this function's rule: somebody is told of it, so it is the PML's.
     unsafe { Communicator::of(comm).lengths() }
 }
 
@@ -65,10 +62,9 @@ fn change(body: &mut dyn FnMut(bool)) {
 /// # Safety
 /// It is alive, or about to be in the table; the PML is entered.
 pub(crate) unsafe fn follow(communicator: &Communicator) {
-    let is_watched = unwatched().is_none();
-    communicator.open_short_cut(!is_watched);
     // SAFETY: this function's rule.
-    let is_listened_to = is_watched && unsafe { Listeners::of(communicator.comm) }.is_some();
+    let is_listened_to = unwatched().is_none() && unsafe { Listeners::of(communicator.comm) }.is_some();
+    communicator.open_short_cut(!is_listened_to);
     // SAFETY: as above.
     unsafe { communicator.set_watched(is_listened_to) };
 }

@@ -17,7 +17,7 @@ use ibex_ffi::openmpi::sys;
 use super::buffer::{Content, SendBuffer};
 use super::finish;
 use super::handed_on::Taken;
-use super::incoming::{self, Incoming, Sender};
+use super::incoming::{self, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
@@ -73,14 +73,14 @@ fn round(pml: &Pml) -> c_int {
 /// Takes what has happened on every rail. Returns how many events there were.
 #[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
-    poll_here(pml, state)
+    poll_here::<false>(pml, state)
 }
 
-/// As [`poll`], made a part of its caller: a blocking receive.
+/// As [`poll`], made a part of its caller: a blocking receive, of which tools may be told if `TOLD`.
 #[inline(always)]
-pub(crate) fn poll_here(pml: &Pml, state: &mut State) -> usize {
+pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
     match pml.only_rail() {
-        Some(rail) => poll_rail::<false>(pml, state, 0, rail),
+        Some(rail) => poll_rail::<false, TOLD>(pml, state, 0, rail),
         None => poll_more(pml, state),
     }
 }
@@ -102,8 +102,8 @@ fn poll_several(pml: &Pml, state: &mut State) -> usize {
         }
     }
     let of_rails = match pml.rails() {
-        [only] => poll_rail::<false>(pml, state, 0, only),
-        rails => rails.iter().enumerate().map(|(index, rail)| poll_rail::<true>(pml, state, index, rail)).sum(),
+        [only] => poll_rail::<false, false>(pml, state, 0, only),
+        rails => rails.iter().enumerate().map(|(index, rail)| poll_rail::<true, false>(pml, state, index, rail)).sum(),
     };
     state.rails.have_reported(of_rails);
     faces::note_poll();
@@ -111,14 +111,24 @@ fn poll_several(pml: &Pml, state: &mut State) -> usize {
 }
 
 /// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds
-/// them.
+/// them; one of which tools are to be told if `TOLD`, once the port is left.
 #[inline(always)]
-fn poll_rail<const SEVERAL: bool>(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
+fn poll_rail<const SEVERAL: bool, const TOLD: bool>(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
     let taken = unsafe { rail.taken() };
-    let Polled { taken: done, reported } =
-        port.poll_direct(&mut taken.batch, Receiver::<SEVERAL> { state, rail: index });
+    let mut aside = None;
+    let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, aside: &mut aside };
+    let Polled { taken: done, reported } = port.poll_direct(&mut taken.batch, receiver);
+    if TOLD && let Some(aside) = &aside {
+        drop(port);
+        // SAFETY: the PML is entered.
+        unsafe { incoming::put_aside(pml, state, aside) };
+        if reported == 0 {
+            return done;
+        }
+        port = rail.enter().expect("it was left here");
+    }
     if reported > 0 {
         handle_all(pml, state, (index, rail), port, taken);
     }
@@ -126,14 +136,19 @@ fn poll_rail<const SEVERAL: bool>(pml: &Pml, state: &mut State, index: usize, ra
 }
 
 /// Takes whole messages that meet their receive where the port finds them.
-struct Receiver<'a, const SEVERAL: bool> {
+struct Receiver<'a, const SEVERAL: bool, const TOLD: bool> {
     state: &'a mut State,
     rail: usize,
+    aside: &'a mut Option<PutAside>,
 }
 
-impl<const SEVERAL: bool> TakesMessages for Receiver<'_, SEVERAL> {
+impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVERAL, TOLD> {
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
+        if TOLD {
+            // SAFETY: as below.
+            return unsafe { incoming::is_taken_or_put_aside(self.state, arrived, self.aside) };
+        }
         if SEVERAL && !merging::may_be_taken(self.state, self.rail, arrived.immediate) {
             return false;
         }

@@ -50,15 +50,8 @@ pub(crate) unsafe extern "C" fn pml_recv(
             // SAFETY: MPI's arguments.
             return unsafe { recv_watched(buffer, count, datatype, from, tag, comm, status) };
         };
-        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        let request = state.requests.take();
-        // SAFETY: MPI's arguments, which libmpi has checked; just taken.
-        unsafe { fill(request, &wanted, Owner::Call) };
-        // SAFETY: just filled in; a blocking call's own.
-        unsafe {
-            let posting = post_as(pml, &mut state, request, pattern(from, tag));
-            wait::<false>(pml, state, request, matches!(posting, Posting::Matched), status)
-        }
+        // SAFETY: MPI's arguments, which libmpi has checked.
+        unsafe { receive::<false>(pml, &wanted, status) }
     })
 }
 
@@ -79,16 +72,49 @@ unsafe extern "C" fn recv_watched(
 ) -> c_int {
     let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-    let request = state.requests.take();
-    // SAFETY: this function's rule; just taken; a blocking call's own.
-    let code = unsafe {
-        fill(request, &wanted, Owner::WatchedCall);
-        post(pml, &mut state, request);
-        wait::<true>(pml, state, request, false, status)
-    };
+    // SAFETY: this function's rule.
+    let code = unsafe { receive::<true>(pml, &wanted, status) };
     returning::returns(tag);
     code
+}
+
+/// A blocking receive, to whose communicator a tool may be listening if `WATCHED`.
+///
+/// # Safety
+/// MPI's arguments.
+#[inline(always)]
+unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut sys::ompi_status_public_t) -> c_int {
+    let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let request = state.requests.take();
+    let pattern = || pattern(wanted.from, wanted.tag);
+    // SAFETY: this function's rule; just taken; the PML is entered; a blocking call's own.
+    unsafe {
+        fill(request, wanted, Owner::Call);
+        let listeners = if WATCHED { Listeners::of(wanted.comm) } else { None };
+        let posting = match listeners {
+            None => post_as(pml, &mut state, request, pattern()),
+            Some(listeners) => {
+                (*request.as_ptr()).owner = Owner::WatchedCall;
+                introduce(request, wanted);
+                post_watched(pml, &mut state, request, pattern(), listeners)
+            }
+        };
+        wait::<WATCHED>(pml, state, request, matches!(posting, Posting::Matched), status)
+    }
+}
+
+/// Tools know a receive from now on.
+///
+/// # Safety
+/// A receive that is filled in, the caller's alone.
+#[inline(always)]
+unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
+    // SAFETY: this function's rule.
+    let r = unsafe { &mut *request.as_ptr() };
+    let of = (watch::RECEIVE, r.extent.length);
+    // SAFETY: as above.
+    let spec = unsafe { watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of) };
+    watch::introduce(r, watch::name(), spec);
 }
 
 /// `pml_irecv`.
@@ -107,20 +133,8 @@ pub(crate) unsafe extern "C" fn pml_irecv(
             // SAFETY: MPI's arguments.
             return unsafe { irecv_watched(buffer, count, datatype, from, tag, comm, place) };
         };
-        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        let request = state.requests.take();
-        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter. Nobody else sees it while
-        // the PML is entered.
-        unsafe {
-            fill(request, &wanted, Owner::Mpi);
-            hold(request);
-            place.write(Request::as_raw(request));
-            if let Posting::Waits(name) = post_as(pml, &mut state, request, pattern(from, tag)) {
-                (*request.as_ptr()).posted = name;
-            }
-        }
-        leave(pml, state);
-        sys::OPAL_SUCCESS
+        // SAFETY: MPI's arguments, which libmpi has checked; the out parameter.
+        unsafe { receive_nonblocking::<false>(pml, &wanted, place) }
     })
 }
 
@@ -141,14 +155,39 @@ unsafe extern "C" fn irecv_watched(
 ) -> c_int {
     let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+    // SAFETY: this function's rule.
+    unsafe { receive_nonblocking::<true>(pml, &wanted, place) }
+}
+
+/// A receive that MPI holds, to whose communicator a tool may be listening if `WATCHED`.
+///
+/// # Safety
+/// MPI's arguments; `place` is the out parameter.
+#[inline(always)]
+unsafe fn receive_nonblocking<const WATCHED: bool>(
+    pml: &Pml,
+    wanted: &Wanted,
+    place: *mut *mut sys::ompi_request_t,
+) -> c_int {
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let request = state.requests.take();
-    // SAFETY: this function's rule; just taken; the out parameter.
+    let pattern = || pattern(wanted.from, wanted.tag);
+    // SAFETY: this function's rule; just taken. Nobody else sees it while the PML is entered.
     unsafe {
-        fill(request, &wanted, Owner::Mpi);
+        fill(request, wanted, Owner::Mpi);
         hold(request);
         place.write(Request::as_raw(request));
-        post(pml, &mut state, request);
+        let listeners = if WATCHED { Listeners::of(wanted.comm) } else { None };
+        let posting = match listeners {
+            None => post_as(pml, &mut state, request, pattern()),
+            Some(listeners) => {
+                introduce(request, wanted);
+                post_watched(pml, &mut state, request, pattern(), listeners)
+            }
+        };
+        if let Posting::Waits(name) = posting {
+            (*request.as_ptr()).posted = name;
+        }
     }
     leave(pml, state);
     sys::OPAL_SUCCESS
@@ -253,7 +292,10 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
         // SAFETY: as above.
         None => unsafe { post_as(pml, state, request, pattern) },
         // SAFETY: as above.
-        Some(listeners) => unsafe { post_watched(pml, state, request, pattern, listeners) },
+        Some(listeners) => unsafe {
+            watch::id(request);
+            post_watched(pml, state, request, pattern, listeners)
+        },
     };
     if let Posting::Waits(name) = posting {
         // SAFETY: as above; nobody else sees it while the PML is entered.
@@ -326,12 +368,11 @@ unsafe fn post_after_search(
     Posting::Matched
 }
 
-/// [`post_as`] of a receive that a tool listens to.
+/// [`post_as`] of a receive to whose communicator a tool listens, and which has a number.
 ///
 /// # Safety
 /// As for [`post`].
-#[cold]
-#[inline(never)]
+#[inline(always)]
 unsafe fn post_watched(
     pml: &Pml,
     state: &mut State,
@@ -343,11 +384,14 @@ unsafe fn post_watched(
     unsafe {
         let r = &mut *request.as_ptr();
         let communicator = Communicator::of(r.comm());
-        watch::request(r, Event::Activate);
+        watch::told(listeners, r, Event::Activate);
+        let is_any = communicator.queues().unexpected() > 0;
         let Some(message) = watch::take_unexpected(listeners, communicator, r, pattern) else {
-            flow::found_nothing(pml, state, communicator.context);
-            let name = communicator.post(pattern, request);
-            watch::request(&mut *request.as_ptr(), Event::InsertPosted);
+            if is_any {
+                flow::found_nothing(pml, state, communicator.context);
+            }
+            let name = communicator.post_watched(pattern, request);
+            watch::told(listeners, &mut *request.as_ptr(), Event::InsertPosted);
             return Posting::Waits(name);
         };
         accept::unexpected(pml, state, request, message.envelope, message.message);
@@ -397,7 +441,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
     if !(is_matched && is_finished()) {
         let mut idle = Idle::new();
         loop {
-            let count = poll_here(pml, &mut state);
+            let count = poll_here::<TOLD>(pml, &mut state);
             if is_finished() {
                 break;
             }
@@ -422,7 +466,10 @@ unsafe fn wait<'pml, const TOLD: bool>(
         // SAFETY: this function's rule.
         let r = unsafe { &mut *request.as_ptr() };
         // SAFETY: the PML is entered.
-        unsafe { watch::request(r, Event::Notify) };
+        if let Some(listeners) = unsafe { Listeners::of(r.comm()) } {
+            // SAFETY: as above.
+            unsafe { watch::told(listeners, r, Event::Notify) };
+        }
         watch::forget(r);
     }
     // SAFETY: finished, and the caller's own.

@@ -15,8 +15,9 @@ use super::request::Request;
 use crate::runtime::watch;
 
 /// A blocking call of this tag is about to return.
+#[inline(always)]
 pub(crate) fn returns(tag: i32) {
-    if is_programs(tag) {
+    if watch::is_due() && is_programs(tag) {
         watch::serve();
     }
 }

@@ -11,17 +11,20 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::protocol::header::MAX_SIZE;
+use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
 use super::finish;
-use super::instance::{Pml, pml, unwatched};
+use super::instance::{Pml, State, pml, unwatched};
+use super::link::Link;
 use super::progress::{leave, poll, until};
-use super::request::{Mode, Owner, Request, Role};
+use super::request::{Mode, Owner, Request, Role, Told};
 use super::{peer, protocol, returning, transmit, watch};
+use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
-use crate::runtime::listeners::Event;
+use crate::runtime::listeners::{Event, Listeners};
 
 /// A message to be sent, as MPI describes it.
 #[derive(Clone, Copy)]
@@ -59,8 +62,8 @@ pub(crate) unsafe extern "C" fn pml_send(
         // SAFETY: MPI's arguments, which libmpi has checked.
         unsafe {
             let extent = outgoing.data.extent();
-            if mode >= sys::MCA_PML_BASE_SEND_READY && (at_once(&outgoing, extent) || copied_at_once(&outgoing, extent))
-            {
+            let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
+            if is_standard && (at_once::<true>(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
                 return sys::OPAL_SUCCESS;
             }
             send_blocking(&outgoing, Mode::of(mode))
@@ -85,7 +88,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
         unsafe {
             let extent = outgoing.data.extent();
             let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
-            if is_standard && (at_once(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
+            if is_standard && (at_once::<false>(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
                 request.write(sys::ibex_request_empty());
                 return sys::OPAL_SUCCESS;
             }
@@ -94,12 +97,13 @@ pub(crate) unsafe extern "C" fn pml_isend(
     })
 }
 
-/// Sends a short message of one piece inside the work request, if that can be done now.
+/// Sends a short message of one piece inside the work request, if that can be done now. One of a blocking call, if
+/// `BLOCKING`, may go a short way as well while a tool listens to it.
 ///
 /// # Safety
 /// MPI's arguments; `extent` is the data's.
 #[inline(always)]
-unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
+unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
         return false;
     }
@@ -108,24 +112,29 @@ unsafe fn at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     let link = communicator.short_cut(outgoing.to);
     let Some(mut port) = communicator.enter_first(link) else {
         // SAFETY: this function's rule.
-        return unsafe { at_once_otherwise(outgoing, extent) };
+        return unsafe { at_once_otherwise::<BLOCKING>(outgoing, extent) };
     };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: this function's rule.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
 }
 
-/// [`at_once`] where the peer is reached by shared memory, or by one port of several. It works all out anew, so that
-/// nothing is kept for it. A link that is marked is neither ([`Link::marked`](super::link::Link::marked)): what goes
+/// [`at_once`] where the peer is reached by shared memory, or by one port of several, or a tool listens. It works all
+/// out anew, so that nothing is kept for it. A link that is marked is neither ([`Link::marked`]): what goes
 /// there looks for its way.
 ///
 /// # Safety
 /// As for [`at_once`].
 #[inline(never)]
-unsafe fn at_once_otherwise(outgoing: &Outgoing, extent: Extent) -> bool {
+unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: this function's rule.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let (link, header) = (communicator.short_cut(outgoing.to), communicator.sender.header(outgoing.tag));
+    let link = communicator.short_cut(outgoing.to);
+    // SAFETY: as above.
+    if BLOCKING && link == Link::UNKNOWN && unsafe { told_at_once(outgoing, extent, communicator) } {
+        return true;
+    }
+    let header = communicator.sender.header(outgoing.tag);
     let Some(to) = link.as_local() else {
         // SAFETY: this function's rule.
         return unsafe { transmit::at_once(link, &header, extent) };
@@ -159,6 +168,97 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     unsafe { transmit::copied(&mut state, &mut port, link, &header, extent) }
 }
 
+/// Sends a message of one piece by a blocking call, if it is no longer than the eager limit and a tool listens to its
+/// communicator. What tools know of it is on the stack; it has a request if it cannot go at once.
+///
+/// # Safety
+/// As for [`at_once`].
+#[inline(always)]
+unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Communicator) -> bool {
+    let link = communicator.link(outgoing.to);
+    let Some(pml) = pml() else { return false };
+    let Some(rail) = pml.rails().first() else { return false };
+    if !link.is_of_only() || extent.length > rail.eager_limit - MAX_SIZE {
+        return false;
+    }
+    let Some(mut state) = pml.enter() else { return false };
+    // SAFETY: this function's rule; the PML is entered.
+    let Some(listeners) = (unsafe { Listeners::of(outgoing.comm) }) else { return false };
+    let (id, of) = (watch::name(), (watch::SEND, extent.length));
+    // SAFETY: as above.
+    let mut spec = unsafe { watch::spec(outgoing.comm, &outgoing.data, (outgoing.to, outgoing.tag), of) };
+    let mut tell = |event| {
+        // SAFETY: as above.
+        unsafe { listeners.tell(event, id, &mut spec) };
+    };
+    tell(Event::Activate);
+    tell(Event::XferBegin);
+    let header = communicator.sender.header(outgoing.tag);
+    // No listener is called while the port is entered.
+    let is_posted = rail.enter().is_some_and(|mut port| {
+        // SAFETY: this function's rule.
+        unsafe {
+            transmit::inline(&mut port, link, &header, extent)
+                || copied_apart(&mut state, &mut port, link, &header, extent)
+        }
+    });
+    if is_posted {
+        tell(Event::XferEnd);
+        tell(Event::Complete);
+        tell(Event::Notify);
+        leave(pml, state);
+        returning::returns(outgoing.tag);
+    } else {
+        // SAFETY: this function's rule.
+        unsafe { begun(pml, state, outgoing, (id, link)) };
+    }
+    true
+}
+
+/// [`transmit::copied`], where it need not be a part of its caller.
+///
+/// # Safety
+/// The data may be read for the call.
+#[inline(never)]
+unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
+    // SAFETY: this function's rule.
+    unsafe { transmit::copied(state, port, link, header, extent) }
+}
+
+/// Sends the message of a blocking call by a request, of which a tool has been told by this number that its transfer
+/// begins: the adapter does not take it now.
+///
+/// # Safety
+/// MPI's arguments.
+#[cold]
+#[inline(never)]
+unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
+    let request = state.requests.take();
+    // SAFETY: this function's rule; just taken.
+    unsafe {
+        fill(request, outgoing, Mode::Standard, Owner::WatchedCall);
+        watch::set_id(request, id);
+        (*request.as_ptr()).told = Told::Begun;
+        protocol::begin(pml, &mut state, request, link);
+    }
+    leave(pml, state);
+    // SAFETY: this call's own.
+    unsafe { end_watched(pml, request, outgoing.tag) };
+}
+
+/// Waits for the send of a blocking call, of which tools are told.
+///
+/// # Safety
+/// It is the call's own.
+unsafe fn end_watched(pml: &Pml, request: NonNull<Request>, tag: i32) {
+    // SAFETY: this function's rule, until it is given back.
+    until(pml, || unsafe { request.as_ref() }.is_finished());
+    // SAFETY: as above.
+    unsafe { watch::from_outside(pml, request, Event::Notify) };
+    finish::release(pml, request);
+    returning::returns(tag);
+}
+
 /// # Safety
 /// MPI's arguments.
 #[inline(never)]
@@ -175,9 +275,7 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
         return match unsafe { send_copy_watched(pml, outgoing, owner) } {
             Ok(request) => {
                 // SAFETY: this call's own.
-                unsafe { watch::from_outside(pml, request, Event::Notify) };
-                finish::release(pml, request);
-                returning::returns(outgoing.tag);
+                unsafe { end_watched(pml, request, outgoing.tag) };
                 sys::OPAL_SUCCESS
             }
             Err(code) => code,
@@ -190,16 +288,14 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     };
     // SAFETY: just made.
     unsafe { begin(pml, request) };
-    // SAFETY: this call's own, until it is given back.
+    if is_watched {
+        // SAFETY: this call's own.
+        unsafe { end_watched(pml, request, outgoing.tag) };
+        return sys::OPAL_SUCCESS;
+    }
+    // SAFETY: as above, until it is given back.
     until(pml, || unsafe { request.as_ref() }.is_finished());
-    if is_watched {
-        // SAFETY: as above.
-        unsafe { watch::from_outside(pml, request, Event::Notify) };
-    }
     finish::release(pml, request);
-    if is_watched {
-        returning::returns(outgoing.tag);
-    }
     sys::OPAL_SUCCESS
 }
 

@@ -4,7 +4,8 @@
 //! Each asks one thing of the request's or message's communicator: whether anybody listens to it
 //! (`runtime/listeners.rs`). What is told is on the stack, and told where it happens, with the PML entered: a callback
 //! may not call MPI (PERUSE 5.1.2). No site is on the short cuts of short messages, which are closed while anybody
-//! listens (`listening.rs`).
+//! listens (`listening.rs`); a short message that is listened to has a short way of its own, which has its listeners at
+//! hand ([`Listeners::tell`]).
 //!
 //! A request has a number for tools from the first event of it that is told until its caller is told of its end; a
 //! message from its arrival until it is matched; a search for itself. No number is used again. Grade: pending; [`tell`]
@@ -20,18 +21,26 @@ use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;
 use super::communicator::{Communicator, Queues};
+use super::datatype::Data;
 use super::instance::Pml;
 use super::request::{Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, Spec};
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
-const SEND: c_int = 0;
-const RECEIVE: c_int = 1;
+pub(crate) const SEND: c_int = 0;
+pub(crate) const RECEIVE: c_int = 1;
 
 /// A number that nothing else has, ever. Even: a put or a get of the transport has an odd one.
-fn name() -> u64 {
+#[inline(always)]
+pub(crate) fn name() -> u64 {
+    names(1)
+}
+
+/// So many of them: this, and every second after it.
+#[inline(always)]
+fn names(count: u64) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(2);
-    NEXT.fetch_add(2, Ordering::Relaxed)
+    NEXT.fetch_add(2 * count, Ordering::Relaxed)
 }
 
 fn saturated(count: usize) -> c_int {
@@ -66,40 +75,74 @@ pub(crate) unsafe fn from_outside(pml: &Pml, mut of: NonNull<Request>, event: Ev
 
 /// # Safety
 /// As for [`request`]; the listeners are the communicator's.
+#[cold]
 #[inline(never)]
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     // A blocking call that began before anybody listened has not noted what its caller asked for.
     // SAFETY: the PML is entered.
     if unsafe { listeners.wants(event) } && request.owner != Owner::Call {
         if request.id == 0 {
-            introduce(request, name());
+            introduce_itself(request, name());
         }
         // SAFETY: as above.
         unsafe { listeners.tell(event, request.id, &mut request.spec) };
     }
 }
 
+/// [`request`], with the listeners of its communicator at hand, of a request that most often has a number.
+///
+/// # Safety
+/// As for [`request`].
+#[inline(always)]
+pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
+    if request.id == 0 {
+        // SAFETY: this function's rule.
+        return unsafe { tell(listeners, request, event) };
+    }
+    // SAFETY: as above.
+    unsafe { listeners.tell(event, request.id, &mut request.spec) };
+}
+
 /// Gives a request the number by which tools know it from now on, and notes what they are told of it.
+#[inline(always)]
+pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
+    (request.id, request.spec, request.told) = (id, spec, Told::Nothing);
+}
+
+/// [`introduce`] of a request that has noted what its caller gave.
 #[cold]
 #[inline(never)]
-fn introduce(request: &mut Request, id: u64) {
-    request.id = id;
-    request.spec = Spec {
-        comm: request.comm(),
-        buf: request.data.buffer,
-        count: saturated(request.data.count),
-        datatype: request.data.datatype,
-        peer: request.peer,
-        tag: request.tag,
-        operation: if request.role == Role::Receive { RECEIVE } else { SEND },
-        bytes: request.extent.length as u64,
-        stamp: 0,
-    };
+fn introduce_itself(request: &mut Request, id: u64) {
+    let operation = if request.role == Role::Receive { RECEIVE } else { SEND };
+    let (envelope, length) = ((request.peer, request.tag), request.extent.length);
+    // SAFETY: a request of a live communicator.
+    let spec = unsafe { spec(request.comm(), &request.data, envelope, (operation, length)) };
+    (request.id, request.spec) = (id, spec);
+}
+
+/// What is known of a request, of so many bytes: [`SEND`] or [`RECEIVE`].
+///
+/// # Safety
+/// A live communicator.
+#[inline(always)]
+pub(crate) unsafe fn spec(
+    comm: *mut sys::ompi_communicator_t,
+    data: &Data,
+    (peer, tag): (i32, i32),
+    (operation, length): (c_int, usize),
+) -> Spec {
+    let (buf, count, datatype) = (data.buffer, saturated(data.count), data.datatype);
+    // SAFETY: the caller's request is of a live communicator.
+    let context = unsafe { (*comm).c_contextid };
+    Spec { comm, buf, count, datatype, peer, tag, operation, context, bytes: length as u64, stamp: 0 }
 }
 
 /// What is known of a message that has arrived: bytes from a sender.
+///
+/// # Safety
+/// A live communicator.
 #[inline(always)]
-fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, length: usize) -> Spec {
+unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, length: usize) -> Spec {
     Spec {
         comm,
         buf: null_mut(),
@@ -109,6 +152,8 @@ fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, leng
         peer: envelope.source(),
         tag: envelope.tag(),
         operation: RECEIVE,
+        // SAFETY: this function's rule.
+        context: unsafe { (*comm).c_contextid },
         bytes: length as u64,
         stamp: 0,
     }
@@ -122,7 +167,7 @@ pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     // SAFETY: this function's rule.
     let request = unsafe { request.as_mut() };
     if request.id == 0 {
-        introduce(request, name());
+        introduce_itself(request, name());
     }
     request.id
 }
@@ -134,23 +179,25 @@ pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
 pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
     if id != 0 {
         // SAFETY: this function's rule.
-        introduce(unsafe { request.as_mut() }, id);
+        introduce_itself(unsafe { request.as_mut() }, id);
     }
 }
 
 /// A request goes back, or begins anew.
+#[inline(always)]
 pub(crate) fn forget(request: &mut Request) {
     request.id = 0;
     request.told = Told::Nothing;
 }
 
-/// The first bytes of a request's message are about to go, or to be put where they belong.
+/// The first bytes of a request's message are about to go, or to be put where they belong. A blocking call of which
+/// nothing is told notes nothing, as it gives its request back as it is.
 ///
 /// # Safety
 /// As for [`request`].
 #[inline]
 pub(crate) unsafe fn begins(of: &mut Request) {
-    if of.told == Told::Nothing {
+    if of.told == Told::Nothing && of.owner != Owner::Call {
         of.told = Told::Begun;
         // SAFETY: this function's rule.
         unsafe { request(of, Event::XferBegin) };
@@ -163,7 +210,7 @@ pub(crate) unsafe fn begins(of: &mut Request) {
 /// As for [`request`].
 #[inline]
 pub(crate) unsafe fn ends(of: &mut Request) {
-    if of.told != Told::Ended {
+    if of.told != Told::Ended && of.owner != Owner::Call {
         of.told = Told::Ended;
         // SAFETY: this function's rule.
         unsafe { request(of, Event::XferEnd) };
@@ -211,16 +258,17 @@ pub(crate) unsafe fn take_posted(
 
 /// # Safety
 /// As for [`take_posted`].
-#[cold]
-#[inline(never)]
-unsafe fn take_posted_watched(
+#[inline(always)]
+pub(crate) unsafe fn take_posted_watched(
     listeners: &Listeners,
     communicator: &Communicator,
     envelope: Envelope,
     length: usize,
 ) -> Result<NonNull<Request>, u64> {
-    let (id, search) = (name(), name());
-    let mut spec = spec_of_message(communicator.comm, envelope, length);
+    let id = names(2);
+    let search = id + 2;
+    // SAFETY: this function's rule.
+    let mut spec = unsafe { spec_of_message(communicator.comm, envelope, length) };
     // SAFETY: this function's rule; a request that is posted is alive.
     unsafe {
         listeners.tell(Event::Arrived, id, &mut spec);
@@ -228,7 +276,7 @@ unsafe fn take_posted_watched(
         let found = communicator.take_posted_watched(envelope);
         listeners.tell(Event::SearchPostedEnd, search, &mut spec);
         let mut found = found.ok_or(id)?;
-        request(found.as_mut(), Event::RemovePosted);
+        told(listeners, found.as_mut(), Event::RemovePosted);
         listeners.tell(Event::MatchPosted, id, &mut spec);
         Ok(found)
     }
@@ -254,16 +302,18 @@ unsafe fn tell_of_message(communicator: &Communicator, event: Event, (id, envelo
     if let Some(listeners) = unsafe { Listeners::of(communicator.comm) } {
         // One that arrived when nobody listened has no number yet.
         let id = if id == 0 { name() } else { id };
-        let mut spec = spec_of_message(communicator.comm, envelope, length);
+        // SAFETY: as above.
+        let mut spec = unsafe { spec_of_message(communicator.comm, envelope, length) };
         // SAFETY: as above.
         unsafe { listeners.tell(event, id, &mut spec) };
     }
 }
 
-/// A receive is posted. Takes out the message that it has.
+/// A receive is posted, which has a number. Takes out the message that it has.
 ///
 /// # Safety
 /// As for [`take_posted`]; the request is a receive on this communicator.
+#[inline(always)]
 pub(crate) unsafe fn take_unexpected(
     listeners: &Listeners,
     communicator: &Communicator,
@@ -271,13 +321,11 @@ pub(crate) unsafe fn take_unexpected(
     pattern: Pattern,
 ) -> Option<Message<Arrived>> {
     let search = name();
-    if of.id == 0 {
-        introduce(of, name());
-    }
     // SAFETY: this function's rule.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
-        let found = communicator.take_unexpected(pattern);
+        let is_any = communicator.queues().unexpected() > 0;
+        let found = if is_any { communicator.take_unexpected(pattern) } else { None };
         listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
         let found = found?;
         tell_of_message(
@@ -313,7 +361,9 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
     let id = name();
     // SAFETY: the address of what Open MPI has for ever.
     let datatype = unsafe { sys::ibex_byte() };
-    let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, ..Spec::EMPTY };
+    // SAFETY: this function's rule.
+    let context = unsafe { (*comm).c_contextid };
+    let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, context, ..Spec::EMPTY };
     // SAFETY: this function's rule.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);

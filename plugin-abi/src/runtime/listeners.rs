@@ -6,7 +6,9 @@
 //! (`tool/peruse`, `tool/matching.rs`), of one communicator or of all. The table hangs at Open MPI's communicator, in
 //! the field that is PERUSE's there and that a stock Open MPI leaves null; so who raises finds it by one load, and what
 //! another communicator's listener wants is never looked at. A listener is called where the event happens, with the
-//! specification that the raiser has on its stack: no clock is read and nothing is allocated.
+//! specification that the raiser has on its stack: no clock is read and nothing is allocated. Mostly an event has one
+//! listener; its function and what that is called with are in the table itself, so that raising is two looks and a
+//! call. Where there are several, a function of ours is in its place that goes through the list.
 //!
 //! Tables are read by who has entered the raising face, and changed inside it as well ([`Raiser::change`]). So nobody
 //! is in a listener's callback when it has been taken away, and no lock is taken where an event happens. A callback may
@@ -14,7 +16,7 @@
 //! is on the way of a message that is listened to. Threads: who has entered the raising face. Tests: below, and
 //! `hw-tests/tools/peruse_requests.c`.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -87,10 +89,12 @@ pub(crate) struct Spec {
     pub(crate) peer: c_int,
     pub(crate) tag: c_int,
     pub(crate) operation: c_int,
+    /// The communicator's context number. From here on what C has no name for: this fills its structure up.
+    pub(crate) context: u32,
     /// The bytes that it is of.
     pub(crate) bytes: u64,
-    /// When the event happened that is told now, if a listener has asked; 0: none has, and [`Listeners::tell`] sets it
-    /// so.
+    /// When the event happened that is told now, if a listener has asked; 0: none of several has been told yet. What it
+    /// was before means nothing to a listener that is alone.
     pub(crate) stamp: u64,
 }
 
@@ -104,6 +108,7 @@ impl Spec {
         peer: 0,
         tag: 0,
         operation: 0,
+        context: 0,
         bytes: 0,
         stamp: 0,
     };
@@ -118,11 +123,19 @@ pub(crate) struct Listener {
     /// Not 0.
     pub(crate) handle: i64,
     pub(crate) function: Function,
+    /// What is called in its place while no other listens to the same event of the same communicator.
+    pub(crate) alone: Function,
     pub(crate) param: *mut c_void,
 }
 
 /// At the place of one that a callback has taken away.
-const TAKEN: Listener = Listener { handle: 0, function: ignore, param: null_mut() };
+const TAKEN: Listener = Listener { handle: 0, function: ignore, alone: ignore, param: null_mut() };
+
+impl Listener {
+    fn is_taken(&self) -> bool {
+        self.handle == TAKEN.handle
+    }
+}
 
 unsafe extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c_int {
     0
@@ -149,7 +162,7 @@ pub(crate) struct Raiser {
     pub(crate) queues: Queues,
 }
 
-type Queues = unsafe fn(*mut sys::ompi_communicator_t) -> [u32; 2];
+pub(crate) type Queues = unsafe fn(*mut sys::ompi_communicator_t) -> [u32; 2];
 
 static RAISER: Mutex<Option<Raiser>> = Mutex::new(None);
 static QUEUES: OnceLock<Queues> = OnceLock::new();
@@ -188,7 +201,7 @@ impl Tables {
             Table(table)
         });
         // SAFETY: of the table, so alive; inside the raising face.
-        unsafe { table.0.as_ref().list(event) }.push(listener);
+        unsafe { table.0.as_ref().add(event, listener) };
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -198,8 +211,18 @@ struct Table(NonNull<Listeners>);
 // SAFETY: made from a box, and used as `Listeners` says.
 unsafe impl Send for Table {}
 
+/// What is called where an event happens.
+#[derive(Clone, Copy)]
+struct Called {
+    /// `None`: nobody listens.
+    function: Option<Function>,
+    handle: i64,
+    param: *mut c_void,
+}
+
 /// The listeners of a communicator.
 pub(crate) struct Listeners {
+    called: [Cell<Called>; Event::ALL.len()],
     of: [UnsafeCell<Vec<Listener>>; Event::ALL.len()],
 }
 
@@ -325,6 +348,25 @@ pub(crate) unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
     QUEUES.get().map_or([0; 2], |queues| unsafe { queues(comm) })
 }
 
+/// What tells that, for who asks often.
+pub(crate) fn queues_function() -> Queues {
+    QUEUES.get().copied().unwrap_or(queues)
+}
+
+/// From now on this is called for the listener of a handle where it is alone ([`Listener::alone`]).
+pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
+    change(|_| {
+        let mut tables = tables();
+        for (_, listener) in tables.everywhere.iter_mut().filter(|(_, listener)| listener.handle == handle) {
+            listener.alone = alone;
+        }
+        for table in tables.of.values() {
+            // SAFETY: of the table, so alive; inside the raising face.
+            unsafe { table.0.as_ref().set_alone(event, handle, alone) };
+        }
+    });
+}
+
 /// Takes the listener of a handle away from a communicator, if it is there. No thread is in its callback then but this
 /// one.
 pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
@@ -357,7 +399,11 @@ pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
 
 impl Listeners {
     fn new() -> Self {
-        Listeners { of: [const { UnsafeCell::new(Vec::new()) }; Event::ALL.len()] }
+        const NOTHING: Called = Called { function: None, handle: 0, param: null_mut() };
+        Listeners {
+            called: [const { Cell::new(NOTHING) }; Event::ALL.len()],
+            of: [const { UnsafeCell::new(Vec::new()) }; Event::ALL.len()],
+        }
     }
 
     /// Those of a communicator.
@@ -378,6 +424,44 @@ impl Listeners {
         unsafe { &mut *self.of[event as usize].get() }
     }
 
+    /// # Safety
+    /// As above.
+    unsafe fn add(&self, event: Event, listener: Listener) {
+        // SAFETY: this function's rule.
+        unsafe {
+            self.list(event).push(listener);
+            self.follow(event);
+        }
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn set_alone(&self, event: Event, handle: i64, alone: Function) {
+        // SAFETY: this function's rule.
+        unsafe {
+            for listener in self.list(event).iter_mut().filter(|listener| listener.handle == handle) {
+                listener.alone = alone;
+            }
+            self.follow(event);
+        }
+    }
+
+    /// Works out what is called for an event, after its list has changed.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn follow(&self, event: Event) {
+        // SAFETY: this function's rule.
+        let list = unsafe { self.list(event) };
+        let called = match list.as_slice() {
+            [Listener { handle, alone, param, .. }] if *handle != TAKEN.handle => (Some(*alone), *handle, *param),
+            all if all.iter().all(Listener::is_taken) => (None, 0, null_mut()),
+            _ => (Some(call_each as Function), 0, self.of[event as usize].get().cast()),
+        };
+        let (function, handle, param) = called;
+        self.called[event as usize].set(Called { function, handle, param });
+    }
+
     /// Takes the listener of a handle out, or empties its place where a callback may be going through the list. Returns
     /// how many there were.
     ///
@@ -392,8 +476,10 @@ impl Listeners {
             taken += 1;
         }
         if !is_within {
-            list.retain(|listener| listener.handle != TAKEN.handle);
+            list.retain(|listener| !listener.is_taken());
         }
+        // SAFETY: as above.
+        unsafe { self.follow(event) };
         taken
     }
 
@@ -401,20 +487,7 @@ impl Listeners {
     /// As above.
     unsafe fn count(&self) -> usize {
         // SAFETY: this function's rule.
-        self.of
-            .iter()
-            .map(|list| unsafe { &*list.get() }.iter().filter(|listener| listener.handle != TAKEN.handle).count())
-            .sum()
-    }
-
-    /// The one at a place; `None` beyond the last.
-    ///
-    /// # Safety
-    /// Inside the raising face.
-    #[inline(always)]
-    unsafe fn at(&self, event: Event, place: usize) -> Option<Listener> {
-        // SAFETY: this function's rule. A callback may change the list, so that no reference is kept over its call.
-        unsafe { &*self.of[event as usize].get() }.get(place).copied()
+        self.of.iter().map(|list| unsafe { &*list.get() }.iter().filter(|listener| !listener.is_taken()).count()).sum()
     }
 
     /// Whether anybody listens to it.
@@ -423,8 +496,7 @@ impl Listeners {
     /// Inside the raising face.
     #[inline(always)]
     pub(crate) unsafe fn wants(&self, event: Event) -> bool {
-        // SAFETY: this function's rule.
-        !unsafe { &*self.of[event as usize].get() }.is_empty()
+        self.called[event as usize].get().function.is_some()
     }
 
     /// Tells all who listen to it.
@@ -433,41 +505,20 @@ impl Listeners {
     /// Inside the raising face.
     #[inline(always)]
     pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
-        spec.stamp = 0;
-        // SAFETY: this function's rule.
-        if let Some(listener) = unsafe { self.at(event, 0) } {
-            call(listener, id as isize, spec);
-            // SAFETY: as above.
-            if unsafe { self.at(event, 1) }.is_some() {
-                // SAFETY: as above.
-                unsafe { self.tell_others(event, id, spec) };
-            }
-        }
-    }
-
-    /// Tells all but the first.
-    ///
-    /// # Safety
-    /// As for [`Self::tell`].
-    #[cold]
-    #[inline(never)]
-    unsafe fn tell_others(&self, event: Event, id: u64, spec: &mut Spec) {
-        let mut place = 1;
-        // SAFETY: this function's rule.
-        while let Some(listener) = unsafe { self.at(event, place) } {
-            call(listener, id as isize, spec);
-            place += 1;
+        let Called { function, handle, param } = self.called[event as usize].get();
+        if let Some(function) = function {
+            call(function, handle, param, id as isize, spec);
         }
     }
 }
 
 #[inline(always)]
-fn call(listener: Listener, id: isize, spec: &mut Spec) {
-    let Listener { handle, function, param } = listener;
+fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: &mut Spec) {
     if IS_LOCKED.load(Ordering::Relaxed) {
         return call_beside_lock(handle, function, param, id, spec);
     }
-    // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
+    // SAFETY: the tool's function with what the tool gave for it, or [`call_each`] with its list; the specification
+    // outlives the call.
     let code = unsafe { function(handle, id, spec, param) };
     if code != 0 {
         // Of one whose own callback has released it the name is not known any more.
@@ -475,11 +526,28 @@ fn call(listener: Listener, id: isize, spec: &mut Spec) {
     }
 }
 
+/// Calls each of several. The list is what it is called with; a callback may change that, so that no reference to it is
+/// kept over a call.
+unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_void) -> c_int {
+    let list = list.cast_const().cast::<Vec<Listener>>();
+    // SAFETY: the raiser's, for the call.
+    let spec = unsafe { &mut *spec };
+    spec.stamp = 0;
+    let mut place = 0;
+    // SAFETY: of the table whose event is told, which is inside the raising face.
+    while let Some(Listener { handle, function, param, .. }) = unsafe { &*list }.get(place).copied() {
+        call(function, handle, param, id, spec);
+        place += 1;
+    }
+    0
+}
+
 #[cold]
 #[inline(never)]
 fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: &mut Spec) {
+    let listener = Listener { handle, function, alone: function, param };
     let upcall = UPCALL.get();
-    let code = upcall.map_or(0, |upcall| (upcall.beside_lock)(Listener { handle, function, param }, id, spec));
+    let code = upcall.map_or(0, |upcall| (upcall.beside_lock)(listener, id, spec));
     if code != 0 {
         failed(handle, code);
     }
@@ -518,7 +586,7 @@ mod tests {
         let param = (&raw mut told).cast::<c_void>();
         for handle in 1..=4 {
             // SAFETY: nobody else uses it.
-            unsafe { listeners.list(Event::Arrived) }.push(Listener { handle, function: note, param });
+            unsafe { listeners.add(Event::Arrived, Listener { handle, function: note, alone: note, param }) };
         }
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
         let (comm, datatype) = (null_mut(), null_mut());
@@ -535,5 +603,38 @@ mod tests {
         assert_eq!(left, (2, 1, 1));
         // SAFETY: as above.
         assert!(unsafe { listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify) });
+    }
+
+    unsafe extern "C" fn note_alone(handle: i64, id: isize, _: *mut Spec, param: *mut c_void) -> c_int {
+        // SAFETY: the test gives a pointer to what outlives the listener.
+        unsafe { &mut *param.cast::<Told>() }.push((-handle, id));
+        0
+    }
+
+    #[test]
+    fn one_that_is_alone_is_called_as_such_and_nothing_is_where_the_last_is_taken_within_a_callback() {
+        let (listeners, mut told) = (Listeners::new(), Told::new());
+        let param = (&raw mut told).cast::<c_void>();
+        let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
+        let mut spec = Spec { buf, ..Spec::EMPTY };
+        let of = |handle| Listener { handle, function: note, alone: note_alone, param };
+        // SAFETY: nobody else uses it.
+        let mut tell = |id| unsafe { listeners.tell(Event::Complete, id, &mut spec) };
+        // SAFETY: as above.
+        unsafe { listeners.add(Event::Complete, of(5)) };
+        tell(0);
+        // SAFETY: as above.
+        unsafe { listeners.add(Event::Complete, of(6)) };
+        tell(1);
+        // SAFETY: as above.
+        assert_eq!(unsafe { listeners.take(Event::Complete, 5, true) }, 1);
+        tell(2);
+        // SAFETY: as above.
+        assert_eq!(unsafe { (listeners.take(Event::Complete, 6, true), listeners.wants(Event::Complete)) }, (1, false));
+        tell(3);
+        // SAFETY: as above.
+        unsafe { listeners.add(Event::Complete, of(7)) };
+        tell(4);
+        assert_eq!(told, [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);
     }
 }

@@ -34,10 +34,18 @@ pub(crate) fn serve_soon() {
     IS_DUE.store(true, Ordering::Relaxed);
 }
 
+/// Whether something waits for it.
+#[inline(always)]
+pub(crate) fn is_due() -> bool {
+    IS_DUE.load(Ordering::Relaxed)
+}
+
 /// A call that the program has made is about to return, in which nothing is held: callbacks that may do anything have
 /// their events. Within a callback nothing is done.
+#[cold]
+#[inline(never)]
 pub(crate) fn serve() {
-    if IS_DUE.load(Ordering::Relaxed) && !events::is_delivering() {
+    if is_due() && !events::is_delivering() {
         IS_DUE.store(false, Ordering::Relaxed);
         show_arrived();
         events::deliver_pending(Safety::None);

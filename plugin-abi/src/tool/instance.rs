@@ -49,6 +49,23 @@ pub(super) struct MatchingInstance {
     pub(super) made: OnceCell<EventInstance>,
 }
 
+/// The elements of an event of this number, while so many receives wait and so many messages are unexpected.
+#[inline(always)]
+pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> MatchingEvent {
+    MatchingEvent {
+        id,
+        bytes: spec.bytes,
+        buffer: spec.buf.addr() as u64,
+        peer: spec.peer,
+        tag: spec.tag,
+        operation: spec.operation.cast_unsigned(),
+        context: spec.context,
+        posted,
+        unexpected,
+        count: spec.count,
+    }
+}
+
 impl MatchingInstance {
     /// Its elements, without a timestamp.
     fn event(&self) -> &EventInstance {
@@ -64,24 +81,13 @@ impl MatchingInstance {
     fn elements(&self) -> MatchingEvent {
         // SAFETY: the raiser's, which outlives the callback, and nobody else writes to.
         let spec = unsafe { &*self.spec };
-        // SAFETY: the communicator of an event that is being told, so live.
-        let (context, [posted, unexpected]) = unsafe { ((*spec.comm).c_contextid, listeners::queues(spec.comm)) };
-        MatchingEvent {
-            id: self.id,
-            bytes: spec.bytes,
-            buffer: spec.buf.addr() as u64,
-            context,
-            peer: spec.peer,
-            tag: spec.tag,
-            count: spec.count,
-            operation: spec.operation.cast_unsigned(),
-            posted,
-            unexpected,
-        }
+        // SAFETY: the communicator of an event that is being told.
+        elements(self.id, spec, unsafe { listeners::queues(spec.comm) })
     }
 
     /// When it happened: now, if nobody has asked before.
-    fn timestamp(&self) -> u64 {
+    #[inline(always)]
+    pub(super) fn timestamp(&self) -> u64 {
         // SAFETY: as above.
         let stamp = unsafe { &mut (*self.spec).stamp };
         if *stamp <= TOLD {

@@ -19,8 +19,10 @@ use engine::events::{self, Registration, Safety, TypeId};
 use ibex_ffi::openmpi::sys;
 
 use super::host;
-use super::instance::{EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, TOLD, with_matching};
-use crate::runtime::listeners::{self, Event, Listener, Spec};
+use super::instance::{
+    EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, TOLD, elements, with_matching,
+};
+use crate::runtime::listeners::{self, Event, Listener, Queues, Spec};
 use crate::runtime::watch;
 
 /// A tool's function with what it is called with.
@@ -36,13 +38,16 @@ struct Quick {
     user_data: *mut c_void,
     /// What callbacks must be fit for there.
     level: c_int,
-    /// Whether several threads raised events when that was found, as a number; any other: it has not been found, or the
-    /// event goes to the buffer.
-    has_threads: u8,
+    /// Whether several threads raised events when that was found, as a number; with [`KEPT`]: the event goes to the
+    /// buffer; any other: it has not been found.
+    how: u8,
 }
 
+/// See [`Quick::how`].
+const KEPT: u8 = 2;
+
 impl Quick {
-    const UNKNOWN: Quick = Quick { function: nothing, user_data: null_mut(), level: 0, has_threads: u8::MAX };
+    const UNKNOWN: Quick = Quick { function: nothing, user_data: null_mut(), level: 0, how: u8::MAX };
 }
 
 unsafe extern "C" fn nothing(_: InstancePointer, _: RegistrationHandle, _: c_int, _: *mut c_void) {}
@@ -58,6 +63,8 @@ struct Changing {
 pub(super) struct Matching {
     handle: RegistrationHandle,
     event_type: TypeId,
+    /// How long the queues of a communicator are.
+    queues: Queues,
     event: Event,
     /// Of which communicator; null: of all.
     comm: *mut sys::ompi_communicator_t,
@@ -102,18 +109,21 @@ pub(super) fn listen(
         let changing =
             Changing { registration: Arc::clone(registration), callbacks: Callbacks::default(), quick: Quick::UNKNOWN };
         let (event_type, may_call) = (registration.event_type, host::init_count());
-        Arc::new(Matching { handle, event_type, event, comm, may_call, changing: UnsafeCell::new(changing) })
+        let queues = listeners::queues_function();
+        Arc::new(Matching { handle, event_type, queues, event, comm, may_call, changing: UnsafeCell::new(changing) })
     }));
     listeners::exclusively(|| {
         // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
         let changing = unsafe { &mut *known.changing.get() };
         std::mem::swap(&mut changing.registration, &mut former);
         (changing.callbacks, changing.quick) = (callbacks(), Quick::UNKNOWN);
+        listeners::set_alone(event, handle.0, tell_alone);
     });
     if !is_new {
         return;
     }
-    let listener = Listener { handle: handle.0, function: tell, param: Arc::as_ptr(&known).cast_mut().cast() };
+    let param = Arc::as_ptr(&known).cast_mut().cast();
+    let listener = Listener { handle: handle.0, function: tell, alone: tell_alone, param };
     if comm.is_null() {
         listeners::add_everywhere(event, listener);
     } else if listeners::are_raised() {
@@ -126,8 +136,11 @@ pub(super) fn listen(
 pub(super) fn forget_quick(handle: RegistrationHandle) {
     let known = listening().get(&handle).cloned();
     if let Some(known) = known {
-        // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
-        listeners::exclusively(|| unsafe { (*known.changing.get()).quick = Quick::UNKNOWN });
+        listeners::exclusively(|| {
+            // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
+            unsafe { (*known.changing.get()).quick = Quick::UNKNOWN };
+            listeners::set_alone(known.event, handle.0, tell_alone);
+        });
     }
 }
 
@@ -160,16 +173,13 @@ impl Changing {
             return None;
         }
         let level = needed(has_threads).index() as c_int;
-        let quick =
-            |&(function, user_data): &Callback| Quick { function, user_data, level, has_threads: has_threads.into() };
+        let quick = |&(function, user_data): &Callback| Quick { function, user_data, level, how: has_threads.into() };
         self.fit(has_threads).map(quick)
     }
 }
 
-/// The listener's function.
+/// The listener's function, where others listen to the same.
 unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: what the listener was added with, which is kept as long as this may be called.
-    let known = unsafe { &*param.cast::<Matching>() };
     // SAFETY: the raiser's, for the call.
     let stamp = unsafe { &mut (*spec).stamp };
     if *stamp == 0 {
@@ -177,19 +187,99 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, param: *mut c_void
     } else {
         events::count_told_again();
     }
-    let instance = MatchingInstance { spec, id: id as u64, event_type: known.event_type, made: OnceCell::new() };
-    // SAFETY: inside the raising face; copied before anything is called.
-    let quick = unsafe { (*known.changing.get()).quick };
-    if quick.has_threads == events::raising_threads() {
-        known.call(quick, &instance);
-    } else {
-        // SAFETY: inside the raising face.
-        unsafe { known.tell_slowly(&instance) };
+    // SAFETY: what the listener was added with; handed on.
+    unsafe { tell_one(id as u64, spec, param) };
+    0
+}
+
+/// The listener's function, where no other listens to the same.
+unsafe extern "C" fn tell_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
+    // SAFETY: the raiser's, for the call; what the listener was added with; handed on.
+    unsafe {
+        (*spec).stamp = TOLD;
+        tell_one(id as u64, spec, param);
     }
     0
 }
 
+/// The listener's function, where no other listens to the same and its events go to the buffer.
+unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
+    // SAFETY: what the listener was added with; it is kept as long as this may be called.
+    let known = unsafe { &*param.cast::<Matching>() };
+    // SAFETY: the raiser's, for the call; inside the raising face.
+    if !unsafe { known.keep(id as u64, &*spec, events::stamp) } {
+        // SAFETY: as above.
+        unsafe { keep_slowly(known, id as u64, spec) };
+    }
+    0
+}
+
+/// # Safety
+/// As for [`tell_one`].
+#[cold]
+#[inline(never)]
+unsafe fn keep_slowly(known: &Matching, id: u64, spec: *mut Spec) {
+    // SAFETY: this function's rule.
+    unsafe {
+        (*spec).stamp = TOLD;
+        known.tell_slowly(&known.instance(id, spec));
+    }
+}
+
+/// # Safety
+/// The raiser's specification, and what the listener was added with. Inside the raising face.
+#[inline(always)]
+unsafe fn tell_one(id: u64, spec: *mut Spec, param: *mut c_void) {
+    // SAFETY: this function's rule; it is kept as long as this may be called.
+    let known = unsafe { &*param.cast::<Matching>() };
+    // SAFETY: inside the raising face; a copy, as what is called may change it.
+    let quick = unsafe { &(*known.changing.get()).quick };
+    let threads = events::raising_threads();
+    if quick.how == threads {
+        known.call(*quick, &known.instance(id, spec));
+    } else if quick.how == threads | KEPT {
+        // SAFETY: inside the raising face.
+        unsafe { known.keep_beside_others(id, spec) };
+    } else {
+        // SAFETY: as above.
+        unsafe { known.tell_slowly(&known.instance(id, spec)) };
+    }
+}
+
 impl Matching {
+    #[inline(always)]
+    fn instance(&self, id: u64, spec: *mut Spec) -> MatchingInstance {
+        MatchingInstance { spec, id, event_type: self.event_type, made: OnceCell::new() }
+    }
+
+    /// Puts an event into the buffer, as long as less than half of that is in use. False: it is not there.
+    ///
+    /// # Safety
+    /// Inside the raising face, by which the specification's communicator is told of.
+    #[inline(always)]
+    unsafe fn keep(&self, id: u64, spec: &Spec, timestamp: impl FnOnce() -> u64) -> bool {
+        // SAFETY: this function's rule.
+        let queues = unsafe { (self.queues)(spec.comm) };
+        // SAFETY: this function's rule; nothing is called while this lives.
+        let registration = unsafe { &(*self.changing.get()).registration };
+        events::keep_quickly(registration, timestamp(), || elements(id, spec, queues))
+    }
+
+    /// [`Self::keep`], where others may have asked for the time.
+    ///
+    /// # Safety
+    /// As for [`Self::keep`].
+    #[inline(never)]
+    unsafe fn keep_beside_others(&self, id: u64, spec: *mut Spec) {
+        let instance = self.instance(id, spec);
+        let timestamp = instance.timestamp();
+        // SAFETY: this function's rule.
+        if !unsafe { self.keep(id, &*spec, || timestamp) } {
+            // SAFETY: as above.
+            unsafe { self.tell_slowly(&instance) };
+        }
+    }
+
     #[inline(always)]
     fn call(&self, Quick { function, user_data, level, .. }: Quick, instance: &MatchingInstance) {
         // SAFETY: an integer that is always there, and written to by Open MPI under a lock of its own; whole when read.
@@ -217,12 +307,20 @@ impl Matching {
             changing.quick = quick;
             return self.call(quick, instance);
         }
+        let was_kept = changing.quick.how == u8::from(has_threads) | KEPT;
         changing.quick = Quick::UNKNOWN;
         // Without a callback it wants nothing.
         if changing.callbacks.iter().any(Option::is_some) {
             events::keep(&changing.registration, &instance.whole());
-            if changing.registration.is_half_full() || changing.fit(has_threads).is_none() {
+            let is_fit = changing.fit(has_threads).is_some();
+            if changing.registration.look_for_room() || !is_fit {
                 watch::serve_soon();
+            }
+            if is_fit && changing.registration.is_buffered() {
+                changing.quick.how = u8::from(has_threads) | KEPT;
+                if !was_kept {
+                    listeners::set_alone(self.event, self.handle.0, keep_alone);
+                }
             }
         }
     }

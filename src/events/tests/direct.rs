@@ -25,7 +25,7 @@ fn nothing_is_delivered_and_no_registration_finished_within_a_callback() {
     set_callback(&registration, Safety::None, Some(callback)).expect("not freed");
     assert!(registration.is_direct());
     keep(&registration, &event(3, 7));
-    assert!(!registration.is_direct() && !registration.is_half_full());
+    assert!(!registration.is_direct() && !registration.look_for_room());
     let is_freed = Arc::new(AtomicBool::new(false));
     let freed = Arc::clone(&is_freed);
     let before = counts(matching_source());
@@ -72,18 +72,53 @@ fn what_the_buffer_has_no_room_for_is_counted_and_told() {
 }
 
 #[test]
+fn what_is_kept_quickly_is_delivered_and_counted_as_what_is_kept_otherwise() {
+    let _alone = alone();
+    let seen: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
+    let event_type = TypeId::of_matching(5).expect("there is one");
+    let registration = register(event_type, Options { room: 8, buffered: true, ..Options::default() });
+    let told = Arc::clone(&seen);
+    let callback: Callback = Arc::new(move |instance, _, _| {
+        assert_eq!((instance.event_type, instance.source), (event_type, matching_source()));
+        let unexpected = instance.value(8).expect("ten elements").to_string();
+        told.lock().expect("no panic").push((instance.timestamp, unexpected));
+    });
+    set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("not freed");
+    let before = counts(matching_source());
+    let quickly = |time: u32| {
+        let event = MatchingEvent { unexpected: 10 * time, ..MatchingEvent::default() };
+        keep_quickly(&registration, u64::from(time), || event)
+    };
+    assert!(!quickly(0) && !registration.look_for_room());
+    assert_eq!([1, 2, 3, 4, 5].map(quickly), [true, true, true, true, false]);
+    assert!(registration.look_for_room() && !registration.is_direct());
+    keep(&registration, &event(5, 0));
+    deliver(4, Safety::MpiRestricted);
+    assert!(!registration.look_for_room() && quickly(6));
+    deliver(usize::MAX, Safety::MpiRestricted);
+    let mut seen = std::mem::take(&mut *seen.lock().expect("no panic"));
+    assert!(seen.remove(4).0 > 6);
+    let wanted = [1_u64, 2, 3, 4, 6].map(|time| (time, (10 * time).to_string()));
+    assert_eq!(seen, wanted);
+    let after = counts(matching_source());
+    let grown = [after.raised - before.raised, after.buffered - before.buffered, after.delivered - before.delivered];
+    assert_eq!((grown, after.dropped), ([6; 3], before.dropped));
+    free(&registration, Safety::None, None).expect("once");
+}
+
+#[test]
 fn the_elements_are_what_was_put_in_and_the_source_is_ordered() {
     let whole = MatchingEvent {
         id: 1 << 40,
         bytes: 2,
         buffer: 3,
-        context: 4,
-        peer: -5,
-        tag: -6,
-        count: 7,
+        peer: -4,
+        tag: -5,
         operation: 1,
-        posted: 9,
-        unexpected: 10,
+        context: 7,
+        posted: 8,
+        unexpected: 9,
+        count: 10,
     };
     let event_type = type_named("comm_msg_arrived").expect("it exists");
     assert_eq!(event_type.place_in_matching(), Some(8));
@@ -91,7 +126,7 @@ fn the_elements_are_what_was_put_in_and_the_source_is_ordered() {
     assert_eq!(TypeId::of_matching(MATCHING_TYPES), None);
     let instance = whole.instance(event_type, matching_source(), 5);
     let values: Vec<_> = (0..10).map(|index| instance.value(index).expect("ten elements").to_string()).collect();
-    assert_eq!(values.join(" "), format!("{} 2 3 4 -5 -6 7 1 9 10", 1_u64 << 40));
+    assert_eq!(values.join(" "), format!("{} 2 3 -4 -5 1 7 8 9 10", 1_u64 << 40));
     let about = source_info(matching_source());
     assert!(about.ordered && about.name == "host:matching");
     let (first, second) = (stamp(), stamp());

@@ -3,7 +3,8 @@
 //!
 //! The five ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. A bound that the
 //! ratio may keep or miss is neither met nor missed: the machine is too noisy to say. Instructions, allocations and
-//! counts of events are exact.
+//! counts of events are exact. Of the events of the matching, over the PML, the instructions alone are counted
+//! ([`transport::EVENTS_OF_MATCHING`]).
 //!
 //! Grade: setup. Called by the bench; read by [`super::table`], [`super::html`], [`super::bars`]. Tests: at the end.
 
@@ -44,6 +45,9 @@ pub(crate) struct Message {
     pub(crate) transport: String,
     /// Instructions of libibex.so.
     pub(crate) instructions_of_ibex: f64,
+    /// Of MPI and all below it, the tool's among them, without the adapter's.
+    #[serde(default)]
+    pub(crate) instructions: f64,
     /// Events raised.
     pub(crate) events: f64,
     /// How often memory was allocated, in all of the process, at the most.
@@ -172,7 +176,46 @@ impl Cost {
             self.allocations(),
             self.deliveries(),
             self.all_accounted_for(),
+            self.of_matching("PML, PERUSE: instructions per event", Transport::Peruse, 40.0),
+            self.of_matching("PML, MPI_T: instructions per event", Transport::MpiT, 60.0),
+            self.of_matching("PML, into a buffer: instructions per event", Transport::Kept, 80.0),
+            self.matching_in_all(),
         ]
+    }
+
+    /// The instructions that the events of a message over the PML add to those of another way, by a way of listening;
+    /// and how many they are. PERUSE's are those of `MPI_T`.
+    fn added(&self, way: Transport, to: Transport) -> Option<(f64, f64)> {
+        let (plain, watched) = (self.message(to)?, self.message(way)?);
+        // Those of the start and the end of the job are among them, a few in thousands.
+        let counting = [Transport::MpiT, Transport::Kept, Transport::Delivered].into_iter();
+        let counted = counting.filter_map(|way| self.message(way)).map(|message| message.events);
+        let events = counted.fold(0.0, f64::max).round();
+        (events > 0.0).then_some((watched.instructions - plain.instructions, events))
+    }
+
+    fn of_matching(&self, what: &'static str, way: Transport, bound: f64) -> Verdict {
+        verdict(
+            what,
+            format!("at most {bound:.0}"),
+            "more than a message whose listener has no event, the callback among them",
+            self.added(way, Transport::Watched).as_ref(),
+            |(added, events)| met(added / events <= bound),
+            |(added, events)| (format!("{:.1}", added / events), format!("{added:.0} for the {events} of 8 B")),
+        )
+    }
+
+    fn matching_in_all(&self) -> Verdict {
+        let plain = self.message(Transport::Ibex).map(|message| message.instructions);
+        let part = self.added(Transport::Peruse, Transport::Ibex).zip(plain).map(|((added, _), plain)| (added, plain));
+        verdict(
+            "PML, PERUSE: all events of 8 B",
+            "at most 25 %".to_owned(),
+            "of the instructions of a message that nobody listens to",
+            part.as_ref(),
+            |(added, plain)| met(added / plain <= 0.25),
+            |(added, plain)| (format!("{:.0} %", 100.0 * added / plain), format!("{added:.0} of {plain:.0}")),
+        )
     }
 
     fn at_most(&self, what: &'static str, transport: Transport, bound: f64) -> Verdict {
@@ -255,6 +298,7 @@ impl Message {
         Self {
             transport: transport.name().to_owned(),
             instructions_of_ibex: instructions::of_ibex(&counted.objects),
+            instructions: instructions::of_mpi(&counted.objects),
             events: counted.events,
             allocations: counted.allocations,
         }
@@ -339,7 +383,8 @@ mod tests {
     }
 
     fn message(transport: Transport, instructions: f64, events: f64, allocations: f64) -> Message {
-        Message { transport: transport.name().to_owned(), instructions_of_ibex: instructions, events, allocations }
+        let transport = transport.name().to_owned();
+        Message { transport, instructions_of_ibex: instructions, instructions, events, allocations }
     }
 
     #[test]
@@ -353,6 +398,23 @@ mod tests {
             outcome(&Cost { messages, ..cost(Vec::new()) }, "nobody registered: instructions")
         };
         assert_eq!((judged(1010.0), judged(1011.0)), (Outcome::Met, Outcome::NotMet));
+    }
+
+    #[test]
+    fn an_event_of_the_matching_costs_what_it_adds_and_all_together_are_a_part_of_the_message() {
+        let messages = vec![
+            message(Transport::Ibex, 600.0, 0.0, 0.0),
+            message(Transport::Watched, 650.0, 0.0, 0.0),
+            message(Transport::Peruse, 1050.0, 0.0, 0.0),
+            message(Transport::MpiT, 1250.0, 10.02, 0.0),
+            message(Transport::Kept, 1460.0, 10.02, 0.0),
+        ];
+        let cost = Cost { messages, ..cost(Vec::new()) };
+        let outcomes =
+            ["PML, PERUSE: instructions", "PML, MPI_T", "PML, into", "PML, PERUSE: all"].map(|of| outcome(&cost, of));
+        assert_eq!(outcomes, [Outcome::Met, Outcome::Met, Outcome::NotMet, Outcome::NotMet]);
+        assert_eq!(cost.added(Transport::Peruse, Transport::Ibex), Some((450.0, 10.0)));
+        assert_eq!(cost.added(Transport::Delivered, Transport::Ibex), None);
     }
 
     #[test]

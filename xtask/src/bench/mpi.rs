@@ -69,7 +69,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
     }
     match transport {
         _ if transport.is_ibex() => {
-            parameter("pml", if transport == Transport::Ibex { "ibex" } else { "ob1" });
+            parameter("pml", if transport.is_pml() { "ibex" } else { "ob1" });
             parameter("btl", "self,ibex");
             parameter("btl_ibex_if_include", place.device);
             parameter("osc", "rdma");
@@ -78,7 +78,8 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
             }
             // Of the ranks alone: mpirun is not watched.
             if let Some(tool) = tool(place, transport) {
-                parameter("mca_base_env_list", &format!("LD_PRELOAD={}", tool.display()));
+                let way = transport.way_of_matching().map_or_else(String::new, |way| format!(";EVERY_EVENT={way}"));
+                parameter("mca_base_env_list", &format!("LD_PRELOAD={}{way}", tool.display()));
             }
         }
         Transport::Openib => {
@@ -119,6 +120,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
 fn tool(place: Place, transport: Transport) -> Option<PathBuf> {
     match transport {
         Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
+        _ if transport.way_of_matching().is_some() => Some(place.programs.join("every_event.so")),
         Transport::Logger => Some(place.components.with_file_name("libibex-log.so")),
         _ => None,
     }
@@ -266,6 +268,16 @@ pub(crate) mod tests {
             let variables = format!("{:?}", environment(place(), transport));
             assert_eq!(variables.contains("/t/without/"), transport == Transport::WithoutEvents, "{variables}");
             assert_eq!(variables.contains("IBEX_LOG"), transport == Transport::Logger, "{variables}");
+        }
+    }
+
+    #[test]
+    fn over_the_pml_the_tool_is_told_how_to_listen() {
+        let [plain, ways @ ..] = super::super::transport::EVENTS_OF_MATCHING.map(|transport| line(place(), transport));
+        assert!(!plain.contains("LD_PRELOAD"), "{plain}");
+        for (line, way) in ways.iter().zip(["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered"]) {
+            let tool = format!("LD_PRELOAD=/t/mpi/every_event.so;EVERY_EVENT={way} ");
+            assert!(line.contains("--mca pml ibex") && line.contains(&tool), "{line}");
         }
     }
 

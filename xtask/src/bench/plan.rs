@@ -8,7 +8,7 @@
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
 use super::catalogue::{By, RAW, RawProgram, Test};
-use super::instructions::Count;
+use super::instructions::{Calls, Count};
 use super::transport::{self, Transport};
 use hw_tests::Device;
 
@@ -156,7 +156,7 @@ impl Plan {
     }
 
     /// Whether this is a plan for what events cost.
-    fn is_of_events(&self) -> bool {
+    pub(crate) fn is_of_events(&self) -> bool {
         self.transports.contains(&Transport::WithoutEvents)
     }
 
@@ -170,6 +170,10 @@ impl Plan {
         let mut steps: Vec<Step> = GROUPS.iter().flat_map(|group| self.group(round, group)).collect();
         if self.is_of_events() && round == 1 {
             steps.push(Step::SmallBuffer);
+            if self.tests.iter().any(|test| test.by == By::InstructionCounter(Calls::Blocking)) {
+                let counts = transport::EVENTS_OF_MATCHING.map(Count::of_short_blocking);
+                steps.extend(counts.map(Step::Instructions));
+            }
         }
         steps
     }
@@ -347,7 +351,9 @@ mod tests {
         assert_eq!(ways(5, false), ["without", "unregistered", "callbacks", "buffered", "logger"]);
         let firsts: Vec<&str> = (1..=5).map(|round| ways(round, false)[0]).collect();
         assert_eq!(firsts, ["unregistered", "callbacks", "buffered", "logger", "without"]);
-        assert_eq!(ways(1, true), ["unregistered", "callbacks", "buffered", "without"]);
+        let of_matching = ["ibex", "elsewhere", "watched", "peruse", "mpi_t", "kept", "delivered"];
+        assert_eq!(ways(1, true), [&["unregistered", "callbacks", "buffered", "without"][..], &of_matching].concat());
+        assert_eq!(ways(2, true), ["callbacks", "buffered", "without", "unregistered"]);
         let small = |round: usize| plan.round(round).iter().filter(|step| matches!(step, Step::SmallBuffer)).count();
         assert_eq!((small(1), small(2)), (1, 0));
     }

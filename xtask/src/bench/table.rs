@@ -73,7 +73,8 @@ pub(crate) fn tables(report: &Report, tests: &[&'static Test]) -> String {
 /// What the columns are where events are measured.
 fn legend() -> String {
     let line = |transport: &Transport| format!("  {:<14}{}\n", transport.name(), transport.words());
-    format!("What events cost\n{}\n", transport::EVENTS.iter().map(line).collect::<String>())
+    let all = transport::EVENTS.iter().chain(&transport::EVENTS_OF_MATCHING);
+    format!("What events cost\n{}\n", all.map(line).collect::<String>())
 }
 
 /// The speed bars.

@@ -43,14 +43,44 @@ pub(crate) enum Transport {
     /// While the logger writes every event to a file.
     #[value(skip)]
     Logger,
+    /// MPI through ibex's PML while a tool listens by PERUSE to another communicator than the messages are on.
+    #[value(skip)]
+    Elsewhere,
+    /// To their own, but for an event that does not come.
+    #[value(skip)]
+    Watched,
+    /// To all events of theirs, by PERUSE, with a callback that does nothing.
+    #[value(skip)]
+    Peruse,
+    /// The same by `MPI_T`.
+    #[value(skip)]
+    MpiT,
+    /// The same through buffers in which all of them wait.
+    #[value(skip)]
+    Kept,
+    /// The same through buffers that are emptied every so often.
+    #[value(skip)]
+    Delivered,
 }
 
 /// What `--events` compares; the first is what the others are compared with.
 pub(crate) const EVENTS: [Transport; 5] =
     [Transport::WithoutEvents, Transport::Unregistered, Transport::Callbacks, Transport::Buffered, Transport::Logger];
 
+/// What `--events` counts the instructions of over the PML, whose events are those of the matching; the first is what
+/// the others are compared with.
+pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
+    Transport::Ibex,
+    Transport::Elsewhere,
+    Transport::Watched,
+    Transport::Peruse,
+    Transport::MpiT,
+    Transport::Kept,
+    Transport::Delivered,
+];
+
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 13] = [
+pub(crate) const ALL: [Transport; 19] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
@@ -64,6 +94,12 @@ pub(crate) const ALL: [Transport; 13] = [
     Transport::Callbacks,
     Transport::Buffered,
     Transport::Logger,
+    Transport::Elsewhere,
+    Transport::Watched,
+    Transport::Peruse,
+    Transport::MpiT,
+    Transport::Kept,
+    Transport::Delivered,
 ];
 
 impl Transport {
@@ -83,6 +119,12 @@ impl Transport {
             Self::Callbacks => "callbacks",
             Self::Buffered => "buffered",
             Self::Logger => "logger",
+            Self::Elsewhere => "elsewhere",
+            Self::Watched => "watched",
+            Self::Peruse => "peruse",
+            Self::MpiT => "mpi_t",
+            Self::Kept => "kept",
+            Self::Delivered => "delivered",
         }
     }
 
@@ -102,6 +144,12 @@ impl Transport {
             Self::Callbacks => "every event, an empty callback",
             Self::Buffered => "every event, buffered",
             Self::Logger => "every event written to a file",
+            Self::Elsewhere => "PML: PERUSE on another communicator",
+            Self::Watched => "PML: PERUSE, for an event that does not come",
+            Self::Peruse => "PML: every event by PERUSE, an empty callback",
+            Self::MpiT => "PML: every event by MPI_T, an empty callback",
+            Self::Kept => "PML: every event into a buffer",
+            Self::Delivered => "PML: through a buffer to an empty callback",
         }
     }
 
@@ -112,7 +160,21 @@ impl Transport {
 
     /// Whether that is ibex, of one build or another, watched or not.
     pub(crate) fn is_ibex(self) -> bool {
-        matches!(self, Self::Ibex | Self::IbexBtl) || EVENTS.contains(&self)
+        matches!(self, Self::IbexBtl) || EVENTS.contains(&self) || self.is_pml()
+    }
+
+    /// Whether that is ibex's PML, watched or not.
+    pub(crate) fn is_pml(self) -> bool {
+        EVENTS_OF_MATCHING.contains(&self)
+    }
+
+    /// How the tool is told to listen to the events of the matching (`EVERY_EVENT`).
+    pub(crate) fn way_of_matching(self) -> Option<&'static str> {
+        match self {
+            Self::Elsewhere | Self::Watched | Self::Peruse | Self::MpiT | Self::Delivered => Some(self.name()),
+            Self::Kept => Some("buffered"),
+            _ => None,
+        }
     }
 
     /// Whether that is what the others are compared with.

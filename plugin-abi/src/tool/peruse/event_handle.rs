@@ -205,7 +205,8 @@ impl EventHandle {
 
     /// What is called where the matching raises its event.
     fn listener(&self, callback: Callback) -> Listener {
-        Listener { handle: self.number, function: callback.function, param: callback.param }
+        let Callback { function, param } = callback;
+        Listener { handle: self.number, function, alone: function, param }
     }
 
     /// The communicators whose events it sees.
