@@ -75,16 +75,42 @@ pub struct Arrived {
 
 /// Who may take messages where the port finds them. A trait, and no closure, so that it can be made part of the poll.
 pub trait TakesMessages {
+    /// Who is asked of requests. Another one, so that who takes messages need not be in memory.
+    type Requests: TakesRequests;
+
     /// Whether it takes the message, which is dealt with then. The port is borrowed meanwhile.
     fn takes(&mut self, arrived: Arrived) -> bool;
+
+    /// Who is asked of requests that have succeeded.
+    fn requests(&mut self) -> &mut Self::Requests;
+}
+
+/// Who may take requests that have succeeded where the port finds them.
+pub trait TakesRequests {
+    /// Whether it takes the token, which is its own from then on. The port is borrowed meanwhile.
+    fn takes_request(&mut self, token: Token) -> bool;
 }
 
 /// Takes none.
 pub(super) struct TakesNone;
 
 impl TakesMessages for TakesNone {
+    type Requests = Self;
+
     #[inline(always)]
     fn takes(&mut self, _: Arrived) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn requests(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl TakesRequests for TakesNone {
+    #[inline(always)]
+    fn takes_request(&mut self, _: Token) -> bool {
         false
     }
 }

@@ -21,7 +21,7 @@ use self::posted::Posted;
 use self::request::{Operation, Request};
 use self::send_queue::SendQueue;
 use super::adapter::{QueuePair, SendSlots, Work};
-use super::completion::{Batch, Completion, Failed, Token, Undelivered};
+use super::completion::{Batch, Completion, Failed, TakesRequests, Token, Undelivered};
 use super::work_request::{EndpointId, WrId};
 use crate::counters::{Counters, add, subtract};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Status, Wr};
@@ -198,25 +198,27 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// A send, and every request before it on its connection, is done: their tokens come back. Hot.
+    /// A send, and every request before it on its connection, is done: their tokens come back, but for those that
+    /// `takes` takes. Hot.
     #[inline(never)]
     pub(super) fn retire<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,
         id: WrId,
-        batch: &mut Batch,
-        undelivered: &mut Undelivered,
+        (batch, undelivered): (&mut Batch, &mut Undelivered),
+        takes: &mut impl TakesRequests,
     ) {
         let Some(done) = queue.retire(id.low()) else { return };
+        self.credits += done;
+        self.is_freed |= done > 0;
         if !queue.bounced.is_empty() {
             self.bounce.take_back(&mut queue.bounced, id.low());
         }
-        let to = id.endpoint();
         while let Some((_, token)) = self.posted.pop_through(&mut queue.tokens, id.low()) {
-            undelivered.deliver(batch, Completion::Request { token, to, outcome: Ok(()) });
+            if !takes.takes_request(token) {
+                undelivered.deliver(batch, Completion::Request { token, to: id.endpoint(), outcome: Ok(()) });
+            }
         }
-        self.credits += done;
-        self.is_freed |= done > 0;
     }
 
     /// A send did not succeed; every request before it on its connection did. Their tokens come back; its own is

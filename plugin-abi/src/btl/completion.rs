@@ -2,7 +2,7 @@
 //! What has happened beside messages received: requests that are done, peers that failed, links that changed.
 //!
 //! Called by `progress` for each such event, outside of the port: callbacks to Open MPI run in here and may call ibex
-//! again. What the callbacks leave to be given back is chained in [`FinishedRecords`]. Grade: hot for completions.
+//! again. What the callbacks leave to be given back is chained in [`FinishedDescriptors`]. Grade: hot for completions.
 //! Threads: any.
 
 use std::ffi::c_int;
@@ -14,21 +14,20 @@ use ibex_ffi::openmpi::sys;
 use super::descriptor::pool::{Descriptor, take_registration};
 use super::detour::{self, Again};
 use super::module::Module;
-use super::operation::{CallbackArguments, Operation};
+use super::operation::Operation;
 use super::token::{Record, record};
 use super::{failures, loss, watch};
 use crate::runtime::face::Face;
+use crate::runtime::operation_chain::{Link, OperationChain};
 use crate::runtime::progress as faces;
 use crate::runtime::token::RecordKind;
 
-/// What the callbacks of a batch have left to be given back, as chains through the records themselves.
-pub(crate) struct FinishedRecords {
-    pub(crate) descriptors: *mut Descriptor,
-    pub(crate) operations: *mut Operation,
-}
+/// The descriptors that the callbacks of a batch have left to be given back: a chain through the descriptors
+/// themselves.
+pub(crate) struct FinishedDescriptors(pub(crate) *mut Descriptor);
 
-impl FinishedRecords {
-    pub(crate) const NONE: FinishedRecords = FinishedRecords { descriptors: null_mut(), operations: null_mut() };
+impl FinishedDescriptors {
+    pub(crate) const NONE: FinishedDescriptors = FinishedDescriptors(null_mut());
 }
 
 /// What the adapter stamped the completion at `index` of a batch with, while a tool listens.
@@ -44,7 +43,7 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
     module: &Module,
     batch: &Batch,
     (index, completion): (usize, &Completion),
-    finished: &mut FinishedRecords,
+    finished: &mut FinishedDescriptors,
 ) {
     match *completion {
         Completion::Request { token, to, outcome } => {
@@ -64,7 +63,7 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
                 }
                 // SAFETY: as above, an operation.
                 Some(Record::Operation(operation)) => unsafe {
-                    operation_done(module, operation.as_ptr(), to, outcome, finished);
+                    operation_done(module, operation.as_ptr(), to, outcome);
                 },
                 None => other_faces(module, batch, index, token),
             };
@@ -158,7 +157,7 @@ unsafe fn send_done(
     descriptor: *mut Descriptor,
     to: EndpointId,
     status: c_int,
-    finished: &mut FinishedRecords,
+    finished: &mut FinishedDescriptors,
 ) {
     // SAFETY: this function's rule: nobody else uses it now.
     let wanted = unsafe { (*descriptor).callback_wanted };
@@ -179,36 +178,65 @@ unsafe fn send_done(
             unsafe { module.memory().put_back(registered) };
         }
         // SAFETY: as above.
-        unsafe { (*descriptor).next = finished.descriptors };
-        finished.descriptors = descriptor;
+        unsafe { (*descriptor).next = finished.0 };
+        finished.0 = descriptor;
     }
 }
 
-/// A put, a get or an atomic is done.
+/// Tells Open MPI of operations that a poll has taken, which have succeeded, and gives their records back.
+///
+/// # Safety
+/// They are the caller's own, and no port is entered.
+#[inline]
+pub(crate) unsafe fn operations_done(done: &OperationChain) {
+    let Some(first) = done.first() else { return };
+    let mut next = Some(first);
+    while let Some(link) = next {
+        // SAFETY: this function's rule; a link is the start of an operation.
+        let call = unsafe { (*link.cast::<Operation>().as_ptr()).call };
+        // SAFETY: this function's rule.
+        unsafe { call.call(sys::OPAL_SUCCESS) };
+        // SAFETY: in the chain.
+        next = unsafe { Link::next(link) };
+    }
+    let mut next = Some(first);
+    while let Some(link) = next {
+        let operation = link.cast::<Operation>().as_ptr();
+        // SAFETY: as above; M1: its module's.
+        unsafe {
+            next = Link::next(link);
+            give_back(Module::from_raw((*operation).call.btl), operation);
+        }
+    }
+}
+
+/// A put, a get or an atomic is done, and was in a batch.
 ///
 /// # Safety
 /// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
-unsafe fn operation_done(
-    module: &Module,
-    operation: *mut Operation,
-    to: EndpointId,
-    outcome: Result<(), Failed>,
-    finished: &mut FinishedRecords,
-) {
+unsafe fn operation_done(module: &Module, operation: *mut Operation, to: EndpointId, outcome: Result<(), Failed>) {
     // SAFETY: this function's rule.
-    let &mut Operation { call, ref mut next, watched } = unsafe { &mut *operation };
-    *next = finished.operations;
-    finished.operations = operation;
-    let CallbackArguments { callback, context, data, local_address, local_handle, .. } = call;
-    let status = status(module, to, outcome);
-    if let Some(function) = callback {
-        let peer = module.pointer(to);
-        // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
-        unsafe { function(module.as_raw(), peer, local_address, local_handle, context, data, status) };
-    }
+    let &Operation { call, watched, .. } = unsafe { &*operation };
+    // SAFETY: this function's rule.
+    unsafe { call.call(status(module, to, outcome)) };
     if call.is_watched {
         // SAFETY: as the call says.
         watch::done(unsafe { watched.assume_init_ref() }, outcome);
+    }
+    // SAFETY: this function's rule.
+    unsafe { give_back(module, operation) };
+}
+
+/// Gives a record back, once Open MPI was told.
+///
+/// # Safety
+/// It is one of this module's, and the caller's own.
+#[inline]
+unsafe fn give_back(module: &Module, operation: *mut Operation) {
+    // `None` would be a call from within an engine call, and those do not call back.
+    if let Some(state) = module.enter() {
+        // SAFETY: this function's rule.
+        unsafe { state.operations.give_back(operation) };
     }
 }

@@ -10,7 +10,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::endpoint::endpoint;
 use super::module::Module;
-use super::{atomic, descriptor, modules, procs, rdma, register_mem, send};
+use super::{atomic, descriptor, flush, modules, procs, rdma, register_mem, send};
 use crate::runtime::guard::fence;
 use crate::runtime::memory::HANDLE_SIZE;
 use crate::runtime::messages;
@@ -64,8 +64,8 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_register_mem = Some(register_mem::btl_register_mem);
     base.btl_deregister_mem = Some(register_mem::btl_deregister_mem);
     base.btl_register_error = Some(btl_register_error);
-    // btl_register: bml/r2 fills mca_btl_base_active_message_trigger instead. btl_flush stays null: osc/rdma goes by
-    // the pointer alone, and waits for the callbacks where there is none. btl_atomic_op: osc/rdma uses the fetching
+    base.btl_flush = Some(flush::btl_flush);
+    // btl_register: bml/r2 fills mca_btl_base_active_message_trigger instead. btl_atomic_op: osc/rdma uses the fetching
     // one.
     base
 }
@@ -118,7 +118,7 @@ mod tests {
     fn the_template_has_what_a_btl_must_have_and_leaves_out_what_ibex_does_without() {
         let base = template(std::ptr::null_mut());
         assert!(base.btl_add_procs.is_some() && base.btl_send.is_some() && base.btl_prepare_src.is_some());
-        assert!(base.btl_flush.is_none() && base.btl_atomic_op.is_none() && base.btl_register.is_none());
+        assert!(base.btl_flush.is_some() && base.btl_atomic_op.is_none() && base.btl_register.is_none());
         assert_eq!(base.btl_flags & !FLAGS, 0);
         assert_eq!(base.btl_flags & sys::MCA_BTL_FLAGS_SEND_INPLACE, 0);
     }

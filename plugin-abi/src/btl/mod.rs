@@ -3,7 +3,7 @@
 //!
 //! The files carry Open MPI's nouns: `component` (once per process), `settings` (what the user set) and `init` (its
 //! modules are made); `module` (one per port), `modules` (all of them) and `functions` (what Open MPI calls in one);
-//! `procs` and `endpoint` (peers); `descriptor`, `send`, `rdma`, `atomic`, `register_mem` (the data path), `operation`
+//! `procs` and `endpoint` (peers); `descriptor`, `send`, `rdma`, `atomic`, `flush`, `register_mem` (the data path), `operation`
 //! and `poll_frame` (their records), `token` (how the engine names those), `waiting` (messages that wait), `own_memory`
 //! (atomics of a process on itself); `progress` and `completion` (what has happened), `failures` and `loss` (what has
 //! failed), `detour` (messages that another port carries), `limits` (which settings are refused), `watch` (what sites
@@ -16,6 +16,7 @@ mod descriptor;
 mod detour;
 mod endpoint;
 mod failures;
+mod flush;
 mod functions;
 mod init;
 mod limits;

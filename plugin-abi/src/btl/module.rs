@@ -9,7 +9,7 @@
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use engine::events::SourceId;
 use engine::peer::PeerName;
@@ -25,6 +25,7 @@ use super::operation::Operations;
 use super::poll_frame::PollFrames;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::memory::Memory;
+use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 
 /// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
@@ -35,6 +36,8 @@ pub(crate) struct State<'a> {
     pub(crate) descriptors: &'a mut Descriptors,
     pub(crate) operations: &'a mut Operations,
     pub(crate) frames: &'a mut PollFrames,
+    /// Operations that the poll of a flush has found done.
+    pub(crate) done: &'a mut OperationChain,
     pub(crate) port: Entered<'a, Port>,
 }
 
@@ -43,6 +46,7 @@ struct Records {
     descriptors: Descriptors,
     operations: Operations,
     frames: PollFrames,
+    done: OperationChain,
 }
 
 /// A module: Open MPI's structure, then ibex's.
@@ -65,6 +69,8 @@ pub(crate) struct Module {
     endpoints: EndpointRange,
     /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
     error_callback: AtomicUsize,
+    /// Flushes until the next that is to let others go on.
+    flushes_left: AtomicU32,
     /// Some peers' messages go by other ports.
     detouring: AtomicBool,
 }
@@ -75,6 +81,10 @@ pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
     | sys::MCA_BTL_FLAGS_GET
     | sys::MCA_BTL_FLAGS_SEND_INPLACE
     | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
+
+/// So many flushes poll their port alone, and then one lets all of Open MPI go on: a program may do nothing else than
+/// flush, while others wait for what only `opal_progress` moves.
+const FLUSHES: u32 = 31;
 
 /// The largest read, in bytes, asked of a software adapter: one that sends a whole message ahead of the reader has it
 /// copied from memory; this much, as often as reads are in flight by default (4), stays in the processor's cache.
@@ -138,7 +148,12 @@ impl Module {
         if let Some(mut state) = port.enter() {
             descriptors.reserve(|size, count| state.grow(size, count))?;
         }
-        let records = Records { descriptors, operations: Operations::new(), frames: PollFrames::default() };
+        let records = Records {
+            descriptors,
+            operations: Operations::new(),
+            frames: PollFrames::default(),
+            done: OperationChain::EMPTY,
+        };
         Ok(Box::new(Module {
             base,
             port: Arc::clone(port),
@@ -154,6 +169,7 @@ impl Module {
             has_atomics: attributes.atomics != Atomics::None,
             endpoints,
             error_callback: AtomicUsize::new(0),
+            flushes_left: AtomicU32::new(FLUSHES),
             detouring: AtomicBool::new(false),
         }))
     }
@@ -197,8 +213,8 @@ impl Module {
     fn state<'a>(&'a self, port: Entered<'a, Port>) -> State<'a> {
         // SAFETY: reached here alone, with the right to this module's port, which exists once at a time and lives as
         // long as what is returned.
-        let Records { descriptors, operations, frames } = unsafe { &mut *self.records.get() };
-        State { descriptors, operations, frames, port }
+        let Records { descriptors, operations, frames, done } = unsafe { &mut *self.records.get() };
+        State { descriptors, operations, frames, done, port }
     }
 
     /// The port's registrations.
@@ -279,6 +295,15 @@ impl Module {
     /// See [`Self::error_callback`].
     pub(crate) fn set_error_callback(&self, callback: sys::mca_btl_base_module_error_cb_fn_t) {
         self.error_callback.store(callback.map_or(0, |function| function as usize), Ordering::Release);
+    }
+
+    /// A flush begins: whether all of Open MPI is to go on in it, and not this port alone.
+    #[inline]
+    pub(crate) fn is_others_turn(&self) -> bool {
+        // Relaxed, and in two steps: with several threads one flush more or less is no matter.
+        let left = self.flushes_left.load(Ordering::Relaxed);
+        self.flushes_left.store(if left == 0 { FLUSHES } else { left - 1 }, Ordering::Relaxed);
+        left == 0
     }
 
     /// Whether some peers' messages go by other ports.

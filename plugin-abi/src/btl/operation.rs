@@ -4,7 +4,7 @@
 //! Records come from a free list of the module; the engine carries the address of one as the token (`token`). Written
 //! by `rdma`, read by `completion`. Grade: hot (an empty list grows: pending). Threads: inside the port. Tests: below.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
 
@@ -14,11 +14,11 @@ use super::watch::Watched;
 use crate::runtime::free_list::{FreeList, Linked};
 
 /// What Open MPI is told when a put, a get or an atomic is done.
-#[repr(align(16))]
+#[repr(C, align(16))]
 pub(crate) struct Operation {
-    pub(crate) call: CallbackArguments,
-    /// The next on the free list, or on the chain of those to be freed.
+    /// The next on the free list, or on a chain of those that are done (`OperationChain`): first, as is said there.
     pub(crate) next: *mut Operation,
+    pub(crate) call: CallbackArguments,
     /// Present where the call says so.
     pub(crate) watched: MaybeUninit<Watched>,
 }
@@ -26,6 +26,8 @@ pub(crate) struct Operation {
 /// What is written for every operation.
 #[derive(Clone, Copy)]
 pub(crate) struct CallbackArguments {
+    pub(crate) btl: *mut sys::mca_btl_base_module_t,
+    pub(crate) peer: *mut sys::mca_btl_base_endpoint_t,
     pub(crate) callback: sys::mca_btl_base_rdma_completion_fn_t,
     pub(crate) context: *mut c_void,
     pub(crate) data: *mut c_void,
@@ -41,20 +43,46 @@ unsafe impl Linked for Operation {
     const NEXT: usize = offset_of!(Operation, next);
 }
 
+impl CallbackArguments {
+    /// Calls it, where there is one.
+    ///
+    /// # Safety
+    /// The operation is over, and Open MPI was not told yet.
+    #[inline]
+    pub(crate) unsafe fn call(&self, status: c_int) {
+        let CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, .. } = *self;
+        if let Some(function) = callback {
+            // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
+            unsafe { function(btl, peer, local_address, local_handle, context, data, status) };
+        }
+    }
+}
+
 /// The records of one module.
-pub(crate) struct Operations(FreeList<Operation>);
+pub(crate) struct Operations {
+    records: FreeList<Operation>,
+    /// How many are taken: of operations that are under way, or of which Open MPI is just being told.
+    taken: usize,
+}
 
 /// Records made at a time.
 const GROW_BY: usize = 64;
 
 impl Operations {
     pub(crate) const fn new() -> Self {
-        Operations(FreeList::new())
+        Operations { records: FreeList::new(), taken: 0 }
+    }
+
+    /// Whether none is under way, and Open MPI was told of all.
+    #[inline]
+    pub(crate) fn are_over(&self) -> bool {
+        self.taken == 0
     }
 
     #[inline]
     pub(crate) fn take(&mut self) -> NonNull<Operation> {
-        match self.0.take() {
+        self.taken += 1;
+        match self.records.take() {
             Some(free) => free,
             None => self.grow(),
         }
@@ -64,13 +92,16 @@ impl Operations {
     /// The record was taken from here, and no request under way has it as its token.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, operation: *mut Operation) {
+        self.taken -= 1;
         // SAFETY: this function's own rule.
-        unsafe { self.0.give_back(operation) };
+        unsafe { self.records.give_back(operation) };
     }
 
     #[cold]
     fn grow(&mut self) -> NonNull<Operation> {
         let call = CallbackArguments {
+            btl: null_mut(),
+            peer: null_mut(),
             callback: None,
             context: null_mut(),
             data: null_mut(),
@@ -79,8 +110,8 @@ impl Operations {
             is_watched: false,
         };
         let unused = || Operation { call, next: null_mut(), watched: MaybeUninit::uninit() };
-        self.0.add((0..GROW_BY).map(|_| unused()).collect(), |_| {});
-        self.0.take().expect("records were added")
+        self.records.add((0..GROW_BY).map(|_| unused()).collect(), |_| {});
+        self.records.take().expect("records were added")
     }
 }
 
@@ -92,9 +123,11 @@ mod tests {
     fn a_record_is_reused_before_more_are_made() {
         let mut operations = Operations::new();
         let first = operations.take();
+        assert!(!operations.are_over());
         // SAFETY: just taken; nothing names it.
         unsafe { operations.give_back(first.as_ptr()) };
+        assert!(operations.are_over());
         assert_eq!(operations.take(), first);
-        assert_eq!(operations.0.blocks(), 1);
+        assert_eq!(operations.records.blocks(), 1);
     }
 }

@@ -14,7 +14,7 @@ use engine::peer::PeerName;
 use engine::transport::{Batch, Completion};
 use ibex_ffi::openmpi::sys;
 
-use super::completion::{FinishedRecords, handle_non_message, stamp};
+use super::completion::{FinishedDescriptors, handle_non_message, operations_done, stamp};
 use super::module::{Module, State};
 use super::poll_frame::{PollFrame, ReceiveDescriptor};
 use super::{detour, loss, modules, watch};
@@ -48,9 +48,26 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
 #[inline]
 fn progress_all<const WATCHED: bool>() -> c_int {
     match modules::only() {
-        Some(module) => progress_port::<WATCHED>(module),
+        Some(module) => progress_port::<WATCHED, false>(module),
         None => progress_several::<WATCHED>(),
     }
+}
+
+/// Moves on the port that a module is of, for who waits for its operations. Returns the number of events.
+#[inline]
+pub(crate) fn progress_one(module: &Module) -> c_int {
+    if !events::is_idle() {
+        progress_watched()
+    } else if modules::are_polled_for() {
+        faces::poll(Face::Pml)
+    } else {
+        progress_for_flush(module)
+    }
+}
+
+#[inline(never)]
+fn progress_for_flush(module: &Module) -> c_int {
+    progress_port::<false, true>(module)
 }
 
 #[inline(never)]
@@ -61,7 +78,7 @@ fn progress_several<const WATCHED: bool>() -> c_int {
     }
     let mut count = 0;
     for module in modules::all() {
-        count += progress_port::<WATCHED>(module);
+        count += progress_port::<WATCHED, false>(module);
     }
     count
 }
@@ -94,34 +111,54 @@ fn defect() -> c_int {
 }
 
 /// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no
-/// site in here looks whether one does.
+/// site in here looks whether one does. `FLUSH`: operations are what is waited for, so that the poll takes them itself;
+/// without it they are reported in the batch, as the path of a message is no longer for them.
 #[allow(clippy::inline_always, reason = "as for `handle_event`")]
 #[inline(always)]
-fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
+fn progress_port<const WATCHED: bool, const FLUSH: bool>(module: &Module) -> c_int {
     // Another thread is at it, or this call comes from within an engine call: nothing to do here.
     let Some(mut state) = module.try_enter() else {
         return 0;
     };
-    let mut frame = state.frames.take();
-    let count = if WATCHED { state.port.poll_watched(&mut frame.batch) } else { state.port.poll(&mut frame.batch) };
+    let State { port, frames, done, .. } = &mut state;
+    let mut frame = frames.take();
+    let count = if WATCHED {
+        port.poll_watched(&mut frame.batch)
+    } else if FLUSH {
+        port.poll_direct(&mut frame.batch, &mut **done).reported
+    } else {
+        port.poll(&mut frame.batch)
+    };
     if count == 0 {
-        state.frames.give_back(frame, &mut state.port);
+        frames.give_back(frame, port);
+        if FLUSH {
+            tell_of_operations(state);
+        }
         return 0;
     }
     // While no other thread polls this port.
     let stamped = if WATCHED { taken(module) } else { None };
     drop(state);
 
-    let mut finished = FinishedRecords::NONE;
+    let mut finished = FinishedDescriptors::NONE;
     let PollFrame { batch, descriptor } = &*frame;
     for item in batch.completions().iter().enumerate() {
         handle_completion::<WATCHED>(module, batch, item, descriptor, &mut finished);
     }
-    give_back(module, frame, &finished);
+    give_back::<FLUSH>(module, frame, &finished);
     if let Some((source, taken)) = stamped {
         events::end_batch(source, taken);
     }
     count as c_int
+}
+
+/// Leaves the port, and tells of the operations that a poll has taken.
+#[inline]
+fn tell_of_operations(state: State<'_>) {
+    let done = state.done.take();
+    drop(state);
+    // SAFETY: just taken, and the port was left.
+    unsafe { operations_done(&done) };
 }
 
 /// Handles one completion, outside of the port.
@@ -131,7 +168,7 @@ fn handle_completion<const WATCHED: bool>(
     batch: &Batch,
     (index, completion): (usize, &Completion),
     descriptor: &ReceiveDescriptor,
-    finished: &mut FinishedRecords,
+    finished: &mut FinishedDescriptors,
 ) {
     if let Completion::Message { immediate, addr, len, .. } = *completion {
         let tag = Tag(immediate.tag());
@@ -153,7 +190,8 @@ fn handle_completion<const WATCHED: bool>(
 /// Says what the BTL does with what another face has polled.
 pub(crate) fn fill_in() {
     let is_polled_for = modules::set_polled_for;
-    faces::fill_in(Face::Btl, Functions { handle, show_arrived: watch::show_arrived, poll: None, is_polled_for });
+    let show_arrived = watch::show_arrived;
+    faces::fill_in(Face::Btl, Functions { handle, operations_done, show_arrived, poll: None, is_polled_for });
 }
 
 /// Handles a completion that another face has polled.
@@ -167,7 +205,7 @@ unsafe fn handle(port: u8, batch: &Batch, index: usize) {
         Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         Completion::Message { .. } => {
-            let (descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedRecords::NONE);
+            let (descriptor, mut finished) = (ReceiveDescriptor::new(), FinishedDescriptors::NONE);
             descriptor.settle();
             if events::is_idle() {
                 handle_completion::<false>(module, batch, (index, completion), &descriptor, &mut finished);
@@ -176,14 +214,14 @@ unsafe fn handle(port: u8, batch: &Batch, index: usize) {
             }
         }
         Completion::Request { .. } => {
-            let mut finished = FinishedRecords::NONE;
+            let mut finished = FinishedDescriptors::NONE;
             if events::is_idle() {
                 handle_non_message::<false>(module, batch, (index, completion), &mut finished);
             } else {
                 handle_non_message::<true>(module, batch, (index, completion), &mut finished);
             }
             if let Some(mut state) = module.enter() {
-                give_back_records(&mut state, &finished);
+                give_back_descriptors(&mut state, &finished);
             }
         }
     }
@@ -236,34 +274,29 @@ fn message_received(module: &Module, Tag(tag): Tag, arrived: *mut sys::mca_btl_b
     unsafe { function(module.as_raw(), tag, arrived, callback.cbdata) };
 }
 
-/// Gives descriptors, records and the frame back.
+/// Gives descriptors and the frame back, and after the poll of a flush tells of operations.
 #[inline(always)]
-fn give_back(module: &Module, frame: Box<PollFrame>, finished: &FinishedRecords) {
+fn give_back<const FLUSH: bool>(module: &Module, frame: Box<PollFrame>, finished: &FinishedDescriptors) {
     // `None` would be a call from within an engine call, and those do not call back; the frame would then be lost.
     let Some(mut state) = module.enter() else {
         return;
     };
-    give_back_records(&mut state, finished);
+    give_back_descriptors(&mut state, finished);
     state.frames.give_back(frame, &mut state.port);
+    if FLUSH {
+        tell_of_operations(state);
+    }
 }
 
-/// Gives back what callbacks have left.
+/// Gives back the descriptors that callbacks have left.
 #[inline(always)]
-fn give_back_records(state: &mut State<'_>, finished: &FinishedRecords) {
-    let mut descriptor = finished.descriptors;
+fn give_back_descriptors(state: &mut State<'_>, finished: &FinishedDescriptors) {
+    let mut descriptor = finished.0;
     while !descriptor.is_null() {
         // SAFETY: on the chain of `send_done`: ours.
         let next = unsafe { (*descriptor).next };
         // SAFETY: as above, and the adapter is through with it.
         unsafe { state.descriptors.give_back(descriptor) };
         descriptor = next;
-    }
-    let mut operation = finished.operations;
-    while !operation.is_null() {
-        // SAFETY: on the chain of `operation_done`: ours.
-        let next = unsafe { (*operation).next };
-        // SAFETY: as above.
-        unsafe { state.operations.give_back(operation) };
-        operation = next;
     }
 }

@@ -112,7 +112,9 @@ impl RdmaRequest {
     ) -> c_int {
         let State { port, operations, .. } = &mut state;
         let operation = operations.take();
-        let token = token::operation(operation.as_ptr(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        // 0 is of one that nobody watches.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed).max(1);
+        let token = token::operation(operation.as_ptr(), number);
         let with = port.peer_name(ends.to);
         let watched = Watched {
             kind,
@@ -162,6 +164,8 @@ impl RdmaRequest {
     #[inline]
     fn call(&self) -> CallbackArguments {
         CallbackArguments {
+            btl: self.btl,
+            peer: self.peer,
             callback: self.function,
             context: self.context,
             data: self.data,

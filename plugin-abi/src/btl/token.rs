@@ -11,10 +11,9 @@ use engine::transport::Token;
 use super::descriptor::pool::Descriptor;
 use super::operation::Operation;
 use crate::runtime::face::Face;
-use crate::runtime::token::{self, RecordKind};
+use crate::runtime::token::{self, OPERATION, RecordKind};
 
 const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
-const OPERATION: RecordKind = RecordKind::new(Face::Btl, 1);
 
 /// What a token stands for.
 pub(crate) enum Record {
@@ -30,7 +29,8 @@ pub(crate) fn descriptor(descriptor: *mut Descriptor) -> Token {
     DESCRIPTOR.token(descriptor, 0)
 }
 
-/// The token of a put, a get or an atomic. A watched one has a number, so that its name is not soon used again.
+/// The token of a put, a get or an atomic. A watched one has a number that is not 0, so that its name is not soon used
+/// again.
 #[inline]
 pub(crate) fn operation(operation: *mut Operation, number: u16) -> Token {
     OPERATION.token(operation, number)

@@ -31,6 +31,7 @@ use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
 use super::shared_memory::SharedMemory;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::tag::Tag;
 
@@ -120,6 +121,8 @@ pub(crate) struct State {
     pub(crate) finished: Chain,
     /// Batches with something for another face.
     pub(crate) handed_on: HandedOn,
+    /// Operations of the BTL's that a poll has found done.
+    pub(crate) operations: OperationChain,
     /// A peer is lost, and the job is to be ended.
     pub(crate) has_failed: bool,
     /// Something of the above is to be done once nothing is entered.
@@ -293,6 +296,7 @@ impl Pml {
             rails: Quiet::default(),
             finished: Chain::EMPTY,
             handed_on: HandedOn::default(),
+            operations: OperationChain::EMPTY,
             has_failed: false,
             has_more: false,
         };

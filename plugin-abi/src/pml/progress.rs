@@ -11,7 +11,9 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use engine::events;
-use engine::transport::{Arrived, Batch, Completion, EndpointId, Failed, Polled, Port, TakesMessages, Token};
+use engine::transport::{
+    Arrived, Batch, Completion, EndpointId, Failed, Polled, Port, TakesMessages, TakesRequests, Token,
+};
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
@@ -28,6 +30,7 @@ use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
 use crate::runtime::guard::{self, fence};
+pub(crate) use crate::runtime::idle::Idle;
 use crate::runtime::progress::{self as faces, Functions};
 use crate::runtime::tag::Tag;
 use crate::runtime::token::RecordKind;
@@ -76,7 +79,7 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     poll_here::<false>(pml, state)
 }
 
-/// As [`poll`], made a part of its caller: a blocking receive, of which tools may be told if `TOLD`.
+/// As [`poll`], made a part of its caller: a blocking receive, of which tools may be told if `TOLD`, or a flush.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
     match pml.only_rail() {
@@ -143,6 +146,13 @@ struct Receiver<'a, const SEVERAL: bool, const TOLD: bool> {
 }
 
 impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVERAL, TOLD> {
+    type Requests = State;
+
+    #[inline(always)]
+    fn requests(&mut self) -> &mut State {
+        self.state
+    }
+
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
         if TOLD {
@@ -157,6 +167,27 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
         if SEVERAL && is_taken {
             merging::count(self.state, self.rail, arrived.immediate);
         }
+        is_taken
+    }
+}
+
+/// Takes the BTL's operations, and of the PML's own what nobody needs to hear of where there is one rail: the end of a
+/// copy. All else is reported.
+impl TakesRequests for State {
+    #[inline(always)]
+    fn takes_request(&mut self, token: Token) -> bool {
+        if let (Some(buffer), [buffers]) = (token::as_buffer(token), &mut *self.buffers) {
+            // SAFETY: the engine gives a token back once, and this is one of a buffer, which was sent.
+            return unsafe {
+                let is_silent = (*buffer.as_ptr()).content == Content::Silent;
+                if is_silent {
+                    buffers.give_back(buffer);
+                }
+                is_silent
+            };
+        }
+        let is_taken = self.operations.takes_request(token);
+        self.has_more |= is_taken;
         is_taken
     }
 }
@@ -301,10 +332,15 @@ pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     state.has_more = false;
     let (first, has_failed) = (state.handed_on.take(), state.has_failed);
+    let operations = state.operations.take();
     let mut is_to_tell = !state.finished.first.is_null();
     drop(state);
     if has_failed {
         end_job(pml);
+    }
+    if !operations.is_empty() {
+        // SAFETY: just taken, and nothing is entered.
+        unsafe { faces::operations_done(&operations) };
     }
     let mut next = first;
     while let Some(mut taken) = next {
@@ -365,12 +401,15 @@ fn end_job(pml: &Pml) {
 pub(crate) fn fill_in() {
     let poll: Option<fn() -> c_int> = Some(|| {
         let Some(pml) = pml() else { return 0 };
-        if let Some(mut state) = pml.try_enter() {
-            state.rails.have_reported(1);
-        }
-        round(pml)
+        let Some(mut state) = pml.try_enter() else { return 0 };
+        // Whoever asks waits for a rail.
+        state.rails.have_reported(1);
+        let count = poll_here::<false>(pml, &mut state);
+        leave(pml, state);
+        count as c_int
     });
-    faces::fill_in(Face::Pml, Functions { handle, show_arrived: || {}, poll, is_polled_for: |_| {} });
+    let functions = Functions { handle, operations_done: |_| {}, show_arrived: || {}, poll, is_polled_for: |_| {} };
+    faces::fill_in(Face::Pml, functions);
 }
 
 /// Handles a completion that another face has polled.
@@ -384,35 +423,6 @@ unsafe fn handle(port: u8, batch: &Batch, index: usize) {
     let Some(mut state) = pml.enter() else { return };
     handle_own(pml, &mut state, rail, completion);
     leave(pml, state);
-}
-
-/// When a call that waits lets Open MPI's own progress engine go on.
-pub(crate) struct Idle {
-    rounds: u32,
-}
-
-/// Rounds in which nothing happened, between two calls of Open MPI's.
-const ROUNDS: u32 = 100;
-
-impl Idle {
-    pub(crate) const fn new() -> Self {
-        Idle { rounds: 0 }
-    }
-
-    /// Nothing has happened in a round, and nothing is entered. True after each pause of the wait: so many rounds.
-    #[inline]
-    pub(crate) fn nothing_happened(&mut self) -> bool {
-        self.rounds += 1;
-        // SAFETY: a flag that Open MPI sets while it is initialised.
-        let yields = unsafe { (&raw const sys::opal_progress_yield_when_idle).read() };
-        if yields || self.rounds >= ROUNDS {
-            self.rounds = 0;
-            // SAFETY: nothing is entered.
-            unsafe { sys::opal_progress() };
-            return true;
-        }
-        false
-    }
 }
 
 /// Makes progress until this holds. Nothing is entered.

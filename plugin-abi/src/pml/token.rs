@@ -56,6 +56,12 @@ pub(crate) fn written(request: NonNull<Request>) -> Token {
     REQUEST.token(request.as_ptr(), WRITTEN)
 }
 
+/// The send buffer that a token is of; `None`: it is of something else.
+#[inline]
+pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
+    if RecordKind::of(token) == BUFFER { token::record(token) } else { None }
+}
+
 /// Reads back a token; `None` for another face's, and for 0, which the engine never gives back.
 #[inline]
 pub(crate) fn record(token: Token) -> Option<Record> {

@@ -13,7 +13,9 @@ use super::messages;
 
 static BROKEN: AtomicBool = AtomicBool::new(false);
 
-/// Runs `body`; where it panics, says so and returns `fallback`.
+/// Runs `body`; where it panics, says so and returns `fallback`. Made a part of its caller, or what Open MPI gave would go
+/// by memory once more.
+#[inline(always)]
 pub(crate) fn fence<T>(what: &'static str, fallback: T, body: impl FnOnce() -> T) -> T {
     // What `body` leaves half done after a panic is not used again: `broken` stops every port.
     match catch_unwind(AssertUnwindSafe(body)) {

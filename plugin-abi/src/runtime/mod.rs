@@ -3,11 +3,11 @@
 //! (`btl`, `pml`).
 //!
 //! `ports` opens ports once and `port` is one of them; `face` names the faces; `token` and `tag` say which face a
-//! request or a message is for, `progress` hands it what another has polled. `memory` registers memory; `modex` says
+//! request or a message is for, `progress` hands it what another has polled (`operation_chain`: the shortest way). `memory` registers memory; `modex` says
 //! who is there; `failures` is what is said before an error is handed on; `messages` what a user is told; `refusal` the
 //! reasons not to take part, `copies` one of them: another libibex.so in the process. `variables` has parameters and
 //! counters; `component` what the structures of components share. `guard` keeps panics from C, `exclusive` callers from
-//! each other; `free_list` keeps records; `watch` is what any face does while a tool listens, `listeners` who listens
+//! each other; `free_list` keeps records; `idle` is what a wait does while nothing happens; `watch` is what any face does while a tool listens, `listeners` who listens
 //! to requests and messages. Knows no face but by name, and no tool.
 
 pub(crate) mod component;
@@ -17,10 +17,12 @@ pub(crate) mod face;
 pub(crate) mod failures;
 pub(crate) mod free_list;
 pub(crate) mod guard;
+pub(crate) mod idle;
 pub(crate) mod listeners;
 pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod modex;
+pub(crate) mod operation_chain;
 pub(crate) mod port;
 pub(crate) mod ports;
 pub(crate) mod progress;

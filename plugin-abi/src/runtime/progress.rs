@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::transport::Batch;
 
 use super::face::Face;
+use super::operation_chain::OperationChain;
 
 /// What a face does for the others.
 #[derive(Clone, Copy)]
@@ -23,6 +24,9 @@ pub(crate) struct Functions {
     /// Handles the completion at `index` of a batch, which was polled from the process' port with this number. No port
     /// is entered. Safe to call once for each completion, while the batch is not released.
     pub(crate) handle: unsafe fn(port: u8, batch: &Batch, index: usize),
+    /// Tells Open MPI of the BTL's operations that a poll has taken, which are the caller's own, and gives their records
+    /// back. No port is entered. Safe to call once for a chain.
+    pub(crate) operations_done: unsafe fn(&OperationChain),
     /// Shows tools the arrivals that the face has noted and not shown yet.
     pub(crate) show_arrived: fn(),
     /// Polls every port the face uses, where it polls for others. No port is entered. Returns the number of events.
@@ -78,6 +82,17 @@ pub(crate) fn fill_in(face: Face, functions: Functions) {
 pub(crate) unsafe fn hand_on(face: Face, port: u8, batch: &Batch, index: usize) {
     // SAFETY: this function's rule.
     unsafe { TABLE.hand_on(face, port, batch, index) };
+}
+
+/// Has the BTL tell of its operations that another face's poll has taken.
+///
+/// # Safety
+/// They are the caller's own, and no port is entered.
+pub(crate) unsafe fn operations_done(done: &OperationChain) {
+    if let Some(functions) = TABLE.0[Face::Btl as usize].get() {
+        // SAFETY: this function's rule.
+        unsafe { (functions.operations_done)(done) };
+    }
 }
 
 /// Tells the other faces of an event that `face` has polled.
@@ -146,7 +161,9 @@ mod tests {
         let table = Table::new();
         let batch = Batch::new();
         let fill_in = |face, handle: fn(u8, &Batch, usize)| {
-            table.fill_in(face, Functions { handle, show_arrived: || {}, poll: None, is_polled_for: |_| {} });
+            let nothing =
+                Functions { handle, operations_done: |_| {}, show_arrived: || {}, poll: None, is_polled_for: |_| {} };
+            table.fill_in(face, nothing);
         };
         // SAFETY: the functions filled in below take any completion.
         let hand_on = |face, port| unsafe { table.hand_on(face, port, &batch, 0) };

@@ -60,6 +60,15 @@ impl RecordKind {
     }
 }
 
+/// The BTL's puts, gets and atomics: here, as whoever polls knows them.
+pub(crate) const OPERATION: RecordKind = RecordKind::new(Face::Btl, 1);
+
+/// Whether a token is of an operation that no tool watches, which has the number 0.
+#[inline]
+pub(crate) const fn is_operation(token: Token) -> bool {
+    token.0 & !ADDRESS == OPERATION.0
+}
+
 /// The record a token is of; `None` where the token has none. What type it is, its [`RecordKind`] says.
 #[inline]
 pub(crate) fn record<T>(token: Token) -> Option<NonNull<T>> {

@@ -35,7 +35,8 @@ impl<A: Adapter> Port<A> {
 
     /// As [`Self::poll`], but a message that `takes` takes is not reported, and its slot is released at once. It is
     /// asked of each message in order, and of none any more once one was left to be reported, or is yet to be: so none
-    /// overtakes another. While it is asked the port is borrowed.
+    /// overtakes another. Requests that have succeeded are not reported either where it takes their tokens: of these it
+    /// is asked whatever was left. While it is asked the port is borrowed.
     #[inline(always)]
     pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         if !batch.completions().is_empty() || self.rx.is_due() {
@@ -152,8 +153,8 @@ impl<A: Adapter> Port<A> {
         self.undelivered = held;
     }
 
-    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them, which is
-    /// asked only if nothing waits to be reported before them.
+    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them. Of messages
+    /// it is asked only if nothing waits to be reported before them.
     #[inline(always)]
     fn take<const STAMPED: bool>(
         &mut self,
@@ -189,7 +190,7 @@ impl<A: Adapter> Port<A> {
             }
             if id.is_send() {
                 if let Some(connection) = connections.get_mut(id.endpoint()) {
-                    tx.retire(connection.queue_mut(), id, batch, undelivered);
+                    tx.retire(connection.queue_mut(), id, (batch, undelivered), takes.requests());
                 }
                 continue;
             }

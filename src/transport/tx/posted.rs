@@ -67,9 +67,10 @@ impl Posted {
             }
             None => self.grow(entry),
         };
-        match self.entries.get_mut(list.tail as usize) {
-            Some(youngest) if list.head != NONE => youngest.next = index,
-            _ => list.head = index,
+        if list.head == NONE {
+            list.head = index;
+        } else if let Some(youngest) = self.entries.get_mut(list.tail as usize) {
+            youngest.next = index;
         }
         list.tail = index;
     }
@@ -83,13 +84,12 @@ impl Posted {
     /// Takes the oldest request, its number and token, if it is numbered `through` or before.
     #[inline]
     pub fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
-        let entry = *self.entries.get(list.head as usize)?;
+        let entry = self.entries.get_mut(list.head as usize)?;
         if !is_done(entry.sequence, through) {
             return None;
         }
-        self.entries[list.head as usize].next = self.free;
-        self.free = list.head;
-        list.head = entry.next;
+        let next = std::mem::replace(&mut entry.next, self.free);
+        self.free = std::mem::replace(&mut list.head, next);
         Some((entry.sequence, entry.token))
     }
 }

@@ -5,6 +5,7 @@
 use super::*;
 use crate::transport::adapter::Adapter as _;
 use crate::transport::adapter::scripted::{Script, ScriptedQp, ScriptedSlots, send_id};
+use crate::transport::completion::TakesNone;
 
 struct World {
     script: Script,
@@ -50,7 +51,7 @@ impl World {
 
     fn retire(&mut self, sequence: u32) {
         let World { tx, queue, batch, undelivered, .. } = self;
-        tx.retire(queue, send_id(0, sequence), batch, undelivered);
+        tx.retire(queue, send_id(0, sequence), (batch, undelivered), &mut TakesNone);
     }
 
     fn tokens(&mut self) -> Vec<(u64, bool)> {
@@ -74,6 +75,27 @@ fn a_request_is_posted_only_while_its_completion_has_room_in_the_completion_queu
     assert_eq!(world.tokens(), [(1, true), (2, true)]);
     assert!((5..=6).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
     assert_eq!(world.post(7, Signal::Always), Attempt::Wait);
+}
+
+#[test]
+fn a_token_that_is_taken_is_not_reported_and_those_beside_it_are() {
+    struct Odd(Vec<u64>);
+    impl TakesRequests for Odd {
+        fn takes_request(&mut self, token: Token) -> bool {
+            let is_odd = token.0 % 2 == 1;
+            self.0.extend(is_odd.then_some(token.0));
+            is_odd
+        }
+    }
+    let mut world = World::new(8, 8);
+    assert!((1..=5).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
+    let mut odd = Odd(Vec::new());
+    for sequence in [3, 4] {
+        let World { tx, queue, batch, undelivered, .. } = &mut world;
+        tx.retire(queue, send_id(0, sequence), (batch, undelivered), &mut odd);
+    }
+    assert_eq!((odd.0, world.tokens()), (vec![1, 3, 5], vec![(2, true), (4, true)]));
+    assert_eq!((world.queue.in_flight(), world.tx.credits), (0, 8));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! Messages that are taken where a poll finds them, and those that are left to be reported.
 
 use super::*;
-use crate::transport::completion::{Arrived, Batch, TakesMessages};
+use crate::transport::completion::{Arrived, Batch, TakesMessages, TakesRequests};
 
 /// Takes messages until one of this length, and notes the lengths of those it was asked of.
 struct Until<'a> {
@@ -11,9 +11,23 @@ struct Until<'a> {
 }
 
 impl TakesMessages for Until<'_> {
+    type Requests = Self;
+
+    fn requests(&mut self) -> &mut Self {
+        self
+    }
+
     fn takes(&mut self, arrived: Arrived) -> bool {
         self.asked.push(arrived.len);
         arrived.len != self.length
+    }
+}
+
+/// Takes every request, and notes its token.
+impl TakesRequests for Until<'_> {
+    fn takes_request(&mut self, token: Token) -> bool {
+        self.asked.push(token.0 as u32);
+        true
     }
 }
 
@@ -58,4 +72,17 @@ fn no_message_is_taken_before_one_that_waits_to_be_reported() {
     let (mut batch, mut asked) = (Batch::new(), Vec::new());
     let polled = pair.b.port.poll_direct(&mut batch, Until { length: 0, asked: &mut asked });
     assert_eq!((polled.taken, lengths(&batch), asked.len()), (0, vec![1, 2], 0));
+}
+
+#[test]
+fn a_request_is_taken_behind_a_message_that_was_left() {
+    let mut pair = Pair::connected();
+    pair.b.send(7).expect("they are connected");
+    deliver(&pair.b, &[1]);
+    let index = pair.b.script.connected().expect("they are connected");
+    assert!(pair.b.script.complete(index, Status::SUCCESS));
+    let (mut batch, mut asked) = (Batch::new(), Vec::new());
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 1, asked: &mut asked });
+    assert_eq!((polled.taken, lengths(&batch), asked), (0, vec![1], vec![1, 7]));
+    assert_eq!(pair.b.ended(), []);
 }
