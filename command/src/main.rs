@@ -5,6 +5,8 @@
 //! command found, as text or, with `--json`, for programs. Grade: setup. One thread.
 
 mod answer;
+mod doctor;
+mod facts;
 mod info;
 mod parameters;
 
@@ -23,11 +25,14 @@ struct Arguments {
 enum Command {
     /// Show adapters, ports and the Open MPI of this host, which ports ibex would use, and why not the others
     Info(info::Arguments),
+    /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
+    Doctor(doctor::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Info(arguments) => info::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match done {
         Ok(code) => code,

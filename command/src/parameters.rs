@@ -20,6 +20,14 @@ pub(crate) struct Given {
     mca: Vec<String>,
 }
 
+impl Given {
+    /// As they stand on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let pairs = self.mca.chunks_exact(2);
+        pairs.flat_map(|pair| ["--mca".to_owned(), pair[0].clone(), pair[1].clone()]).collect()
+    }
+}
+
 /// What differs from the defaults, and the whole.
 pub(crate) struct Parameters {
     /// Names without prefix, and values.

@@ -4,44 +4,53 @@
 //! Asked of its own `ompi_info`, which opens no component. Called by [`super`]. Grade: setup. Tests: below.
 
 use crate::answer::rows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 /// What was found.
-#[derive(Serialize)]
-pub(super) struct OpenMpi {
-    mpirun: PathBuf,
-    version: String,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct OpenMpi {
+    pub(crate) mpirun: PathBuf,
+    pub(crate) version: String,
     /// Folders in which it looks, in order.
-    folders: Vec<PathBuf>,
-    components: Vec<Component>,
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) components: Vec<Component>,
+    /// Links in these folders that lead nowhere.
+    pub(crate) dangling: Vec<PathBuf>,
 }
 
 /// A component of ibex in one of these folders.
-#[derive(Serialize)]
-struct Component {
-    name: &'static str,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Component {
+    pub(crate) name: String,
     /// The file it is, links followed; none: no folder has it.
-    file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
+    /// Whether Open MPI lists it: one that was built for another it does not.
+    pub(crate) is_listed: bool,
 }
 
 const COMPONENTS: [&str; 2] = ["mca_pml_ibex.so", "mca_btl_ibex.so"];
 
 /// Looks for `mpirun` and asks the `ompi_info` beside it.
-pub(super) fn look() -> Option<OpenMpi> {
+pub(crate) fn look() -> Option<OpenMpi> {
     let mpirun = in_path("mpirun")?;
     let info = mpirun.with_file_name("ompi_info");
     let answer = Command::new(info).args(["--parsable", "--all"]).output().ok()?;
     let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
     let folders = folders(&answer);
-    let component = |name| Component { name, file: folders.iter().find_map(|folder| found(folder, name)) };
+    let component = |name: &str| Component {
+        name: name.to_owned(),
+        file: folders.iter().find_map(|folder| found(folder, name)),
+        is_listed: is_listed(&answer, name),
+    };
     let components = COMPONENTS.into_iter().map(component).collect();
     Some(OpenMpi {
         mpirun,
         version: value(&answer, "ompi:version:full:").unwrap_or("unknown").to_owned(),
+        dangling: folders.iter().flat_map(|folder| dangling(folder)).collect(),
         folders,
         components,
     })
@@ -54,6 +63,18 @@ fn in_path(program: &str) -> Option<PathBuf> {
 /// The file of a component, if the folder has one that can be opened.
 fn found(folder: &Path, name: &str) -> Option<PathBuf> {
     fs::canonicalize(folder.join(name)).ok()
+}
+
+/// `mca_pml_ibex.so`: a line of `mca:pml:ibex:version`.
+fn is_listed(answer: &str, name: &str) -> bool {
+    let kind = name.split('_').nth(1).unwrap_or_default();
+    answer.lines().any(|line| line.starts_with(&format!("mca:{kind}:ibex:version")))
+}
+
+/// Links in a folder that lead nowhere: Open MPI finds no component of such a folder any more.
+pub(crate) fn dangling(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.is_symlink() && !path.exists()).collect()
 }
 
 fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
@@ -84,7 +105,7 @@ impl fmt::Display for OpenMpi {
             Some(file) => file.display().to_string(),
             None => "not installed: `cargo xtask install` does it".to_owned(),
         };
-        write!(f, "{}", rows(2, self.components.iter().map(|component| (component.name, file(component)))))
+        write!(f, "{}", rows(2, self.components.iter().map(|component| (component.name.as_str(), file(component)))))
     }
 }
 
@@ -105,9 +126,14 @@ mod tests {
 
     #[test]
     fn a_component_that_is_not_there_is_told_with_what_to_do() {
-        let components = vec![Component { name: COMPONENTS[0], file: None }];
-        let openmpi =
-            OpenMpi { mpirun: "/usr/bin/mpirun".into(), version: "4.1.4".into(), folders: vec![], components };
+        let components = vec![Component { name: COMPONENTS[0].to_owned(), file: None, is_listed: false }];
+        let openmpi = OpenMpi {
+            mpirun: "/usr/bin/mpirun".into(),
+            version: "4.1.4".into(),
+            folders: vec![],
+            components,
+            dangling: vec![],
+        };
         assert!(openmpi.to_string().contains("mca_pml_ibex.so  not installed: `cargo xtask install`"));
     }
 }

@@ -4,92 +4,115 @@
 //! The choice and its reasons are the engine's ([`ibex::select::device::survey`]): those of a job that is started here
 //! with the same parameters. Called by [`super`]. Grade: setup. Tests: below.
 
+use super::counters::{self, Counters};
 use crate::answer::rows;
 use crate::parameters::Parameters;
 use ibex::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
-use ibex::select::choose::{Considered, DeviceInfo, PORT_ACTIVE, PORT_ARMED, PORT_DOWN, PORT_INIT, PortInfo};
-use ibex::select::device;
+use ibex::select::choose::{DeviceInfo, PORT_ACTIVE, PORT_ARMED, PORT_DOWN, PORT_INIT, PortInfo};
+use ibex::select::device::{self, PortChoice, Survey};
 use ibex_ffi::verbs::Context;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
 
 /// What was found.
-#[derive(Serialize)]
-pub(super) struct Adapters {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Adapters {
     /// The parameters that differ from their defaults.
-    parameters: Vec<String>,
-    adapters: Vec<Adapter>,
+    pub(crate) parameters: Vec<String>,
+    pub(crate) adapters: Vec<Adapter>,
     /// What may keep a port from reaching others.
-    warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// What is to be done where no port can be used; empty where one can.
-    complaint: String,
+    pub(crate) complaint: String,
 }
 
-#[derive(Serialize)]
-struct Adapter {
-    name: String,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Adapter {
+    pub(crate) name: String,
     /// Why it cannot be used at all.
-    unusable: Option<String>,
+    pub(crate) unusable: Option<String>,
     #[serde(flatten)]
-    facts: Option<Facts>,
+    pub(crate) facts: Option<Facts>,
     /// Distance to where this process may run; 10: the same NUMA node.
-    numa_distance: Option<u32>,
-    ports: Vec<Port>,
+    pub(crate) numa_distance: Option<u32>,
+    pub(crate) ports: Vec<Port>,
 }
 
 /// What an adapter says of itself when it is opened.
-#[derive(Serialize)]
-struct Facts {
-    vendor: String,
-    firmware: String,
-    is_software: bool,
-    numa_node: Option<u32>,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) vendor: String,
+    pub(crate) firmware: String,
+    pub(crate) is_software: bool,
+    pub(crate) numa_node: Option<u32>,
     /// The clock that stamps completions; none: the host stamps them.
-    clock: Option<Clock>,
+    pub(crate) clock: Option<Clock>,
+    /// The link of the bus; none: it is on none, or the kernel does not say.
+    pub(crate) pci: Option<Pci>,
 }
 
-#[derive(Serialize)]
-struct Clock {
-    ticks_per_second: u64,
-    bits: u32,
+/// A PCI Express link: transfers a second and lanes, as they are and as the adapter could have them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Pci {
+    pub(crate) speed: String,
+    pub(crate) width: u32,
+    pub(crate) max_speed: String,
+    pub(crate) max_width: u32,
 }
 
-#[derive(Serialize)]
-struct Port {
-    number: u8,
-    state: &'static str,
-    link_layer: &'static str,
-    rate_mbps: u32,
-    mtu: u32,
-    lid: u16,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Clock {
+    pub(crate) ticks_per_second: u64,
+    pub(crate) bits: u32,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Port {
+    pub(crate) number: u8,
+    pub(crate) state: String,
+    pub(crate) link_layer: String,
+    pub(crate) rate_mbps: u32,
+    pub(crate) mtu: u32,
+    pub(crate) lid: u16,
+    /// Its network interfaces, on Ethernet.
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) counters: Counters,
+    /// The network in which ibex would use it: an IP network, or a prefix of InfiniBand; empty where it would not, or
+    /// does not know.
+    pub(crate) subnet: String,
     /// Whether ibex would use it.
-    is_taken: bool,
-    reason: String,
-    gids: Vec<Gid>,
+    pub(crate) is_taken: bool,
+    pub(crate) reason: String,
+    pub(crate) gids: Vec<Gid>,
 }
 
-#[derive(Serialize)]
-struct Gid {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Gid {
     /// Index, address, type and interface.
-    entry: String,
-    is_taken: bool,
-    reason: String,
+    pub(crate) entry: String,
+    pub(crate) address: Ipv6Addr,
+    /// `IBV_GID_TYPE_*`.
+    pub(crate) kind: u8,
+    pub(crate) is_taken: bool,
+    pub(crate) reason: String,
 }
 
 /// Looks at every adapter.
-pub(super) fn look(parameters: &Parameters) -> Adapters {
+pub(crate) fn look(parameters: &Parameters) -> Adapters {
     let survey = device::survey(&parameters.tunables);
     let complaint = if survey.ports.is_empty() { survey.complaint() } else { String::new() };
-    let adapters = survey.devices.iter().map(|device| adapter(device, &survey.considered)).collect();
+    let adapters = survey.devices.iter().map(|device| adapter(device, &survey)).collect();
     let parameters = parameters.set.iter().map(|(name, value)| format!("btl_ibex_{name}={value}")).collect();
     Adapters { parameters, adapters, warnings: survey.warnings, complaint }
 }
 
-fn adapter(device: &DeviceInfo, considered: &[Considered]) -> Adapter {
+fn adapter(device: &DeviceInfo, survey: &Survey) -> Adapter {
     let ports = device.ports.iter().map(|port| {
         let name = format!("{}:{}", device.name, port.number);
-        described(port, considered.iter().find(|considered| considered.name == name))
+        described(&device.name, port, (survey, &name))
     });
     Adapter {
         name: device.name.clone(),
@@ -112,12 +135,55 @@ fn facts(name: &str) -> Option<Facts> {
         // -1: not known.
         numa_node: read("device/numa_node").trim().parse().ok(),
         clock: clock.map(|clock| Clock { ticks_per_second: clock.ticks_per_second, bits: clock.bits }),
+        pci: pci(&read),
     })
 }
 
-fn described(port: &PortInfo, considered: Option<&Considered>) -> Port {
+fn pci(read: &impl Fn(&str) -> String) -> Option<Pci> {
+    let text = |name: &str| read(&format!("device/{name}")).trim().to_owned();
+    let speed = text("current_link_speed");
+    let (width, max_width) = (text("current_link_width").parse().ok()?, text("max_link_width").parse().ok()?);
+    (!speed.is_empty()).then(|| Pci { speed, width, max_speed: text("max_link_speed"), max_width })
+}
+
+/// Two ports of the same are in one network.
+fn subnet(choice: &PortChoice) -> String {
+    if !choice.is_ethernet() {
+        return format!("{:#018x}", choice.subnet_prefix());
+    }
+    let length = u32::from(choice.subnet_length);
+    if length == 0 {
+        return String::new();
+    }
+    let address = Ipv6Addr::from(u128::from_be_bytes(choice.gid) & u128::MAX << (128 - length));
+    match address.to_ipv4_mapped() {
+        Some(address) => format!("{address}/{}", length.saturating_sub(96)),
+        None => format!("{address}/{length}"),
+    }
+}
+
+/// The network interfaces behind the port's GIDs.
+fn interfaces(port: &PortInfo) -> Vec<String> {
+    let mut names: Vec<String> = port.gids.iter().map(|gid| gid.interface.clone()).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The kernel's folder of a port.
+pub(crate) fn folder(device: &str, port: u8) -> Option<PathBuf> {
+    let context = Context::open(device).ok()?;
+    Some(Path::new(context.sysfs()).join(format!("ports/{port}")))
+}
+
+fn described(device: &str, port: &PortInfo, (survey, name): (&Survey, &str)) -> Port {
+    let considered = survey.considered.iter().find(|considered| considered.name == name);
+    let choice = survey.ports.iter().find(|choice| choice.device == device && choice.port == port.number);
     let gid = |verdict: &ibex::select::gid::GidVerdict| Gid {
         entry: verdict.gid.to_string(),
+        address: Ipv6Addr::from(verdict.gid.gid),
+        kind: verdict.gid.gid_type,
         is_taken: verdict.taken,
         reason: verdict.reason.clone(),
     };
@@ -129,15 +195,20 @@ fn described(port: &PortInfo, considered: Option<&Considered>) -> Port {
             PORT_ARMED => "armed",
             PORT_ACTIVE => "active",
             _ => "unknown",
-        },
+        }
+        .to_owned(),
         link_layer: match port.link_layer {
             LINK_INFINIBAND => "InfiniBand",
             LINK_ETHERNET => "Ethernet",
             _ => "unknown",
-        },
+        }
+        .to_owned(),
         rate_mbps: port.rate_mbps,
         mtu: mtu_bytes(port.active_mtu).unwrap_or(0),
         lid: port.lid,
+        interfaces: interfaces(port),
+        subnet: choice.map(subnet).unwrap_or_default(),
+        counters: folder(device, port.number).map(|folder| counters::read(&folder)).unwrap_or_default(),
         is_taken: considered.is_some_and(|considered| considered.chosen.is_some()),
         reason: considered.map(|considered| considered.reason.clone()).unwrap_or_default(),
         gids: considered.map(|considered| considered.gids.iter().map(gid).collect()).unwrap_or_default(),
@@ -202,18 +273,24 @@ fn verdict(is_taken: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ibex::select::choose;
-    use ibex::tunables::Tunables;
 
     #[test]
-    fn a_port_is_shown_with_the_reason_that_the_engine_gives() {
-        let port =
-            PortInfo { number: 1, state: PORT_DOWN, link_layer: LINK_ETHERNET, active_mtu: 5, ..PortInfo::default() };
-        let device = DeviceInfo { name: "mlx5_0".into(), ports: vec![port], ..DeviceInfo::default() };
-        let selection = choose::ports(std::slice::from_ref(&device), &Tunables::default());
-        let shown = adapter(&device, &selection.considered);
-        assert!(!shown.ports[0].is_taken && shown.ports[0].reason == selection.considered[0].reason);
-        let text = shown.ports[0].to_string();
-        assert!(text.contains("port 1: down, Ethernet, 0 Gb/s, MTU 4096") && text.contains("not used: "), "{text}");
+    fn a_port_says_its_state_and_its_verdict() {
+        let port = Port {
+            number: 1,
+            state: "down".into(),
+            link_layer: "Ethernet".into(),
+            rate_mbps: 25_000,
+            mtu: 4096,
+            lid: 0,
+            interfaces: vec![],
+            counters: Counters::new(),
+            subnet: String::new(),
+            is_taken: false,
+            reason: "it is down".into(),
+            gids: vec![],
+        };
+        let text = port.to_string();
+        assert_eq!(text, "    port 1: down, Ethernet, 25 Gb/s, MTU 4096\n      not used: it is down\n");
     }
 }

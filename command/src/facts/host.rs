@@ -5,22 +5,22 @@
 
 use crate::answer::rows;
 use ibex_ffi::limits;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 
 /// What was found.
-#[derive(Serialize)]
-pub(super) struct Host {
-    name: String,
-    kernel: String,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) kernel: String,
     /// Memory that this process may lock, bytes; none: as much as there is.
-    locked_memory: Option<u64>,
-    open_files: Option<u64>,
+    pub(crate) locked_memory: Option<u64>,
+    pub(crate) open_files: Option<u64>,
 }
 
 /// Looks at this host.
-pub(super) fn look() -> Host {
+pub(crate) fn look() -> Host {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default().trim().to_owned();
     Host {
         name: read("/proc/sys/kernel/hostname"),
