@@ -44,6 +44,16 @@ pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     put_down(&without).map(drop)
 }
 
+/// Builds the command `ibex`, not optimised, and returns where it is.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
+    step("Building the command ibex");
+    run(cargo(workspace.root()).args(["build", "--package", "ibex-command"]))?;
+    Ok(workspace.target().join("debug/ibex"))
+}
+
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
 fn put_down(workspace: &Workspace) -> Result<PathBuf> {
     let library = workspace.library();

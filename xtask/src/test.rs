@@ -118,6 +118,7 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
     let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
         return;
     };
+    let Some(command) = tally.timed("the command ibex, built", || build::command(workspace)) else { return };
     for (index, device) in devices.iter().enumerate() {
         let mut tests = cargo(workspace.root());
         tests
@@ -126,7 +127,8 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
             .env("IBEX_DEVICE", device)
             .env("IBEX_COMPONENTS", workspace.components())
             .env("IBEX_PROGRAMS", workspace.programs())
-            .env("IBEX_ENGINE_TESTS", &engine);
+            .env("IBEX_ENGINE_TESTS", &engine)
+            .env("IBEX_COMMAND", &command);
         if index > 0 {
             tests.env("IBEX_ONLY_DEVICE_DEPENDENT", "1");
         }

@@ -23,7 +23,7 @@ pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
             finding.expected("a port that ibex can use").mended("see what is said of each port; `ibex info` shows all"),
         );
     }
-    for adapter in &adapters.adapters {
+    for adapter in &adapters.each {
         findings.extend(unusable(adapter));
         findings.extend(adapter.facts.as_ref().and_then(|facts| facts.pci.as_ref()).and_then(|pci| bus(adapter, pci)));
         for port in &adapter.ports {
@@ -105,10 +105,8 @@ fn gids(place: &str, port: &Port) -> Option<Finding> {
 /// Ports of one host that differ much, of which the slow ones hold the others up, or are left out.
 fn rates(adapters: &Adapters) -> Option<Finding> {
     let active = |port: &&Port| port.state == "active" && port.rate_mbps > 0;
-    let ports = adapters
-        .adapters
-        .iter()
-        .flat_map(|adapter| adapter.ports.iter().filter(active).map(move |port| (adapter, port)));
+    let ports =
+        adapters.each.iter().flat_map(|adapter| adapter.ports.iter().filter(active).map(move |port| (adapter, port)));
     let ports: Vec<_> = ports.collect();
     let (slow, fast) =
         (ports.iter().min_by_key(|(_, port)| port.rate_mbps)?, ports.iter().max_by_key(|(_, port)| port.rate_mbps)?);
@@ -150,7 +148,7 @@ mod tests {
     fn checks(ports: Vec<Port>, pci: Option<Pci>) -> Vec<&'static str> {
         let facts = Some(Facts { pci, ..Facts::default() });
         let adapter = Adapter { name: "mlx5_0".into(), facts, ports, ..Adapter::default() };
-        let adapters = Adapters { adapters: vec![adapter], ..Adapters::default() };
+        let adapters = Adapters { each: vec![adapter], ..Adapters::default() };
         judge(&adapters).into_iter().map(|finding| finding.check).collect()
     }
 

@@ -58,7 +58,7 @@ fn pair(one: &Facts, other: &Facts) -> String {
 }
 
 fn used(host: &Facts) -> impl Iterator<Item = &Port> {
-    host.adapters.adapters.iter().flat_map(|adapter| &adapter.ports).filter(|port| port.is_taken)
+    host.adapters.each.iter().flat_map(|adapter| &adapter.ports).filter(|port| port.is_taken)
 }
 
 fn listed<T: Ord + ToString>(values: impl Iterator<Item = T>) -> String {
@@ -111,7 +111,7 @@ mod tests {
     fn host(name: &str, mtu: u32, subnet: &str) -> Facts {
         let port = Port { is_taken: true, mtu, subnet: subnet.into(), ..Port::default() };
         let adapters =
-            Adapters { adapters: vec![Adapter { ports: vec![port], ..Adapter::default() }], ..Adapters::default() };
+            Adapters { each: vec![Adapter { ports: vec![port], ..Adapter::default() }], ..Adapters::default() };
         Facts { ibex: "1".into(), host: Host { name: name.into(), ..Host::default() }, adapters, openmpi: None }
     }
 

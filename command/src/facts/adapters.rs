@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Adapters {
     /// The parameters that differ from their defaults.
     pub(crate) parameters: Vec<String>,
-    pub(crate) adapters: Vec<Adapter>,
+    #[serde(rename = "adapters")]
+    pub(crate) each: Vec<Adapter>,
     /// What may keep a port from reaching others.
     pub(crate) warnings: Vec<String>,
     /// What is to be done where no port can be used; empty where one can.
@@ -104,9 +105,9 @@ pub(crate) struct Gid {
 pub(crate) fn look(parameters: &Parameters) -> Adapters {
     let survey = device::survey(&parameters.tunables);
     let complaint = if survey.ports.is_empty() { survey.complaint() } else { String::new() };
-    let adapters = survey.devices.iter().map(|device| adapter(device, &survey)).collect();
+    let each = survey.devices.iter().map(|device| adapter(device, &survey)).collect();
     let parameters = parameters.set.iter().map(|(name, value)| format!("btl_ibex_{name}={value}")).collect();
-    Adapters { parameters, adapters, warnings: survey.warnings, complaint }
+    Adapters { parameters, each, warnings: survey.warnings, complaint }
 }
 
 fn adapter(device: &DeviceInfo, survey: &Survey) -> Adapter {
@@ -219,7 +220,7 @@ impl fmt::Display for Adapters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Adapters")?;
         write!(f, "{}", rows(2, [("with the parameters", self.parameters.join("\n"))]))?;
-        self.adapters.iter().try_for_each(|adapter| adapter.fmt(f))?;
+        self.each.iter().try_for_each(|adapter| adapter.fmt(f))?;
         self.warnings.iter().try_for_each(|warning| writeln!(f, "  note: {warning}"))?;
         self.complaint.lines().try_for_each(|line| writeln!(f, "  {line}"))
     }

@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn what_has_grown_is_told_and_what_was_reset_is_not() {
         let counters =
-            |values: [u64; 3]| Counters::from_iter(["a", "b", "c"].map(str::to_owned).into_iter().zip(values));
+            |values: [u64; 3]| ["a", "b", "c"].map(str::to_owned).into_iter().zip(values).collect::<Counters>();
         let grown = growth(&counters([1, 5, 7]), &counters([1, 8, 0]));
         assert_eq!(grown, Counters::from([("b".to_owned(), 3)]));
     }
