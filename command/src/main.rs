@@ -8,9 +8,10 @@ mod answer;
 mod doctor;
 mod facts;
 mod info;
+mod pages;
 mod parameters;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// What ibex sees of this host's adapters and of its Open MPI.
@@ -27,12 +28,16 @@ enum Command {
     Info(info::Arguments),
     /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
     Doctor(doctor::Arguments),
+    /// Write manual pages and completions of shells
+    #[command(hide = true)]
+    Pages(pages::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,
@@ -46,13 +51,12 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound_and_each_command_has_an_example() {
         let command = Arguments::command();
         command.clone().debug_assert();
-        for each in command.get_subcommands() {
+        for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
             let help = each.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{} has no example", each.get_name());
         }

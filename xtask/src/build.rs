@@ -54,6 +54,21 @@ pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.target().join("debug/ibex"))
 }
 
+/// The same to be installed: optimised, with its manual pages and completions ([`Workspace::share`]).
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn installed_command(workspace: &Workspace) -> Result<PathBuf> {
+    step("Building the command ibex (optimised)");
+    run(cargo(workspace.root()).args(["build", "--profile", "command", "--package", "ibex-command"]))?;
+    let command = workspace.target().join("command/ibex");
+    if workspace.share().exists() {
+        fs::remove_dir_all(workspace.share())?;
+    }
+    run(Command::new(&command).arg("pages").arg(workspace.share()))?;
+    Ok(command)
+}
+
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
 fn put_down(workspace: &Workspace) -> Result<PathBuf> {
     let library = workspace.library();

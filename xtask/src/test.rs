@@ -112,7 +112,8 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
         }
     }
     if !arguments.device_only {
-        let installed = installs_and_uninstalls(workspace, &library);
+        let command = build::installed_command(workspace);
+        let installed = command.and_then(|command| installs_and_uninstalls(workspace, &library, &command));
         tally.done("install and uninstall with Open MPI's own ompi_info", installed);
     }
     let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
@@ -137,12 +138,12 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
 }
 
 /// Installs under a folder of the target folder, asks `ompi_info`, uninstalls, and looks whether anything is left.
-fn installs_and_uninstalls(workspace: &Workspace, library: &Path) -> Result<()> {
+fn installs_and_uninstalls(workspace: &Workspace, library: &Path, command: &Path) -> Result<()> {
     let prefix = workspace.target().join("ibex/installed");
     if prefix.exists() {
         fs::remove_dir_all(&prefix).with_context(|| format!("cannot remove {}", prefix.display()))?;
     }
-    let components = install::put_under(&prefix, library, &workspace.headers())?;
+    let components = install::put_under(&prefix, &install::Built::of(workspace, library, command))?;
     let path = format!("{}:SYSTEM_DEFAULT", components.display());
     let listing = output(Command::new("ompi_info").arg("--parsable").env("OMPI_MCA_mca_base_component_path", path))?;
     for component in ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:tcp:"] {
