@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Builds `libibex.so` and `libibex-log.so` in release and returns where it is; beside it is the folder with the
-/// component links.
+/// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release and returns where the first is; beside it is
+/// the folder with the component links.
 ///
 /// # Errors
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
-    step("Building libibex.so (release)");
-    let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log"];
+    step("Building libibex.so and the command ibex (release)");
+    let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log", "--package", "ibex-command"];
     run(cargo(workspace.root()).args(["build", "--release"]).args(packages))?;
     let library = put_down(workspace)?;
     // Beside it, where it looks for it.
@@ -44,24 +44,12 @@ pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     put_down(&without).map(drop)
 }
 
-/// Builds the command `ibex`, not optimised, and returns where it is.
+/// The command `ibex` that was built with the library; writes its manual pages and completions ([`Workspace::share`]).
 ///
 /// # Errors
-/// When the build fails.
+/// When it was not built, or the pages cannot be written.
 pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
-    step("Building the command ibex");
-    run(cargo(workspace.root()).args(["build", "--package", "ibex-command"]))?;
-    Ok(workspace.target().join("debug/ibex"))
-}
-
-/// The same to be installed: optimised, with its manual pages and completions ([`Workspace::share`]).
-///
-/// # Errors
-/// When the build fails.
-pub(crate) fn installed_command(workspace: &Workspace) -> Result<PathBuf> {
-    step("Building the command ibex (optimised)");
-    run(cargo(workspace.root()).args(["build", "--profile", "command", "--package", "ibex-command"]))?;
-    let command = workspace.target().join("command/ibex");
+    let command = workspace.target().join("release/ibex");
     if workspace.share().exists() {
         fs::remove_dir_all(workspace.share())?;
     }

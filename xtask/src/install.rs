@@ -13,7 +13,7 @@
 
 use crate::build;
 use crate::command::{is_in_path, output, step};
-use crate::manifest::{File, Link, Manifest, hash, replace_file, replace_link};
+use crate::manifest::{File, Link, Manifest, hash, replace_by_copy, replace_link};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -48,7 +48,7 @@ pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     let workspace = Workspace::here();
     let place = Place::chosen(arguments.prefix.as_deref())?;
     crate::setup::ensure(None)?;
-    let (library, command) = (build::library(&workspace)?, build::installed_command(&workspace)?);
+    let (library, command) = (build::library(&workspace)?, build::command(&workspace)?);
     step("Installing");
     let manifest = put(&place, &Built::of(&workspace, &library, &command))?;
     let paths = manifest.files.iter().map(|file| &file.path).chain(manifest.links.iter().map(|link| &link.path));
@@ -128,8 +128,7 @@ fn put(place: &Place, built: &Built) -> Result<Manifest> {
     manifest.write(&place.manifest)?;
 
     for (from, to) in &copies {
-        let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
-        replace_file(to, &bytes)?;
+        replace_by_copy(to, from)?;
     }
     links.iter().try_for_each(replace_link)?;
     remove_leftovers(&before, &manifest)?;

@@ -105,6 +105,7 @@ fn under_miri(workspace: &Workspace, tally: &mut Tally) {
 
 fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
     let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
+    let Some(command) = tally.done("the command ibex and its pages", build::command(workspace)) else { return };
     let folders = ["hw-tests/mpi", "hw-tests/tools", "benches/mpi"];
     for folder in folders {
         if tally.done(&format!("C programs of {folder}"), build::programs(workspace, folder)).is_none() {
@@ -112,14 +113,12 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
         }
     }
     if !arguments.device_only {
-        let command = build::installed_command(workspace);
-        let installed = command.and_then(|command| installs_and_uninstalls(workspace, &library, &command));
+        let installed = installs_and_uninstalls(workspace, &library, &command);
         tally.done("install and uninstall with Open MPI's own ompi_info", installed);
     }
     let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
         return;
     };
-    let Some(command) = tally.timed("the command ibex, built", || build::command(workspace)) else { return };
     for (index, device) in devices.iter().enumerate() {
         let mut tests = cargo(workspace.root());
         tests

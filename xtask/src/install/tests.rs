@@ -2,6 +2,7 @@
 //! Tests of `install` and `uninstall`, in folders of their own.
 
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder of this test alone, removed with it.
@@ -34,6 +35,7 @@ fn built(folder: &Folder) -> Built {
     let headers = folder.path().join("headers");
     let (command, share) = (folder.path().join("command"), folder.path().join("share"));
     fs::write(&command, "the command").unwrap();
+    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir_all(share.join("man/man1")).unwrap();
     fs::write(share.join("man/man1/ibex.1"), "the page").unwrap();
     fs::write(&library, "the library").unwrap();
@@ -69,7 +71,9 @@ fn the_component_is_a_link_to_the_one_library() {
     assert_eq!(fs::read(home.join(".local/lib/libibex-log.so")).unwrap(), b"the logger");
     assert_eq!(fs::read(home.join(".local/include/ibex/peruse.h")).unwrap(), b"the header");
     assert!(!home.join(".local/include/ibex/notes.txt").exists());
-    assert_eq!(fs::read(home.join(".local/bin/ibex")).unwrap(), b"the command");
+    let command = home.join(".local/bin/ibex");
+    assert_eq!(fs::read(&command).unwrap(), b"the command");
+    assert_eq!(fs::metadata(command).unwrap().permissions().mode() & 0o111, 0o111);
     assert_eq!(fs::read(home.join(".local/share/man/man1/ibex.1")).unwrap(), b"the page");
 }
 
