@@ -7,7 +7,7 @@
 use crate::connect::interfaces;
 use crate::limits;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
-use crate::select::choose::{self, Chosen, DeviceInfo, PartitionKey, PortInfo, Selection};
+use crate::select::choose::{self, Chosen, Considered, DeviceInfo, PartitionKey, PortInfo, Selection};
 use crate::select::gid::GidInfo;
 use crate::select::subnet;
 use crate::tunables::Tunables;
@@ -113,6 +113,10 @@ pub struct Survey {
     pub report: Vec<String>,
     /// What may keep a port of these from reaching others, each a sentence without its full stop.
     pub warnings: Vec<String>,
+    /// Every device, as it was found.
+    pub devices: Vec<DeviceInfo>,
+    /// Every port, and what was decided of it.
+    pub considered: Vec<Considered>,
     complaint: String,
 }
 
@@ -139,7 +143,8 @@ pub fn survey(tunables: &Tunables) -> Survey {
     let interfaces = interfaces::all().unwrap_or_default();
     let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices, &interfaces)).collect();
     let report = report(&selection);
-    Survey { ports, report, complaint: selection.no_port_message(), warnings: selection.warnings }
+    let complaint = selection.no_port_message();
+    Survey { ports, report, complaint, warnings: selection.warnings, devices, considered: selection.considered }
 }
 
 fn report(selection: &Selection) -> Vec<String> {
@@ -153,7 +158,8 @@ fn unlisted(error: &io::Error) -> Survey {
             .to_owned()
     });
     let complaint = format!("ibex could not list the RDMA devices of this host: {error}. {advice}.");
-    Survey { ports: Vec::new(), report: vec![complaint.clone()], warnings: Vec::new(), complaint }
+    let report = vec![complaint.clone()];
+    Survey { ports: vec![], report, warnings: vec![], devices: vec![], considered: vec![], complaint }
 }
 
 fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces::Interface]) -> Option<PortChoice> {

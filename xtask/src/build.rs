@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Builds `libibex.so` and `libibex-log.so` in release and returns where it is; beside it is the folder with the
-/// component links.
+/// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release and returns where the first is; beside it is
+/// the folder with the component links.
 ///
 /// # Errors
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
-    step("Building libibex.so (release)");
-    let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log"];
+    step("Building libibex.so and the command ibex (release)");
+    let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log", "--package", "ibex-command"];
     run(cargo(workspace.root()).args(["build", "--release"]).args(packages))?;
     let library = put_down(workspace)?;
     // Beside it, where it looks for it.
@@ -42,6 +42,19 @@ pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     let arguments = ["build", "--release", "--package", "ibex-plugin-abi", "--no-default-features", "--target-dir"];
     run(cargo(workspace.root()).args(arguments).arg(without.target()))?;
     put_down(&without).map(drop)
+}
+
+/// The command `ibex` that was built with the library; writes its manual pages and completions ([`Workspace::share`]).
+///
+/// # Errors
+/// When it was not built, or the pages cannot be written.
+pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
+    let command = workspace.target().join("release/ibex");
+    if workspace.share().exists() {
+        fs::remove_dir_all(workspace.share())?;
+    }
+    run(Command::new(&command).arg("pages").arg(workspace.share()))?;
+    Ok(command)
 }
 
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.

@@ -4,7 +4,7 @@
 //! Without `--prefix`, the library goes under `~/.local` and its component link into `~/.openmpi/components`, where a
 //! stock Open MPI looks by itself. With `--prefix DIR` everything goes under DIR, and Open MPI is told by a variable.
 //! The library is one file, each component a symlink to it: two copies would be two instances. Beside it lies the
-//! logger.
+//! logger. The command `ibex` goes where programs go, with its manual pages and completions.
 //!
 //! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
 //! links removed before files. Each is renamed into place. The manifest is written before anything else.
@@ -13,7 +13,7 @@
 
 use crate::build;
 use crate::command::{is_in_path, output, step};
-use crate::manifest::{File, Link, Manifest, hash, replace_file, replace_link};
+use crate::manifest::{File, Link, Manifest, hash, replace_by_copy, replace_link};
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -48,9 +48,9 @@ pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     let workspace = Workspace::here();
     let place = Place::chosen(arguments.prefix.as_deref())?;
     crate::setup::ensure(None)?;
-    let library = build::library(&workspace)?;
+    let (library, command) = (build::library(&workspace)?, build::command(&workspace)?);
     step("Installing");
-    let manifest = put(&place, &library, &workspace.headers())?;
+    let manifest = put(&place, &Built::of(&workspace, &library, &command))?;
     let paths = manifest.files.iter().map(|file| &file.path).chain(manifest.links.iter().map(|link| &link.path));
     paths.for_each(|path| println!("    {}", path.display()));
     check_that_open_mpi_sees_it(&place)?;
@@ -67,13 +67,33 @@ pub(crate) fn uninstall(arguments: &UninstallArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What was built to be installed.
+pub(crate) struct Built {
+    /// `libibex.so`; the logger lies beside it.
+    library: PathBuf,
+    /// The folder of the headers.
+    headers: PathBuf,
+    /// The command `ibex`.
+    command: PathBuf,
+    /// The folder of its manual pages and completions.
+    share: PathBuf,
+}
+
+impl Built {
+    /// From this checkout.
+    pub(crate) fn of(workspace: &Workspace, library: &Path, command: &Path) -> Self {
+        let (library, command) = (library.to_path_buf(), command.to_path_buf());
+        Built { library, headers: workspace.headers(), command, share: workspace.share() }
+    }
+}
+
 /// Installs under a prefix, and returns the folder of the component links.
 ///
 /// # Errors
 /// As the command.
-pub(crate) fn put_under(prefix: &Path, library: &Path, headers: &Path) -> Result<PathBuf> {
+pub(crate) fn put_under(prefix: &Path, built: &Built) -> Result<PathBuf> {
     let place = Place::under(prefix);
-    put(&place, library, headers).map(|_| place.components)
+    put(&place, built).map(|_| place.components)
 }
 
 /// Uninstalls from a prefix.
@@ -84,10 +104,10 @@ pub(crate) fn take_away_from(prefix: &Path) -> Result<()> {
     take_away(&Place::under(prefix)).map(drop)
 }
 
-/// Puts library, headers and links in place.
-fn put(place: &Place, library: &Path, headers: &Path) -> Result<Manifest> {
+/// Puts library, headers, command and links in place.
+fn put(place: &Place, built: &Built) -> Result<Manifest> {
     let before = Manifest::read(&place.manifest)?.unwrap_or_default();
-    let copies = copies(place, library, headers)?;
+    let copies = copies(place, built)?;
     let links: Vec<Link> = COMPONENTS
         .iter()
         .map(|name| Link { path: place.components.join(name), target: place.link_to.join("libibex.so") })
@@ -97,8 +117,8 @@ fn put(place: &Place, library: &Path, headers: &Path) -> Result<Manifest> {
 
     let mut manifest =
         Manifest { version: env!("CARGO_PKG_VERSION").into(), folders: before.folders.clone(), ..Manifest::default() };
-    for folder in [&place.library, &place.components, &place.headers, place.manifest.parent().unwrap_or(Path::new("/"))]
-    {
+    let folders = copies.iter().map(|(_, to)| to).chain([&place.manifest]).filter_map(|file| file.parent());
+    for folder in folders.chain([place.components.as_path()]) {
         make_folder(folder, &mut manifest.folders)?;
     }
     for (from, to) in &copies {
@@ -108,8 +128,7 @@ fn put(place: &Place, library: &Path, headers: &Path) -> Result<Manifest> {
     manifest.write(&place.manifest)?;
 
     for (from, to) in &copies {
-        let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
-        replace_file(to, &bytes)?;
+        replace_by_copy(to, from)?;
     }
     links.iter().try_for_each(replace_link)?;
     remove_leftovers(&before, &manifest)?;
@@ -140,21 +159,36 @@ fn take_away(place: &Place) -> Result<Vec<PathBuf>> {
 }
 
 /// Each file to copy, and where to.
-fn copies(place: &Place, library: &Path, headers: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
-    let logger = build::logger(library);
-    let mut copies =
-        vec![(library.to_path_buf(), place.library.join("libibex.so")), (logger, place.library.join("libibex-log.so"))];
-    if headers.is_dir() {
-        for entry in fs::read_dir(headers).with_context(|| format!("cannot read {}", headers.display()))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "h") {
-                let name = path.file_name().unwrap_or_default().to_owned();
-                copies.push((path, place.headers.join(name)));
-            }
-        }
+fn copies(place: &Place, built: &Built) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let logger = build::logger(&built.library);
+    let mut copies = vec![
+        (built.library.clone(), place.library.join("libibex.so")),
+        (logger, place.library.join("libibex-log.so")),
+        (built.command.clone(), place.programs.join("ibex")),
+    ];
+    let is_header = |path: &Path| path.extension().is_some_and(|extension| extension == "h");
+    for path in files_under(&built.headers)?.into_iter().filter(|path| is_header(path)) {
+        let name = path.file_name().unwrap_or_default().to_owned();
+        copies.push((path, place.headers.join(name)));
+    }
+    for path in files_under(&built.share)? {
+        let to = place.share.join(path.strip_prefix(&built.share)?);
+        copies.push((path, to));
     }
     copies.sort();
     Ok(copies)
+}
+
+/// The files of a folder and of those in it; none where there is no such folder.
+fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    if folder.is_dir() {
+        for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() { files.extend(files_under(&path)?) } else { files.push(path) }
+        }
+    }
+    Ok(files)
 }
 
 fn refuse_what_is_not_ours<'a>(before: &Manifest, mut paths: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
@@ -224,9 +258,11 @@ fn how_to_run(place: &Place) -> String {
         )
     });
     format!(
-        "\n{found}Run a program over it:\n    mpirun -n 2 ./app\n\
+        "\n{found}See what it makes of this host:\n    {}\n\
+         Run a program over it:\n    mpirun -n 2 ./app\n\
          See its parameters:\n    ompi_info --param pml ibex --level 9\n    ompi_info --param btl ibex --level 9\n\
          See its events:\n    mpirun -n 2 -x LD_PRELOAD={} -x IBEX_LOG_EVENTS=all ./app\n",
+        place.programs.join("ibex").display().to_string() + " info",
         place.library.join("libibex-log.so").display()
     )
 }

@@ -148,6 +148,16 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::rename(&beside, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// The same with a copy of another file, which may be a program.
+///
+/// # Errors
+/// When that cannot be read, or the folder cannot be written to.
+pub(crate) fn replace_by_copy(path: &Path, from: &Path) -> Result<()> {
+    let beside = beside(path);
+    fs::copy(from, &beside).with_context(|| format!("cannot copy {} to {}", from.display(), beside.display()))?;
+    fs::rename(&beside, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Puts a symlink in place in one step. Its target must be there: a dangling link stops Open MPI's search.
 ///
 /// # Errors

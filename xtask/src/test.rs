@@ -105,6 +105,7 @@ fn under_miri(workspace: &Workspace, tally: &mut Tally) {
 
 fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
     let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
+    let Some(command) = tally.done("the command ibex and its pages", build::command(workspace)) else { return };
     let folders = ["hw-tests/mpi", "hw-tests/tools", "benches/mpi"];
     for folder in folders {
         if tally.done(&format!("C programs of {folder}"), build::programs(workspace, folder)).is_none() {
@@ -112,7 +113,7 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
         }
     }
     if !arguments.device_only {
-        let installed = installs_and_uninstalls(workspace, &library);
+        let installed = installs_and_uninstalls(workspace, &library, &command);
         tally.done("install and uninstall with Open MPI's own ompi_info", installed);
     }
     let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
@@ -126,7 +127,8 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
             .env("IBEX_DEVICE", device)
             .env("IBEX_COMPONENTS", workspace.components())
             .env("IBEX_PROGRAMS", workspace.programs())
-            .env("IBEX_ENGINE_TESTS", &engine);
+            .env("IBEX_ENGINE_TESTS", &engine)
+            .env("IBEX_COMMAND", &command);
         if index > 0 {
             tests.env("IBEX_ONLY_DEVICE_DEPENDENT", "1");
         }
@@ -135,12 +137,12 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
 }
 
 /// Installs under a folder of the target folder, asks `ompi_info`, uninstalls, and looks whether anything is left.
-fn installs_and_uninstalls(workspace: &Workspace, library: &Path) -> Result<()> {
+fn installs_and_uninstalls(workspace: &Workspace, library: &Path, command: &Path) -> Result<()> {
     let prefix = workspace.target().join("ibex/installed");
     if prefix.exists() {
         fs::remove_dir_all(&prefix).with_context(|| format!("cannot remove {}", prefix.display()))?;
     }
-    let components = install::put_under(&prefix, library, &workspace.headers())?;
+    let components = install::put_under(&prefix, &install::Built::of(workspace, library, command))?;
     let path = format!("{}:SYSTEM_DEFAULT", components.display());
     let listing = output(Command::new("ompi_info").arg("--parsable").env("OMPI_MCA_mca_base_component_path", path))?;
     for component in ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:tcp:"] {

@@ -73,6 +73,11 @@ impl Workspace {
         self.root.join("plugin-abi/include")
     }
 
+    /// Where the manual pages and completions of the command go that is built to be installed.
+    pub(crate) fn share(&self) -> PathBuf {
+        self.target.join("ibex/share")
+    }
+
     /// A path as a reader wants it: relative to the checkout where it is inside.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)

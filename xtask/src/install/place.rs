@@ -17,6 +17,10 @@ pub(super) struct Place {
     pub(super) link_to: PathBuf,
     /// Folder of the headers.
     pub(super) headers: PathBuf,
+    /// Folder of the command `ibex`.
+    pub(super) programs: PathBuf,
+    /// Folder of manual pages and of completions for shells.
+    pub(super) share: PathBuf,
     pub(super) manifest: PathBuf,
     /// Whether Open MPI looks there without being told.
     found_by_itself: bool,
@@ -31,6 +35,8 @@ impl Place {
             components: home.join(".openmpi/components"),
             link_to: local.join("lib"),
             headers: local.join("include/ibex"),
+            programs: local.join("bin"),
+            share: local.join("share"),
             manifest: local.join("share/ibex/manifest.json"),
             found_by_itself: true,
         }
@@ -43,6 +49,8 @@ impl Place {
             components: prefix.join("lib/openmpi"),
             link_to: "..".into(),
             headers: prefix.join("include/ibex"),
+            programs: prefix.join("bin"),
+            share: prefix.join("share"),
             manifest: prefix.join("share/ibex/manifest.json"),
             found_by_itself: false,
         }

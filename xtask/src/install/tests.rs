@@ -2,6 +2,7 @@
 //! Tests of `install` and `uninstall`, in folders of their own.
 
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder of this test alone, removed with it.
@@ -28,16 +29,21 @@ impl Drop for Folder {
     }
 }
 
-/// A build to install from: a library and one header.
-fn built(folder: &Folder) -> (PathBuf, PathBuf) {
+/// A build to install from: a library, one header, a command and its page.
+fn built(folder: &Folder) -> Built {
     let library = folder.path().join("built.so");
     let headers = folder.path().join("headers");
+    let (command, share) = (folder.path().join("command"), folder.path().join("share"));
+    fs::write(&command, "the command").unwrap();
+    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(share.join("man/man1")).unwrap();
+    fs::write(share.join("man/man1/ibex.1"), "the page").unwrap();
     fs::write(&library, "the library").unwrap();
     fs::write(folder.path().join("libibex-log.so"), "the logger").unwrap();
     fs::create_dir_all(&headers).unwrap();
     fs::write(headers.join("peruse.h"), "the header").unwrap();
     fs::write(headers.join("notes.txt"), "not a header").unwrap();
-    (library, headers)
+    Built { library, headers, command, share }
 }
 
 fn everything_under(path: &Path) -> Vec<PathBuf> {
@@ -56,22 +62,26 @@ fn everything_under(path: &Path) -> Vec<PathBuf> {
 #[test]
 fn the_component_is_a_link_to_the_one_library() {
     let folder = Folder::new();
-    let (library, headers) = built(&folder);
+    let built = built(&folder);
     let home = folder.path().join("home");
-    put(&Place::of_user(&home), &library, &headers).unwrap();
+    put(&Place::of_user(&home), &built).unwrap();
     let component = home.join(".openmpi/components/mca_btl_ibex.so");
     assert!(component.is_symlink());
     assert_eq!(fs::canonicalize(component).unwrap(), fs::canonicalize(home.join(".local/lib/libibex.so")).unwrap());
     assert_eq!(fs::read(home.join(".local/lib/libibex-log.so")).unwrap(), b"the logger");
     assert_eq!(fs::read(home.join(".local/include/ibex/peruse.h")).unwrap(), b"the header");
     assert!(!home.join(".local/include/ibex/notes.txt").exists());
+    let command = home.join(".local/bin/ibex");
+    assert_eq!(fs::read(&command).unwrap(), b"the command");
+    assert_eq!(fs::metadata(command).unwrap().permissions().mode() & 0o111, 0o111);
+    assert_eq!(fs::read(home.join(".local/share/man/man1/ibex.1")).unwrap(), b"the page");
 }
 
 #[test]
 fn an_installation_under_a_prefix_can_be_moved_as_a_whole() {
     let folder = Folder::new();
-    let (library, headers) = built(&folder);
-    put(&Place::under(&folder.path().join("a")), &library, &headers).unwrap();
+    let built = built(&folder);
+    put(&Place::under(&folder.path().join("a")), &built).unwrap();
     fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
     assert_eq!(fs::read(folder.path().join("b/lib/openmpi/mca_btl_ibex.so")).unwrap(), b"the library");
 }
@@ -79,14 +89,14 @@ fn an_installation_under_a_prefix_can_be_moved_as_a_whole() {
 #[test]
 fn uninstall_leaves_exactly_what_was_there_before() {
     let folder = Folder::new();
-    let (library, headers) = built(&folder);
+    let built = built(&folder);
     let home = folder.path().join("home");
     fs::create_dir_all(home.join(".local/lib")).unwrap();
     fs::write(home.join(".local/lib/other.so"), "not ours").unwrap();
     let before = everything_under(&home);
     let place = Place::of_user(&home);
-    put(&place, &library, &headers).unwrap();
-    put(&place, &library, &headers).unwrap();
+    put(&place, &built).unwrap();
+    put(&place, &built).unwrap();
     take_away(&place).unwrap();
     assert_eq!(everything_under(&home), before);
 }
@@ -94,12 +104,12 @@ fn uninstall_leaves_exactly_what_was_there_before() {
 #[test]
 fn a_second_installation_replaces_the_first_and_drops_what_it_no_longer_has() {
     let folder = Folder::new();
-    let (library, headers) = built(&folder);
+    let built = built(&folder);
     let place = Place::under(&folder.path().join("p"));
-    put(&place, &library, &headers).unwrap();
-    fs::write(&library, "newer").unwrap();
-    fs::rename(headers.join("peruse.h"), headers.join("events.h")).unwrap();
-    put(&place, &library, &headers).unwrap();
+    put(&place, &built).unwrap();
+    fs::write(&built.library, "newer").unwrap();
+    fs::rename(built.headers.join("peruse.h"), built.headers.join("events.h")).unwrap();
+    put(&place, &built).unwrap();
     assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"newer");
     assert!(place.headers.join("events.h").exists());
     assert!(!place.headers.join("peruse.h").exists());
@@ -108,11 +118,11 @@ fn a_second_installation_replaces_the_first_and_drops_what_it_no_longer_has() {
 #[test]
 fn somebody_elses_file_is_not_overwritten() {
     let folder = Folder::new();
-    let (library, headers) = built(&folder);
+    let built = built(&folder);
     let place = Place::under(&folder.path().join("p"));
     fs::create_dir_all(&place.library).unwrap();
     fs::write(place.library.join("libibex.so"), "mine").unwrap();
-    let error = put(&place, &library, &headers).unwrap_err().to_string();
+    let error = put(&place, &built).unwrap_err().to_string();
     assert!(error.contains("was not put there by cargo xtask install"), "{error}");
     assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"mine");
 }
@@ -120,11 +130,11 @@ fn somebody_elses_file_is_not_overwritten() {
 #[test]
 fn a_dangling_link_among_the_components_is_refused_by_name() {
     let folder = Folder::new();
-    let (library, headers) = built(&folder);
+    let built = built(&folder);
     let place = Place::of_user(folder.path());
     fs::create_dir_all(&place.components).unwrap();
     std::os::unix::fs::symlink("nowhere", place.components.join("mca_btl_old.so")).unwrap();
-    let error = put(&place, &library, &headers).unwrap_err().to_string();
+    let error = put(&place, &built).unwrap_err().to_string();
     assert!(error.contains("mca_btl_old.so is a symlink to nothing"), "{error}");
 }
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was found wrong: where, what was measured, what was expected, and what mends it.
+//!
+//! Made by the judgements, printed by [`super`]. Grade: setup. Plain data. Tests: below.
+
+use crate::answer::rows;
+use serde::Serialize;
+use std::fmt;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    /// Jobs fail, or go another way.
+    Error,
+    /// Jobs are slower than they could be, or fail now and then.
+    Warning,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    /// A word for programs.
+    pub(crate) check: &'static str,
+    pub(crate) place: String,
+    pub(crate) measured: String,
+    pub(crate) expected: String,
+    /// The command, file or parameter.
+    pub(crate) mend: String,
+}
+
+impl Finding {
+    /// One at a place; [`Self::expected`] and [`Self::mended`] say the rest.
+    pub(crate) fn new(
+        severity: Severity,
+        check: &'static str,
+        place: impl Into<String>,
+        measured: impl Into<String>,
+    ) -> Self {
+        let (place, measured) = (place.into(), measured.into());
+        Finding { severity, check, place, measured, expected: String::new(), mend: String::new() }
+    }
+
+    pub(crate) fn expected(self, expected: impl Into<String>) -> Self {
+        Finding { expected: expected.into(), ..self }
+    }
+
+    pub(crate) fn mended(self, mend: impl Into<String>) -> Self {
+        Finding { mend: mend.into(), ..self }
+    }
+}
+
+/// All that was found.
+#[derive(Serialize)]
+pub(crate) struct Findings {
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) hosts: usize,
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut findings: Vec<&Finding> = self.findings.iter().collect();
+        findings.sort_by_key(|finding| finding.severity);
+        for finding in &findings {
+            let word = if finding.severity == Severity::Error { "error" } else { "warning" };
+            writeln!(f, "{word}: {} ({})", finding.place, finding.check)?;
+            let Finding { measured, expected, mend, .. } = *finding;
+            let said = [("found", measured.clone()), ("expected", expected.clone()), ("do", mend.clone())];
+            writeln!(f, "{}", rows(2, said))?;
+        }
+        let hosts = if self.hosts == 1 { "this host".to_owned() } else { format!("{} hosts", self.hosts) };
+        match findings.len() {
+            0 => writeln!(f, "Nothing is wrong with {hosts}."),
+            1 => writeln!(f, "1 finding on {hosts}."),
+            some => writeln!(f, "{some} findings on {hosts}."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_come_first_and_each_says_what_to_do() {
+        let warning = Finding::new(Severity::Warning, "mtu", "a", "1024").expected("4096").mended("raise it");
+        let error = Finding::new(Severity::Error, "port", "b", "down");
+        let text = Findings { findings: vec![warning, error], hosts: 1 }.to_string();
+        assert!(text.starts_with("error: b (port)\n  found  down\n"), "{text}");
+        assert!(text.contains("  expected  4096\n  do        raise it\n"), "{text}");
+        assert!(text.ends_with("2 findings on this host.\n"), "{text}");
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Open MPI of a host, and ibex in it.
+//!
+//! Called by [`super`]. Grade: setup. Tests: below.
+
+use super::finding::{Finding, Severity};
+use crate::facts::Facts;
+
+/// Judges it.
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let Some(openmpi) = &facts.openmpi else {
+        let finding = Finding::new(Severity::Error, "openmpi", "Open MPI", "there is no mpirun in PATH");
+        return vec![
+            finding.expected("an Open MPI 4.1").mended("install it (apt-get install openmpi-bin), or set PATH"),
+        ];
+    };
+    let mut findings = Vec::new();
+    for link in &openmpi.dangling {
+        let finding = Finding::new(
+            Severity::Error,
+            "components",
+            link.display().to_string(),
+            "the link leads nowhere, and Open MPI finds no component of its folder any more",
+        );
+        findings.push(finding.expected("a link to a file").mended(format!("rm {}", link.display())));
+    }
+    for component in &openmpi.components {
+        let place = component.name.clone();
+        match &component.file {
+            None => {
+                let folders: Vec<String> = openmpi.folders.iter().map(|folder| folder.display().to_string()).collect();
+                let found = format!("it is in none of {}", folders.join(", "));
+                let finding = Finding::new(Severity::Error, "components", place, found);
+                findings.push(finding.expected("the component, where Open MPI looks").mended(
+                    "cargo xtask install; after an installation with --prefix set OMPI_MCA_mca_base_component_path as it said",
+                ));
+            }
+            Some(file) if !component.is_listed => {
+                let found = format!("Open MPI {} does not take {}", openmpi.version, file.display());
+                let finding = Finding::new(Severity::Error, "components", place, found);
+                findings.push(
+                    finding
+                        .expected("one that was built for this Open MPI")
+                        .mended("install ibex again with this mpicc in PATH: cargo xtask install"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::openmpi::{Component, OpenMpi};
+
+    #[test]
+    fn what_keeps_open_mpi_from_loading_ibex_is_told() {
+        let component = |file: Option<&str>, is_listed| Component {
+            name: "mca_pml_ibex.so".into(),
+            file: file.map(Into::into),
+            is_listed,
+        };
+        let judged = |components, dangling| {
+            let openmpi = Some(OpenMpi { version: "4.1.4".into(), components, dangling, ..OpenMpi::default() });
+            judge(&Facts { openmpi, ..Facts::default() })
+                .into_iter()
+                .map(|finding| finding.measured)
+                .collect::<Vec<_>>()
+        };
+        assert!(judged(vec![component(Some("/x"), true)], vec![]).is_empty());
+        assert!(judged(vec![component(None, false)], vec![])[0].contains("it is in none of"));
+        assert!(judged(vec![component(Some("/x"), false)], vec![])[0].contains("4.1.4 does not take /x"));
+        assert!(judged(vec![], vec!["/y".into()])[0].contains("leads nowhere"));
+        assert_eq!(judge(&Facts::default()).len(), 1);
+    }
+}

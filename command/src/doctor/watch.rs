@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Watches a host's counters and clocks for a moment.
+//!
+//! Called by [`super`], on the host itself; judged by `watched`. Grade: setup. Tests: below.
+
+use crate::facts::Facts;
+use crate::facts::adapters::folder;
+use crate::facts::counters::{self, Counters};
+use ibex_ffi::verbs::Context;
+use serde::{Deserialize, Serialize};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What was seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Seen {
+    pub(super) seconds: f64,
+    /// By how much the counters of each port have grown.
+    pub(super) grown: Vec<(String, Counters)>,
+    /// By how many parts per million each adapter's clock ran faster than it says.
+    pub(super) drifts: Vec<(String, f64)>,
+}
+
+/// A clock at one time.
+struct Reading {
+    ticks: u64,
+    at: Instant,
+}
+
+/// Watches for so long.
+pub(super) fn watch(facts: &Facts, time: Duration) -> Seen {
+    let clocks: Vec<_> = facts
+        .adapters
+        .each
+        .iter()
+        .filter_map(|adapter| {
+            let clock = adapter.facts.as_ref()?.clock.as_ref()?;
+            let context = Context::open(&adapter.name).ok()?;
+            let begun = read(&context)?;
+            Some((adapter.name.clone(), clock.ticks_per_second, clock.bits, context, begun))
+        })
+        .collect();
+    sleep(time);
+    let drifts = clocks
+        .into_iter()
+        .filter_map(|(name, rate, bits, context, begun)| Some((name, drift(&begun, &read(&context)?, rate, bits))));
+    let ports = facts.adapters.each.iter().flat_map(|adapter| adapter.ports.iter().map(move |port| (adapter, port)));
+    let grown = ports.filter_map(|(adapter, port)| {
+        let now = counters::read(&folder(&adapter.name, port.number)?);
+        Some((format!("{}:{}", adapter.name, port.number), counters::growth(&port.counters, &now)))
+    });
+    Seen { seconds: time.as_secs_f64(), drifts: drifts.collect(), grown: grown.collect() }
+}
+
+/// Both clocks at the same time, as far as that can be: of some readings the one that took least.
+fn read(context: &Context) -> Option<Reading> {
+    let one = || {
+        let before = Instant::now();
+        let ticks = context.raw_clock()?;
+        let took = before.elapsed();
+        Some((took, Reading { ticks, at: before + took / 2 }))
+    };
+    (0..16).filter_map(|_| one()).min_by_key(|(took, _)| *took).map(|(_, reading)| reading)
+}
+
+fn drift(begun: &Reading, ended: &Reading, ticks_per_second: u64, bits: u32) -> f64 {
+    let mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+    let ticks = ended.ticks.wrapping_sub(begun.ticks) & mask;
+    let seconds = (ended.at - begun.at).as_secs_f64();
+    (ticks as f64 / (seconds * ticks_per_second as f64) - 1.0) * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_runs_fast_or_wraps_is_measured_right() {
+        let at = Instant::now();
+        let reading = |ticks, seconds| Reading { ticks, at: at + Duration::from_secs(seconds) };
+        let close = |drift: f64, expected: f64| assert!((drift - expected).abs() < 0.01, "{drift}");
+        close(drift(&reading(5, 0), &reading(2_000_005, 2), 1_000_000, 64), 0.0);
+        close(drift(&reading(5, 0), &reading(2_001_005, 2), 1_000_000, 64), 500.0);
+        // 60,000 ticks later 16 bits show that.
+        close(drift(&reading(0xffff, 0), &reading(0xea5f, 1), 60_000, 16), 0.0);
+    }
+}

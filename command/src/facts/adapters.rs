@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The adapters: what verbs and the kernel say of each, and whether ibex would use its ports.
+//!
+//! The choice and its reasons are the engine's ([`ibex::select::device::survey`]): those of a job that is started here
+//! with the same parameters. Called by [`super`]. Grade: setup. Tests: below.
+
+use super::counters::{self, Counters};
+use crate::answer::rows;
+use crate::parameters::Parameters;
+use ibex::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
+use ibex::select::choose::{DeviceInfo, PORT_ACTIVE, PORT_ARMED, PORT_DOWN, PORT_INIT, PortInfo};
+use ibex::select::device::{self, PortChoice, Survey};
+use ibex_ffi::verbs::Context;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+/// What was found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Adapters {
+    /// The parameters that differ from their defaults.
+    pub(crate) parameters: Vec<String>,
+    #[serde(rename = "adapters")]
+    pub(crate) each: Vec<Adapter>,
+    /// What may keep a port from reaching others.
+    pub(crate) warnings: Vec<String>,
+    /// What is to be done where no port can be used; empty where one can.
+    pub(crate) complaint: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Adapter {
+    pub(crate) name: String,
+    /// Why it cannot be used at all.
+    pub(crate) unusable: Option<String>,
+    #[serde(flatten)]
+    pub(crate) facts: Option<Facts>,
+    /// Distance to where this process may run; 10: the same NUMA node.
+    pub(crate) numa_distance: Option<u32>,
+    pub(crate) ports: Vec<Port>,
+}
+
+/// What an adapter says of itself when it is opened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) vendor: String,
+    pub(crate) firmware: String,
+    pub(crate) is_software: bool,
+    pub(crate) numa_node: Option<u32>,
+    /// The clock that stamps completions; none: the host stamps them.
+    pub(crate) clock: Option<Clock>,
+    /// The link of the bus; none: it is on none, or the kernel does not say.
+    pub(crate) pci: Option<Pci>,
+}
+
+/// A PCI Express link: transfers a second and lanes, as they are and as the adapter could have them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Pci {
+    pub(crate) speed: String,
+    pub(crate) width: u32,
+    pub(crate) max_speed: String,
+    pub(crate) max_width: u32,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Clock {
+    pub(crate) ticks_per_second: u64,
+    pub(crate) bits: u32,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Port {
+    pub(crate) number: u8,
+    pub(crate) state: String,
+    pub(crate) link_layer: String,
+    pub(crate) rate_mbps: u32,
+    pub(crate) mtu: u32,
+    pub(crate) lid: u16,
+    /// Its network interfaces, on Ethernet.
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) counters: Counters,
+    /// The network in which ibex would use it: an IP network, or a prefix of InfiniBand; empty where it would not, or
+    /// does not know.
+    pub(crate) subnet: String,
+    /// Whether ibex would use it.
+    pub(crate) is_taken: bool,
+    pub(crate) reason: String,
+    pub(crate) gids: Vec<Gid>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Gid {
+    /// Index, address, type and interface.
+    pub(crate) entry: String,
+    pub(crate) address: Ipv6Addr,
+    /// `IBV_GID_TYPE_*`.
+    pub(crate) kind: u8,
+    pub(crate) is_taken: bool,
+    pub(crate) reason: String,
+}
+
+/// Looks at every adapter.
+pub(crate) fn look(parameters: &Parameters) -> Adapters {
+    let survey = device::survey(&parameters.tunables);
+    let complaint = if survey.ports.is_empty() { survey.complaint() } else { String::new() };
+    let each = survey.devices.iter().map(|device| adapter(device, &survey)).collect();
+    let parameters = parameters.set.iter().map(|(name, value)| format!("btl_ibex_{name}={value}")).collect();
+    Adapters { parameters, each, warnings: survey.warnings, complaint }
+}
+
+fn adapter(device: &DeviceInfo, survey: &Survey) -> Adapter {
+    let ports = device.ports.iter().map(|port| {
+        let name = format!("{}:{}", device.name, port.number);
+        described(&device.name, port, (survey, &name))
+    });
+    Adapter {
+        name: device.name.clone(),
+        unusable: device.unusable.clone(),
+        facts: facts(&device.name),
+        numa_distance: device.distance,
+        ports: ports.collect(),
+    }
+}
+
+fn facts(name: &str) -> Option<Facts> {
+    let context = Context::open(name).ok()?;
+    let (vendor, part) = context.attributes().ok()?.vendor;
+    let read = |file: &str| fs::read_to_string(format!("{}/{file}", context.sysfs())).unwrap_or_default();
+    let clock = context.clock();
+    Some(Facts {
+        vendor: format!("{vendor:#06x}:{part}"),
+        firmware: read("fw_ver").trim().to_owned(),
+        is_software: context.is_software(),
+        // -1: not known.
+        numa_node: read("device/numa_node").trim().parse().ok(),
+        clock: clock.map(|clock| Clock { ticks_per_second: clock.ticks_per_second, bits: clock.bits }),
+        pci: pci(&read),
+    })
+}
+
+fn pci(read: &impl Fn(&str) -> String) -> Option<Pci> {
+    let text = |name: &str| read(&format!("device/{name}")).trim().to_owned();
+    let speed = text("current_link_speed");
+    let (width, max_width) = (text("current_link_width").parse().ok()?, text("max_link_width").parse().ok()?);
+    (!speed.is_empty()).then(|| Pci { speed, width, max_speed: text("max_link_speed"), max_width })
+}
+
+/// Two ports of the same are in one network.
+fn subnet(choice: &PortChoice) -> String {
+    if !choice.is_ethernet() {
+        return format!("{:#018x}", choice.subnet_prefix());
+    }
+    let length = u32::from(choice.subnet_length);
+    if length == 0 {
+        return String::new();
+    }
+    let address = Ipv6Addr::from(u128::from_be_bytes(choice.gid) & u128::MAX << (128 - length));
+    match address.to_ipv4_mapped() {
+        Some(address) => format!("{address}/{}", length.saturating_sub(96)),
+        None => format!("{address}/{length}"),
+    }
+}
+
+/// The network interfaces behind the port's GIDs.
+fn interfaces(port: &PortInfo) -> Vec<String> {
+    let mut names: Vec<String> = port.gids.iter().map(|gid| gid.interface.clone()).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The kernel's folder of a port.
+pub(crate) fn folder(device: &str, port: u8) -> Option<PathBuf> {
+    let context = Context::open(device).ok()?;
+    Some(Path::new(context.sysfs()).join(format!("ports/{port}")))
+}
+
+fn described(device: &str, port: &PortInfo, (survey, name): (&Survey, &str)) -> Port {
+    let considered = survey.considered.iter().find(|considered| considered.name == name);
+    let choice = survey.ports.iter().find(|choice| choice.device == device && choice.port == port.number);
+    let gid = |verdict: &ibex::select::gid::GidVerdict| Gid {
+        entry: verdict.gid.to_string(),
+        address: Ipv6Addr::from(verdict.gid.gid),
+        kind: verdict.gid.gid_type,
+        is_taken: verdict.taken,
+        reason: verdict.reason.clone(),
+    };
+    Port {
+        number: port.number,
+        state: match port.state {
+            PORT_DOWN => "down",
+            PORT_INIT => "initialising",
+            PORT_ARMED => "armed",
+            PORT_ACTIVE => "active",
+            _ => "unknown",
+        }
+        .to_owned(),
+        link_layer: match port.link_layer {
+            LINK_INFINIBAND => "InfiniBand",
+            LINK_ETHERNET => "Ethernet",
+            _ => "unknown",
+        }
+        .to_owned(),
+        rate_mbps: port.rate_mbps,
+        mtu: mtu_bytes(port.active_mtu).unwrap_or(0),
+        lid: port.lid,
+        interfaces: interfaces(port),
+        subnet: choice.map(subnet).unwrap_or_default(),
+        counters: folder(device, port.number).map(|folder| counters::read(&folder)).unwrap_or_default(),
+        is_taken: considered.is_some_and(|considered| considered.chosen.is_some()),
+        reason: considered.map(|considered| considered.reason.clone()).unwrap_or_default(),
+        gids: considered.map(|considered| considered.gids.iter().map(gid).collect()).unwrap_or_default(),
+    }
+}
+
+impl fmt::Display for Adapters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Adapters")?;
+        write!(f, "{}", rows(2, [("with the parameters", self.parameters.join("\n"))]))?;
+        self.each.iter().try_for_each(|adapter| adapter.fmt(f))?;
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "  note: {warning}"))?;
+        self.complaint.lines().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+impl fmt::Display for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  {}", self.name)?;
+        let Some(facts) = &self.facts else {
+            return writeln!(f, "    not used: {}", self.unusable.as_deref().unwrap_or("it could not be opened"));
+        };
+        let clock = match &facts.clock {
+            Some(clock) => {
+                format!("stamps completions, {} MHz, {} bits", clock.ticks_per_second / 1_000_000, clock.bits)
+            }
+            None => "none: the host stamps events".to_owned(),
+        };
+        let node = facts.numa_node.map_or_else(|| "not known".to_owned(), |node| node.to_string());
+        let distance = self.numa_distance.map(|distance| format!(", distance {distance} from here"));
+        let kind = if facts.is_software { " (software: the host's processors do its work)" } else { "" };
+        let found = [
+            ("vendor", format!("{}{kind}", facts.vendor)),
+            ("firmware", facts.firmware.clone()),
+            ("NUMA node", node + &distance.unwrap_or_default()),
+            ("clock", clock),
+        ];
+        write!(f, "{}", rows(4, found))?;
+        if let Some(why) = &self.unusable {
+            writeln!(f, "    not used: {why}")?;
+        }
+        self.ports.iter().try_for_each(|port| port.fmt(f))
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Port { number, state, link_layer, mtu, .. } = self;
+        let rate = f64::from(self.rate_mbps) / 1000.0;
+        let lid = if self.lid == 0 { String::new() } else { format!(", LID {}", self.lid) };
+        writeln!(f, "    port {number}: {state}, {link_layer}, {rate} Gb/s, MTU {mtu}{lid}")?;
+        writeln!(f, "      {}: {}", verdict(self.is_taken), self.reason)?;
+        let line = |gid: &Gid| format!("      GID {} {}: {}", gid.entry, verdict(gid.is_taken), gid.reason);
+        self.gids.iter().try_for_each(|gid| writeln!(f, "{}", line(gid)))
+    }
+}
+
+fn verdict(is_taken: bool) -> &'static str {
+    if is_taken { "used" } else { "not used" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_says_its_state_and_its_verdict() {
+        let port = Port {
+            number: 1,
+            state: "down".into(),
+            link_layer: "Ethernet".into(),
+            rate_mbps: 25_000,
+            mtu: 4096,
+            lid: 0,
+            interfaces: vec![],
+            counters: Counters::new(),
+            subnet: String::new(),
+            is_taken: false,
+            reason: "it is down".into(),
+            gids: vec![],
+        };
+        let text = port.to_string();
+        assert_eq!(text, "    port 1: down, Ethernet, 25 Gb/s, MTU 4096\n      not used: it is down\n");
+    }
+}

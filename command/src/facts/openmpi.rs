@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Open MPI of `PATH`: its version, where it looks for components, and which of ibex' it finds there.
+//!
+//! Asked of its own `ompi_info`, which opens no component. Called by [`super`]. Grade: setup. Tests: below.
+
+use crate::answer::rows;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// What was found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct OpenMpi {
+    pub(crate) mpirun: PathBuf,
+    pub(crate) version: String,
+    /// Folders in which it looks, in order.
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) components: Vec<Component>,
+    /// Links in these folders that lead nowhere.
+    pub(crate) dangling: Vec<PathBuf>,
+}
+
+/// A component of ibex in one of these folders.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Component {
+    pub(crate) name: String,
+    /// The file it is, links followed; none: no folder has it.
+    pub(crate) file: Option<PathBuf>,
+    /// Whether Open MPI lists it: one that was built for another it does not.
+    pub(crate) is_listed: bool,
+}
+
+const COMPONENTS: [&str; 2] = ["mca_pml_ibex.so", "mca_btl_ibex.so"];
+
+/// Looks for `mpirun` and asks the `ompi_info` beside it.
+pub(crate) fn look() -> Option<OpenMpi> {
+    let mpirun = in_path("mpirun")?;
+    let info = mpirun.with_file_name("ompi_info");
+    let answer = Command::new(info).args(["--parsable", "--all"]).output().ok()?;
+    let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+    let folders = folders(&answer);
+    let component = |name: &str| Component {
+        name: name.to_owned(),
+        file: folders.iter().find_map(|folder| found(folder, name)),
+        is_listed: is_listed(&answer, name),
+    };
+    let components = COMPONENTS.into_iter().map(component).collect();
+    Some(OpenMpi {
+        mpirun,
+        version: value(&answer, "ompi:version:full:").unwrap_or("unknown").to_owned(),
+        dangling: folders.iter().flat_map(|folder| dangling(folder)).collect(),
+        folders,
+        components,
+    })
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The file of a component, if the folder has one that can be opened.
+fn found(folder: &Path, name: &str) -> Option<PathBuf> {
+    fs::canonicalize(folder.join(name)).ok()
+}
+
+/// `mca_pml_ibex.so`: a line of `mca:pml:ibex:version`.
+fn is_listed(answer: &str, name: &str) -> bool {
+    let kind = name.split('_').nth(1).unwrap_or_default();
+    answer.lines().any(|line| line.starts_with(&format!("mca:{kind}:ibex:version")))
+}
+
+/// Links in a folder that lead nowhere: Open MPI finds no component of such a folder any more.
+pub(crate) fn dangling(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.is_symlink() && !path.exists()).collect()
+}
+
+fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
+    answer.lines().find_map(|line| line.strip_prefix(key))
+}
+
+/// `mca_base_component_path`: `SYSTEM_DEFAULT` and `USER_DEFAULT` stand for two folders.
+fn folders(answer: &str) -> Vec<PathBuf> {
+    let path =
+        value(answer, "mca:mca:base:param:mca_base_component_path:value:").unwrap_or("SYSTEM_DEFAULT:USER_DEFAULT");
+    // Colons are escaped in what can be parsed.
+    let path = path.replace("\\:", ":");
+    let path = path.trim_matches('"').split(':').filter(|folder| !folder.is_empty());
+    let folder = |name: &str| match name {
+        "SYSTEM_DEFAULT" => value(answer, "path:pkglibdir:").map(PathBuf::from),
+        "USER_DEFAULT" => env::home_dir().map(|home| home.join(".openmpi/components")),
+        other => Some(PathBuf::from(other)),
+    };
+    path.filter_map(folder).collect()
+}
+
+impl fmt::Display for OpenMpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folders: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
+        let found = [("mpirun", self.mpirun.display().to_string()), ("looks for components in", folders.join("\n"))];
+        write!(f, "Open MPI {}\n{}", self.version, rows(2, found))?;
+        let file = |component: &Component| match &component.file {
+            Some(file) => file.display().to_string(),
+            None => "not installed: `cargo xtask install` does it".to_owned(),
+        };
+        write!(f, "{}", rows(2, self.components.iter().map(|component| (component.name.as_str(), file(component)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = "ompi:version:full:4.1.4\npath:pkglibdir:/usr/lib/openmpi\n\
+                          mca:mca:base:param:mca_base_component_path:value:/opt/ibex/openmpi:SYSTEM_DEFAULT\n";
+
+    #[test]
+    fn open_mpi_looks_for_components_where_it_says() {
+        assert_eq!(folders(ANSWER), ["/opt/ibex/openmpi", "/usr/lib/openmpi"].map(PathBuf::from));
+        let default = folders("path:pkglibdir:/usr/lib/openmpi\n");
+        assert_eq!(default[0], Path::new("/usr/lib/openmpi"));
+        assert!(default.len() < 2 || default[1].ends_with(".openmpi/components"));
+    }
+
+    #[test]
+    fn a_component_that_is_not_there_is_told_with_what_to_do() {
+        let components = vec![Component { name: COMPONENTS[0].to_owned(), file: None, is_listed: false }];
+        let openmpi = OpenMpi {
+            mpirun: "/usr/bin/mpirun".into(),
+            version: "4.1.4".into(),
+            folders: vec![],
+            components,
+            dangling: vec![],
+        };
+        assert!(openmpi.to_string().contains("mca_pml_ibex.so  not installed: `cargo xtask install`"));
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibex`: what a user asks of ibex from the shell.
+//!
+//! Reads the command line and calls the one that is asked for; each is a folder of its own. [`answer`] prints what a
+//! command found, as text or, with `--json`, for programs. Grade: setup. One thread.
+
+mod answer;
+mod doctor;
+mod facts;
+mod info;
+mod pages;
+mod parameters;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// What ibex sees of this host's adapters and of its Open MPI.
+#[derive(Parser)]
+#[command(name = "ibex", version, about, propagate_version = true, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show adapters, ports and the Open MPI of this host, which ports ibex would use, and why not the others
+    Info(info::Arguments),
+    /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
+    Doctor(doctor::Arguments),
+    /// Write manual pages and completions of shells
+    #[command(hide = true)]
+    Pages(pages::Arguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("ibex: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_each_command_has_an_example() {
+        let command = Arguments::command();
+        command.clone().debug_assert();
+        for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
+            let help = each.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{} has no example", each.get_name());
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibex pages DIR`: the manual pages and the completions of shells, written where an installation copies them from.
+//!
+//! Both are made from the command line's own description, so that they cannot differ from it. Grade: setup. Tests:
+//! below.
+
+use anyhow::{Context, Result};
+use clap::Command;
+use clap_complete::{Shell, generate_to};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `ibex pages`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The folder, as /usr/share
+    folder: PathBuf,
+}
+
+/// Folders below that in which shells look.
+const SHELLS: [(Shell, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions"),
+    (Shell::Zsh, "zsh/site-functions"),
+    (Shell::Fish, "fish/vendor_completions.d"),
+];
+
+/// Writes them.
+///
+/// # Errors
+/// The folder cannot be written to.
+pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Result<()> {
+    let manual = made(&arguments.folder.join("man/man1"))?;
+    clap_mangen::generate_to(command.clone(), &manual)
+        .with_context(|| format!("cannot write to {}", manual.display()))?;
+    for (shell, folder) in SHELLS {
+        let folder = made(&arguments.folder.join(folder))?;
+        generate_to(shell, &mut command, "ibex", &folder)
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+fn made(folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn each_command_has_a_manual_page_and_each_shell_its_completions() {
+        let folder = std::env::temp_dir().join(format!("ibex-pages-{}", std::process::id()));
+        run(&Arguments { folder: folder.clone() }, crate::Arguments::command()).expect("a folder of our own");
+        let page = fs::read_to_string(folder.join("man/man1/ibex-doctor.1")).expect("a page");
+        assert!(page.contains("ibex doctor") && page.contains("Exit status"));
+        assert!(folder.join("man/man1/ibex-info.1").is_file() && !folder.join("man/man1/ibex-pages.1").exists());
+        for file in
+            ["bash-completion/completions/ibex.bash", "zsh/site-functions/_ibex", "fish/vendor_completions.d/ibex.fish"]
+        {
+            assert!(folder.join(file).is_file(), "{file}");
+        }
+        fs::remove_dir_all(folder).expect("a folder of our own");
+    }
+}

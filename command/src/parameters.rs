@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! ibex' parameters as a job that is started here would have them: from the command line, the environment and the user's
+//! file of Open MPI, in that order, as Open MPI takes them.
+//!
+//! Called by commands that ask the engine what it would do. Grade: setup. Tests: below.
+
+use anyhow::{Context, Result, bail};
+use ibex::tunables::{Kind, TABLE, Tunables, Value};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::{env, fs};
+
+const PREFIX: &str = "btl_ibex_";
+
+/// Parameters on the command line.
+#[derive(clap::Args)]
+pub(crate) struct Given {
+    /// Set a parameter as `mpirun --mca` does
+    #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], action = clap::ArgAction::Append)]
+    mca: Vec<String>,
+}
+
+impl Given {
+    /// As they stand on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let pairs = self.mca.chunks_exact(2);
+        pairs.flat_map(|pair| ["--mca".to_owned(), pair[0].clone(), pair[1].clone()]).collect()
+    }
+}
+
+/// What differs from the defaults, and the whole.
+pub(crate) struct Parameters {
+    /// Names without prefix, and values.
+    pub(crate) set: Vec<(String, String)>,
+    pub(crate) tunables: Tunables,
+}
+
+/// The parameters of a job.
+///
+/// # Errors
+/// A parameter that ibex does not have, or a value that it does not permit.
+pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
+    let mut texts = of_file(&fs::read_to_string(file()).unwrap_or_default());
+    texts.extend(env::vars().filter_map(|(name, value)| Some((own(name.strip_prefix("OMPI_MCA_")?)?, value))));
+    for pair in given.mca.chunks_exact(2) {
+        // Others' parameters may stand there, as they do for mpirun.
+        if let Some(name) = own(&pair[0]) {
+            if !TABLE.iter().any(|row| row.name == name) {
+                bail!("ibex has no parameter {}{}", pair[0], alike(&name));
+            }
+            texts.insert(name, pair[1].clone());
+        }
+    }
+    let values = TABLE.iter().map(|row| match texts.get(row.name) {
+        None => Ok(row.default_value()),
+        Some(text) => value(row.kind, text)
+            .with_context(|| format!("{PREFIX}{} is {text:?}, and not {}", row.name, row.permitted())),
+    });
+    let values = values.collect::<Result<Vec<_>>>()?;
+    let tunables = Tunables::from_values(&values)?;
+    let mut set: Vec<_> = texts.into_iter().filter(|(name, _)| TABLE.iter().any(|row| row.name == *name)).collect();
+    set.sort();
+    Ok(Parameters { set, tunables })
+}
+
+/// The user's file; Open MPI reads the system's first, which seldom names ibex.
+fn file() -> PathBuf {
+    env::home_dir().unwrap_or_default().join(".openmpi/mca-params.conf")
+}
+
+fn own(name: &str) -> Option<String> {
+    name.strip_prefix(PREFIX).map(str::to_owned)
+}
+
+/// `name = value` on each line, comments behind `#`.
+fn of_file(text: &str) -> HashMap<String, String> {
+    let lines = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
+    lines.filter_map(|(name, value)| Some((own(name.trim())?, value.trim().to_owned()))).collect()
+}
+
+fn value(kind: Kind, text: &str) -> Option<Value> {
+    Some(match kind {
+        Kind::Count { .. } => Value::Count(text.parse().ok()?),
+        Kind::Text { .. } => Value::Text(text.to_owned()),
+        Kind::Flag { .. } => Value::Flag(match text {
+            "1" | "true" | "yes" | "t" | "y" | "enabled" => true,
+            "0" | "false" | "no" | "f" | "n" | "disabled" => false,
+            _ => return None,
+        }),
+    })
+}
+
+/// The name that was meant, perhaps.
+fn alike(name: &str) -> String {
+    let distance = |row: &&ibex::tunables::Row| edits(row.name, name);
+    TABLE
+        .iter()
+        .min_by_key(distance)
+        .filter(|row| edits(row.name, name) <= 3)
+        .map_or_else(String::new, |row| format!("; {PREFIX}{} is meant, perhaps", row.name))
+}
+
+/// How many letters are to be put in, taken out or changed (Levenshtein).
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+        for (column, beside) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *beside);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_obeyed_and_unknown_names_get_a_suggestion() {
+        let given = |name: &str, value: &str| Given { mca: vec![name.to_owned(), value.to_owned()] };
+        let parameters = of_a_job(&given("btl_ibex_if_include", "mlx5_*")).expect("a parameter of ibex");
+        assert_eq!(parameters.tunables.if_include, "mlx5_*");
+        assert!(of_a_job(&given("btl", "self")).is_ok());
+        let refused =
+            |name, value| of_a_job(&given(name, value)).err().map(|error| format!("{error:#}")).unwrap_or_default();
+        assert!(refused("btl_ibex_if_inclide", "x").contains("btl_ibex_if_include is meant"));
+        assert!(refused("btl_ibex_min_rate", "fast").contains("0 to 100 percent"));
+        assert!(refused("btl_ibex_min_rate", "101").contains("101"));
+    }
+
+    #[test]
+    fn a_file_of_parameters_has_comments_and_others_names() {
+        let text = "# mine\nbtl_ibex_verbose = 1 # loud\nbtl = self\n\nbtl_ibex_mtu=1024\n";
+        let found = of_file(text);
+        assert_eq!((found.len(), found["verbose"].as_str(), found["mtu"].as_str()), (2, "1", "1024"));
+    }
+}

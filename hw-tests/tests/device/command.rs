@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command `ibex`, on emulated adapters: that `info` gives the reasons that a job gives, and that `doctor` finds
+//! each fault that is made here, and nothing on a host without.
+//!
+//! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::Launch;
+use crate::site::Site;
+use anyhow::{Context, Result, ensure};
+use hw_tests::{Job, Outcome};
+use std::env;
+
+/// What is wrong, and the word by which the doctor calls it.
+struct Fault {
+    sentence: &'static str,
+    adapters: &'static str,
+    /// A shell script around the command, as `"$@"`.
+    script: &'static str,
+    check: &'static str,
+    says: &'static str,
+}
+
+const SOUND: &str = "[[device]]\nprofile = \"mlx5\"\n";
+
+const PLAIN: Fault = Fault { sentence: "", adapters: SOUND, script: "\"$@\"", check: "", says: "" };
+
+static FAULTS: &[Fault] = &[
+    Fault {
+        sentence: "a port that is down",
+        adapters: "[[device]]\n[[device.port]]\nstate = \"down\"\n",
+        check: "port-state",
+        says: "it is down",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a port without a subnet manager",
+        adapters: "[[device]]\n[[device.port]]\nstate = \"init\"\n",
+        check: "port-state",
+        says: "opensm",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a host without a port to use",
+        adapters: "[[device]]\n[[device.port]]\nstate = \"armed\"\n",
+        check: "no-port",
+        says: "no RDMA port it could use",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a small mtu",
+        adapters: "[[device]]\n[[device.port]]\nmtu = 1024\n",
+        check: "mtu",
+        says: "its active MTU is 1024",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "ports of very different rates",
+        adapters: "[[device]]\n[[device]]\n[[device.port]]\nwidth = \"1x\"\nspeed = \"sdr\"\n",
+        check: "rates",
+        says: "btl_ibex_if_exclude softhca1:1",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a roce port without an ip address",
+        adapters: "[[device]]\nlink_layer = \"ethernet\"\n[[device.port]]\ngids = [\"fe80::1\"]\n",
+        check: "gid-type",
+        says: "ip addr add",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a limited member of a partition",
+        adapters: "[[device]]\n[[device.port]]\npkeys = [0x7fff]\n",
+        check: "partition",
+        says: "limited member",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a clock that drifts",
+        adapters: "[[device]]\n[device.clock]\ndrift_ppm = 2000\n",
+        check: "clock",
+        says: "parts per million",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "too few open files",
+        script: "ulimit -n 100; \"$@\"",
+        check: "open-files",
+        says: "100 files",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "too little locked memory",
+        script: "ulimit -l 8192; setpriv --bounding-set -ipc_lock \"$@\"",
+        check: "locked-memory",
+        says: "8192 KiB",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "an open mpi that does not find the components",
+        script: "OMPI_MCA_mca_base_component_path=SYSTEM_DEFAULT \"$@\"",
+        check: "components",
+        says: "cargo xtask install",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a component that open mpi does not take",
+        script: "folder=$(mktemp -d); echo broken >$folder/mca_pml_ibex.so; cp $folder/mca_pml_ibex.so $folder/mca_btl_ibex.so; \
+                 OMPI_MCA_mca_base_component_path=$folder:SYSTEM_DEFAULT \"$@\"",
+        check: "components",
+        says: "does not take",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a dangling link among the components",
+        script: "folder=$(mktemp -d); ln -s nowhere $folder/mca_x.so; \
+                 OMPI_MCA_mca_base_component_path=$OMPI_MCA_mca_base_component_path:$folder \"$@\"",
+        check: "components",
+        says: "leads nowhere",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a host without open mpi",
+        script: "command=$1; shift; PATH=/nowhere \"$command\" \"$@\"",
+        check: "openmpi",
+        says: "apt-get install openmpi-bin",
+        ..PLAIN
+    },
+];
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let faults = FAULTS.iter().map(|fault| {
+        Test::on_emulated(format!("the doctor finds {}", fault.sentence), move |site| is_found(site, fault))
+    });
+    let others = [
+        Test::on_emulated("the doctor finds nothing on a sound host", is_silent),
+        Test::on_emulated("info gives the reasons that a job gives", same_reasons),
+        Test::on_emulated("parameters that do not exist are refused with the one that is meant", refused),
+    ];
+    others.into_iter().chain(faults).map(Test::device_independent).collect()
+}
+
+/// Runs the command in a fabric of these adapters, inside a script.
+fn run(site: &mut Site, adapters: &str, script: &str, arguments: &[&str]) -> Result<Outcome> {
+    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
+    let words = ["sh", "-c", script, "sh", &command].into_iter().chain(arguments.iter().copied());
+    let job = Job::new(words).env("OMPI_MCA_mca_base_component_path", path);
+    site.fabric_on(adapters)?.run(&job)
+}
+
+fn is_found(site: &mut Site, fault: &Fault) -> Result<()> {
+    let outcome = run(site, fault.adapters, fault.script, &["doctor", "--json", "--watch", "0.5"])?;
+    ensure!(outcome.status() == 1, "the exit status is {}, and not 1: {outcome}", outcome.status());
+    let named = format!("\"check\": \"{}\"", fault.check);
+    ensure!(outcome.stdout.contains(&named) && outcome.stdout.contains(fault.says), "it was not found: {outcome}");
+    Ok(())
+}
+
+fn is_silent(site: &mut Site) -> Result<()> {
+    let outcome = run(site, SOUND, "\"$@\"", &["doctor"])?.checked()?;
+    ensure!(outcome.stdout == "Nothing is wrong with this host.\n", "something was found: {outcome}");
+    Ok(())
+}
+
+fn same_reasons(site: &mut Site) -> Result<()> {
+    let adapters = "[[device]]\n[[device]]\n[[device.port]]\nstate = \"down\"\n";
+    let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").with("btl_ibex_if_exclude", "");
+    let job = launch.on_adapters(adapters).succeeds(site)?;
+    let outcome = run(site, adapters, "\"$@\"", &["info"])?.checked()?;
+    let reasons: Vec<_> =
+        job.stderr.lines().filter_map(|line| line.split_once(" refused: ").map(|(_, why)| why)).collect();
+    ensure!(!reasons.is_empty(), "the job gives no reason: {job}");
+    ensure!(reasons.iter().all(|why| outcome.stdout.contains(why)), "other reasons than {reasons:?}: {outcome}");
+    Ok(())
+}
+
+fn refused(site: &mut Site) -> Result<()> {
+    let outcome = run(site, SOUND, "\"$@\"", &["info", "--mca", "btl_ibex_if_inclide", "x"])?;
+    ensure!(!outcome.success() && outcome.stderr.contains("btl_ibex_if_include is meant"), "{outcome}");
+    Ok(())
+}
