@@ -125,8 +125,9 @@ impl Relation {
     /// As [`Relation::time`]; `near` is where the last answer was found, and the next one most often is.
     pub(crate) fn time_near(&self, ticks: u64, near: &mut usize) -> Option<i64> {
         let (from, rate) = self.line(ticks, near)?;
-        let away = i128::from(ticks) - i128::from(from.ticks);
-        Some(from.time.saturating_add((away as f64 * rate).round() as i64))
+        let away = ticks.abs_diff(from.ticks) as f64 * rate + 0.5;
+        let away = away as i64;
+        Some(from.time.saturating_add(if ticks < from.ticks { -away } else { away }))
     }
 
     /// The same, and by how much it may be wrong.
@@ -154,9 +155,7 @@ impl Relation {
         }
         let from = *self.points.get(*near)?;
         let rate = match self.points.get(*near + 1) {
-            Some(to) if from.ticks <= ticks => {
-                (i128::from(to.time) - i128::from(from.time)) as f64 / (to.ticks - from.ticks) as f64
-            }
+            Some(to) if from.ticks <= ticks => to.time.abs_diff(from.time) as f64 / (to.ticks - from.ticks) as f64,
             _ => 1e9 / self.ticks_per_second,
         };
         Some((from, rate))

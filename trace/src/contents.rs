@@ -128,21 +128,19 @@ impl Scan<'_> {
         while self.offset < length {
             let (header, place) = match self.header(self.offset)? {
                 Ok(found) => found,
-                Err(fault) => match self.find()? {
-                    Some(found) => {
-                        self.fault(fault);
-                        self.offset = found;
-                        // The numbers in between are those of what is damaged.
-                        if let Ok((header, _)) = self.header(found)? {
-                            self.next = header.number;
-                        }
-                        continue;
-                    }
-                    None => {
+                Err(fault) => {
+                    let Some(found) = self.find()? else {
                         self.end(fault)?;
                         return Ok(false);
+                    };
+                    self.fault(fault);
+                    self.offset = found;
+                    // The numbers in between are those of what is damaged.
+                    if let Ok((header, _)) = self.header(found)? {
+                        self.next = header.number;
                     }
-                },
+                    continue;
+                }
             };
             if header.number != self.next {
                 let expected = format!("block {}", self.next);

@@ -4,7 +4,7 @@
 //! Owns the payload of a block of events (docs/trace-format.md): the types of all events, their sources, the
 //! timestamps of each source, and of each type a column for each element. Called by `writer.rs` and `reader.rs`. Path:
 //! pending; [`Encoder::encode`] must keep up with the recorder. Threads: plain data. Tests: below;
-//! tests/round_trip.rs.
+//! `tests/round_trip.rs`.
 
 use crate::columns::{self, Column};
 use crate::parse::{Bytes, Malformed};
@@ -224,12 +224,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn layouts() -> Vec<Layout> {
+        use ElementKind::{I32, I64, U32, U64};
         let of = |kinds: &[ElementKind]| EventType {
             name: "t".into(),
             description: String::new(),
             elements: kinds.iter().map(|kind| Element::new("e", *kind, "")).collect(),
         };
-        use ElementKind::{I32, I64, U32, U64};
         let types = [of(&[]), of(&[U64, I32, U32]), of(&[I64; 11]), of(&[U64; MOST_ELEMENTS])];
         types.iter().enumerate().map(|(number, of)| Layout::new(number as u8, of)).collect()
     }

@@ -5,6 +5,9 @@
 //! summary, so that both can be trusted without the payload being read. Path: pending. Threads: plain data. Tests:
 //! below; tests/damage.rs.
 
+use std::cell::RefCell;
+use std::io::{self, Read as _};
+
 use crate::parse::{Bytes, Malformed};
 
 /// The first bytes of a trace. As in PNG: not text, and a transfer as text changes them.
@@ -219,13 +222,30 @@ impl Header {
     }
 }
 
-/// Unpacks, and stops after `most` bytes and one. Memory grows with what is there, not with what is said.
-fn unpack(stored: &[u8], most: usize) -> std::io::Result<Vec<u8>> {
-    use std::io::Read as _;
-    let mut payload = Vec::with_capacity(most.min(stored.len().saturating_mul(8)).min(MOST_PAYLOAD));
-    let unpacked = zstd::stream::read::Decoder::with_buffer(stored)?;
-    unpacked.take(most.min(MOST_PAYLOAD) as u64 + 1).read_to_end(&mut payload)?;
-    Ok(payload)
+/// As much is allocated at once; no block of events is longer.
+const AT_ONCE: usize = 1 << 24;
+
+thread_local! {
+    /// Made once for each thread: it takes more time to make than a block to unpack.
+    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Unpacks up to `most` bytes, and may give one more where there are. What is said to be longer than any block of events
+/// gets memory as it is unpacked.
+fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
+    if most > AT_ONCE {
+        let mut payload = Vec::new();
+        let unpacked = zstd::stream::read::Decoder::with_buffer(stored)?;
+        unpacked.take(most.min(MOST_PAYLOAD) as u64 + 1).read_to_end(&mut payload)?;
+        return Ok(payload);
+    }
+    UNPACKER.with_borrow_mut(|unpacker| {
+        if unpacker.is_none() {
+            *unpacker = Some(zstd::bulk::Decompressor::new()?);
+        }
+        let unpacker = unpacker.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
+        unpacker.decompress(stored, most)
+    })
 }
 
 /// The last bytes of a file whose index begins at `index`, and which has `length` bytes without them.
@@ -287,8 +307,11 @@ mod tests {
 
     #[test]
     fn a_payload_that_unpacks_to_more_than_is_said_is_refused() {
-        let packed = zstd::bulk::compress(&[0; 100_000], 1).expect("packs");
-        assert_eq!(unpack(&packed, 1000).expect("unpacks").len(), 1001);
+        let packed = zstd::bulk::compress(&vec![0; 100_000], 1).expect("packs");
+        assert!(unpack(&packed, 1000).is_err());
+        assert_eq!(unpack(&packed, 100_000).expect("unpacks").len(), 100_000);
+        let long = zstd::bulk::compress(&vec![0; AT_ONCE + 10], 1).expect("packs");
+        assert_eq!(unpack(&long, AT_ONCE + 1).expect("unpacks").len(), AT_ONCE + 2);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! their clocks.
 //!
 //! [`Head`] is the first block of a file, as JSON, so that what comes later can be added to it; [`Names`] is what
-//! becomes known later, in blocks of its own. Path: setup. Threads: plain data. Tests: below; tests/round_trip.rs.
+//! becomes known later, in blocks of its own. Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use serde::{Deserialize, Serialize};
 

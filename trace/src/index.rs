@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The index: where each block is, of which kind, and the summaries of those with events.
 //!
-//! The last block of a file that was finished. Path: pending. Threads: plain data. Tests: below; tests/round_trip.rs.
+//! The last block of a file that was finished. Path: pending. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use crate::frame::{EVENTS, MOST_SUMMARY, PREAMBLE};
 use crate::parse::{Bytes, Malformed, push_varint};

@@ -5,7 +5,7 @@
 //! read when they are asked for. What is damaged costs its own block: iterators give an error in its place and go on,
 //! so whoever stops at the first has all events before it, and whoever does not has all that can be read.
 //!
-//! Path: pending. Threads: any. Tests: tests/round_trip.rs, tests/damage.rs.
+//! Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
 
 use std::path::Path;
 
@@ -78,10 +78,9 @@ impl Reader {
         for entry in entries.iter_mut().skip(1) {
             let Entry::Block(place) = entry else { continue };
             let outcome = match place.kind {
-                EVENTS => continue,
                 NAMES => self.take_names(place),
                 CLOCKS => self.take_samples(place),
-                OPTIONAL.. => continue,
+                EVENTS | OPTIONAL.. => continue,
                 kind => {
                     let (file, readable) = (self.storage.name().to_owned(), Readable::default());
                     Err(Error::UnknownKind { file, block: place.number, offset: place.offset, kind, readable })

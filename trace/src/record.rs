@@ -103,14 +103,14 @@ impl Layout {
     /// How many elements there are.
     #[must_use]
     #[inline]
-    pub fn elements(&self) -> usize {
+    pub fn elements(self) -> usize {
         usize::from(self.elements)
     }
 
     /// An event's records. Of `values` so many count as the type has elements.
     #[must_use]
     #[inline]
-    pub fn pack(&self, source: u8, ticks: u64, values: &Values) -> Packed {
+    pub fn pack(self, source: u8, ticks: u64, values: &Values) -> Packed {
         let mut bytes = [0_u8; IN_FIRST + (MOST_RECORDS - 1) * IN_FURTHER];
         let (mut at, mut codes) = (0, 0);
         for (element, value) in values.iter().take(self.elements()).enumerate() {
@@ -135,7 +135,7 @@ impl Layout {
 
     /// The folded values ([`Layout::fold`]) of the event at the beginning of `records`, which holds all of it.
     #[inline]
-    pub(crate) fn unpack(&self, records: &[Record], values: &mut Values) {
+    pub(crate) fn unpack(self, records: &[Record], values: &mut Values) {
         if let [only] = records {
             let mut bytes = [0_u8; IN_FIRST + 8];
             bytes[..8].copy_from_slice(&only.words[2].to_le_bytes());
@@ -153,7 +153,7 @@ impl Layout {
 
     /// The values of these codes. Behind the last byte of any are at least as many as make eight.
     #[inline]
-    fn take_out<const N: usize>(&self, mut codes: u64, bytes: &[u8; N], values: &mut Values) {
+    fn take_out<const N: usize>(self, mut codes: u64, bytes: &[u8; N], values: &mut Values) {
         let mut at = 0;
         for value in values.iter_mut().take(self.elements()) {
             let code = codes & 7;
@@ -167,13 +167,13 @@ impl Layout {
 
     /// A value as it is stored: of a signed one, small numbers of either sign become small.
     #[inline]
-    pub(crate) fn fold(&self, element: usize, value: u64) -> u64 {
+    pub(crate) fn fold(self, element: usize, value: u64) -> u64 {
         if self.signed >> element & 1 == 1 { (value << 1) ^ (value.cast_signed() >> 63).cast_unsigned() } else { value }
     }
 
     /// The value of what is stored.
     #[inline]
-    pub(crate) fn unfold(&self, element: usize, folded: u64) -> u64 {
+    pub(crate) fn unfold(self, element: usize, folded: u64) -> u64 {
         if self.signed >> element & 1 == 1 { (folded >> 1) ^ (folded & 1).wrapping_neg() } else { folded }
     }
 }

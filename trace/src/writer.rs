@@ -6,7 +6,7 @@
 //! write, the writer writes no more and says so each time: what is behind half a block would be hard to find.
 //!
 //! Path: pending; per event some ten nanoseconds of gathering and packing (benches/throughput.rs). Threads: one at a
-//! time. Tests: tests/round_trip.rs.
+//! time. Tests: `tests/round_trip.rs`.
 
 use std::collections::BTreeMap;
 use std::fs::File;

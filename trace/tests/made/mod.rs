@@ -12,12 +12,12 @@ use ibex_trace::{
 
 /// A process with three event types and two sources: a thread's clock of 1 GHz, an adapter's of 156.25 MHz.
 pub(crate) fn head(rank: u32) -> Head {
+    use ElementKind::{I32, U32, U64};
     let of = |name: &str, elements: &[(&str, ElementKind, &str)]| EventType {
         name: name.to_owned(),
         description: String::new(),
         elements: elements.iter().map(|(name, kind, unit)| Element::new(name, *kind, unit)).collect(),
     };
-    use ElementKind::{I32, U32, U64};
     let message = [
         ("request", U64, ""),
         ("message", U64, ""),
