@@ -14,8 +14,8 @@ use ibex_trace::{
     Values, Writer,
 };
 
-const EVENTS: u64 = 1 << 21;
-const ROUNDS: usize = 5;
+const EVENTS: u64 = 1 << 20;
+const ROUNDS: usize = 12;
 const BLOCK: usize = 8192;
 
 /// Events of a process.

@@ -67,7 +67,7 @@ impl Encoder {
         for (event_type, &count) in by_type.iter().enumerate().filter(|(_, count)| **count > 0) {
             for _ in 0..layouts[event_type].elements() {
                 columns::encode(&self.values[at..at + count], to);
-                at += count;
+                at += stride(count);
             }
             summary.types.push(TypeCount { event_type: event_type as u8, events: count as u32, lost: 0 });
         }
@@ -80,7 +80,7 @@ impl Encoder {
         let mut all = 0;
         for (event_type, layout) in layouts.iter().enumerate() {
             next_value[event_type] = all;
-            all += by_type[event_type] * layout.elements();
+            all += stride(by_type[event_type]) * layout.elements();
         }
         self.values.resize(all, 0);
         let mut all = 0;
@@ -89,21 +89,26 @@ impl Encoder {
             all += count;
         }
         self.ticks.resize(all, 0);
-        let mut values = [0; MOST_ELEMENTS];
         for event in events(records) {
             let (event_type, source) = (usize::from(event[0].event_type()), usize::from(event[0].source()));
             self.ticks[next_ticks[source]] = event[0].ticks();
             next_ticks[source] += 1;
             let layout = &layouts[event_type];
-            layout.unpack(event, &mut values);
-            let mut at = next_value[event_type];
+            let (mut at, column) = (next_value[event_type], stride(by_type[event_type]));
             next_value[event_type] += 1;
-            for value in values.iter().take(layout.elements()) {
-                self.values[at] = *value;
-                at += by_type[event_type];
-            }
+            let values = &mut self.values;
+            layout.unpack(event, |value| {
+                values[at] = value;
+                at += column;
+            });
         }
     }
+}
+
+/// How far the columns of a type are apart: an odd number of cache lines. With a power of two, as blocks are, the values of
+/// an event would all go into the same few sets of the cache.
+fn stride(count: usize) -> usize {
+    if count == 0 { 0 } else { (count.div_ceil(8) | 1) * 8 }
 }
 
 /// Each event's records. What lacks records at the end is left out.

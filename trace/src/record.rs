@@ -133,33 +133,33 @@ impl Layout {
         packed
     }
 
-    /// The folded values ([`Layout::fold`]) of the event at the beginning of `records`, which holds all of it.
+    /// Gives the folded values ([`Layout::fold`]) of the event at the beginning of `records`, which holds all of it.
     #[inline]
-    pub(crate) fn unpack(self, records: &[Record], values: &mut Values) {
+    pub(crate) fn unpack(self, records: &[Record], put: impl FnMut(u64)) {
         if let [only] = records {
             let mut bytes = [0_u8; IN_FIRST + 8];
             bytes[..8].copy_from_slice(&only.words[2].to_le_bytes());
             bytes[8..16].copy_from_slice(&only.words[3].to_le_bytes());
-            self.take_out(only.words[1], &bytes, values);
+            self.take_out(only.words[1], &bytes, put);
         } else {
             let mut bytes = [0_u8; IN_FIRST + (MOST_RECORDS - 1) * IN_FURTHER];
             let words = records.iter().flat_map(|record| record.words).skip(2);
             for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
                 place.copy_from_slice(&word.to_le_bytes());
             }
-            self.take_out(records[0].words[1], &bytes, values);
+            self.take_out(records[0].words[1], &bytes, put);
         }
     }
 
     /// The values of these codes. Behind the last byte of any are at least as many as make eight.
     #[inline]
-    fn take_out<const N: usize>(self, mut codes: u64, bytes: &[u8; N], values: &mut Values) {
+    fn take_out<const N: usize>(self, mut codes: u64, bytes: &[u8; N], mut put: impl FnMut(u64)) {
         let mut at = 0;
-        for value in values.iter_mut().take(self.elements()) {
+        for _ in 0..self.elements {
             let code = codes & 7;
             let mut eight = [0; 8];
             eight.copy_from_slice(&bytes[at..at + 8]);
-            *value = u64::from_le_bytes(eight) & MASKS[code as usize];
+            put(u64::from_le_bytes(eight) & MASKS[code as usize]);
             at += length(code as u8);
             codes >>= 3;
         }
@@ -252,8 +252,9 @@ mod tests {
             let first = packed.records()[0];
             prop_assert_eq!((first.event_type(), first.source(), first.ticks()), (7, source, ticks));
             prop_assert_eq!(first.records(), packed.records().len());
-            let mut got = [0; MOST_ELEMENTS];
-            layout.unpack(packed.records(), &mut got);
+            let mut got = Vec::new();
+            layout.unpack(packed.records(), |value| got.push(value));
+            prop_assert_eq!(got.len(), signed.len());
             for element in 0..signed.len() {
                 prop_assert_eq!(layout.unfold(element, got[element]), values[element]);
             }

@@ -9,7 +9,9 @@ use ibex_trace::{Error, Event, Part, Reader};
 use proptest::prelude::*;
 
 /// The events up to the first error, those after it, and the errors.
-fn read(bytes: Vec<u8>) -> Result<(Vec<Event>, Vec<Event>, Vec<Error>), Error> {
+type Given = (Vec<Event>, Vec<Event>, Vec<Error>);
+
+fn read(bytes: Vec<u8>) -> Result<Given, Error> {
     let reader = Reader::from_bytes("t.ibex", bytes)?;
     let (mut before, mut after, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for event in reader.events() {
