@@ -70,7 +70,7 @@ fn index_by_trailer(storage: &Storage) -> Result<Option<Vec<Place>>, Error> {
     let length = storage.length();
     let last = storage.read(length.saturating_sub(TRAILER as u64), TRAILER as u64)?;
     let Ok(offset) = frame::index_offset(&last, length) else { return Ok(None) };
-    let bytes = storage.read(offset, length.saturating_sub(offset + TRAILER as u64).min(length))?;
+    let bytes = storage.read(offset, length.saturating_sub(offset).saturating_sub(TRAILER as u64))?;
     let read = || {
         let header = Header::decode(&bytes)?;
         header.check(&bytes)?;

@@ -134,6 +134,19 @@ fn an_error_says_which_block_where_and_what_can_be_read() {
 }
 
 #[test]
+fn a_trailer_that_leads_elsewhere_costs_nothing_but_is_told() {
+    for offset in [0, 17, 1 << 40, u64::MAX] {
+        let mut bytes = small(true);
+        let trailer = bytes.len() - 24;
+        bytes[trailer..trailer + 8].copy_from_slice(&offset.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[trailer..trailer + 20]);
+        bytes[trailer + 20..].copy_from_slice(&sum.to_le_bytes());
+        let (before, after, errors) = read(bytes).expect("opened");
+        assert_eq!((before.len(), after.len(), errors.len()), (300, 0, 1), "{offset}");
+    }
+}
+
+#[test]
 fn a_block_that_is_missing_or_comes_twice_is_told() {
     let bytes = small(false);
     let starts: Vec<usize> =
