@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What blocks a file has: by its index, or, where there is none, from header to header.
+//!
+//! Owns [`Entry`], the list of blocks and faults in the order of the file. A fault is where it was found; behind a
+//! damaged header the next marker is looked for, so that one bad block costs no other. Called by `reader.rs`, once.
+//! Path: setup. Threads: one. Tests: tests/damage.rs.
+
+use crate::error::{Error, Hex, Part, Readable};
+use crate::frame::{self, EVENTS, Fault, HEADER, Header, INDEX, MARKER, MOST_SUMMARY, PREAMBLE, TRAILER};
+use crate::index::{self, Place};
+use crate::parse::Bytes;
+use crate::storage::Storage;
+use crate::summary::Summary;
+
+/// How much is read at once to look for a marker.
+const WINDOW: u64 = 1 << 16;
+
+/// A block, or what is wrong at its place.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Block(Place),
+    Fault(Error),
+}
+
+/// Looks at the first bytes: whether it is a trace that can be read here.
+pub(crate) fn check_preamble(storage: &Storage) -> Result<(), Error> {
+    let file = storage.name().to_owned();
+    let bytes = storage.read(0, PREAMBLE as u64)?;
+    if bytes.is_empty() {
+        return Err(Error::Empty { file });
+    }
+    let there = bytes.len().min(frame::MAGIC.len());
+    if bytes[..there] != frame::MAGIC[..there] {
+        return Err(Error::Foreign { file, found: Hex(bytes[..there].to_vec()), expected: Hex(frame::MAGIC.to_vec()) });
+    }
+    let (block, offset, readable) = (Part::Preamble, 0, Readable::default());
+    let Ok(bytes) = <[u8; PREAMBLE]>::try_from(bytes.as_slice()) else {
+        let (expected, found) = (PREAMBLE as u64, bytes.len() as u64);
+        return Err(Error::Truncated { file, block, offset, expected, found, readable });
+    };
+    match frame::version(&bytes) {
+        Ok(frame::VERSION) => Ok(()),
+        Ok(version) => Err(Error::Future { file, version, known: frame::VERSION }),
+        Err((computed, stored)) => {
+            let expected = format!("the checksum {computed:08x}");
+            Err(Error::Damaged { file, block, offset, expected, found: format!("{stored:08x}"), readable })
+        }
+    }
+}
+
+/// The blocks of a file, and whether it was finished.
+pub(crate) fn read(storage: &Storage) -> Result<(Vec<Entry>, bool), Error> {
+    let places = match index_by_trailer(storage) {
+        Ok(Some(places)) => return Ok((places.into_iter().map(Entry::Block).collect(), true)),
+        Ok(None) => None,
+        Err(error @ Error::System { .. }) => return Err(error),
+        Err(error) => Some(error),
+    };
+    let mut scan = Scan { storage, offset: PREAMBLE as u64, next: 0, entries: Vec::new() };
+    let finished = scan.run()?;
+    // The trailer is as it should be, and the index it leads to is not: nobody else would tell.
+    if finished && let Some(error) = places {
+        scan.entries.push(Entry::Fault(error));
+    }
+    Ok((scan.entries, finished))
+}
+
+/// The index that the trailer leads to; `None` where there is no trailer.
+fn index_by_trailer(storage: &Storage) -> Result<Option<Vec<Place>>, Error> {
+    let length = storage.length();
+    let last = storage.read(length.saturating_sub(TRAILER as u64), TRAILER as u64)?;
+    let Ok(offset) = frame::index_offset(&last, length) else { return Ok(None) };
+    let bytes = storage.read(offset, length.saturating_sub(offset).saturating_sub(TRAILER as u64))?;
+    let read = || {
+        let header = Header::decode(&bytes)?;
+        header.check(&bytes)?;
+        let payload = header.unpack(bytes.get(HEADER + header.summary as usize..).unwrap_or_default())?;
+        let places = index::decode(&payload)?;
+        if header.kind == INDEX && places.len() == header.number as usize {
+            Ok((places, header.number))
+        } else {
+            let found = format!("block {} of kind {} with {}", header.number, header.kind, places.len());
+            Err(Fault { expected: "an index of all blocks before it".to_owned(), found })
+        }
+    };
+    let damaged = |fault: Fault| {
+        let number = Header::decode(&bytes).map_or(0, |header| header.number);
+        damaged(storage, Part::Block(number), offset, fault)
+    };
+    read().map(|(places, _)| Some(places)).map_err(damaged)
+}
+
+/// A fault at a place; what can be read is filled in by [`settle`].
+pub(crate) fn damaged(storage: &Storage, block: Part, offset: u64, fault: Fault) -> Error {
+    let Fault { expected, found } = fault;
+    Error::Damaged { file: storage.name().to_owned(), block, offset, expected, found, readable: Readable::default() }
+}
+
+/// Says in each fault how many blocks are before and after it.
+pub(crate) fn settle(entries: &mut [Entry]) {
+    let all = entries.iter().filter(|entry| matches!(entry, Entry::Block(_))).count();
+    let mut before = 0;
+    for entry in entries {
+        match entry {
+            Entry::Block(_) => before += 1,
+            Entry::Fault(error) => {
+                if let Some(readable) = error.readable_mut() {
+                    *readable = Readable { before, after: all - before };
+                }
+            }
+        }
+    }
+}
+
+/// Goes from header to header.
+struct Scan<'a> {
+    storage: &'a Storage,
+    offset: u64,
+    /// The number that the next block should have.
+    next: u32,
+    entries: Vec<Entry>,
+}
+
+impl Scan<'_> {
+    /// To the end. Whether the file was finished.
+    fn run(&mut self) -> Result<bool, Error> {
+        let length = self.storage.length();
+        while self.offset < length {
+            let (header, place) = match self.header(self.offset)? {
+                Ok(found) => found,
+                Err(fault) => {
+                    let Some(found) = self.find()? else {
+                        self.end(fault)?;
+                        return Ok(false);
+                    };
+                    self.fault(fault);
+                    self.offset = found;
+                    // The numbers in between are those of what is damaged.
+                    if let Ok((header, _)) = self.header(found)? {
+                        self.next = header.number;
+                    }
+                    continue;
+                }
+            };
+            if header.number != self.next {
+                let expected = format!("block {}", self.next);
+                self.fault(Fault { expected, found: format!("block {}", header.number) });
+            }
+            let end = self.offset + header.length();
+            if end > length {
+                self.truncated(Part::Block(header.number), header.length());
+                return Ok(false);
+            }
+            self.next = header.number.wrapping_add(1);
+            self.offset = end;
+            if header.kind == INDEX {
+                return self.trailer();
+            }
+            self.entries.push(Entry::Block(place));
+        }
+        let (file, readable) = (self.storage.name().to_owned(), Readable::default());
+        self.entries.push(Entry::Fault(Error::Unfinished { file, length, readable }));
+        Ok(false)
+    }
+
+    /// The header at an offset, and what the index would say of its block.
+    fn header(&self, offset: u64) -> Result<Result<(Header, Place), Fault>, Error> {
+        let mut bytes = self.storage.read(offset, 512)?;
+        let read = |bytes: &[u8]| {
+            let header = Header::decode(bytes)?;
+            header.check(bytes)?;
+            let summary = if header.kind == EVENTS {
+                Summary::decode(Bytes(&bytes[HEADER..HEADER + header.summary as usize]))?
+            } else {
+                Summary::default()
+            };
+            Ok((header, Place { number: header.number, offset, kind: header.kind, summary }))
+        };
+        if Header::decode(&bytes).is_ok_and(|header| HEADER + header.summary as usize > bytes.len()) {
+            bytes = self.storage.read(offset, (HEADER + MOST_SUMMARY) as u64)?;
+        }
+        Ok(read(&bytes))
+    }
+
+    /// The next whole header behind this offset.
+    fn find(&self) -> Result<Option<u64>, Error> {
+        let mut window = self.offset + 1;
+        while window + (HEADER as u64) <= self.storage.length() {
+            let bytes = self.storage.read(window, WINDOW + MARKER.len() as u64 - 1)?;
+            for (at, _) in bytes.windows(MARKER.len()).enumerate().filter(|(_, four)| **four == MARKER) {
+                if self.header(window + at as u64)?.is_ok() {
+                    return Ok(Some(window + at as u64));
+                }
+            }
+            window += WINDOW;
+        }
+        Ok(None)
+    }
+
+    /// There is no block here and none behind: cut off within a header, or damaged.
+    fn end(&mut self, fault: Fault) -> Result<(), Error> {
+        let left = self.storage.read(self.offset, (HEADER + MOST_SUMMARY) as u64)?;
+        let marker = left.len().min(MARKER.len());
+        let wanted = Header::decode(&left).map_or(HEADER, |header| HEADER + header.summary as usize);
+        if left.len() < wanted && left[..marker] == MARKER[..marker] {
+            self.truncated(Part::Block(self.next), wanted as u64);
+        } else {
+            self.fault(fault);
+        }
+        Ok(())
+    }
+
+    /// Behind the index there is the trailer and nothing else.
+    fn trailer(&mut self) -> Result<bool, Error> {
+        let length = self.storage.length();
+        let rest = self.storage.read(self.offset, TRAILER as u64 + 1)?;
+        if rest.len() < TRAILER {
+            self.truncated(Part::Trailer, TRAILER as u64);
+            return Ok(false);
+        }
+        let judged = if rest.len() > TRAILER {
+            let expected = format!("the end of the file at offset {}", self.offset + TRAILER as u64);
+            Err(Fault { expected, found: format!("a file of {length} bytes") })
+        } else {
+            frame::index_offset(&rest, length)
+        };
+        if let Err(fault) = judged {
+            let error = damaged(self.storage, Part::Trailer, self.offset, fault);
+            self.entries.push(Entry::Fault(error));
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        self.entries.push(Entry::Fault(damaged(self.storage, Part::Block(self.next), self.offset, fault)));
+    }
+
+    fn truncated(&mut self, block: Part, expected: u64) {
+        let (file, offset, readable) = (self.storage.name().to_owned(), self.offset, Readable::default());
+        let found = self.storage.length() - offset;
+        self.entries.push(Entry::Fault(Error::Truncated { file, block, offset, expected, found, readable }));
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can be wrong with a trace, in sentences: which file, which block, at which offset, what was expected and found,
+//! and what can be read all the same.
+//!
+//! Path: setup. Threads: plain data. Tests: tests/damage.rs.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What is wrong.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refuses.
+    #[error("cannot {action} {}: {cause}", file.display())]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// With which file or folder.
+        file: PathBuf,
+        /// What the system says.
+        #[source]
+        cause: Arc<std::io::Error>,
+    },
+    /// A file without a byte.
+    #[error("{} is empty: its process ended before it wrote anything, or the disk was full. Nothing can be read", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A file of something else.
+    #[error("{} is no trace of ibex: it begins with {found}, and a trace with {expected}. Nothing can be read", file.display())]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+        /// Its first bytes.
+        found: Hex,
+        /// A trace's.
+        expected: Hex,
+    },
+    /// A file of a format that did not exist when this was written.
+    #[error("{} is a trace of format {version}, and this ibex reads formats up to {known}: read it with the ibex that wrote it, or a later one. Nothing can be read", file.display())]
+    Future {
+        /// The file.
+        file: PathBuf,
+        /// Its format.
+        version: u32,
+        /// The latest that is known here.
+        known: u32,
+    },
+    /// A file that ends within a block, as one does whose process was killed while it wrote.
+    #[error("{} is cut off: {block} at offset {offset} takes {expected} bytes, and the file has {found} of them. {readable}", file.display())]
+    Truncated {
+        /// The file.
+        file: PathBuf,
+        /// What is cut off.
+        block: Part,
+        /// Where that begins.
+        offset: u64,
+        /// Its bytes, as far as that is known.
+        expected: u64,
+        /// Those that are there.
+        found: u64,
+        /// What can be read.
+        readable: Readable,
+    },
+    /// A block that is not as it was written, or never was as the format says.
+    #[error("{} is damaged: {block} at offset {offset}: expected {expected}, found {found}. {readable}", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is damaged.
+        block: Part,
+        /// Where that begins.
+        offset: u64,
+        /// What should be there.
+        expected: String,
+        /// What is.
+        found: String,
+        /// What can be read.
+        readable: Readable,
+    },
+    /// A file that ends after a whole block, but has no index: its process was killed, or still runs.
+    #[error("{} was not finished: it ends at offset {length} without an index; the process was killed, or still runs. {readable}", file.display())]
+    Unfinished {
+        /// The file.
+        file: PathBuf,
+        /// Its length.
+        length: u64,
+        /// What can be read.
+        readable: Readable,
+    },
+    /// A block that this reader must know and does not.
+    #[error("{}: block {block} at offset {offset} is of kind {kind}, which this ibex does not know. {readable}", file.display())]
+    UnknownKind {
+        /// The file.
+        file: PathBuf,
+        /// The block's number.
+        block: u32,
+        /// Where it begins.
+        offset: u64,
+        /// Its kind.
+        kind: u8,
+        /// What can be read.
+        readable: Readable,
+    },
+    /// A writer was given what no trace can hold.
+    #[error("{} cannot hold {what}", file.display())]
+    Refused {
+        /// The file.
+        file: PathBuf,
+        /// That.
+        what: String,
+    },
+    /// A folder without traces.
+    #[error("there is no trace in {}: no file there has a name that ends in .ibex", folder.display())]
+    NoTrace {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// What says that it is a trace.
+    Preamble,
+    /// The block of this number.
+    Block(u32),
+    /// What says where the index is.
+    Trailer,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Preamble => write!(f, "the preamble"),
+            Part::Block(number) => write!(f, "block {number}"),
+            Part::Trailer => write!(f, "the trailer"),
+        }
+    }
+}
+
+/// What can be read of a file with a fault: its blocks before and after that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Readable {
+    /// How many before.
+    pub before: usize,
+    /// How many after.
+    pub after: usize,
+}
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.before, self.after) {
+            (0, 0) => write!(f, "Nothing can be read"),
+            (before, 0) => write!(f, "The {before} blocks before can be read"),
+            (0, after) => write!(f, "The {after} blocks after it can be read"),
+            (before, after) => write!(f, "The {before} blocks before and the {after} after it can be read"),
+        }
+    }
+}
+
+/// Bytes to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hex(pub Vec<u8>);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits: Vec<String> = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        write!(f, "{}", digits.join(" "))
+    }
+}
+
+impl Error {
+    /// What can be read all the same, where the fault has a place in a file.
+    pub(crate) fn readable_mut(&mut self) -> Option<&mut Readable> {
+        match self {
+            Error::Truncated { readable, .. }
+            | Error::Damaged { readable, .. }
+            | Error::Unfinished { readable, .. }
+            | Error::UnknownKind { readable, .. } => Some(readable),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What holds a file together: the preamble, the header of each block with its checksums, the trailer.
+//!
+//! docs/trace-format.md has every byte. A block is header, summary, payload; the header's checksum covers header and
+//! summary, so that both can be trusted without the payload being read. Path: pending. Threads: plain data. Tests:
+//! below; tests/damage.rs.
+
+use std::cell::RefCell;
+use std::io::{self, Read as _};
+
+use crate::parse::{Bytes, Malformed};
+
+/// The first bytes of a trace. As in PNG: not text, and a transfer as text changes them.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89IBEX\r\n\x1a";
+
+/// The format that is written, and the latest that is read.
+pub const VERSION: u32 = 1;
+
+/// Magic, version, checksum.
+pub(crate) const PREAMBLE: usize = 16;
+
+/// The bytes before the summary of a block.
+pub(crate) const HEADER: usize = 32;
+
+/// The first bytes of a block, by which one is found behind damage.
+pub(crate) const MARKER: [u8; 4] = *b"\xb1OCK";
+
+/// Offset of the index, length of the file, end marker, checksum.
+pub(crate) const TRAILER: usize = 24;
+
+const END: [u8; 4] = *b"\xe1END";
+
+/// The longest summary.
+pub(crate) const MOST_SUMMARY: usize = 1 << 15;
+
+/// The longest payload, unpacked.
+pub(crate) const MOST_PAYLOAD: usize = 1 << 30;
+
+/// The head: JSON.
+pub(crate) const HEAD: u8 = 1;
+/// What became known later: JSON.
+pub(crate) const NAMES: u8 = 2;
+/// Events.
+pub(crate) const EVENTS: u8 = 3;
+/// Samples of clocks.
+pub(crate) const CLOCKS: u8 = 4;
+/// Where the blocks are.
+pub(crate) const INDEX: u8 = 5;
+/// Kinds from here on may be passed over by who does not know them.
+pub(crate) const OPTIONAL: u8 = 0x80;
+
+/// As it is.
+const PLAIN: u8 = 0;
+/// A frame of Zstandard's.
+const ZSTD: u8 = 1;
+
+/// A checksum as this build looks at it: a fuzzer would not get past one.
+fn same(computed: u32, stored: u32) -> bool {
+    computed == stored || cfg!(feature = "fuzzing")
+}
+
+/// The first bytes of a file.
+pub(crate) fn preamble() -> [u8; PREAMBLE] {
+    let mut bytes = [0; PREAMBLE];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[..12]);
+    bytes[12..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The version in a preamble; if the checksum is wrong, what it should be and is.
+pub(crate) fn version(bytes: &[u8; PREAMBLE]) -> Result<u32, (u32, u32)> {
+    let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let sum = crc32c::crc32c(&bytes[..12]);
+    if same(sum, number(12)) { Ok(number(8)) } else { Err((sum, number(12))) }
+}
+
+/// The header of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: u8,
+    codec: u8,
+    /// The place of the block among those of the file.
+    pub(crate) number: u32,
+    /// The bytes of the summary.
+    pub(crate) summary: u32,
+    /// The bytes of the payload in the file.
+    pub(crate) stored: u32,
+    /// Its bytes unpacked.
+    raw: u32,
+    payload_sum: u32,
+    sum: u32,
+}
+
+/// Why a block cannot be read: what should be there, and what is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+impl From<Malformed> for Fault {
+    fn from(malformed: Malformed) -> Fault {
+        Fault { expected: malformed.0.to_owned(), found: "something else".to_owned() }
+    }
+}
+
+fn checksum_fault(of: &str, computed: u32, stored: u32) -> Fault {
+    Fault { expected: format!("{of} with the checksum {stored:08x}"), found: format!("one with {computed:08x}") }
+}
+
+/// Makes blocks. Keeps its memory from block to block.
+pub(crate) struct Framer {
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+    packed: Vec<u8>,
+    next: u32,
+}
+
+impl Framer {
+    /// With this level of compression.
+    pub(crate) fn new(level: i32) -> Framer {
+        Framer { compressor: zstd::bulk::Compressor::new(level).ok(), packed: Vec::new(), next: 0 }
+    }
+
+    /// How many blocks were made.
+    pub(crate) fn made(&self) -> u32 {
+        self.next
+    }
+
+    /// Puts a block at the end of `to`. False: it would be too long, and nothing is put.
+    pub(crate) fn frame(&mut self, kind: u8, summary: &[u8], payload: &[u8], to: &mut Vec<u8>) -> bool {
+        if payload.len() > MOST_PAYLOAD || summary.len() > MOST_SUMMARY {
+            return false;
+        }
+        self.packed.clear();
+        self.packed.reserve(zstd::zstd_safe::compress_bound(payload.len()));
+        let compressed = self.compressor.as_mut().and_then(|to| to.compress_to_buffer(payload, &mut self.packed).ok());
+        let (codec, stored) = match compressed {
+            Some(bytes) if bytes < payload.len() => (ZSTD, &self.packed[..]),
+            _ => (PLAIN, payload),
+        };
+        let mut header = [0; HEADER];
+        header[..4].copy_from_slice(&MARKER);
+        header[4] = kind;
+        header[5] = codec;
+        let numbers =
+            [self.next, summary.len() as u32, stored.len() as u32, payload.len() as u32, crc32c::crc32c(stored)];
+        for (place, number) in header[8..28].chunks_exact_mut(4).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&header[..28]), summary);
+        header[28..].copy_from_slice(&sum.to_le_bytes());
+        to.extend_from_slice(&header);
+        to.extend_from_slice(summary);
+        to.extend_from_slice(stored);
+        self.next += 1;
+        true
+    }
+}
+
+impl Header {
+    /// From the first bytes of a block. They are to be trusted when [`Header::check`] has seen the summary.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Header, Fault> {
+        let mut from = Bytes(bytes);
+        let marker = from.take(4)?;
+        if marker != MARKER {
+            let found = crate::error::Hex(marker.to_vec()).to_string();
+            return Err(Fault { expected: format!("a block's marker {}", crate::error::Hex(MARKER.to_vec())), found });
+        }
+        let (kind, codec) = (from.u8()?, from.u8()?);
+        from.take(2)?;
+        let (number, summary, stored, raw) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
+        let header = Header { kind, codec, number, summary, stored, raw, payload_sum: from.u32()?, sum: from.u32()? };
+        if summary as usize > MOST_SUMMARY {
+            return Err(Fault {
+                expected: format!("a summary of at most {MOST_SUMMARY} bytes"),
+                found: format!("{summary}"),
+            });
+        }
+        Ok(header)
+    }
+
+    /// Whether header and summary are as they were written. `bytes` begins with both.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), Fault> {
+        let summary = bytes.get(HEADER..HEADER + self.summary as usize).ok_or(Malformed("a whole summary"))?;
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..28]), summary);
+        if same(sum, self.sum) { Ok(()) } else { Err(checksum_fault("a header", sum, self.sum)) }
+    }
+
+    /// The bytes of the whole block.
+    pub(crate) fn length(&self) -> u64 {
+        HEADER as u64 + u64::from(self.summary) + u64::from(self.stored)
+    }
+
+    /// The payload, from its bytes in the file.
+    pub(crate) fn unpack(&self, stored: &[u8]) -> Result<Vec<u8>, Fault> {
+        let sum = crc32c::crc32c(stored);
+        if !same(sum, self.payload_sum) {
+            return Err(checksum_fault("a payload", sum, self.payload_sum));
+        }
+        let raw = self.raw as usize;
+        let payload = match self.codec {
+            PLAIN => stored.to_vec(),
+            ZSTD => unpack(stored, raw).map_err(|error| Fault {
+                expected: "a payload that zstd unpacks".to_owned(),
+                found: error.to_string(),
+            })?,
+            other => {
+                let expected = "a payload as it is (0) or packed by zstd (1)".to_owned();
+                return Err(Fault { expected, found: format!("{other}") });
+            }
+        };
+        if payload.len() == raw {
+            Ok(payload)
+        } else {
+            Err(Fault {
+                expected: format!("a payload of {raw} bytes"),
+                found: format!("one of {} or more", payload.len()),
+            })
+        }
+    }
+}
+
+/// As much is allocated at once; no block of events is longer.
+const AT_ONCE: usize = 1 << 24;
+
+thread_local! {
+    /// Made once for each thread: it takes more time to make than a block to unpack.
+    static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Unpacks up to `most` bytes, and may give one more where there are. What is said to be longer than any block of events
+/// gets memory as it is unpacked.
+fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
+    if most > AT_ONCE {
+        let mut payload = Vec::new();
+        let unpacked = zstd::stream::read::Decoder::with_buffer(stored)?;
+        unpacked.take(most.min(MOST_PAYLOAD) as u64 + 1).read_to_end(&mut payload)?;
+        return Ok(payload);
+    }
+    UNPACKER.with_borrow_mut(|unpacker| {
+        if unpacker.is_none() {
+            *unpacker = Some(zstd::bulk::Decompressor::new()?);
+        }
+        let unpacker = unpacker.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
+        unpacker.decompress(stored, most)
+    })
+}
+
+/// The last bytes of a file whose index begins at `index`, and which has `length` bytes without them.
+pub(crate) fn trailer(index: u64, length: u64) -> [u8; TRAILER] {
+    let mut bytes = [0; TRAILER];
+    bytes[..8].copy_from_slice(&index.to_le_bytes());
+    bytes[8..16].copy_from_slice(&(length + TRAILER as u64).to_le_bytes());
+    bytes[16..20].copy_from_slice(&END);
+    let sum = crc32c::crc32c(&bytes[..20]);
+    bytes[20..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Where the index is, from the last bytes of a file of this length.
+pub(crate) fn index_offset(bytes: &[u8], length: u64) -> Result<u64, Fault> {
+    let mut from = Bytes(bytes);
+    let (offset, whole) = (from.u64()?, from.u64()?);
+    let end = from.take(4)?;
+    if end != END {
+        let hex = |bytes: &[u8]| crate::error::Hex(bytes.to_vec()).to_string();
+        return Err(Fault { expected: format!("the end marker {}", hex(&END)), found: hex(end) });
+    }
+    let (sum, stored) = (crc32c::crc32c(&bytes[..20]), from.u32()?);
+    if !same(sum, stored) {
+        return Err(checksum_fault("a trailer", sum, stored));
+    }
+    if whole == length {
+        Ok(offset)
+    } else {
+        Err(Fault { expected: format!("a file of {whole} bytes"), found: format!("one of {length}") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(not(feature = "fuzzing"))]
+    fn a_block_comes_back_and_every_flipped_bit_is_found() {
+        let payload: Vec<u8> = (0..500_u32).map(|number| (number / 16) as u8).collect();
+        let mut block = Vec::new();
+        assert!(Framer::new(1).frame(EVENTS, b"summary", &payload, &mut block));
+        let read = |bytes: &[u8]| {
+            let header = Header::decode(bytes)?;
+            header.check(bytes)?;
+            if header.length() != bytes.len() as u64 {
+                return Err(Fault { expected: String::new(), found: String::new() });
+            }
+            header.unpack(&bytes[HEADER + 7..])
+        };
+        assert_eq!(read(&block), Ok(payload));
+        for bit in 0..block.len() * 8 {
+            let mut changed = block.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&changed).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_unpacks_to_more_than_is_said_is_refused() {
+        let packed = zstd::bulk::compress(&vec![0; 100_000], 1).expect("packs");
+        assert!(unpack(&packed, 1000).is_err());
+        assert_eq!(unpack(&packed, 100_000).expect("unpacks").len(), 100_000);
+        let long = zstd::bulk::compress(&vec![0; AT_ONCE + 10], 1).expect("packs");
+        assert_eq!(unpack(&long, AT_ONCE + 1).expect("unpacks").len(), AT_ONCE + 2);
+    }
+
+    #[test]
+    fn the_trailer_names_the_index_of_a_file_of_this_length_alone() {
+        let bytes = trailer(77, 100);
+        assert_eq!(index_offset(&bytes, 124), Ok(77));
+        assert!(index_offset(&bytes, 125).is_err());
+        assert!(index_offset(&bytes[..20], 124).is_err());
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a file says of its process: job, rank, host, program; the event types with their elements, the sources with
+//! their clocks.
+//!
+//! [`Head`] is the first block of a file, as JSON, so that what comes later can be added to it; [`Names`] is what
+//! becomes known later, in blocks of its own. Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Layout, MOST_ELEMENTS};
+
+/// How many types a file may have: their numbers are a byte.
+pub const MOST_TYPES: usize = 256;
+
+/// How many sources a file may have: their numbers are a byte.
+pub const MOST_SOURCES: usize = 256;
+
+/// What a file says of its process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The version of ibex that wrote it.
+    #[serde(default)]
+    pub ibex: String,
+    /// The job.
+    #[serde(default)]
+    pub job: String,
+    /// Which `MPI_COMM_WORLD` of the job: 0 is the first, others were spawned.
+    #[serde(default)]
+    pub world: u32,
+    /// The rank in it; `None` where nobody has told it.
+    #[serde(default)]
+    pub rank: Option<u32>,
+    /// How many ranks it has; `None` where nobody has told it.
+    #[serde(default)]
+    pub ranks: Option<u32>,
+    /// The host.
+    #[serde(default)]
+    pub host: String,
+    /// The process's number there.
+    #[serde(default)]
+    pub pid: u32,
+    /// The program.
+    #[serde(default)]
+    pub program: String,
+    /// Nanoseconds that are added to the host's monotonic clock to have the calendar's, since 1970.
+    #[serde(default)]
+    pub calendar: i64,
+    /// The event types; the place of one is its number.
+    pub types: Vec<EventType>,
+    /// The sources that are known when the file is begun; the place of one is its number.
+    #[serde(default)]
+    pub sources: Vec<Source>,
+}
+
+/// An event type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventType {
+    /// Its name.
+    pub name: String,
+    /// What it tells.
+    #[serde(default)]
+    pub description: String,
+    /// Its elements.
+    #[serde(default)]
+    pub elements: Vec<Element>,
+}
+
+/// An element of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Element {
+    /// Its name.
+    pub name: String,
+    /// What numbers it can be.
+    pub kind: ElementKind,
+    /// The unit: `bytes`, or empty for a number of something.
+    #[serde(default)]
+    pub unit: String,
+}
+
+/// What numbers an element can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElementKind {
+    /// Signed, 32 bits.
+    I32,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 64 bits.
+    U64,
+}
+
+/// Whose clock stamps events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Its name: `host:0`, `mlx5_0:1`.
+    pub name: String,
+    /// What it is.
+    #[serde(default)]
+    pub description: String,
+    /// The rate of its clock.
+    pub ticks_per_second: u64,
+    /// The greatest timestamp it can give; 0 where that is not known.
+    #[serde(default)]
+    pub max_ticks: u64,
+    /// Whether its events are delivered in the order of their timestamps, always.
+    #[serde(default)]
+    pub ordered: bool,
+}
+
+/// What becomes known after the head was written. Unknown fields are left for later readers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// The number of the first of these sources.
+    #[serde(default)]
+    pub first_source: u32,
+    /// Further sources, numbered on.
+    #[serde(default)]
+    pub sources: Vec<Source>,
+    /// Names of threads.
+    #[serde(default)]
+    pub threads: Vec<Thread>,
+}
+
+/// The name of a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// The thread's number in this file.
+    pub thread: u32,
+    /// Its name.
+    pub name: String,
+}
+
+impl Source {
+    /// Of which nothing is known: what named it cannot be read.
+    pub(crate) fn unknown() -> Source {
+        Source { name: "?".to_owned(), description: String::new(), ticks_per_second: 0, max_ticks: 0, ordered: false }
+    }
+}
+
+impl Element {
+    /// With this name, kind and unit.
+    #[must_use]
+    pub fn new(name: &str, kind: ElementKind, unit: &str) -> Element {
+        Element { name: name.to_owned(), kind, unit: unit.to_owned() }
+    }
+}
+
+impl EventType {
+    /// The place of the element of this name.
+    #[must_use]
+    pub fn element(&self, name: &str) -> Option<usize> {
+        self.elements.iter().position(|element| element.name == name)
+    }
+}
+
+impl ElementKind {
+    /// Whether it can be negative.
+    #[must_use]
+    pub fn is_signed(self) -> bool {
+        matches!(self, ElementKind::I32 | ElementKind::I64)
+    }
+
+    /// The number that a value of an event stands for.
+    #[must_use]
+    pub fn number(self, value: u64) -> i128 {
+        if self.is_signed() { i128::from(value.cast_signed()) } else { i128::from(value) }
+    }
+}
+
+impl Head {
+    /// What is wrong with it, if anything is.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if self.types.len() > MOST_TYPES {
+            return Some(format!("{} event types, and there may be {MOST_TYPES}", self.types.len()));
+        }
+        if self.sources.len() > MOST_SOURCES {
+            return Some(format!("{} sources, and there may be {MOST_SOURCES}", self.sources.len()));
+        }
+        let wide = self.types.iter().find(|of| of.elements.len() > MOST_ELEMENTS)?;
+        Some(format!("{} with {} elements, and there may be {MOST_ELEMENTS}", wide.name, wide.elements.len()))
+    }
+
+    /// How events of each type are packed.
+    #[must_use]
+    pub fn layouts(&self) -> Vec<Layout> {
+        self.types.iter().enumerate().map(|(number, of)| Layout::new(number as u8, of)).collect()
+    }
+
+    /// The name of the file in a folder: `trace.WORLD.RANK.HOST.PID.ibex`. No two processes of a job have the same.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        let rank = self.rank.map_or_else(|| "x".to_owned(), |rank| rank.to_string());
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+        let host: String = self.host.chars().take(64).map(plain).collect();
+        format!("trace.{}.{rank}.{host}.{}.ibex", self.world, self.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_after_its_process_and_stays_in_the_folder() {
+        let head = Head { rank: Some(3), pid: 77, host: "../n1.site".into(), ..Head::default() };
+        assert_eq!(head.file_name(), "trace.0.3.___n1_site.77.ibex");
+        assert_eq!(Head { pid: 5, ..Head::default() }.file_name(), "trace.0.x..5.ibex");
+    }
+
+    #[test]
+    fn a_head_that_no_file_can_have_says_why() {
+        let wide = EventType {
+            name: "w".into(),
+            description: String::new(),
+            elements: vec![Element::new("e", ElementKind::U32, ""); MOST_ELEMENTS + 1],
+        };
+        let head = Head { types: vec![wide], ..Head::default() };
+        assert_eq!(head.fault().as_deref(), Some("w with 17 elements, and there may be 16"));
+        assert_eq!(Head::default().fault(), None);
+    }
+
+    #[test]
+    fn fields_that_are_not_known_are_passed_over_and_those_that_lack_are_empty() {
+        let head: Head = serde_json::from_str(r#"{"types": [], "communicators": [1, 2]}"#).expect("read");
+        assert_eq!(head, Head::default());
+        assert_eq!(ElementKind::I32.number(u64::MAX), -1);
+        assert_eq!(ElementKind::U64.number(u64::MAX), i128::from(u64::MAX));
+    }
+}

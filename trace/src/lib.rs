@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The format of ibex's traces: what the recorder writes, and what the commands read.
+//!
+//! A trace is a folder with a file for each process, readable each by itself; docs/trace-format.md has every byte. In
+//! memory an event is a [`Record`] or a few (`record.rs`); [`Writer`] makes blocks of them (`events.rs`, `columns.rs`),
+//! each compressed and with checksums (`frame.rs`), and an index at the end (`index.rs`). [`Reader`] finds the blocks
+//! by the index or without it (`contents.rs`), and gives [`Event`]s; [`Folder`] gives those of all ranks in the order
+//! of their times (`merge.rs`), which samples of the clocks (`clock.rs`) put on one scale. What is damaged is an
+//! [`Error`] that says where, and costs its own block.
+//!
+//! The crate knows nothing of MPI, adapters or ibex's events: which types there are, with which elements, each file
+//! says in its [`Head`]. Path: [`Layout::pack`] is hot, the rest pending or setup. No unsafe code. Tests: in the files;
+//! tests/; with any bytes, fuzz/.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod columns;
+mod contents;
+mod error;
+mod events;
+mod folder;
+mod frame;
+mod head;
+mod index;
+mod merge;
+mod parse;
+mod reader;
+mod record;
+mod storage;
+mod summary;
+mod writer;
+
+pub use clock::{Clock, ClockSample, Moment, Relation};
+pub use error::{Error, Hex, Part, Readable};
+pub use events::Event;
+pub use folder::Folder;
+pub use frame::VERSION;
+pub use head::{Element, ElementKind, EventType, Head, MOST_SOURCES, MOST_TYPES, Names, Source, Thread};
+pub use merge::{Merge, MergedEvent};
+pub use reader::{Counts, Reader};
+pub use record::{Layout, MOST_ELEMENTS, MOST_RECORDS, Packed, Record, Values};
+pub use summary::{MOST_EVENTS, SourceSpan, Summary, TypeCount};
+pub use writer::{Options, Writer, Written};

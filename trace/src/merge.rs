@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events of all threads, and of all files, in the order of their times.
+//!
+//! Blocks are opened in the order of their first times, which summaries tell; of the open ones the earliest event
+//! comes next, as long as no unopened block begins before it. So as many blocks are in memory as overlap in time: most
+//! often one for each thread. Events without a time come first; faults that have no time last.
+//!
+//! Called by `folder.rs`. Path: pending. Threads: one. Tests: tests/folder.rs.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::{Bound, RangeBounds};
+
+use crate::error::Error;
+use crate::events::{Block, Event};
+use crate::reader::Reader;
+
+/// An event of one of several files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MergedEvent {
+    /// The place of its file among them.
+    pub file: usize,
+    /// It; its time is on the clock that all files have in common.
+    pub event: Event,
+}
+
+/// The events of several files in the order of their times.
+pub struct Merge<'a> {
+    readers: &'a [Reader],
+    /// What is added to each file's times.
+    shifts: Vec<i64>,
+    range: (i64, i64),
+    /// Blocks, by their first times.
+    spans: std::vec::IntoIter<Span<'a>>,
+    open: Vec<Option<OpenBlock>>,
+    /// Time of the next event, file and number of its block, place among the open ones.
+    next: BinaryHeap<Reverse<(i64, usize, u32, usize)>>,
+    faults: std::vec::IntoIter<Error>,
+}
+
+/// A block that is not open yet.
+struct Span<'a> {
+    first: i64,
+    file: usize,
+    place: &'a crate::index::Place,
+}
+
+struct OpenBlock {
+    block: Block,
+    /// The events that are left, in the reverse order of their times.
+    left: Vec<(Option<i64>, u32)>,
+}
+
+impl<'a> Merge<'a> {
+    /// The events of `readers` within `range`, after their times had `shifts` added; then their faults and these.
+    pub(crate) fn new(
+        readers: &'a [Reader],
+        shifts: Vec<i64>,
+        range: &impl RangeBounds<i64>,
+        mut faults: Vec<Error>,
+    ) -> Merge<'a> {
+        let range = limits(range);
+        let mut spans = Vec::new();
+        for (file, (reader, shift)) in readers.iter().zip(&shifts).enumerate() {
+            faults.extend(reader.faults().cloned());
+            for place in reader.places().filter(|place| place.summary.events > 0) {
+                let (first, last) = times(reader, place, *shift);
+                if first <= range.1 && last >= range.0 {
+                    spans.push(Span { first, file, place });
+                }
+            }
+        }
+        spans.sort_by_key(|span| (span.first, span.file, span.place.number));
+        let (spans, faults) = (spans.into_iter(), faults.into_iter());
+        Merge { readers, shifts, range, spans, open: Vec::new(), next: BinaryHeap::new(), faults }
+    }
+
+    /// Opens a block, and sorts what it has within the range.
+    fn open(&mut self, span: &Span<'_>) -> Result<(), Error> {
+        let reader = &self.readers[span.file];
+        let block = reader.block(span.place)?;
+        let mut near = vec![0; reader.head().sources.len()];
+        let mut left = Vec::with_capacity(block.len());
+        for event in 0..block.len() {
+            let (source, ticks) = block.stamp(event);
+            let shift = self.shifts[span.file];
+            let time = reader.time(source, ticks, &mut near).map(|time| time.saturating_add(shift));
+            if (self.range.0..=self.range.1).contains(&time.unwrap_or(i64::MIN)) {
+                left.push((time, event as u32));
+            }
+        }
+        // Those of the same time stay in their order.
+        left.sort_by_key(|(time, _)| *time);
+        left.reverse();
+        let free = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
+        if free == self.open.len() {
+            self.open.push(None);
+        }
+        if let Some((time, _)) = left.last() {
+            self.next.push(Reverse((time.unwrap_or(i64::MIN), span.file, span.place.number, free)));
+            self.open[free] = Some(OpenBlock { block, left });
+        }
+        Ok(())
+    }
+
+    /// The earliest event of the open blocks.
+    fn take(&mut self) -> Option<MergedEvent> {
+        let Reverse((_, file, number, place)) = self.next.pop()?;
+        let open = self.open[place].as_mut()?;
+        let (time, event) = open.left.pop()?;
+        let event = open.block.event(self.readers[file].layouts(), event as usize, time);
+        match open.left.last() {
+            Some((time, _)) => self.next.push(Reverse((time.unwrap_or(i64::MIN), file, number, place))),
+            None => self.open[place] = None,
+        }
+        Some(MergedEvent { file, event })
+    }
+}
+
+impl Iterator for Merge<'_> {
+    type Item = Result<MergedEvent, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let earliest = self.next.peek().map(|Reverse((time, ..))| *time);
+            match self.spans.as_slice().first() {
+                Some(span) if earliest.is_none_or(|earliest| span.first <= earliest) => {
+                    let span = self.spans.next()?;
+                    if let Err(error) = self.open(&span) {
+                        return Some(Err(error));
+                    }
+                }
+                _ => return self.take().map(Ok).or_else(|| self.faults.next().map(Err)),
+            }
+        }
+    }
+}
+
+/// The first and the last time of a block.
+fn times(reader: &Reader, place: &crate::index::Place, shift: i64) -> (i64, i64) {
+    let mut all = (i64::MAX, i64::MIN);
+    for span in &place.summary.sources {
+        let time = |ticks| reader.relation(span.source).and_then(|relation| relation.time(ticks));
+        let shifted = |ticks| time(ticks).map_or(i64::MIN, |time| time.saturating_add(shift));
+        all = (all.0.min(shifted(span.first)), all.1.max(shifted(span.last)));
+    }
+    all
+}
+
+/// The first and the last time of a range.
+fn limits(range: &impl RangeBounds<i64>) -> (i64, i64) {
+    let first = match range.start_bound() {
+        Bound::Included(first) => *first,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => i64::MIN,
+    };
+    let last = match range.end_bound() {
+        Bound::Included(last) => *last,
+        Bound::Excluded(after) => after.saturating_sub(1),
+        Bound::Unbounded => i64::MAX,
+    };
+    (first, last)
+}

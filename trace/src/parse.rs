@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading numbers from bytes that nobody vouches for, and writing them.
+//!
+//! Numbers of fixed size are little-endian; others are of 7 bits a byte, the lowest first, the top bit set where more
+//! follow (LEB128). Path: pending. Threads: plain data. Tests: below.
+
+/// Bytes that are not what the format says; with what they should have been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// What is left to read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// The next `count` bytes.
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("more bytes"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed("more bytes"))
+    }
+
+    /// A number of one byte.
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    /// A number of four bytes.
+    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    /// A number of eight bytes.
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A number of up to ten bytes.
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0;
+        for shift in (0..70).step_by(7) {
+            let byte = self.u8()?;
+            if shift == 63 && byte > 1 {
+                break;
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed("a number of at most 64 bits"))
+    }
+
+    /// A number of up to ten bytes that is at most `most`.
+    pub(crate) fn varint_up_to(&mut self, most: usize, what: &'static str) -> Result<usize, Malformed> {
+        usize::try_from(self.varint()?).ok().filter(|value| *value <= most).ok_or(Malformed(what))
+    }
+
+    /// Nothing must be left.
+    pub(crate) fn end(self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed("no more bytes")) }
+    }
+}
+
+/// Puts a number of up to ten bytes at the end.
+pub(crate) fn push_varint(to: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_read_as_it_was_written() {
+        for value in [0, 1, 127, 128, 300, 1 << 35, u64::MAX - 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            push_varint(&mut bytes, value);
+            let mut rest = Bytes(&bytes);
+            assert_eq!(rest.varint(), Ok(value));
+            assert_eq!(rest.end(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_number_that_ends_too_early_or_never_is_refused() {
+        assert!(Bytes(&[0x80]).varint().is_err());
+        assert!(Bytes(&[0xff; 10]).varint().is_err());
+        assert!(Bytes(&[0xff; 11]).varint().is_err());
+        assert!(Bytes(&[1, 2, 3]).u32().is_err());
+        assert!(Bytes(&[5]).varint_up_to(4, "x").is_err());
+    }
+}

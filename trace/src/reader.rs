@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads a trace: what its process was, and its events, a block at a time.
+//!
+//! Opening reads the head, the index (or all headers where there is none), names and samples of clocks; events are
+//! read when they are asked for. What is damaged costs its own block: iterators give an error in its place and go on,
+//! so whoever stops at the first has all events before it, and whoever does not has all that can be read.
+//!
+//! Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
+
+use std::path::Path;
+
+use crate::clock::{self, Clock, ClockSample, Relation};
+use crate::contents::{self, Entry, damaged, settle};
+use crate::error::{Error, Part, Readable};
+use crate::events::{Block, Event};
+use crate::frame::{CLOCKS, EVENTS, Fault, HEAD, HEADER, Header, MOST_SUMMARY, NAMES, OPTIONAL};
+use crate::head::{Head, MOST_SOURCES, Names, Source, Thread};
+use crate::index::Place;
+use crate::parse::Malformed;
+use crate::record::Layout;
+use crate::storage::Storage;
+use crate::summary::Summary;
+
+/// A trace of one process.
+#[derive(Debug)]
+pub struct Reader {
+    storage: Storage,
+    head: Head,
+    threads: Vec<Thread>,
+    layouts: Vec<Layout>,
+    samples: Vec<ClockSample>,
+    relations: Vec<Relation>,
+    entries: Vec<Entry>,
+    finished: bool,
+}
+
+impl Reader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It cannot be read, is no trace, or its head is damaged, without which nothing of it has a meaning.
+    pub fn open(file: &Path) -> Result<Reader, Error> {
+        Reader::new(Storage::open(file)?)
+    }
+
+    /// Reads bytes, which errors call `name`.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Reader, Error> {
+        Reader::new(Storage::memory(name, bytes))
+    }
+
+    fn new(storage: Storage) -> Result<Reader, Error> {
+        contents::check_preamble(&storage)?;
+        let (mut entries, finished) = contents::read(&storage)?;
+        settle(&mut entries);
+        let head = read_head(&storage, &entries)?;
+        let layouts = head.layouts();
+        let (threads, samples, relations) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reader = Reader { storage, head, threads, layouts, samples, relations, entries, finished };
+        reader.read_names();
+        settle(&mut reader.entries);
+        reader.relations = reader.head.sources.iter().map(|of| Relation::new(of.ticks_per_second)).collect();
+        for sample in &reader.samples {
+            if let Clock::Source(source) = sample.clock
+                && let Some(relation) = reader.relations.get_mut(usize::from(source))
+            {
+                relation.add(*sample);
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Names and samples of all blocks that have them. What cannot be read of them becomes a fault at its place.
+    fn read_names(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        for entry in entries.iter_mut().skip(1) {
+            let Entry::Block(place) = entry else { continue };
+            let outcome = match place.kind {
+                NAMES => self.take_names(place),
+                CLOCKS => self.take_samples(place),
+                EVENTS | OPTIONAL.. => continue,
+                kind => {
+                    let (file, readable) = (self.storage.name().to_owned(), Readable::default());
+                    Err(Error::UnknownKind { file, block: place.number, offset: place.offset, kind, readable })
+                }
+            };
+            if let Err(error) = outcome {
+                *entry = Entry::Fault(error);
+            }
+        }
+        self.entries = entries;
+    }
+
+    fn take_names(&mut self, place: &Place) -> Result<(), Error> {
+        let bytes = payload(&self.storage, place)?;
+        let read = serde_json::from_slice::<Names>(&bytes);
+        let names = read.map_err(|error| bad_json(&self.storage, place, &error))?;
+        let end = names.first_source as usize + names.sources.len();
+        if (names.first_source as usize) < self.head.sources.len() || end > MOST_SOURCES {
+            let expected = format!("sources from {} on, up to {MOST_SOURCES}", self.head.sources.len());
+            let found = format!("{} from {} on", names.sources.len(), names.first_source);
+            return Err(damaged(&self.storage, Part::Block(place.number), place.offset, Fault { expected, found }));
+        }
+        // Where there is a gap, a block of names is damaged.
+        self.head.sources.resize_with(names.first_source as usize, Source::unknown);
+        self.head.sources.extend(names.sources);
+        self.threads.extend(names.threads);
+        Ok(())
+    }
+
+    fn take_samples(&mut self, place: &Place) -> Result<(), Error> {
+        let read = clock::decode(&payload(&self.storage, place)?);
+        self.samples.extend(read.map_err(|malformed| self.malformed(place, malformed))?);
+        Ok(())
+    }
+
+    /// What the file says of its process. Sources that became known later are among its sources.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        self.storage.name()
+    }
+
+    /// The names of threads.
+    #[must_use]
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// The samples of clocks, in the order in which they were taken.
+    #[must_use]
+    pub fn samples(&self) -> &[ClockSample] {
+        &self.samples
+    }
+
+    /// The relation of a source's clock to the host's.
+    #[must_use]
+    pub fn relation(&self, source: u8) -> Option<&Relation> {
+        self.relations.get(usize::from(source))
+    }
+
+    /// Whether the process finished its trace.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// What is known to be wrong without reading events. Iterators of events give these as well.
+    pub fn faults(&self) -> impl Iterator<Item = &Error> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Fault(error) => Some(error),
+            Entry::Block(_) => None,
+        })
+    }
+
+    /// What each block of events says of itself, in the order of the file.
+    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.places().map(|place| &place.summary)
+    }
+
+    /// How many events of each type there are, and how many were lost.
+    #[must_use]
+    pub fn counts(&self) -> Vec<Counts> {
+        let mut counts = vec![Counts::default(); self.head.types.len()];
+        for of in self.summaries().flat_map(|summary| &summary.types) {
+            if let Some(counts) = counts.get_mut(usize::from(of.event_type)) {
+                counts.events += u64::from(of.events);
+                counts.lost = counts.lost.saturating_add(of.lost);
+            }
+        }
+        counts
+    }
+
+    /// All events in the order of the file: those of a thread as they were raised.
+    pub fn events(&self) -> impl Iterator<Item = Result<Event, Error>> {
+        self.entries.iter().flat_map(move |entry| {
+            let (block, fault) = match entry {
+                Entry::Fault(error) => (None, Some(error.clone())),
+                Entry::Block(place) if place.kind == EVENTS => match self.block(place) {
+                    Ok(block) => (Some(block), None),
+                    Err(error) => (None, Some(error)),
+                },
+                Entry::Block(_) => (None, None),
+            };
+            let events = block.into_iter().flat_map(move |block| {
+                let mut near = vec![0; self.relations.len()];
+                (0..block.len()).map(move |event| {
+                    let (source, ticks) = block.stamp(event);
+                    Ok(block.event(&self.layouts, event, self.time(source, ticks, &mut near)))
+                })
+            });
+            events.chain(fault.map(Err))
+        })
+    }
+
+    /// Opens the file for each reading from now on.
+    pub(crate) fn close(&mut self) {
+        self.storage.close();
+    }
+
+    /// Where the blocks of events are.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Block(place) if place.kind == EVENTS => Some(place),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn layouts(&self) -> &[Layout] {
+        &self.layouts
+    }
+
+    /// When a source's clock showed so many ticks; `near` has a place for each source.
+    pub(crate) fn time(&self, source: u8, ticks: u64, near: &mut [usize]) -> Option<i64> {
+        let source = usize::from(source);
+        self.relations.get(source)?.time_near(ticks, near.get_mut(source)?)
+    }
+
+    /// Reads a block of events.
+    pub(crate) fn block(&self, place: &Place) -> Result<Block, Error> {
+        let read = payload(&self.storage, place).and_then(|payload| {
+            Block::decode(&self.layouts, &place.summary, &payload).map_err(|malformed| self.malformed(place, malformed))
+        });
+        read.map_err(|mut error| {
+            let number = |entry: &Entry| if let Entry::Block(place) = entry { Some(place.number) } else { None };
+            let before = self.entries.iter().filter_map(number).filter(|number| *number < place.number).count();
+            let all = self.entries.iter().filter_map(number).count();
+            if let Some(readable) = error.readable_mut() {
+                *readable = Readable { before, after: all - before - 1 };
+            }
+            error
+        })
+    }
+
+    fn malformed(&self, place: &Place, malformed: Malformed) -> Error {
+        damaged(&self.storage, Part::Block(place.number), place.offset, malformed.into())
+    }
+}
+
+/// How many events of a type there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// In the trace.
+    pub events: u64,
+    /// Lost.
+    pub lost: u64,
+}
+
+/// The head is the first block. Without it nothing else has a meaning.
+fn read_head(storage: &Storage, entries: &[Entry]) -> Result<Head, Error> {
+    let read = |place: &Place| {
+        let bytes = payload(storage, place)?;
+        let head: Head = serde_json::from_slice(&bytes).map_err(|error| bad_json(storage, place, &error))?;
+        match head.fault() {
+            None => Ok(head),
+            Some(found) => {
+                let fault = Fault { expected: "a head as a trace can have".to_owned(), found };
+                Err(damaged(storage, Part::Block(place.number), place.offset, fault))
+            }
+        }
+    };
+    let mut error = match entries.first() {
+        Some(Entry::Block(place)) if place.kind == HEAD && place.number == 0 => match read(place) {
+            Ok(head) => return Ok(head),
+            Err(error) => error,
+        },
+        Some(Entry::Fault(error)) => error.clone(),
+        Some(Entry::Block(place)) => {
+            let found = format!("a block {} of kind {}", place.number, place.kind);
+            let expected = format!("the head: block 0 of kind {HEAD}");
+            damaged(storage, Part::Block(place.number), place.offset, Fault { expected, found })
+        }
+        None => Error::Unfinished {
+            file: storage.name().to_owned(),
+            length: storage.length(),
+            readable: Readable::default(),
+        },
+    };
+    if let Some(readable) = error.readable_mut() {
+        *readable = Readable::default();
+    }
+    Err(error)
+}
+
+fn bad_json(storage: &Storage, place: &Place, error: &serde_json::Error) -> Error {
+    let fault = Fault { expected: "JSON as the format says".to_owned(), found: error.to_string() };
+    damaged(storage, Part::Block(place.number), place.offset, fault)
+}
+
+/// The payload of a block, which must be the one that the index or the scan has seen.
+fn payload(storage: &Storage, place: &Place) -> Result<Vec<u8>, Error> {
+    let (block, offset) = (Part::Block(place.number), place.offset);
+    let bytes = storage.read(offset, (HEADER + MOST_SUMMARY) as u64)?;
+    let read = || -> Result<Header, Fault> {
+        let header = Header::decode(&bytes)?;
+        header.check(&bytes)?;
+        if (header.kind, header.number) == (place.kind, place.number) {
+            return Ok(header);
+        }
+        let expected = format!("block {} of kind {}, as the index says", place.number, place.kind);
+        Err(Fault { expected, found: format!("block {} of kind {}", header.number, header.kind) })
+    };
+    let header = read().map_err(|fault| damaged(storage, block, offset, fault))?;
+    let first = HEADER + header.summary as usize;
+    let stored = match bytes.get(first..header.length() as usize) {
+        Some(stored) => stored.to_vec(),
+        None => storage.read(offset + first as u64, header.stored.into())?,
+    };
+    if stored.len() < header.stored as usize {
+        let (file, readable) = (storage.name().to_owned(), Readable::default());
+        let (expected, found) = (header.length(), storage.length().saturating_sub(offset));
+        return Err(Error::Truncated { file, block, offset, expected, found, readable });
+    }
+    if place.kind == EVENTS {
+        let mut summary = Vec::new();
+        place.summary.encode(&mut summary);
+        if bytes[HEADER..first] != summary {
+            let fault = Fault { expected: "the summary that the index has".into(), found: "another".into() };
+            return Err(damaged(storage, block, offset, fault));
+        }
+    }
+    header.unpack(&stored).map_err(|fault| damaged(storage, block, offset, fault))
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes a trace: gathers the records of each thread, and makes blocks of them.
+//!
+//! Called by the recorder's writing thread. A block goes to the file in one piece when it is full, or at
+//! [`Writer::flush`]; what was written stays readable whatever becomes of the process. Once the system has refused to
+//! write, the writer writes no more and says so each time: what is behind half a block would be hard to find.
+//!
+//! Path: pending; under 100 ns of a processor per event (benches/throughput.rs). Threads: one at a time. Tests:
+//! `tests/round_trip.rs`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::clock::{self, ClockSample};
+use crate::error::Error;
+use crate::events::{Encoder, whole};
+use crate::frame::{self, CLOCKS, EVENTS, Framer, HEAD, INDEX, NAMES};
+use crate::head::{Head, MOST_SOURCES, Names, Source, Thread};
+use crate::index::{self, Place};
+use crate::record::{Layout, Record};
+use crate::storage::refused;
+use crate::summary::{MOST_EVENTS, Summary, TypeCount};
+
+/// How a trace is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The level of compression, as zstd numbers them. The default keeps up with any recorder.
+    pub level: i32,
+    /// How many events a block has, up to [`MOST_EVENTS`]. More are smaller together, and more is lost with a process
+    /// that is killed.
+    pub block: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { level: 1, block: 8192 }
+    }
+}
+
+/// Writes a trace.
+pub struct Writer<W: Write> {
+    out: W,
+    name: PathBuf,
+    options: Options,
+    layouts: Vec<Layout>,
+    sources: usize,
+    /// What has come of each thread and is in no block yet.
+    threads: BTreeMap<u32, Gathered>,
+    /// What becomes known, and is in no block yet.
+    names: Names,
+    clocks: Vec<ClockSample>,
+    /// The losses of each type that no block has told of.
+    lost: BTreeMap<u8, u64>,
+    encoder: Encoder,
+    framer: Framer,
+    index: Vec<Place>,
+    payload: Vec<u8>,
+    block: Vec<u8>,
+    /// The bytes that were written.
+    written: u64,
+    failed: Option<Error>,
+}
+
+/// The events of a thread that are in no block yet.
+#[derive(Default)]
+struct Gathered {
+    records: Vec<Record>,
+    events: usize,
+}
+
+impl Gathered {
+    fn clear(&mut self) {
+        self.records.clear();
+        self.events = 0;
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u32,
+    /// Events.
+    pub events: u64,
+}
+
+impl Writer<File> {
+    /// A new file in `folder`, named after the process ([`Head::file_name`]). One of that name is not overwritten.
+    ///
+    /// # Errors
+    /// The file cannot be made or written, or the head has more than a trace can hold.
+    pub fn create(folder: &Path, head: &Head, options: Options) -> Result<Writer<File>, Error> {
+        let name = folder.join(head.file_name());
+        let file = File::create_new(&name).map_err(|cause| refused("make", &name, cause))?;
+        Writer::new(file, &name, head, options)
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// To `out`, which errors call `name`. Each call of `write_all` is a whole block, so a buffer is of no use.
+    ///
+    /// # Errors
+    /// It cannot be written, or the head has more than a trace can hold.
+    pub fn new(out: W, name: &Path, head: &Head, options: Options) -> Result<Writer<W>, Error> {
+        if let Some(what) = head.fault() {
+            return Err(Error::Refused { file: name.to_owned(), what });
+        }
+        let mut writer = Writer {
+            out,
+            name: name.to_owned(),
+            options: Options { block: options.block.clamp(1, MOST_EVENTS), ..options },
+            layouts: head.layouts(),
+            sources: head.sources.len(),
+            threads: BTreeMap::new(),
+            names: Names::default(),
+            clocks: Vec::new(),
+            lost: BTreeMap::new(),
+            encoder: Encoder::default(),
+            framer: Framer::new(options.level),
+            index: Vec::new(),
+            payload: Vec::new(),
+            block: frame::preamble().to_vec(),
+            written: 0,
+            failed: None,
+        };
+        writer.put_json(HEAD, head)?;
+        Ok(writer)
+    }
+
+    /// A further source; returns its number.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add_source(&mut self, source: Source) -> Result<u8, Error> {
+        if self.sources == MOST_SOURCES {
+            return Err(self.refuse(format!("more than {MOST_SOURCES} sources")));
+        }
+        if self.names.sources.is_empty() {
+            self.names.first_source = self.sources as u32;
+        }
+        self.names.sources.push(source);
+        self.sources += 1;
+        Ok((self.sources - 1) as u8)
+    }
+
+    /// What a thread is called.
+    pub fn name_thread(&mut self, thread: u32, name: &str) {
+        self.names.threads.push(Thread { thread, name: name.to_owned() });
+    }
+
+    /// What a clock showed. To be given in their order.
+    pub fn clock(&mut self, sample: ClockSample) {
+        self.clocks.push(sample);
+    }
+
+    /// So many events of a type were lost since this was last said.
+    pub fn lost(&mut self, event_type: u8, count: u64) {
+        if count > 0 {
+            let lost = self.lost.entry(event_type).or_default();
+            *lost = lost.saturating_add(count);
+        }
+    }
+
+    /// Takes events of a thread, each with all its records, in the order in which they were raised.
+    ///
+    /// # Errors
+    /// They are no whole events of types and sources that there are (of this batch, full blocks before are written), or
+    /// a block cannot be written.
+    pub fn write(&mut self, thread: u32, records: &[Record]) -> Result<(), Error> {
+        let mut gathered = self.threads.remove(&thread).unwrap_or_default();
+        let outcome = self.take(thread, &mut gathered, records);
+        self.threads.insert(thread, gathered);
+        outcome
+    }
+
+    /// Writes what has been gathered, in blocks as small as need be: a process that is killed then leaves it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.put_names()?;
+        let mut threads = std::mem::take(&mut self.threads);
+        let mut outcome = Ok(());
+        for (thread, gathered) in threads.iter_mut().filter(|(_, gathered)| gathered.events > 0) {
+            outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records));
+            gathered.clear();
+        }
+        self.threads = threads;
+        outcome?;
+        if !self.lost.is_empty() {
+            self.put_events(0, &[])?;
+        }
+        self.out.flush().map_err(|cause| self.fail(cause))
+    }
+
+    /// Writes what has been gathered, and the index.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(mut self) -> Result<Written, Error> {
+        self.flush()?;
+        self.payload.clear();
+        index::encode(&self.index, &mut self.payload);
+        let offset = self.written;
+        self.put(INDEX, &Summary::default())?;
+        let trailer = frame::trailer(offset, self.written);
+        self.out.write_all(&trailer).and_then(|()| self.out.flush()).map_err(|cause| self.fail(cause))?;
+        let events = self.index.iter().map(|place| u64::from(place.summary.events)).sum();
+        Ok(Written { bytes: self.written + trailer.len() as u64, blocks: self.framer.made(), events })
+    }
+
+    /// Takes records to those that are gathered, and makes blocks while there is enough for one.
+    fn take(&mut self, thread: u32, gathered: &mut Gathered, mut records: &[Record]) -> Result<(), Error> {
+        while !records.is_empty() {
+            let room = self.options.block - gathered.events;
+            let (taken, count) = match whole(records, room, self.layouts.len(), self.sources) {
+                Ok((0, _)) => return Err(self.refuse("half an event at the end of a batch".to_owned())),
+                Ok(whole) => whole,
+                Err(at) => return Err(self.refuse_record(&records[at])),
+            };
+            let (now, later) = records.split_at(taken);
+            records = later;
+            if count == room && gathered.events == 0 {
+                // A whole block in the batch: a copy less.
+                self.put_names()?;
+                self.put_events(thread, now)?;
+                continue;
+            }
+            gathered.records.extend_from_slice(now);
+            gathered.events += count;
+            if count == room {
+                self.put_names()?;
+                let outcome = self.put_events(thread, &gathered.records);
+                gathered.clear();
+                outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A block of these events, with the losses there are.
+    fn put_events(&mut self, thread: u32, records: &[Record]) -> Result<(), Error> {
+        self.payload.clear();
+        let mut summary = self.encoder.encode(&self.layouts, thread, records, &mut self.payload);
+        for (event_type, lost) in std::mem::take(&mut self.lost) {
+            match summary.types.binary_search_by_key(&event_type, |of| of.event_type) {
+                Ok(place) => summary.types[place].lost = lost,
+                Err(place) => summary.types.insert(place, TypeCount { event_type, events: 0, lost }),
+            }
+        }
+        self.put(EVENTS, &summary)
+    }
+
+    /// What became known, before the events that need it.
+    fn put_names(&mut self) -> Result<(), Error> {
+        if self.names != Names::default() {
+            let mut names = std::mem::take(&mut self.names);
+            if names.sources.is_empty() {
+                names.first_source = self.sources as u32;
+            }
+            self.put_json(NAMES, &names)?;
+        }
+        if !self.clocks.is_empty() {
+            self.payload.clear();
+            clock::encode(&self.clocks, &mut self.payload);
+            self.clocks.clear();
+            self.put(CLOCKS, &Summary::default())?;
+        }
+        Ok(())
+    }
+
+    fn put_json(&mut self, kind: u8, value: &impl serde::Serialize) -> Result<(), Error> {
+        self.payload.clear();
+        serde_json::to_writer(&mut self.payload, value).map_err(|error| self.refuse(error.to_string()))?;
+        self.put(kind, &Summary::default())
+    }
+
+    /// Writes a block with the payload that was made.
+    fn put(&mut self, kind: u8, summary: &Summary) -> Result<(), Error> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let mut bytes = Vec::new();
+        if kind == EVENTS {
+            summary.encode(&mut bytes);
+        }
+        let (number, before) = (self.framer.made(), self.block.len() as u64);
+        if !self.framer.frame(kind, &bytes, &self.payload, &mut self.block) {
+            return Err(self.refuse(format!("a block of {} bytes", self.payload.len())));
+        }
+        // Before the first block stands the preamble.
+        let offset = self.written + before;
+        self.written += self.block.len() as u64;
+        let written = self.out.write_all(&self.block);
+        self.block.clear();
+        written.map_err(|cause| self.fail(cause))?;
+        if kind != INDEX {
+            self.index.push(Place { number, offset, kind, summary: summary.clone() });
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, cause: std::io::Error) -> Error {
+        let error = refused("write", &self.name, cause);
+        self.failed = Some(error.clone());
+        error
+    }
+
+    fn refuse_record(&self, record: &Record) -> Error {
+        let (event_type, source) = (record.event_type(), record.source());
+        let (types, sources) = (self.layouts.len(), self.sources);
+        self.refuse(format!(
+            "an event of type {event_type} and source {source}: there are {types} types and {sources} sources"
+        ))
+    }
+
+    fn refuse(&self, what: String) -> Error {
+        Error::Refused { file: self.name.clone(), what }
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All ranks of a job: files in a folder, merged by time.
+
+mod made;
+
+use ibex_trace::{Error, Folder, Head, MergedEvent, Options, Writer};
+
+fn write(folder: &std::path::Path, head: &Head, numbers: impl Iterator<Item = u64>) {
+    let layouts = head.layouts();
+    let mut writer = Writer::create(folder, head, Options { block: 64, ..Options::default() }).expect("made");
+    for sample in made::samples(0) {
+        writer.clock(sample);
+    }
+    let mut batch = Vec::new();
+    numbers.for_each(|number| made::records(&layouts, &made::event(number), &mut batch));
+    writer.write(0, &batch).expect("written");
+    for sample in made::samples(100_000) {
+        writer.clock(sample);
+    }
+    writer.finish().expect("finished");
+}
+
+#[test]
+fn the_events_of_all_ranks_come_in_the_order_of_their_times() {
+    let folder = made::folder("merge");
+    for rank in 0..3 {
+        write(&folder, &made::head(rank), (0..1000).map(|number| number * 3 + u64::from(rank)));
+    }
+    std::fs::write(folder.join("notes.txt"), "no trace").expect("written");
+    let opened = Folder::open(&folder).expect("opened");
+    assert_eq!(opened.readers().len(), 3);
+    // They share a host, and so the first one's calendar.
+    assert_eq!(opened.shifts(), [made::head(0).calendar; 3]);
+    let events: Vec<MergedEvent> = opened.events(&..).collect::<Result<_, _>>().expect("no fault");
+    assert_eq!(events.len(), 3000);
+    for (number, merged) in (0_u64..).zip(&events) {
+        let wanted = made::event(number).time.map(|time| time + made::head(0).calendar);
+        assert_eq!((merged.file as u64, merged.event.time), (number % 3, wanted));
+    }
+    let from = events[1000].event.time.expect("has one");
+    assert_eq!(opened.events(&(from..=from)).count(), 1);
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn ranks_that_cannot_be_read_cost_no_other() {
+    let folder = made::folder("unreadable");
+    write(&folder, &made::head(1), 0..100);
+    std::fs::write(folder.join("trace.0.0.n1.5.ibex"), "").expect("written");
+    let opened = Folder::open(&folder).expect("one can be read");
+    assert!(matches!(opened.unreadable(), [Error::Empty { .. }]));
+    let events: Vec<_> = opened.events(&..).collect();
+    assert_eq!((events.len(), events.iter().filter(|event| event.is_ok()).count()), (101, 100));
+    assert!(events[100].is_err());
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn a_folder_without_a_trace_says_so_and_no_file_is_overwritten() {
+    let folder = made::folder("none");
+    let told = Folder::open(&folder).expect_err("nothing there").to_string();
+    assert!(told.starts_with("there is no trace in "), "{told}");
+    let missing = Folder::open(&folder.join("x")).expect_err("not there").to_string();
+    assert!(missing.starts_with("cannot read the folder "), "{missing}");
+    write(&folder, &made::head(0), 0..10);
+    let again = Writer::create(&folder, &made::head(0), Options::default()).err().expect("is there").to_string();
+    assert!(again.starts_with("cannot make "), "{again}");
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn more_files_than_may_be_open_are_read() {
+    let folder = made::folder("many");
+    for rank in 0..300 {
+        write(&folder, &made::head(rank), 0..10);
+    }
+    let opened = Folder::open(&folder).expect("opened");
+    let events: Vec<MergedEvent> = opened.events(&..).collect::<Result<_, _>>().expect("no fault");
+    assert_eq!(events.len(), 3000);
+    std::fs::remove_dir_all(&folder).expect("removed");
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is written is read, by the index and without it.
+
+mod made;
+
+use std::path::Path;
+
+use ibex_trace::{
+    Clock, ClockSample, Counts, Error, Event, EventType, Head, MOST_ELEMENTS, MOST_EVENTS, Options, Reader, Record,
+    Writer,
+};
+use proptest::prelude::*;
+
+fn events(reader: &Reader) -> Vec<Event> {
+    reader.events().collect::<Result<_, _>>().expect("no fault")
+}
+
+#[test]
+fn all_events_come_back_in_the_order_of_each_thread_and_by_time_in_order() {
+    let bytes = made::trace(&made::head(2), 5000, 256, true);
+    if let Some(file) = std::env::var_os("IBEX_TRACE_SEED") {
+        std::fs::write(file, made::trace(&made::head(2), 200, 64, true)).expect("a seed for fuzz/");
+    }
+    let reader = Reader::from_bytes("made", bytes).expect("opened");
+    assert!(reader.is_finished());
+    assert_eq!(reader.head(), &made::head(2));
+    let all = events(&reader);
+    for thread in 0..3 {
+        let wanted = (0..5000).filter(|number| made::thread(*number) == thread).map(made::given);
+        assert!(all.iter().copied().filter(|event| event.thread == thread).eq(wanted), "thread {thread}");
+    }
+    let by_time: Vec<Event> = reader.by_time(&..).map(|event| event.expect("no fault").event).collect();
+    assert!(by_time.into_iter().eq((0..5000).map(made::given)));
+    let counts = reader.counts();
+    assert_eq!(counts[2], Counts { events: 49, lost: 0 });
+    assert_eq!(counts.iter().map(|of| (of.events, of.lost)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)), (5000, 17));
+}
+
+#[test]
+fn a_trace_that_was_not_finished_gives_the_same_and_then_says_so() {
+    let reader = Reader::from_bytes("made", made::trace(&made::head(2), 1000, 100, false)).expect("opened");
+    assert!(!reader.is_finished());
+    let mut given: Vec<_> = reader.by_time(&..).collect();
+    let last = given.pop();
+    assert!(matches!(last, Some(Err(Error::Unfinished { .. }))), "{last:?}");
+    assert!(given.into_iter().map(|event| event.expect("whole").event).eq((0..1000).map(made::given)));
+    assert_eq!(reader.counts()[1].lost, 17);
+}
+
+#[test]
+fn a_range_of_times_has_its_events_and_opens_no_other_block() {
+    let mut bytes = made::trace(&made::head(0), 5000, 100, true);
+    let time = |number| made::event(number).time.expect("has one");
+    let reader = Reader::from_bytes("made", bytes.clone()).expect("opened");
+    let some =
+        |from, to| -> Vec<Event> { reader.by_time(&(from..to)).map(|event| event.expect("no fault").event).collect() };
+    assert!(some(time(1234), time(2345)).into_iter().eq((1234..2345).map(made::given)));
+    assert_eq!(some(time(5000), i64::MAX), []);
+    assert_eq!(some(i64::MIN, time(0)), []);
+    // The first block of events is damaged: who asks for later times never learns of it.
+    let first = bytes.windows(5).position(|five| five == b"\xb1OCK\x03").expect("there is one");
+    bytes[first + 100] ^= 1;
+    let reader = Reader::from_bytes("made", bytes).expect("opened");
+    assert!(reader.by_time(&(time(4000)..)).all(|event| event.is_ok()));
+    assert!(reader.by_time(&..).any(|event| event.is_err()));
+}
+
+#[test]
+fn sources_threads_and_samples_that_come_later_are_read() {
+    let (mut bytes, head) = (Vec::new(), made::head(0));
+    let layouts = head.layouts();
+    let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, Options::default()).expect("begun");
+    writer.name_thread(7, "main");
+    writer.flush().expect("flushed");
+    assert_eq!(writer.add_source(made::source("host:1", 1000)).expect("room"), 2);
+    let sample = ClockSample { clock: Clock::Source(2), shown: 50, before: 1_000_000, after: 1_000_020 };
+    let rank = ClockSample { clock: Clock::Rank(3), shown: 1, before: 2, after: 30 };
+    writer.clock(sample);
+    writer.clock(rank);
+    let event = layouts[2].pack(2, 51, &[0; MOST_ELEMENTS]);
+    let unknown = layouts[2].pack(1, 51, &[0; MOST_ELEMENTS]);
+    writer.write(7, &[event.records(), unknown.records()].concat()).expect("written");
+    writer.finish().expect("finished");
+    let reader = Reader::from_bytes("made", bytes).expect("opened");
+    assert_eq!(reader.head().sources[2].name, "host:1");
+    assert_eq!((reader.threads()[0].thread, reader.threads()[0].name.as_str()), (7, "main"));
+    assert_eq!(reader.samples(), [sample, rank]);
+    let times: Vec<Option<i64>> = events(&reader).iter().map(|event| event.time).collect();
+    assert_eq!(times, [Some(2_000_010), None]);
+    let error = reader.relation(2).and_then(|relation| relation.moment(51)).expect("sampled").error;
+    assert_eq!(error, 10 + 500 + 1);
+}
+
+#[test]
+fn what_no_trace_can_hold_is_refused_with_a_reason() {
+    let head = made::head(0);
+    let layouts = head.layouts();
+    let mut writer = Writer::new(Vec::new(), Path::new("x.ibex"), &head, Options::default()).expect("begun");
+    let refusal = |outcome: Result<(), Error>| outcome.expect_err("refused").to_string();
+    let foreign = layouts[2].pack(9, 0, &[0; MOST_ELEMENTS]);
+    assert_eq!(
+        refusal(writer.write(0, foreign.records())),
+        "x.ibex cannot hold an event of type 2 and source 9: there are 3 types and 2 sources"
+    );
+    let wide = layouts[0].pack(0, 0, &[u64::MAX; MOST_ELEMENTS]);
+    assert_eq!(
+        refusal(writer.write(0, &wide.records()[..2])),
+        "x.ibex cannot hold half an event at the end of a batch"
+    );
+    let many = EventType { name: "t".into(), description: String::new(), elements: Vec::new() };
+    let head = Head { types: vec![many; 257], ..head };
+    assert!(Writer::new(Vec::new(), Path::new("x.ibex"), &head, Options::default()).is_err());
+}
+
+/// A disk that is full after so many bytes.
+struct Full(usize);
+
+impl std::io::Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_each_time() {
+    let head = made::head(0);
+    let mut writer = Writer::new(Full(2000), Path::new("x.ibex"), &head, Options::default()).expect("begun");
+    let mut batch = Vec::new();
+    (0..10_000).for_each(|number| made::records(&head.layouts(), &made::event(number), &mut batch));
+    for _ in 0..2 {
+        let told = writer.write(0, &batch).expect_err("no room").to_string();
+        assert!(told.starts_with("cannot write x.ibex: "), "{told}");
+    }
+    assert!(writer.finish().is_err());
+}
+
+#[test]
+fn options_beyond_the_bounds_are_brought_within_them() {
+    let (mut bytes, head) = (Vec::new(), made::head(0));
+    let mut batch = Vec::new();
+    let all = MOST_EVENTS as u64 + 10;
+    (0..all).for_each(|number| made::records(&head.layouts(), &made::event(number), &mut batch));
+    let options = Options { block: usize::MAX, level: 3 };
+    let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, options).expect("begun");
+    writer.write(0, &batch).expect("written");
+    assert_eq!(writer.finish().expect("finished").events, all);
+    let reader = Reader::from_bytes("made", bytes).expect("opened");
+    let blocks: Vec<u32> = reader.summaries().map(|summary| summary.events).collect();
+    assert_eq!(blocks, [MOST_EVENTS as u32, 10]);
+    assert_eq!(reader.events().count(), MOST_EVENTS + 10);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn any_batches_of_any_threads_come_back(
+        batches in proptest::collection::vec((0..4_u32, proptest::collection::vec(any::<(u8, u64, u64)>(), 0..30)), 0..30),
+        block in 1..50_usize,
+        flush in 1..10_usize,
+    ) {
+        let (mut bytes, head) = (Vec::new(), made::head(1));
+        let layouts = head.layouts();
+        let mut wanted: Vec<Vec<Event>> = vec![Vec::new(); 4];
+        let options = Options { block, ..Options::default() };
+        let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, options).expect("begun");
+        for (place, (thread, batch)) in batches.iter().enumerate() {
+            let mut records: Vec<Record> = Vec::new();
+            for (which, ticks, seed) in batch {
+                let mut values = [0; MOST_ELEMENTS];
+                let event_type = which % 3;
+                for (element, value) in values.iter_mut().take(layouts[usize::from(event_type)].elements()).enumerate() {
+                    *value = seed.rotate_left(element as u32 * 7) >> (seed % 64);
+                }
+                let event =
+                    Event { event_type, source: which % 2, thread: *thread, ticks: *ticks, time: None, values };
+                made::records(&layouts, &event, &mut records);
+                wanted[*thread as usize].push(event);
+            }
+            writer.write(*thread, &records).expect("written");
+            if place % flush == 0 {
+                writer.flush().expect("flushed");
+            }
+        }
+        writer.finish().expect("finished");
+        let reader = Reader::from_bytes("made", bytes).expect("opened");
+        let all = events(&reader);
+        for (thread, wanted) in wanted.iter().enumerate() {
+            prop_assert!(all.iter().filter(|event| event.thread as usize == thread).eq(wanted));
+        }
+        prop_assert_eq!(reader.by_time(&..).count(), all.len());
+    }
+}
