@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A job that never ran: for the tests of who shows jobs, and to try them on more messages than a test can send.
+
+use crate::model::{Communicator, Job, Message, Port, Protocol, Rank, Reason, ReceiveSide, SendSide};
+use crate::time::Time;
+
+/// A sequence of numbers that look random (splitmix64), the same for the same seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+}
+
+impl Job {
+    /// Of so many ranks, two to a host, each sending to any other; the same for the same seed.
+    #[must_use]
+    pub fn made(ranks: u32, messages: usize, seed: u64) -> Job {
+        let mut numbers = Numbers(seed);
+        let rank = |rank| Rank {
+            rank,
+            host: format!("node{}", rank / 2),
+            pid: 1000 + rank,
+            program: "./app".to_owned(),
+            threads: vec![(0, String::new())],
+            clock_error: Some(150),
+            is_whole: true,
+            ..Rank::default()
+        };
+        let port = |rank: u32| Port {
+            rank,
+            device: "mlx5_0".to_owned(),
+            number: 1,
+            gid: format!("fe80::{:x}", rank / 2 + 1),
+            ..Port::default()
+        };
+        let mut job = Job { name: "made".to_owned(), ..Job::default() };
+        job.ranks = (0..ranks).map(rank).collect();
+        job.ports = (0..ranks).map(port).collect();
+        let members: Vec<u32> = (0..ranks).collect();
+        let world = Communicator { members, name: "MPI_COMM_WORLD".to_owned(), ..Communicator::default() };
+        job.communicators = vec![world];
+        let mut now = 1_700_000_000_000_000_000_i64;
+        for number in 0..messages as u64 {
+            now += numbers.below(2_000) as i64;
+            job.messages.push(message(number, u64::from(ranks), now, &mut numbers));
+        }
+        job.messages.sort_by_key(|message| message.moments().min());
+        let moments = || job.messages.iter().flat_map(Message::moments);
+        job.span = moments().min().zip(moments().max());
+        job
+    }
+}
+
+fn message(number: u64, ranks: u64, now: i64, numbers: &mut Numbers) -> Message {
+    let sender = numbers.below(ranks);
+    let receiver = (sender + 1 + numbers.below(ranks.max(2) - 1)) % ranks;
+    let bytes = 1_u64 << numbers.below(22);
+    let (protocol, took) = match bytes {
+        0..=128 => (Protocol::Inline, 500),
+        129..=16384 => (Protocol::Copied, 1_000 + bytes as i64 / 8),
+        _ => (Protocol::Read, 3_000 + bytes as i64 / 10),
+    };
+    // The receive is posted up to 8 us before or after the arrival.
+    let arrived = now + 700 + numbers.below(400) as i64;
+    let posted = arrived - 8_000 + numbers.below(16_000) as i64;
+    let is_expected = posted < arrived;
+    let matched = posted.max(arrived) + 40;
+    let time = |nanoseconds| Some(Time::new(nanoseconds));
+    let send = SendSide {
+        request: 2 * number + 2,
+        thread: 0,
+        activated: time(now - 80),
+        begun: time(now),
+        ended: time(if protocol == Protocol::Read { matched + took + 600 } else { now + 60 }),
+        completed: time(if protocol == Protocol::Read { matched + took + 650 } else { now + 90 }),
+        notified: time(if protocol == Protocol::Read { matched + took + 900 } else { now + 120 }),
+    };
+    let receive = ReceiveSide {
+        message: 2 * number + 2,
+        request: 2 * number + 4,
+        thread: 0,
+        arrived: time(arrived),
+        unexpected: time(arrived + 30).filter(|_| !is_expected),
+        activated: time(posted - 60),
+        posted: time(posted).filter(|_| is_expected),
+        matched: time(matched),
+        begun: time(matched + 10),
+        ended: time(matched + took),
+        completed: time(matched + took + 20),
+        notified: time(matched + took + 20 + numbers.below(500) as i64),
+    };
+    Message {
+        sender: sender as u32,
+        receiver: receiver as u32,
+        communicator: 0,
+        tag: if number % 11 == 0 { -17 } else { (number % 7) as i32 },
+        bytes,
+        protocol: Some(protocol),
+        reason: Some(Reason::Size),
+        port: Some(sender as u32),
+        queue_pair: Some(0x100 + receiver as u32),
+        rails: 1,
+        send: Some(send),
+        receive: Some(receive),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WaitKind;
+
+    #[test]
+    fn the_same_seed_makes_the_same_job_and_each_message_waits_for_one_side() {
+        let job = Job::made(4, 1000, 7);
+        assert_eq!(job, Job::made(4, 1000, 7));
+        for message in &job.messages {
+            assert_ne!(message.sender, message.receiver);
+            assert!(message.delay().is_some_and(|delay| delay >= 700));
+            let sides = |wait: &crate::Wait| matches!(wait.kind, WaitKind::LateSender | WaitKind::LateReceiver);
+            assert_eq!(message.waits().filter(sides).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A moment on the time line that all ranks of a job have in common.
+
+use std::num::NonZeroI64;
+
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds since 1970. An `Option` of it takes no more room: 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(NonZeroI64);
+
+impl Time {
+    /// So many nanoseconds since 1970; that year's first moment is taken for the nanosecond after it.
+    #[must_use]
+    pub fn new(nanoseconds: i64) -> Time {
+        const FIRST: NonZeroI64 = NonZeroI64::new(1).unwrap();
+        Time(NonZeroI64::new(nanoseconds).unwrap_or(FIRST))
+    }
+
+    /// Nanoseconds since 1970.
+    #[must_use]
+    pub fn nanoseconds(self) -> i64 {
+        self.0.get()
+    }
+
+    /// Nanoseconds from `earlier` to this; negative where this is the earlier one.
+    #[must_use]
+    pub fn since(self, earlier: Time) -> i64 {
+        self.nanoseconds().saturating_sub(earlier.nanoseconds())
+    }
+}
