@@ -230,7 +230,8 @@ table! {
         "A smaller value connects sooner where datagrams are filtered; a larger one opens fewer TCP connections to peers \
          that are merely slow.";
     connect_poll_interval: Count { default: 16, min: 1, max: 65536 }, "polls", level 7,
-        "ibex looks at the datagram queue in one of this many progress calls while it connects nobody.",
+        "ibex looks at the datagram queue in one of this many progress calls while it connects nobody; calls that find \
+         messages count as a sixteenth.",
         "A smaller value answers a first message sooner; a larger one makes progress cheaper.";
     connect_tcp_interval: Count { default: 1024, min: 1, max: 1048576 }, "polls", level 7,
         "ibex looks at the TCP listener in one of this many progress calls while it connects nobody.",

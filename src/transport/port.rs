@@ -152,6 +152,10 @@ const PARTING: Duration = Duration::from_millis(100);
 /// because a look must not cost a reading of the clock.
 const ASYNC_INTERVAL: u32 = 4096;
 
+/// As how many polls one counts that finds nothing, on the way to the next look after connections. Who has messages to
+/// take is not held up by looks; who waits, or seldom asks, answers a peer that wants to connect as soon as ever.
+const EMPTY_POLL: u32 = 16;
+
 /// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
 #[derive(Debug)]
 enum Exceptional {
@@ -186,7 +190,7 @@ pub struct Port<A: Adapter = Verbs> {
     adapter: A,
 
     // Hot: what a poll reads.
-    /// Polls until connections are looked after.
+    /// Polls until connections are looked after, of which an empty one counts as [`EMPTY_POLL`].
     countdown: u32,
     undelivered: Undelivered,
     /// Completions of the poll that is under way that seldom come.

@@ -10,7 +10,7 @@
 //! [`crate::transport::connections::Connections::making`] is whichever of the two a handshake is under way for.
 
 use super::admission::Stranger;
-use super::{ASYNC_INTERVAL, Port};
+use super::{ASYNC_INTERVAL, EMPTY_POLL, Port};
 use crate::connect::hello::Hello;
 use crate::connect::{Carrier, Reach};
 use crate::counters::add;
@@ -27,7 +27,8 @@ use std::io;
 use std::time::Duration;
 
 impl<A: Adapter> Port<A> {
-    /// Looks after connections: hellos, timers, asynchronous events. Returns the polls until the next look.
+    /// Looks after connections: hellos, timers, asynchronous events. Returns the polls until the next look, of which an
+    /// empty one counts as [`EMPTY_POLL`].
     #[cold]
     pub(super) fn look_after_connections(&mut self) -> u32 {
         let adapter = &self.adapter;
@@ -54,7 +55,8 @@ impl<A: Adapter> Port<A> {
         }
         let is_idle = !self.handshakes.is_any_active() && self.closing.is_empty();
         self.look_interval = if is_idle { self.tunables.connect_poll_interval as u32 } else { 1 };
-        self.look_interval
+        // A request that waits may be posted by the next look.
+        if is_idle && self.tx.peers_waiting() == 0 { self.look_interval * EMPTY_POLL } else { self.look_interval }
     }
 
     /// The first request to a peer, or a word of it (`asked`): makes the queue pair and sends the first hello. Where

@@ -2,10 +2,10 @@
 //! The completion side of a port: takes completions in batches and reports them.
 //!
 //! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every
-//! so many polls it also looks after connections (`connect.rs`, setup grade). What seldom comes is set aside and dealt
+//! so many polls, fewer while they find nothing, it also looks after connections (`connect.rs`, setup grade). What seldom comes is set aside and dealt
 //! with after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
-use super::{Exceptional, Port};
+use super::{EMPTY_POLL, Exceptional, Port};
 use crate::counters::add;
 use crate::transport::adapter::{Adapter, CompletionQueue as _};
 use crate::transport::completion::{Arrived, Batch, Completion, Failed, TakesMessages, TakesNone, Token};
@@ -76,7 +76,7 @@ impl<A: Adapter> Port<A> {
         Polled { taken: count, reported: batch.completions().len() }
     }
 
-    /// Looks after connections every so many polls.
+    /// Looks after connections every so many polls; of such as find nothing an empty one counts as [`EMPTY_POLL`].
     #[inline]
     fn count_down(&mut self) {
         self.countdown -= 1;
@@ -170,6 +170,7 @@ impl<A: Adapter> Port<A> {
         let (completions, stamps) = match polled {
             Ok(([], _)) => {
                 add(&counters.empty_polls, 1);
+                self.countdown = self.countdown.saturating_sub(EMPTY_POLL - 1).max(1);
                 return 0;
             }
             Ok(completions) => completions,

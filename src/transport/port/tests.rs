@@ -276,3 +276,19 @@ fn a_device_that_dies_fails_every_connection() {
     let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
     assert!(failure.contains("IBV_EVENT_DEVICE_FATAL"), "{failure}");
 }
+
+#[test]
+fn a_port_that_finds_messages_looks_after_connections_less_often_than_one_that_waits() {
+    let mut pair = Pair::connected();
+    (0..2).for_each(|_| pair.b.poll());
+    let left = |pair: &Pair| pair.b.port.countdown;
+    assert_eq!(left(&pair), 1, "who waits looks at each poll, as these ports are to");
+    for expected in [EMPTY_POLL, EMPTY_POLL - 1, EMPTY_POLL - 2] {
+        pair.a.send(2).expect("connected");
+        pair.transfer();
+        pair.b.poll();
+        assert_eq!(left(&pair), expected);
+    }
+    pair.b.poll();
+    assert_eq!(left(&pair), 1);
+}

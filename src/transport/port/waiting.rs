@@ -151,6 +151,7 @@ impl<A: Adapter> Port<A> {
         let Some(connection) = self.connections.get_mut(to) else { return Err(Refused) };
         let token = request.token;
         self.tx.wait(connection.queue_mut(), to, request, &self.counters);
+        self.countdown = self.countdown.min(self.look_interval);
         if events::has_interest() {
             let waiting = connection.queue().waiting();
             watch::queued(self.connections.rank(to), token, waiting);
