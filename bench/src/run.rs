@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carries out a plan on a fabric, round by round.
+//! Carries out a plan, round by round.
 //!
 //! Grade: setup. Called by the bench. Single-threaded, but for the progress bar's own clock.
 
@@ -7,8 +7,10 @@ use super::catalogue::{self, RawProgram, Reads, Test};
 use super::events::{self, Counts};
 use super::host_memory;
 use super::instructions::{self, Count, Counted};
-use super::mpi::{self, Place};
+use super::job::{self, Job, Nodes, Outcome, Stream};
+use super::mpi;
 use super::perftest;
+use super::place::Where;
 use super::plan::{Kind, Plan, Step};
 use super::progress::Progress;
 use super::report::Measurement;
@@ -16,7 +18,6 @@ use super::table::size;
 use super::transport::Transport;
 use super::ucx_perftest;
 use anyhow::{Context, Result, bail};
-use hw_tests::{Fabric, Job, Outcome, Stream};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
@@ -38,10 +39,10 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// When a program fails or measures less than it was asked for; the message shows what it printed.
-pub(crate) fn run(fabric: &Fabric, place: Place, plan: &Plan) -> Result<Found> {
+pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found> {
     let progress = Progress::new(plan.values(), plan.rounds);
     let is_of_events = plan.is_of_events();
-    let mut bench = Bench { is_of_events, fabric, place, port: FIRST_PORT, progress, found: Found::default() };
+    let mut bench = Bench { is_of_events, nodes, place, port: FIRST_PORT, progress, found: Found::default() };
     for round in 1..=plan.rounds {
         for step in plan.round(round) {
             bench.step(plan, round, step)?;
@@ -64,8 +65,8 @@ const COUNTS: usize = 3;
 struct Bench<'a> {
     /// Whether what events cost is measured.
     is_of_events: bool,
-    fabric: &'a Fabric,
-    place: Place<'a>,
+    nodes: &'a dyn Nodes,
+    place: Where<'a>,
     port: u16,
     progress: Progress,
     found: Found,
@@ -99,7 +100,7 @@ impl Bench<'_> {
             }
             Step::HostMemory => {
                 self.progress.says(round, "the emulated adapter beside the host's memory");
-                let outcome = self.fabric.run(&Job::new(host_memory::command(self.place)))?;
+                let outcome = job::run(self.nodes, &Job::new(host_memory::command(self.place)))?;
                 let outcome = outcome.checked().context("the comparison with the host's memory failed")?;
                 self.found.measured.extend(host_memory::parse(&outcome.stdout)?);
             }
@@ -123,7 +124,7 @@ impl Bench<'_> {
 
         let mut found = Vec::new();
         let mut wrong = None;
-        let outcome = self.fabric.spawn(&job)?.wait_with(|stream, line| {
+        let outcome = self.nodes.run(&job, &mut |stream, line| {
             if stream == Stream::Stdout {
                 if let Some(counts) = Counts::parse(line) {
                     self.found.events.entry(transport.name()).or_default().add(counts);
@@ -144,9 +145,10 @@ impl Bench<'_> {
         }
         if found.len() != expected {
             bail!(
-                "MPI over {} measured {} values, and {expected} were expected: {outcome}",
+                "MPI over {} measured {} values, and {expected} were expected: {}",
                 transport.name(),
-                found.len()
+                found.len(),
+                outcome.shown
             );
         }
         self.found.measured.extend(found);
@@ -159,7 +161,7 @@ impl Bench<'_> {
     /// Logs are long, and nobody reads them.
     fn remove_logs(&self) -> Result<()> {
         let logs = [0, 1].map(|rank| mpi::log(self.place, rank).display().to_string());
-        self.fabric.run(&Job::new(["rm", &logs[0], &logs[1]]))?.checked().context("the logger wrote no file")?;
+        job::run(self.nodes, &Job::new(["rm", &logs[0], &logs[1]]))?.checked().context("the logger wrote no file")?;
         Ok(())
     }
 
@@ -169,7 +171,7 @@ impl Bench<'_> {
         let mut job = Job::new(mpi::command(self.place, Transport::Buffered, &tests, &[8], 0.05)?);
         job.env = mpi::environment(self.place, Transport::Buffered);
         job.env.push(("OMPI_MCA_btl_ibex_event_buffer".to_owned(), "8".to_owned()));
-        let outcome = self.fabric.run(&job)?.checked().context("MPI with a small buffer for events failed")?;
+        let outcome = job::run(self.nodes, &job)?.checked().context("MPI with a small buffer for events failed")?;
         self.found.events.insert(events::SMALL_BUFFER, Counts::of_all(&outcome.stdout));
         Ok(())
     }
@@ -194,7 +196,7 @@ impl Bench<'_> {
             let port = self.next_port();
             let iterations = iterations(program.reads, bytes, self.place.kind);
             let outcome =
-                self.fabric.run(&Job::new(perftest::command(program, self.place, bytes, iterations, port)))?;
+                job::run(self.nodes, &Job::new(perftest::command(program, self.place, bytes, iterations, port)))?;
             if !perftest::was_disturbed(&outcome) {
                 return outcome.checked();
             }
@@ -213,7 +215,7 @@ impl Bench<'_> {
         let port = self.next_port();
         let mut job = Job::new(ucx_perftest::command(runs, self.place, port));
         job.env = mpi::ucx_environment(self.place.device);
-        let outcome = self.fabric.run(&job)?.checked().context("ucx_perftest failed")?;
+        let outcome = job::run(self.nodes, &job)?.checked().context("ucx_perftest failed")?;
         self.found.measured.extend(ucx_perftest::parse(&outcome.stdout, runs)?);
         Ok(())
     }
@@ -263,7 +265,7 @@ impl Bench<'_> {
         }
         let mut job = Job::new(argv);
         job.env = mpi::environment(self.place, what.transport);
-        let outcome = self.fabric.run(&job)?.checked()?;
+        let outcome = job::run(self.nodes, &job)?.checked()?;
         instructions::read(&file, Counts::of_all(&outcome.stdout))
     }
 

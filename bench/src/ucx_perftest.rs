@@ -6,8 +6,8 @@
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file, over output of UCX 1.13.
 
 use super::catalogue::{Reads, Test, UcxTest};
-use super::mpi::Place;
 use super::perftest::{MEGABYTES_OF_PERFTEST, both_sides};
+use super::place::Where;
 use super::plan::Kind;
 use super::report::Measurement;
 use super::run::iterations;
@@ -15,7 +15,7 @@ use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 
 /// The command that runs both sides. They read the same batch, which the shell writes to a file of its own.
-pub(crate) fn command(runs: &[(&'static Test, u64)], place: Place, port: u16) -> Vec<String> {
+pub(crate) fn command(runs: &[(&'static Test, u64)], place: Where, port: u16) -> Vec<String> {
     let batch: String = runs.iter().map(|(test, bytes)| batch_line(test, *bytes, place.kind) + "\n").collect();
     let line = format!("ucx_perftest -p {port} -b $batch -v -f");
     let script = format!(
@@ -99,7 +99,7 @@ message_rate.8,20000,0.102,0.398,0.398,19.19,19.19,2514797,2514790
 
     #[test]
     fn both_sides_read_the_same_batch() {
-        let place = Place { processors: Some([0, 1]), ..place() };
+        let place = Where { processors: Some([0, 1]), ..place() };
         let script = command(&runs(), place, 13400).pop().unwrap();
         assert_eq!(script.matches("ucx_perftest -p 13400 -b $batch").count(), 2, "{script}");
         assert!(script.contains("\nlatency.8 -t tag_lat -s 8 -n 10000 -w 1000\n"), "{script}");

@@ -7,14 +7,14 @@
 //!
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
-use super::catalogue::{By, RAW, RawProgram, Test};
+use super::catalogue::{self, By, RAW, RawProgram, Test};
 use super::instructions::{Calls, Count};
 use super::transport::{self, Transport};
-use hw_tests::Device;
+use anyhow::{Result, bail};
 
 /// What sort of device is measured: it decides what is worth measuring, and in which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The kernel's software adapter in a virtual machine: slow.
     SoftRoce,
     /// Emulated adapters: as fast as memory, on any machine.
@@ -24,15 +24,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a device.
-    pub(crate) fn of(device: &Device) -> Self {
-        match device {
-            Device::SoftRoce => Self::SoftRoce,
-            Device::SoftHca | Device::SoftHcaAs(_) => Self::SoftHca,
-            Device::Local(_) => Self::Adapter,
-        }
-    }
-
     /// What the numbers of such a device mean.
     pub(crate) fn remark(self) -> &'static str {
         match self {
@@ -85,7 +76,7 @@ static GROUPS: [&[&str]; 6] = [
 
 /// What to measure, as the arguments say.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     kind: Kind,
     /// In the order of the report.
     pub(crate) tests: Vec<&'static Test>,
@@ -124,7 +115,78 @@ pub(crate) enum Step {
     SmallBuffer,
 }
 
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Fewer sizes and rounds.
+    pub quick: bool,
+    /// These tests alone, by name; none: all that the device has.
+    pub tests: Vec<String>,
+    /// These transports alone; none: those of the kind of device.
+    pub transports: Vec<Transport>,
+    /// What events cost, over ibex.
+    pub events: bool,
+}
+
+/// What is measured of events unless the tests are named.
+const OF_EVENTS: [&str; 3] = ["latency", "bandwidth", "instructions"];
+
+/// The tests to run, in the order of the report.
+fn tests(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
+    let tests = catalogue::TESTS.iter();
+    if names.is_empty() {
+        return Ok(tests.filter(|test| kind.has(test)).collect());
+    }
+    let tests: Vec<_> = tests.filter(|test| wanted(test.name)).collect();
+    if let Some(test) = tests.iter().find(|test| !kind.has(test)) {
+        bail!("the test {} needs emulated adapters: --device softhca", test.name);
+    }
+    Ok(tests)
+}
+
+/// The same of events: messages alone.
+fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let default = || OF_EVENTS.into_iter().filter(|name| catalogue::test(name).is_some_and(|test| kind.has(test)));
+    let names = if names.is_empty() { default().map(str::to_owned).collect() } else { names.to_vec() };
+    let tests = tests(kind, &names)?;
+    if let Some(test) = tests.iter().find(|test| !matches!(test.by, By::Messages | By::InstructionCounter(_))) {
+        bail!("the test {} is not among those of --events", test.name);
+    }
+    Ok(tests)
+}
+
 impl Plan {
+    /// The plan for what is asked for.
+    ///
+    /// # Errors
+    /// A test that such a device does not have.
+    pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
+        if wanted.events {
+            return Ok(Self::of_events(kind, wanted.quick, tests_of_events(kind, &wanted.tests)?));
+        }
+        let transports = if wanted.transports.is_empty() { kind.transports() } else { wanted.transports.clone() };
+        Ok(Self::new(kind, wanted.quick, tests(kind, &wanted.tests)?, transports))
+    }
+
+    /// What it measures over.
+    #[must_use]
+    pub fn transports(&self) -> &[Transport] {
+        &self.transports
+    }
+
+    /// In how many rounds.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Whether it compares the adapter with the host's memory, by a program of its own.
+    #[must_use]
+    pub fn has_host_memory(&self) -> bool {
+        self.tests.iter().any(|test| test.by == By::HostMemory)
+    }
+
     /// The plan for a run with all sizes, or for a quick one.
     pub(crate) fn new(kind: Kind, quick: bool, tests: Vec<&'static Test>, transports: Vec<Transport>) -> Self {
         const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
@@ -179,7 +241,8 @@ impl Plan {
     }
 
     /// How many values all rounds yield.
-    pub(crate) fn values(&self) -> usize {
+    #[must_use]
+    pub fn values(&self) -> usize {
         (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| self.values_of(&step)).sum()
     }
 

@@ -6,40 +6,20 @@
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
 use super::catalogue::Test;
+use super::place::Where;
 use super::plan::Kind;
 use super::report::Measurement;
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
-
-/// What a run over a transport needs to know of the place it runs in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
-    /// The folder of the compiled programs.
-    pub(crate) programs: &'a Path,
-    /// The folder of the component links.
-    pub(crate) components: &'a Path,
-    /// The same of the build without events.
-    pub(crate) without_events: &'a Path,
-    /// The folder of what a run leaves.
-    pub(crate) reports: &'a Path,
-    /// The RDMA device.
-    pub(crate) device: &'a str,
-    /// Its network interface, for the tcp BTL; empty where it has none.
-    pub(crate) interface: &'a str,
-    /// What sort of device it is.
-    pub(crate) kind: Kind,
-    /// Where both sides of a program that does not choose its processor itself are bound to.
-    pub(crate) processors: Option<[usize; 2]>,
-}
+use std::path::PathBuf;
 
 /// The command that measures the tests over a transport.
 ///
 /// # Errors
 /// Those of [`mpirun`].
 pub(crate) fn command(
-    place: Place,
+    place: Where,
     transport: Transport,
     tests: &[&Test],
     sizes: &[u64],
@@ -58,7 +38,7 @@ pub(crate) fn command(
 ///
 /// # Errors
 /// For TCP over a device without a network interface, and for a transport that has no MPI.
-pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> {
+pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
     let mut words = vec!["mpirun".to_owned()];
     let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     if place.kind == Kind::SoftRoce {
@@ -117,7 +97,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
 }
 
 /// The tool that watches the ranks.
-fn tool(place: Place, transport: Transport) -> Option<PathBuf> {
+fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     match transport {
         Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
         _ if transport.way_of_matching().is_some() => Some(place.programs.join("every_event.so")),
@@ -127,13 +107,13 @@ fn tool(place: Place, transport: Transport) -> Option<PathBuf> {
 }
 
 /// The file a rank's log goes to.
-pub(crate) fn log(place: Place, rank: u32) -> PathBuf {
+pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
     place.reports.join(format!("events.{rank}"))
 }
 
 /// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
 /// would hide all other components, and over the other transports it need not be.
-pub(crate) fn environment(place: Place, transport: Transport) -> Vec<(String, String)> {
+pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let mut variables = vec![
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
@@ -201,9 +181,10 @@ pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> 
 pub(crate) mod tests {
     use super::super::catalogue;
     use super::*;
+    use std::path::Path;
 
-    pub(crate) fn place() -> Place<'static> {
-        Place {
+    pub(crate) fn place() -> Where<'static> {
+        Where {
             programs: Path::new("/t/mpi"),
             components: Path::new("/t/lib/openmpi"),
             without_events: Path::new("/t/without/lib/openmpi"),
@@ -215,13 +196,13 @@ pub(crate) mod tests {
         }
     }
 
-    fn line(place: Place, transport: Transport) -> String {
+    fn line(place: Where, transport: Transport) -> String {
         command(place, transport, &[catalogue::test("latency").unwrap()], &[0, 8], 0.5).unwrap().join(" ")
     }
 
     #[test]
     fn on_soft_roce_ranks_leave_the_kernel_the_processor() {
-        let on = |kind| line(Place { kind, ..place() }, Transport::Ibex);
+        let on = |kind| line(Where { kind, ..place() }, Transport::Ibex);
         assert!(on(Kind::SoftRoce).contains("--mca mpi_yield_when_idle 1"));
         assert!(!on(Kind::SoftHca).contains("mpi_yield_when_idle"));
         assert!(!on(Kind::Adapter).contains("mpi_yield_when_idle"));
@@ -284,7 +265,7 @@ pub(crate) mod tests {
     #[test]
     fn tcp_goes_over_the_interface_of_the_device_or_nowhere() {
         assert!(line(place(), Transport::Tcp).contains("--mca btl self,tcp --mca btl_tcp_if_include veth0"));
-        let without = Place { interface: "", ..place() };
+        let without = Where { interface: "", ..place() };
         assert!(mpirun(without, Transport::Tcp).unwrap_err().to_string().contains("--transports"));
     }
 
