@@ -28,8 +28,10 @@ pub struct Finished<'a> {
 /// Measures. `title` names the device for a reader; `deliveries`: events that a thread raises and delivers through a
 /// buffer, per second, where what events cost is measured.
 ///
+/// A program that fails is part of what is found ([`Finished::is_complete`]).
+///
 /// # Errors
-/// When a program fails or measures less than it was asked for; the message shows what it printed.
+/// When no program can be run any more.
 pub fn measure<'a>(
     nodes: &dyn Nodes,
     place: Where,
@@ -41,6 +43,7 @@ pub fn measure<'a>(
     let environment = environment(nodes, place, found.repeated)?;
     let mut report = report::summarise(title, &plan.tests, &found.measured);
     report.instructions = report::parts(&found.instructions);
+    report.lacks(&found.failures, &found.measured);
     report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
     Ok(Finished { plan, kind: place.kind, report, environment })
 }
@@ -51,7 +54,14 @@ impl Finished<'_> {
     pub fn text(&self) -> String {
         let tables = table::tables(&self.report, &self.plan.tests);
         let bars = table::bars(&bars::verdicts(self.kind, &self.report));
-        format!("\n{tables}\n{bars}{}\n", self.kind.remark())
+        let remarks = table::remarks(&self.report);
+        format!("\n{tables}\n{remarks}{bars}{}\n", self.kind.remark())
+    }
+
+    /// Whether all that was tried was measured.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.report.is_complete()
     }
 
     /// `report.json`.

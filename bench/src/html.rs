@@ -10,7 +10,7 @@ use super::events::Cost;
 use super::plan::Kind;
 use super::plot;
 use super::report::{Part, Report};
-use super::table::{compared, count_lines, divided, note, over, part_lines, size, with_spread};
+use super::table::{compared, count_lines, divided, note, over, part_lines, remark_lines, size, with_spread};
 use super::transport::{self, Transport};
 use anyhow::Result;
 
@@ -37,6 +37,7 @@ pub(crate) fn page(
     }
     body += &parts_section(&report.instructions);
     body += &report.events.as_ref().map(counts_section).unwrap_or_default();
+    body += &remarks_section(report);
     body += &environment_section(environment);
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -82,7 +83,7 @@ fn test_section(report: &Report, test: &Test) -> Result<String> {
         .map(|transport| format!("<span class=\"{}\">{}</span>", transport.name(), transport.words()))
         .collect();
     // One size is no line.
-    let plot = if report.sizes(test.name).len() > 1 {
+    let plot = if report.has_rows(test.name) && report.sizes(test.name).len() > 1 {
         let percentages = report.events.as_ref().map(|cost| plot::svg(&cost.percentages(report), test)).transpose()?;
         let percentages = percentages.unwrap_or_default();
         format!("<p class=\"legend\">{}</p>\n{}\n{percentages}\n", legend.concat(), plot::svg(report, test)?)
@@ -149,6 +150,17 @@ fn parts_section(parts: &[Part]) -> String {
         line("th", &header),
         body.concat()
     )
+}
+
+/// What is not in the tables, and why.
+fn remarks_section(report: &Report) -> String {
+    let lines = remark_lines(report);
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+    let lines = lines.concat();
+    format!("<section>\n<h2>Not measured</h2>\n<ul>\n{lines}</ul>\n</section>\n")
 }
 
 fn counts_section(cost: &Cost) -> String {

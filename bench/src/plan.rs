@@ -126,6 +126,10 @@ pub struct Wanted {
     pub transports: Vec<Transport>,
     /// What events cost, over ibex.
     pub events: bool,
+    /// These sizes of messages, in bytes, of those that a test has; none: those of the kind of device.
+    pub sizes: Vec<u64>,
+    /// So many rounds, of everything but instructions; none: as the kind of device needs.
+    pub rounds: Option<usize>,
 }
 
 /// What is measured of events unless the tests are named.
@@ -162,11 +166,26 @@ impl Plan {
     /// # Errors
     /// A test that such a device does not have.
     pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
-        if wanted.events {
-            return Ok(Self::of_events(kind, wanted.quick, tests_of_events(kind, &wanted.tests)?));
+        let mut plan = if wanted.events {
+            Self::of_events(kind, wanted.quick, tests_of_events(kind, &wanted.tests)?)
+        } else {
+            let transports = if wanted.transports.is_empty() { kind.transports() } else { wanted.transports.clone() };
+            Self::new(kind, wanted.quick, tests(kind, &wanted.tests)?, transports)
+        };
+        if !wanted.sizes.is_empty() {
+            plan.sizes.clone_from(&wanted.sizes);
+            plan.sizes.sort_unstable();
+            plan.sizes.dedup();
         }
-        let transports = if wanted.transports.is_empty() { kind.transports() } else { wanted.transports.clone() };
-        Ok(Self::new(kind, wanted.quick, tests(kind, &wanted.tests)?, transports))
+        if let Some(rounds) = wanted.rounds {
+            (plan.rounds, plan.rounds_of_the_rest) = (rounds, rounds);
+        }
+        if plan.values() == 0 {
+            bail!(
+                "none of these tests has one of these sizes over one of these transports: there is nothing to measure"
+            );
+        }
+        Ok(plan)
     }
 
     /// What it measures over.
@@ -254,6 +273,22 @@ impl Plan {
             Step::UcxPerftest { runs } => runs.len(),
             Step::HostMemory => 4,
             Step::SmallBuffer => 0,
+        }
+    }
+
+    /// The name and the size of each of them.
+    pub(crate) fn names_of(&self, step: &Step) -> Vec<(String, u64)> {
+        let of_test = |test: &&'static Test| self.sizes_of(test).map(|bytes| (test.name.to_owned(), bytes));
+        match step {
+            Step::Raw { program, bytes } => vec![(program.name.to_owned(), *bytes)],
+            Step::Instructions(count) => vec![(count.test().to_owned(), count.bytes)],
+            Step::Mpi { tests, .. } => tests.iter().flat_map(of_test).collect(),
+            Step::UcxPerftest { runs } => runs.iter().map(|(test, bytes)| (test.name.to_owned(), *bytes)).collect(),
+            Step::HostMemory => {
+                let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
+                tests.map(|test| (test.name.to_owned(), test.sizes.0)).collect()
+            }
+            Step::SmallBuffer => Vec::new(),
         }
     }
 
@@ -424,6 +459,15 @@ mod tests {
     #[test]
     fn no_raw_program_is_asked_for_a_message_of_0_bytes() {
         assert!(!plan(Kind::Adapter).round(1).iter().any(|step| matches!(step, Step::Raw { bytes: 0, .. })));
+    }
+
+    #[test]
+    fn sizes_and_rounds_that_are_asked_for_are_measured_and_a_plan_of_nothing_is_refused() {
+        let wanted = Wanted { sizes: vec![64, 8, 64], rounds: Some(1), ..Wanted::default() };
+        let plan = Plan::chosen(Kind::Adapter, &wanted).unwrap();
+        assert_eq!((&plan.sizes[..], plan.rounds(), plan.round(2).len()), (&[8, 64][..], 1, 0));
+        let nothing = Wanted { tests: vec!["message_rate".to_owned()], sizes: vec![1 << 20], ..wanted };
+        assert!(Plan::chosen(Kind::Adapter, &nothing).unwrap_err().to_string().contains("nothing to measure"));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carries out a plan, round by round.
 //!
+//! What fails is written down, and the rest goes on: a bench of minutes is not worth less for one value. What failed
+//! after a long time is not started again in later rounds.
+//!
 //! Grade: setup. Called by the bench. Single-threaded, but for the progress bar's own clock.
 
-use super::catalogue::{self, RawProgram, Reads, Test};
+use super::catalogue::{self, By, RawProgram, Reads, Test};
 use super::events::{self, Counts};
 use super::host_memory;
 use super::instructions::{self, Count, Counted};
@@ -13,14 +16,14 @@ use super::perftest;
 use super::place::Where;
 use super::plan::{Kind, Plan, Step};
 use super::progress::Progress;
-use super::report::Measurement;
+use super::report::{Failure, Measurement};
 use super::table::size;
 use super::transport::Transport;
 use super::ucx_perftest;
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Everything a run found.
 #[derive(Debug, Default)]
@@ -33,19 +36,44 @@ pub(crate) struct Found {
     pub(crate) events: BTreeMap<&'static str, Counts>,
     /// How often a program of perftest was run again, as it could not find out how fast the processor's clock runs.
     pub(crate) repeated: usize,
+    /// What could not be measured.
+    pub(crate) failures: Vec<Failure>,
 }
+
+/// Why no job can be run any more.
+#[derive(Debug)]
+struct NodesGone;
+
+impl std::fmt::Display for NodesGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no program can be run any more")
+    }
+}
+
+/// Why a program of perftest has no value, though it works.
+#[derive(Debug)]
+struct Busy;
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it could not measure the processor's clock in {TRIES} runs, as the machine is too busy")
+    }
+}
+
+impl std::error::Error for Busy {}
 
 /// Runs the plan and returns everything that was measured.
 ///
 /// # Errors
-/// When a program fails or measures less than it was asked for; the message shows what it printed.
+/// When no program can be run any more.
 pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found> {
     let progress = Progress::new(plan.values(), plan.rounds);
     let is_of_events = plan.is_of_events();
-    let mut bench = Bench { is_of_events, nodes, place, port: FIRST_PORT, progress, found: Found::default() };
+    let (found, given_up) = (Found::default(), BTreeSet::new());
+    let mut bench = Bench { is_of_events, nodes, place, port: FIRST_PORT, progress, given_up, found };
     for round in 1..=plan.rounds {
         for step in plan.round(round) {
-            bench.step(plan, round, step)?;
+            bench.step(plan, round, &step)?;
         }
     }
     bench.progress.end();
@@ -62,6 +90,9 @@ const TRIES: usize = 6;
 /// How often instructions are counted in all in a round.
 const COUNTS: usize = 3;
 
+/// What fails after this time is not started again: what hangs would do so in each round.
+const LONG: Duration = Duration::from_mins(1);
+
 struct Bench<'a> {
     /// Whether what events cost is measured.
     is_of_events: bool,
@@ -69,44 +100,63 @@ struct Bench<'a> {
     place: Where<'a>,
     port: u16,
     progress: Progress,
+    /// The names of steps that are not worth another try.
+    given_up: BTreeSet<String>,
     found: Found,
 }
 
 impl Bench<'_> {
-    fn step(&mut self, plan: &Plan, round: usize, step: Step) -> Result<()> {
-        let values = plan.values_of(&step);
+    /// Does a step, or writes down that it failed.
+    fn step(&mut self, plan: &Plan, round: usize, step: &Step) -> Result<()> {
+        let (name, values) = (named(step), plan.values_of(step));
+        if self.given_up.contains(&name) {
+            self.progress.advance(values);
+            return Ok(());
+        }
+        self.progress.says(round, &name);
+        let (before, started) = (self.found.measured.len(), Instant::now());
+        let Err(error) = self.done(step, values) else { return Ok(()) };
+        if error.is::<NodesGone>() {
+            return Err(error);
+        }
+        self.progress.remarks(&format!("{name}: {error:#}"));
+        let found: Vec<_> =
+            self.found.measured[before..].iter().map(|found| (found.test.clone(), found.bytes)).collect();
+        let Some((transport, tests)) = of_step(plan, step) else { return Err(error) };
+        self.progress.advance(values.saturating_sub(found.len()));
+        if started.elapsed() > LONG {
+            self.given_up.insert(name);
+        }
+        let mut values = plan.names_of(step);
+        values.retain(|value| !found.contains(value));
+        let (busy, reason) = (error.is::<Busy>(), format!("{error:#}"));
+        let transport = transport.name().to_owned();
+        self.found.failures.push(Failure { transport, tests, values, round, reason, busy, missing: true });
+        Ok(())
+    }
+
+    fn done(&mut self, step: &Step, values: usize) -> Result<()> {
         match step {
             Step::Mpi { transport, tests, sizes, seconds_per_row } => {
-                let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
-                self.progress.says(round, &format!("MPI over {}: {}", transport.name(), names.join(", ")));
-                return self.mpi(transport, &tests, &sizes, seconds_per_row, values);
+                return self.mpi(*transport, tests, sizes, *seconds_per_row, values);
             }
-            Step::SmallBuffer => {
-                self.progress.says(round, "events through a buffer that is too small");
-                self.small_buffer()?;
-            }
-            Step::Raw { program, bytes } => {
-                self.progress.says(round, &format!("{}, {}", program.name, size(bytes)));
-                self.raw(program, bytes)?;
-            }
-            Step::UcxPerftest { runs } => {
-                self.progress.says(round, &format!("ucx_perftest, {} runs", runs.len()));
-                self.ucx_perftest(&runs)?;
-            }
-            Step::Instructions(count) => {
-                let (test, bytes, over) = (count.test(), size(count.bytes), count.transport.name());
-                self.progress.says(round, &format!("{test}, {bytes}, of MPI over {over}"));
-                self.instructions(count)?;
-            }
+            Step::SmallBuffer => self.small_buffer()?,
+            Step::Raw { program, bytes } => self.raw(program, *bytes)?,
+            Step::UcxPerftest { runs } => self.ucx_perftest(runs)?,
+            Step::Instructions(count) => self.instructions(*count)?,
             Step::HostMemory => {
-                self.progress.says(round, "the emulated adapter beside the host's memory");
-                let outcome = job::run(self.nodes, &Job::new(host_memory::command(self.place)))?;
+                let outcome = self.job(&Job::new(host_memory::command(self.place)))?;
                 let outcome = outcome.checked().context("the comparison with the host's memory failed")?;
                 self.found.measured.extend(host_memory::parse(&outcome.stdout)?);
             }
         }
         self.progress.advance(values);
         Ok(())
+    }
+
+    /// Runs a job whose lines matter at its end alone.
+    fn job(&self, job: &Job) -> Result<Outcome> {
+        job::run(self.nodes, job).context(NodesGone)
     }
 
     fn mpi(
@@ -138,20 +188,23 @@ impl Bench<'_> {
                     Err(error) => wrong = Some(error),
                 }
             }
-        })?;
+        });
+        // What it measured before it failed, it measured.
+        let measured = found.len();
+        self.found.measured.append(&mut found);
+        let outcome = outcome.context(NodesGone)?;
         let outcome = outcome.checked().with_context(|| format!("MPI over {} failed", transport.name()))?;
         if let Some(error) = wrong {
             return Err(error);
         }
-        if found.len() != expected {
+        if measured != expected {
             bail!(
                 "MPI over {} measured {} values, and {expected} were expected: {}",
                 transport.name(),
-                found.len(),
+                measured,
                 outcome.shown
             );
         }
-        self.found.measured.extend(found);
         if transport == Transport::Logger {
             self.remove_logs()?;
         }
@@ -161,7 +214,7 @@ impl Bench<'_> {
     /// Logs are long, and nobody reads them.
     fn remove_logs(&self) -> Result<()> {
         let logs = [0, 1].map(|rank| mpi::log(self.place, rank).display().to_string());
-        job::run(self.nodes, &Job::new(["rm", &logs[0], &logs[1]]))?.checked().context("the logger wrote no file")?;
+        self.job(&Job::new(["rm", &logs[0], &logs[1]]))?.checked().context("the logger wrote no file")?;
         Ok(())
     }
 
@@ -171,7 +224,7 @@ impl Bench<'_> {
         let mut job = Job::new(mpi::command(self.place, Transport::Buffered, &tests, &[8], 0.05)?);
         job.env = mpi::environment(self.place, Transport::Buffered);
         job.env.push(("OMPI_MCA_btl_ibex_event_buffer".to_owned(), "8".to_owned()));
-        let outcome = job::run(self.nodes, &job)?.checked().context("MPI with a small buffer for events failed")?;
+        let outcome = self.job(&job)?.checked().context("MPI with a small buffer for events failed")?;
         self.found.events.insert(events::SMALL_BUFFER, Counts::of_all(&outcome.stdout));
         Ok(())
     }
@@ -195,8 +248,7 @@ impl Bench<'_> {
         for _ in 0..TRIES {
             let port = self.next_port();
             let iterations = iterations(program.reads, bytes, self.place.kind);
-            let outcome =
-                job::run(self.nodes, &Job::new(perftest::command(program, self.place, bytes, iterations, port)))?;
+            let outcome = self.job(&Job::new(perftest::command(program, self.place, bytes, iterations, port)))?;
             if !perftest::was_disturbed(&outcome) {
                 return outcome.checked();
             }
@@ -206,16 +258,14 @@ impl Bench<'_> {
                 program.name
             ));
         }
-        bail!(
-            "it could not measure the processor's clock in {TRIES} runs: the machine is too busy to measure anything"
-        );
+        Err(Busy.into())
     }
 
     fn ucx_perftest(&mut self, runs: &[(&'static Test, u64)]) -> Result<()> {
         let port = self.next_port();
         let mut job = Job::new(ucx_perftest::command(runs, self.place, port));
         job.env = mpi::ucx_environment(self.place.device);
-        let outcome = job::run(self.nodes, &job)?.checked().context("ucx_perftest failed")?;
+        let outcome = self.job(&job)?.checked().context("ucx_perftest failed")?;
         self.found.measured.extend(ucx_perftest::parse(&outcome.stdout, runs)?);
         Ok(())
     }
@@ -265,7 +315,7 @@ impl Bench<'_> {
         }
         let mut job = Job::new(argv);
         job.env = mpi::environment(self.place, what.transport);
-        let outcome = job::run(self.nodes, &job)?.checked()?;
+        let outcome = self.job(&job)?.checked()?;
         instructions::read(&file, Counts::of_all(&outcome.stdout))
     }
 
@@ -273,6 +323,46 @@ impl Bench<'_> {
         self.port = FIRST_PORT + (self.port - FIRST_PORT + 1) % PORTS;
         self.port
     }
+}
+
+/// A step's name for a reader.
+fn named(step: &Step) -> String {
+    match step {
+        Step::Mpi { transport, tests, .. } => {
+            let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
+            format!("MPI over {}: {}", transport.name(), names.join(", "))
+        }
+        Step::SmallBuffer => "events through a buffer that is too small".to_owned(),
+        Step::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
+        Step::UcxPerftest { runs } => format!("ucx_perftest, {} runs", runs.len()),
+        Step::Instructions(count) => {
+            format!("{}, {}, of MPI over {}", count.test(), size(count.bytes), count.transport.name())
+        }
+        Step::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
+    }
+}
+
+/// The column and the tables of a step's values; none where it has no value, and all that it shows depends on it.
+fn of_step(plan: &Plan, step: &Step) -> Option<(Transport, Vec<String>)> {
+    let of = |tests: &[&'static Test]| tests.iter().map(|test| test.name.to_owned()).collect::<Vec<_>>();
+    Some(match step {
+        Step::Mpi { transport, tests, .. } => (*transport, of(tests)),
+        Step::Raw { program, .. } => {
+            let tests = plan.tests.iter().filter(|test| test.raw.contains(&program.name));
+            (Transport::Raw, tests.map(|test| test.name.to_owned()).collect())
+        }
+        Step::UcxPerftest { runs } => {
+            let mut names: Vec<String> = runs.iter().map(|(test, _)| test.name.to_owned()).collect();
+            names.dedup();
+            (Transport::UcxPerftest, names)
+        }
+        Step::Instructions(count) => (count.transport, vec![count.test().to_owned()]),
+        Step::HostMemory => {
+            let tests = plan.tests.iter().filter(|test| test.by == By::HostMemory);
+            (Transport::Raw, tests.map(|test| test.name.to_owned()).collect())
+        }
+        Step::SmallBuffer => return None,
+    })
 }
 
 /// So many that a run takes some tenths of a second (on emulated adapters some hundredths): of messages, or of bytes,
@@ -291,7 +381,81 @@ pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Wanted;
     use super::*;
+
+    /// Answers as programs would, where `fails` does not say otherwise of the command line.
+    struct Made<F>(F);
+
+    impl<F: Fn(&str) -> Option<Outcome>> Nodes for Made<F> {
+        fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome> {
+            let command = job.argv.join(" ");
+            if command.contains("gone") {
+                bail!("the machine is gone");
+            }
+            let outcome = (self.0)(&command).unwrap_or_else(|| {
+                let stdout = if command.starts_with("mpirun") { MPI } else { SEND_LAT };
+                Outcome { success: true, stdout: stdout.to_owned(), ..Outcome::default() }
+            });
+            outcome.stdout.lines().for_each(|text| line(Stream::Stdout, text));
+            Ok(outcome)
+        }
+    }
+
+    const MPI: &str = r#"{"test":"latency","bytes":8,"unit":"us","value":2.0,"spread":0.5}"#;
+    const SEND_LAT: &str = include_str!("perftest-4.5/ib_send_lat.txt");
+
+    fn plan(transports: &[Transport], sizes: &[u64]) -> Plan {
+        let tests = vec!["latency".to_owned()];
+        let (transports, sizes) = (transports.to_vec(), sizes.to_vec());
+        Plan::chosen(Kind::Adapter, &Wanted { quick: true, tests, transports, sizes, ..Wanted::default() }).unwrap()
+    }
+
+    fn found(transports: &[Transport], fails: impl Fn(&str) -> Option<Outcome>) -> Found {
+        run(&Made(fails), mpi::tests::place(), &plan(transports, &[8])).unwrap()
+    }
+
+    #[test]
+    fn what_fails_is_written_down_with_its_reason_and_the_rest_is_measured() {
+        let failed = |line: &str| {
+            let shown = "`mpirun` exited with status 1: no route".to_owned();
+            line.contains("self,tcp").then(|| Outcome { shown, ..Outcome::default() })
+        };
+        let found = found(&[Transport::Ibex, Transport::Tcp, Transport::Raw], failed);
+        assert_eq!(found.measured.len(), 4, "two rounds of two transports: {found:?}");
+        let [first, second] = &found.failures[..] else { panic!("{found:?}") };
+        assert_eq!((first.round, second.round, first.transport.as_str()), (1, 2, "tcp"));
+        assert!(first.reason.contains("no route") && !first.busy, "{first:?}");
+        assert_eq!(first.values, [("latency".to_owned(), 8)]);
+    }
+
+    #[test]
+    fn a_machine_on_which_perftest_finds_no_clock_loses_that_value_alone() {
+        let busy = |line: &str| {
+            let stderr = "Correlation coefficient r^2: 0.81 < 0.9\n".to_owned();
+            line.contains("ib_send_lat").then(|| Outcome { success: true, stderr, ..Outcome::default() })
+        };
+        let found = found(&[Transport::Ibex, Transport::Raw], busy);
+        assert_eq!((found.measured.len(), found.failures.len(), found.repeated), (2, 2, 2 * TRIES));
+        let failure = &found.failures[0];
+        assert!(failure.busy && failure.reason.contains("too busy") && failure.transport == "raw", "{failure:?}");
+        assert_eq!((&failure.tests[..], &failure.values[0].0[..]), (&["latency".to_owned()][..], "ib_send_lat"));
+    }
+
+    #[test]
+    fn a_program_that_measures_too_little_has_failed_and_keeps_what_it_measured() {
+        let plan = plan(&[Transport::Ibex], &[8, 64]);
+        let found = run(&Made(|_: &str| None), mpi::tests::place(), &plan).unwrap();
+        assert_eq!(found.measured.len(), 2, "{found:?}");
+        assert_eq!(found.failures[0].values, [("latency".to_owned(), 64)]);
+    }
+
+    #[test]
+    fn where_nothing_can_be_run_any_more_the_bench_ends() {
+        let place = Where { device: "gone", ..mpi::tests::place() };
+        let error = run(&Made(|_: &str| None), place, &plan(&[Transport::Ibex], &[8])).unwrap_err();
+        assert!(format!("{error:#}").contains("the machine is gone"), "{error:#}");
+    }
 
     #[test]
     fn small_messages_are_counted_and_large_ones_are_measured_by_their_bytes() {

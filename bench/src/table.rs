@@ -190,6 +190,52 @@ pub(crate) fn part_lines(parts: &[Part]) -> Vec<(String, Vec<String>)> {
     lines
 }
 
+/// What was left out, and what failed; empty where all was measured.
+pub(crate) fn remarks(report: &Report) -> String {
+    let lines = remark_lines(report);
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines = lines.iter().flat_map(|line| ["  ", line, "\n"]).collect::<String>();
+    format!("Not measured\n{lines}\n")
+}
+
+/// A line for each thing that is not in the tables, or not from every round.
+pub(crate) fn remark_lines(report: &Report) -> Vec<String> {
+    let left_out = report.left_out.iter().map(|one| format!("{}: left out, as {}", one.what, one.reason));
+    let mut lines: Vec<String> = left_out.collect();
+    for failure in &report.failures {
+        let made_up = if failure.missing { "" } else { "; other rounds measured it" };
+        let names: Vec<&str> = failure.values.iter().map(|(name, _)| name.as_str()).collect();
+        let sizes = match &failure.values[..] {
+            [(_, bytes)] => format!(", {}", size(*bytes)),
+            _ => String::new(),
+        };
+        let what = format!("{} over {}{sizes}", distinct(&names).join(", "), failure.transport);
+        lines.push(format!("{what}, round {}: {}{made_up}", failure.round, brief(&failure.reason)));
+    }
+    lines
+}
+
+fn distinct<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(name) {
+            distinct.push(name);
+        }
+    }
+    distinct
+}
+
+/// Of a reason its first line, without command lines, and the last line that says something.
+fn brief(reason: &str) -> String {
+    let mut lines = reason.lines().filter(|line| line.contains(char::is_alphabetic) && !line.starts_with("---"));
+    let first = lines.next().unwrap_or_default();
+    let outside: Vec<&str> = first.split('`').step_by(2).map(str::trim).filter(|part| !part.is_empty()).collect();
+    let last = lines.next_back().map_or_else(String::new, |last| format!(" ({})", last.trim()));
+    outside.join(" ") + &last
+}
+
 /// What became of events.
 fn counts(cost: &Cost) -> String {
     let lines = count_lines(cost);
@@ -303,5 +349,12 @@ mod tests {
             let text = bars(&bars::verdicts(kind, &summarise("rxe0", &[], &[])));
             assert_eq!(text.matches("not measured").count(), count, "{text}");
         }
+    }
+
+    #[test]
+    fn a_reason_is_told_without_its_command_line_and_with_its_last_words() {
+        let reason = "MPI over tcp failed: `mpirun -n 2` exited with status 1\n--- stderr ---\nx\nno route\n-----\n";
+        assert_eq!(brief(reason), "MPI over tcp failed: exited with status 1 (no route)");
+        assert_eq!(brief("the machine is too busy"), "the machine is too busy");
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         println!("Wrote {}", workspace.shown(&path).display());
     }
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
-    Ok(ExitCode::SUCCESS)
+    Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The fabric's one node.
@@ -100,6 +100,7 @@ fn wanted(arguments: &Arguments) -> Wanted {
         tests: arguments.tests.clone(),
         transports: arguments.transports.clone(),
         events: arguments.events,
+        ..Wanted::default()
     }
 }
 
