@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 pub struct Finished<'a> {
     plan: &'a Plan,
     kind: Kind,
+    remark: String,
     report: Report,
     environment: Vec<(String, String)>,
 }
@@ -43,9 +44,10 @@ pub fn measure<'a>(
     let environment = environment(nodes, place, found.repeated)?;
     let mut report = report::summarise(title, &plan.tests, &found.measured);
     report.instructions = report::parts(&found.instructions);
+    report.left_out.clone_from(&plan.left_out);
     report.lacks(&found.failures, &found.measured);
     report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
-    Ok(Finished { plan, kind: place.kind, report, environment })
+    Ok(Finished { plan, kind: place.kind, remark: place.remark(), report, environment })
 }
 
 impl Finished<'_> {
@@ -55,7 +57,7 @@ impl Finished<'_> {
         let tables = table::tables(&self.report, &self.plan.tests);
         let bars = table::bars(&bars::verdicts(self.kind, &self.report));
         let remarks = table::remarks(&self.report);
-        format!("\n{tables}\n{remarks}{bars}{}\n", self.kind.remark())
+        format!("\n{tables}\n{remarks}{bars}{}\n", self.remark)
     }
 
     /// Whether all that was tried was measured.
@@ -82,7 +84,7 @@ impl Finished<'_> {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             Ok(path)
         };
-        let page = html::page(self.kind, &self.report, &self.plan.tests, &self.environment)?;
+        let page = html::page((self.kind, &self.remark), &self.report, &self.plan.tests, &self.environment)?;
         Ok([save("report.json", &self.json()?)?, save("report.html", &page)?])
     }
 }
@@ -101,6 +103,9 @@ fn environment(nodes: &dyn Nodes, place: Where, repeated: usize) -> Result<Vec<(
     let mut found = vec![("ibex".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     found.push(("Device".to_owned(), place.device.to_owned()));
     found.push(("Interface".to_owned(), place.interface.to_owned()));
+    if let Some(hosts) = place.hosts {
+        found.push(("Hosts".to_owned(), hosts.names().join(", ")));
+    }
     for (name, script) in facts {
         let outcome = job::run(nodes, &Job::new(["sh", "-c", script]))?.checked()?;
         found.push((name.to_owned(), outcome.stdout.trim().to_owned()));

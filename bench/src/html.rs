@@ -19,7 +19,7 @@ use anyhow::Result;
 /// # Errors
 /// When a plot cannot be drawn.
 pub(crate) fn page(
-    kind: Kind,
+    (kind, remark): (Kind, &str),
     report: &Report,
     tests: &[&'static Test],
     environment: &[(String, String)],
@@ -27,7 +27,7 @@ pub(crate) fn page(
     let mut body = format!(
         "<header><h1>ibex</h1><p>MPI over RDMA, measured on <b>{}</b>. {}</p></header>\n",
         escaped(&report.device),
-        escaped(kind.remark())
+        escaped(remark)
     );
     body += &bars_section(&bars::verdicts(kind, report));
     for test in tests {
@@ -260,7 +260,7 @@ mod tests {
             measured("ib_read_bw", Transport::Raw, 1 << 20, 100.0),
         ];
         let environment = [("Kernel".to_owned(), "Linux <6.12> & more".to_owned())];
-        page(Kind::Adapter, &summarise("rxe0", &tests, &measurements), &tests, &environment).unwrap()
+        page((Kind::Adapter, ""), &summarise("rxe0", &tests, &measurements), &tests, &environment).unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MPI between two ranks of one node: the command line over a transport, and the lines `ibex_mpi_bench` prints.
+//! MPI between two ranks, of one node or of two: the command line over a transport, and the lines `ibex_mpi_bench` prints.
 //!
 //! `--mca btl` and `--mca osc` leave one way for a message: what a transport cannot carry fails, and takes no other.
 //!
@@ -40,6 +40,14 @@ pub(crate) fn command(
 /// For TCP over a device without a network interface, and for a transport that has no MPI.
 pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
     let mut words = vec!["mpirun".to_owned()];
+    if let Some(hosts) = place.hosts {
+        words.extend(hosts.mpirun());
+        if transport == Transport::Ucx {
+            // Open MPI's own variables reach the other host by themselves.
+            let exported = ucx_environment(place).into_iter().flat_map(|(name, _)| ["-x".to_owned(), name]);
+            words.extend(exported);
+        }
+    }
     let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     if place.kind == Kind::SoftRoce {
         // perftest's processes are not bound either. Two ranks that spin would leave the kernel no processor for the
@@ -80,7 +88,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             parameter("pml_ucx_devices", "any");
         }
         Transport::Tcp => {
-            if place.interface.is_empty() {
+            if place.interface.is_empty() && place.hosts.is_none() {
                 bail!(
                     "{} has no network interface, so there is no TCP to compare with; leave tcp out of --transports",
                     place.device
@@ -88,7 +96,9 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             }
             parameter("pml", "ob1");
             parameter("btl", "self,tcp");
-            parameter("btl_tcp_if_include", place.interface);
+            if !place.interface.is_empty() {
+                parameter("btl_tcp_if_include", place.interface);
+            }
             parameter("osc", "pt2pt");
         }
         _ => bail!("there is no MPI over {}", transport.name()),
@@ -101,7 +111,7 @@ fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     match transport {
         Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
         _ if transport.way_of_matching().is_some() => Some(place.programs.join("every_event.so")),
-        Transport::Logger => Some(place.components.with_file_name("libibex-log.so")),
+        Transport::Logger => Some(place.components?.with_file_name("libibex-log.so")),
         _ => None,
     }
 }
@@ -122,11 +132,13 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
     if transport.is_ibex() {
         let without = transport == Transport::WithoutEvents;
         let components = if without { place.without_events } else { place.components };
-        let path = format!("{}:SYSTEM_DEFAULT", components.display());
-        variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+        if let Some(components) = components {
+            let path = format!("{}:SYSTEM_DEFAULT", components.display());
+            variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+        }
     }
     if transport == Transport::Ucx {
-        variables.extend(ucx_environment(place.device));
+        variables.extend(ucx_environment(place));
     }
     if transport == Transport::Logger {
         variables.push(variable("IBEX_LOG_EVENTS", "all".to_owned()));
@@ -135,12 +147,14 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
     variables
 }
 
-/// What leaves UCX one way: this device over reliable connections. It sets these up with datagrams (`ud_verbs`).
-pub(crate) fn ucx_environment(device: &str) -> Vec<(String, String)> {
+/// What leaves UCX one way: this device over reliable connections. It sets these up with datagrams. On an adapter it
+/// may use what it has for that adapter beyond verbs, as it would by itself.
+pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
+    let transports = if place.kind == Kind::Adapter { "rc,ud,self" } else { "rc_verbs,ud_verbs,self" };
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     vec![
-        variable("UCX_TLS", "rc_verbs,ud_verbs,self"),
-        variable("UCX_NET_DEVICES", &format!("{device}:1")),
+        variable("UCX_TLS", transports),
+        variable("UCX_NET_DEVICES", &format!("{}:1", place.device)),
         variable("UCX_LOG_LEVEL", "error"),
     ]
 }
@@ -180,19 +194,21 @@ pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::catalogue;
+    use super::super::hosts::Hosts;
     use super::*;
     use std::path::Path;
 
     pub(crate) fn place() -> Where<'static> {
         Where {
             programs: Path::new("/t/mpi"),
-            components: Path::new("/t/lib/openmpi"),
-            without_events: Path::new("/t/without/lib/openmpi"),
+            components: Some(Path::new("/t/lib/openmpi")),
+            without_events: Some(Path::new("/t/without/lib/openmpi")),
             reports: Path::new("/t/bench"),
             device: "rxe0",
             interface: "veth0",
             kind: Kind::Adapter,
             processors: None,
+            hosts: None,
         }
     }
 
@@ -226,6 +242,23 @@ pub(crate) mod tests {
         assert!(ucx.contains("--mca pml ucx --mca osc ucx") && !ucx.contains("btl"), "{ucx}");
         let variables = environment(place(), Transport::Ucx);
         assert!(variables.contains(&("UCX_NET_DEVICES".to_owned(), "rxe0:1".to_owned())), "{variables:?}");
+    }
+
+    #[test]
+    fn between_two_hosts_each_has_a_rank_and_they_know_what_ucx_is_told() {
+        let hosts = Hosts::by_ssh(["a", "b"].map(str::to_owned));
+        let on = |transport| line(Where { hosts: Some(&hosts), interface: "10.0.0.0/24", ..place() }, transport);
+        assert!(on(Transport::Ibex).contains("--host a:1,b:1") && !on(Transport::Ibex).contains("-x"));
+        assert!(on(Transport::Ucx).contains("-x UCX_TLS -x UCX_NET_DEVICES"), "{}", on(Transport::Ucx));
+        assert!(on(Transport::Tcp).contains("--mca btl_tcp_if_include 10.0.0.0/24"));
+        let without = Where { hosts: Some(&hosts), interface: "", ..place() };
+        assert!(!line(without, Transport::Tcp).contains("if_include"));
+    }
+
+    #[test]
+    fn an_installation_that_open_mpi_finds_by_itself_needs_no_variable() {
+        let variables = environment(Where { components: None, ..place() }, Transport::Ibex);
+        assert!(!format!("{variables:?}").contains("component_path"), "{variables:?}");
     }
 
     #[test]

@@ -22,20 +22,30 @@ pub(crate) struct Value {
 /// The command that runs server and client on one node and shows what the client prints, or, where the client failed,
 /// what both did. `port` is where they meet; a later run needs another, as the old one is not free at once.
 pub(crate) fn command(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
+    vec![
+        "sh".into(),
+        "-c".into(),
+        both_sides(&line(program, place, bytes, iterations, port), place.processors, port, ""),
+    ]
+}
+
+/// The command line of either side.
+pub(crate) fn line(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> String {
     let options = program.options.join(" ");
-    let line = format!("{} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", program.program, place.device);
-    vec!["sh".into(), "-c".into(), both_sides(&line, place.processors, port, "")]
+    format!("{} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", program.program, place.device)
 }
 
 /// A script that starts the command line `line` as a server, waits until it listens at `port`, and runs the same line
 /// as its client; each on a processor of its own where two are given. `after` ends it. Where the server could not
-/// measure the processor's clock, that is shown, too: in a run both ways the client adds what the server says.
+/// measure the processor's clock, that is shown, too: in a run both ways the client adds what the server says. A server
+/// in the background does not hear an interrupt from the keyboard, and is ended by the script.
 pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, after: &str) -> String {
     let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
     let (client, server) = (on(0), on(1));
     format!(
         "log=$(mktemp)\n\
          {server}{line} >$log 2>&1 & server=$!\n\
+         trap 'kill $server 2>/dev/null; rm -f $log; {after} exit 130' INT TERM HUP\n\
          until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
              kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
              sleep 0.02\n\

@@ -9,6 +9,7 @@
 
 use super::catalogue::{self, By, RAW, RawProgram, Test};
 use super::instructions::{Calls, Count};
+use super::report::LeftOut;
 use super::transport::{self, Transport};
 use anyhow::{Result, bail};
 
@@ -28,7 +29,7 @@ impl Kind {
     pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::SoftRoce => {
-                "These numbers come from a software adapter in a virtual machine: use them to compare software overhead, not to \
+                "These numbers come from a software adapter: use them to compare software overhead, not to \
                  predict the speed of an adapter."
             }
             Self::SoftHca => {
@@ -90,6 +91,8 @@ pub struct Plan {
     rounds_of_instructions: usize,
     /// How long the MPI program measures each latency, and each other value.
     seconds_per_row: (f64, f64),
+    /// What was not there to be planned.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// Instructions are counted twice: enough to see that the counts repeat.
@@ -226,6 +229,7 @@ impl Plan {
             rounds_of_the_rest: rest,
             rounds_of_instructions: ROUNDS_OF_INSTRUCTIONS,
             seconds_per_row,
+            left_out: Vec::new(),
         }
     }
 

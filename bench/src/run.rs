@@ -9,6 +9,7 @@
 use super::catalogue::{self, By, RawProgram, Reads, Test};
 use super::events::{self, Counts};
 use super::host_memory;
+use super::hosts::Sides;
 use super::instructions::{self, Count, Counted};
 use super::job::{self, Job, Nodes, Outcome, Stream};
 use super::mpi;
@@ -248,7 +249,13 @@ impl Bench<'_> {
         for _ in 0..TRIES {
             let port = self.next_port();
             let iterations = iterations(program.reads, bytes, self.place.kind);
-            let outcome = self.job(&Job::new(perftest::command(program, self.place, bytes, iterations, port)))?;
+            let outcome = match self.place.hosts {
+                Some(hosts) => {
+                    let line = perftest::line(program, self.place, bytes, iterations, port);
+                    hosts.both_sides(&Sides { line: &line, before: "", after: "", env: Vec::new(), port })?
+                }
+                None => self.job(&Job::new(perftest::command(program, self.place, bytes, iterations, port)))?,
+            };
             if !perftest::was_disturbed(&outcome) {
                 return outcome.checked();
             }
@@ -263,9 +270,15 @@ impl Bench<'_> {
 
     fn ucx_perftest(&mut self, runs: &[(&'static Test, u64)]) -> Result<()> {
         let port = self.next_port();
-        let mut job = Job::new(ucx_perftest::command(runs, self.place, port));
-        job.env = mpi::ucx_environment(self.place.device);
-        let outcome = self.job(&job)?.checked().context("ucx_perftest failed")?;
+        let env = mpi::ucx_environment(self.place);
+        let outcome = match self.place.hosts {
+            Some(hosts) => {
+                let (line, before) = (ucx_perftest::line(port), ucx_perftest::batch(runs, self.place));
+                hosts.both_sides(&Sides { line: &line, before: &before, after: ucx_perftest::NO_BATCH, env, port })?
+            }
+            None => self.job(&Job { env, ..Job::new(ucx_perftest::command(runs, self.place, port)) })?,
+        };
+        let outcome = outcome.checked().context("ucx_perftest failed")?;
         self.found.measured.extend(ucx_perftest::parse(&outcome.stdout, runs)?);
         Ok(())
     }

@@ -184,7 +184,7 @@ impl Transport {
     }
 
     /// The component of Open MPI it needs beyond ob1, as `ompi_info --parsable` begins its line, and the package of it.
-    fn component(self) -> Option<&'static str> {
+    pub(crate) fn component(self) -> Option<&'static str> {
         match self {
             Self::Openib => Some("mca:btl:openib:"),
             Self::Ucx => Some("mca:pml:ucx:"),
@@ -210,7 +210,7 @@ pub fn ensure_available(transports: &[Transport]) -> Result<()> {
         );
     }
     if transports.iter().any(|transport| transport.component().is_some()) {
-        let listing = listing()?;
+        let listing = listing(&[])?;
         if let Some(missing) = missing_component(transports, &listing) {
             bail!(
                 "this Open MPI has no component {} (ompi_info does not list it), so {} cannot be measured; use one that has it \
@@ -224,9 +224,10 @@ pub fn ensure_available(transports: &[Transport]) -> Result<()> {
     Ok(())
 }
 
-/// What Open MPI says of itself.
-fn listing() -> Result<String> {
-    let info = Command::new("ompi_info").arg("--parsable").output().context("cannot start ompi_info")?;
+/// What Open MPI says of itself in such an environment.
+pub(crate) fn listing(environment: &[(String, String)]) -> Result<String> {
+    let info = Command::new("ompi_info").arg("--parsable").envs(environment.iter().cloned()).output();
+    let info = info.context("Open MPI's ompi_info cannot be started: is it in PATH?")?;
     if !info.status.success() {
         bail!("`ompi_info --parsable` failed ({}): {}", info.status, String::from_utf8_lossy(&info.stderr).trim());
     }
@@ -234,7 +235,8 @@ fn listing() -> Result<String> {
 }
 
 /// Whether a program of that name is in `PATH`.
-fn is_in_path(program: &str) -> bool {
+#[must_use]
+pub fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

@@ -59,13 +59,14 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
     let place = Where {
         programs: &programs,
-        components: &components,
-        without_events: &without_events,
+        components: Some(&components),
+        without_events: Some(&without_events),
         reports: &reports,
         device: fabric.device_name(),
         interface: fabric.interface(),
         kind,
         processors: if kind == Kind::SoftHca { ibex_bench::pair() } else { None },
+        hosts: None,
     };
     step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
     let nodes = OfFabric(&fabric);
