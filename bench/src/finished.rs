@@ -3,24 +3,25 @@
 //!
 //! Grade: setup. Called by whoever benches.
 
-use super::bars;
+use super::bars::{self, Verdict};
 use super::events::Cost;
 use super::html;
 use super::job::{self, Job, Nodes};
 use super::place::Where;
-use super::plan::{Kind, Plan};
+use super::plan::Plan;
 use super::report::{self, Report};
 use super::run;
 use super::table;
 use anyhow::{Context, Result};
-use std::fs;
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 /// A bench that is done.
 #[derive(Debug)]
 pub struct Finished<'a> {
     plan: &'a Plan,
-    kind: Kind,
+    verdicts: Vec<Verdict>,
     remark: String,
     report: Report,
     environment: Vec<(String, String)>,
@@ -47,31 +48,15 @@ pub fn measure<'a>(
     report.left_out.clone_from(&plan.left_out);
     report.lacks(&found.failures, &found.measured);
     report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
-    Ok(Finished { plan, kind: place.kind, remark: place.remark(), report, environment })
+    let verdicts = if place.judges { bars::verdicts(place.kind, &report) } else { Vec::new() };
+    Ok(Finished { plan, verdicts, remark: place.remark(), report, environment })
 }
 
 impl Finished<'_> {
-    /// The tables, what is said of the speeds that are wanted, and what the numbers mean.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let tables = table::tables(&self.report, &self.plan.tests);
-        let bars = table::bars(&bars::verdicts(self.kind, &self.report));
-        let remarks = table::remarks(&self.report);
-        format!("\n{tables}\n{remarks}{bars}{}\n", self.remark)
-    }
-
     /// Whether all that was tried was measured.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.report.is_complete()
-    }
-
-    /// `report.json`.
-    ///
-    /// # Errors
-    /// A number that is none.
-    pub fn json(&self) -> Result<String> {
-        Ok(serde_json::to_string_pretty(&self.report)? + "\n")
     }
 
     /// Writes `report.json` and `report.html` into a folder, and gives their paths.
@@ -84,8 +69,24 @@ impl Finished<'_> {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             Ok(path)
         };
-        let page = html::page((self.kind, &self.remark), &self.report, &self.plan.tests, &self.environment)?;
-        Ok([save("report.json", &self.json()?)?, save("report.html", &page)?])
+        let page = html::page((&self.verdicts, &self.remark), &self.report, &self.plan.tests, &self.environment)?;
+        Ok([save("report.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("report.html", &page)?])
+    }
+}
+
+impl fmt::Display for Finished<'_> {
+    /// The tables, what is said of the speeds that are wanted, and what the numbers mean.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables = table::tables(&self.report, &self.plan.tests);
+        let bars = table::bars(&self.verdicts);
+        writeln!(f, "\n{tables}\n{}{bars}{}", table::remarks(&self.report), self.remark)
+    }
+}
+
+impl Serialize for Finished<'_> {
+    /// As `report.json`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.report.serialize(serializer)
     }
 }
 

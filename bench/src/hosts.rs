@@ -270,7 +270,8 @@ fn here() -> String {
 }
 
 /// Whether that is this host's name, with or without its domain.
-pub(crate) fn is_here(name: &str) -> bool {
+#[must_use]
+pub fn is_here(name: &str) -> bool {
     let here = here();
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     name == "localhost" || name == here || (short(name) == short(&here) && !(name.contains('.') && here.contains('.')))

@@ -4,10 +4,9 @@
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
-use super::bars::{self, Outcome, Verdict};
+use super::bars::{Outcome, Verdict};
 use super::catalogue::Test;
 use super::events::Cost;
-use super::plan::Kind;
 use super::plot;
 use super::report::{Part, Report};
 use super::table::{compared, count_lines, divided, note, over, part_lines, remark_lines, size, with_spread};
@@ -19,7 +18,7 @@ use anyhow::Result;
 /// # Errors
 /// When a plot cannot be drawn.
 pub(crate) fn page(
-    (kind, remark): (Kind, &str),
+    (verdicts, remark): (&[Verdict], &str),
     report: &Report,
     tests: &[&'static Test],
     environment: &[(String, String)],
@@ -29,7 +28,9 @@ pub(crate) fn page(
         escaped(&report.device),
         escaped(remark)
     );
-    body += &bars_section(&bars::verdicts(kind, report));
+    if !verdicts.is_empty() {
+        body += &bars_section(verdicts);
+    }
     for test in tests {
         if !report.sizes(test.name).is_empty() {
             body += &test_section(report, test)?;
@@ -248,8 +249,9 @@ small{color:#7a828c;font-size:12px}
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue;
+    use super::super::plan::Kind;
     use super::super::report::{summarise, tests::measured};
+    use super::super::{bars, catalogue};
     use super::*;
 
     fn example() -> String {
@@ -260,7 +262,8 @@ mod tests {
             measured("ib_read_bw", Transport::Raw, 1 << 20, 100.0),
         ];
         let environment = [("Kernel".to_owned(), "Linux <6.12> & more".to_owned())];
-        page((Kind::Adapter, ""), &summarise("rxe0", &tests, &measurements), &tests, &environment).unwrap()
+        let report = summarise("rxe0", &tests, &measurements);
+        page((&bars::verdicts(Kind::Adapter, &report), ""), &report, &tests, &environment).unwrap()
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use catalogue::test_names;
 pub use events::rate;
 pub use finished::{Finished, measure};
 pub use here::Here;
-pub use hosts::{Hosts, of_allocation};
+pub use hosts::{Hosts, is_here, of_allocation};
 pub use job::{Job, Nodes, Outcome, Stream};
 pub use place::Where;
 pub use plan::{Kind, Plan, Wanted};

@@ -208,6 +208,7 @@ pub(crate) mod tests {
             interface: "veth0",
             kind: Kind::Adapter,
             processors: None,
+            judges: true,
             hosts: None,
         }
     }

@@ -77,8 +77,11 @@ fn legend() -> String {
     format!("What events cost\n{}\n", all.map(line).collect::<String>())
 }
 
-/// The speed bars.
+/// The speed bars; empty where there are none.
 pub(crate) fn bars(verdicts: &[Verdict]) -> String {
+    if verdicts.is_empty() {
+        return String::new();
+    }
     let widest = |text: fn(&Verdict) -> &str| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
     let widths = (widest(|one| one.what), widest(|one| &one.bound));
     let lines: Vec<String> = verdicts.iter().map(|verdict| bar(verdict, widths)).collect();

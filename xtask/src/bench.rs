@@ -66,12 +66,13 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         interface: fabric.interface(),
         kind,
         processors: if kind == Kind::SoftHca { ibex_bench::pair() } else { None },
+        judges: true,
         hosts: None,
     };
     step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
     let nodes = OfFabric(&fabric);
     let finished = ibex_bench::measure(&nodes, place, &plan, &title(&device, place.device), deliveries)?;
-    println!("{}", finished.text());
+    println!("{finished}");
     for path in finished.write(&reports)? {
         println!("Wrote {}", workspace.shown(&path).display());
     }
