@@ -230,13 +230,25 @@ fn distinct<'a>(names: &[&'a str]) -> Vec<&'a str> {
     distinct
 }
 
-/// Of a reason its first line, without command lines, and the last line that says something.
+/// Of a reason its first line, without command lines, and what says most of what was printed.
 fn brief(reason: &str) -> String {
-    let mut lines = reason.lines().filter(|line| line.contains(char::is_alphabetic) && !line.starts_with("---"));
-    let first = lines.next().unwrap_or_default();
+    let (first, printed) = reason.split_once('\n').unwrap_or((reason, ""));
     let outside: Vec<&str> = first.split('`').step_by(2).map(str::trim).filter(|part| !part.is_empty()).collect();
-    let last = lines.next_back().map_or_else(String::new, |last| format!(" ({})", last.trim()));
-    outside.join(" ") + &last
+    let said = framed(printed).or_else(|| last_line(printed).map(str::to_owned));
+    outside.join(" ") + &said.map_or_else(String::new, |said| format!(" ({said})"))
+}
+
+/// What Open MPI frames by lines of dashes, in one line.
+fn framed(printed: &str) -> Option<String> {
+    let is_frame = |line: &&str| line.len() > 40 && line.bytes().all(|byte| byte == b'-');
+    let mut lines = printed.lines().skip_while(|line| !is_frame(line)).skip(1);
+    let words: Vec<&str> = lines.by_ref().take_while(|line| !is_frame(line)).flat_map(str::split_whitespace).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+fn last_line(printed: &str) -> Option<&str> {
+    let said = |line: &&str| line.contains(char::is_alphabetic) && !line.starts_with("---");
+    printed.lines().rfind(said).map(str::trim)
 }
 
 /// What became of events.
@@ -359,5 +371,8 @@ mod tests {
         let reason = "MPI over tcp failed: `mpirun -n 2` exited with status 1\n--- stderr ---\nx\nno route\n-----\n";
         assert_eq!(brief(reason), "MPI over tcp failed: exited with status 1 (no route)");
         assert_eq!(brief("the machine is too busy"), "the machine is too busy");
+        let frame = "-".repeat(74);
+        let framed = format!("`x` failed\n--- stderr ---\n{frame}\nNo slots\n  are left.\n{frame}\n[vm] aborted\n");
+        assert_eq!(brief(&framed), "failed (No slots are left.)");
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let has = |name: &str| tools.as_ref().map_or_else(|| ibex_bench::is_in_path(name), |tools| tools.contains(name));
     let plan = ibex_bench::available(place, &wanted(arguments), &has)?;
     let title = adapter.title(hosts.as_ref());
-    eprintln!("Measuring on {title}: {} values in {} rounds", plan.values(), plan.rounds());
+    eprintln!("Measuring on {title}: {} values, rounds: {}", plan.values(), plan.rounds());
     let finished = ibex_bench::measure(&Here, place, &plan, &title, None)?;
     let written = finished.write(&out)?;
     answer::print(&arguments.form, &finished)?;
