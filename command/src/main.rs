@@ -5,6 +5,7 @@
 //! command found, as text or, with `--json`, for programs. Grade: setup. One thread.
 
 mod answer;
+mod bench;
 mod doctor;
 mod facts;
 mod info;
@@ -28,6 +29,8 @@ enum Command {
     Info(info::Arguments),
     /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
     Doctor(doctor::Arguments),
+    /// Measure MPI through ibex beside the raw adapter and beside other transports, within this host or between two
+    Bench(bench::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

@@ -13,7 +13,7 @@ use std::{env, fs};
 const PREFIX: &str = "btl_ibex_";
 
 /// Parameters on the command line.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Given {
     /// Set a parameter as `mpirun --mca` does
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], action = clap::ArgAction::Append)]

@@ -4,7 +4,9 @@
 //! Without `--prefix`, the library goes under `~/.local` and its component link into `~/.openmpi/components`, where a
 //! stock Open MPI looks by itself. With `--prefix DIR` everything goes under DIR, and Open MPI is told by a variable.
 //! The library is one file, each component a symlink to it: two copies would be two instances. Beside it lies the
-//! logger. The command `ibex` goes where programs go, with its manual pages and completions.
+//! logger. The command `ibex` goes where programs go, with its manual pages and completions, and the MPI programs that
+//! `ibex bench` measures with into `libexec/ibex`. These are compiled here and not by their user: like the library they
+//! are for the Open MPI that they were built with, and the hosts of a cluster often have no compiler.
 //!
 //! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
 //! links removed before files. Each is renamed into place. The manifest is written before anything else.
@@ -26,6 +28,9 @@ use place::Place;
 
 /// The components the library holds.
 pub(crate) const COMPONENTS: &[&str] = &["mca_btl_ibex.so", "mca_pml_ibex.so"];
+
+/// What `ibex bench` measures with: the programs of `benches/mpi`.
+const BENCH_PROGRAMS: [&str; 2] = ["ibex_mpi_bench", "ibex_mpi_instructions"];
 
 /// Arguments of `cargo xtask install`.
 #[derive(clap::Args)]
@@ -49,6 +54,7 @@ pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     let place = Place::chosen(arguments.prefix.as_deref())?;
     crate::setup::ensure(None)?;
     let (library, command) = (build::library(&workspace)?, build::command(&workspace)?);
+    build::programs(&workspace, "benches/mpi")?;
     step("Installing");
     let manifest = put(&place, &Built::of(&workspace, &library, &command))?;
     let paths = manifest.files.iter().map(|file| &file.path).chain(manifest.links.iter().map(|link| &link.path));
@@ -77,13 +83,15 @@ pub(crate) struct Built {
     command: PathBuf,
     /// The folder of its manual pages and completions.
     share: PathBuf,
+    /// The folder of [`BENCH_PROGRAMS`].
+    bench: PathBuf,
 }
 
 impl Built {
     /// From this checkout.
     pub(crate) fn of(workspace: &Workspace, library: &Path, command: &Path) -> Self {
         let (library, command) = (library.to_path_buf(), command.to_path_buf());
-        Built { library, headers: workspace.headers(), command, share: workspace.share() }
+        Built { library, headers: workspace.headers(), command, share: workspace.share(), bench: workspace.programs() }
     }
 }
 
@@ -175,6 +183,7 @@ fn copies(place: &Place, built: &Built) -> Result<Vec<(PathBuf, PathBuf)>> {
         let to = place.share.join(path.strip_prefix(&built.share)?);
         copies.push((path, to));
     }
+    copies.extend(BENCH_PROGRAMS.map(|name| (built.bench.join(name), place.bench.join(name))));
     copies.sort();
     Ok(copies)
 }
@@ -259,10 +268,12 @@ fn how_to_run(place: &Place) -> String {
     });
     format!(
         "\n{found}See what it makes of this host:\n    {}\n\
+         Measure it:\n    {} --quick\n\
          Run a program over it:\n    mpirun -n 2 ./app\n\
          See its parameters:\n    ompi_info --param pml ibex --level 9\n    ompi_info --param btl ibex --level 9\n\
          See its events:\n    mpirun -n 2 -x LD_PRELOAD={} -x IBEX_LOG_EVENTS=all ./app\n",
         place.programs.join("ibex").display().to_string() + " info",
+        place.programs.join("ibex").display().to_string() + " bench",
         place.library.join("libibex-log.so").display()
     )
 }

@@ -10,13 +10,14 @@
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
 //! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
-//! programs that others wrote; [`command`] what a user asks from the shell; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
+//! programs that others wrote; [`command`] what a user asks from the shell, and [`bench`] measures from it; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
 //! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
 mod adapters;
 mod applications;
+mod bench;
 mod choice;
 mod command;
 mod endings;
@@ -124,6 +125,7 @@ fn main() -> ExitCode {
         places::tests,
         forks::tests,
         adapters::tests,
+        bench::tests,
         memory::tests,
         spawn::tests,
         choice::tests,

@@ -21,6 +21,8 @@ pub(super) struct Place {
     pub(super) programs: PathBuf,
     /// Folder of manual pages and of completions for shells.
     pub(super) share: PathBuf,
+    /// Folder of the programs that `ibex bench` runs, which it finds from where it is itself.
+    pub(super) bench: PathBuf,
     pub(super) manifest: PathBuf,
     /// Whether Open MPI looks there without being told.
     found_by_itself: bool,
@@ -37,6 +39,7 @@ impl Place {
             headers: local.join("include/ibex"),
             programs: local.join("bin"),
             share: local.join("share"),
+            bench: local.join("libexec/ibex"),
             manifest: local.join("share/ibex/manifest.json"),
             found_by_itself: true,
         }
@@ -51,6 +54,7 @@ impl Place {
             headers: prefix.join("include/ibex"),
             programs: prefix.join("bin"),
             share: prefix.join("share"),
+            bench: prefix.join("libexec/ibex"),
             manifest: prefix.join("share/ibex/manifest.json"),
             found_by_itself: false,
         }

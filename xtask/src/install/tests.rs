@@ -43,7 +43,12 @@ fn built(folder: &Folder) -> Built {
     fs::create_dir_all(&headers).unwrap();
     fs::write(headers.join("peruse.h"), "the header").unwrap();
     fs::write(headers.join("notes.txt"), "not a header").unwrap();
-    Built { library, headers, command, share }
+    let bench = folder.path().join("bench");
+    fs::create_dir_all(&bench).unwrap();
+    for name in BENCH_PROGRAMS {
+        fs::copy(&command, bench.join(name)).unwrap();
+    }
+    Built { library, headers, command, share, bench }
 }
 
 fn everything_under(path: &Path) -> Vec<PathBuf> {
@@ -75,6 +80,8 @@ fn the_component_is_a_link_to_the_one_library() {
     assert_eq!(fs::read(&command).unwrap(), b"the command");
     assert_eq!(fs::metadata(command).unwrap().permissions().mode() & 0o111, 0o111);
     assert_eq!(fs::read(home.join(".local/share/man/man1/ibex.1")).unwrap(), b"the page");
+    let program = home.join(".local/bin/../libexec/ibex/ibex_mpi_bench");
+    assert_eq!(fs::metadata(program).unwrap().permissions().mode() & 0o111, 0o111);
 }
 
 #[test]

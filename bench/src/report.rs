@@ -29,6 +29,12 @@ pub(crate) struct Report {
     /// What events cost, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<Cost>,
+    /// What could not be measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) failures: Vec<Failure>,
+    /// What this machine does not have, so that it was not tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// One value of `report.json`.
@@ -66,6 +72,34 @@ pub(crate) struct Part {
     pub(crate) instructions: f64,
 }
 
+/// A start of a program, in one round, that did not measure all that it was started for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    /// What was to carry it.
+    pub(crate) transport: String,
+    /// The tests it is of; of a raw program, those that are compared with it.
+    pub(crate) tests: Vec<String>,
+    /// Each value: the name of its row, and its size.
+    pub(crate) values: Vec<(String, u64)>,
+    /// The round, from 1.
+    pub(crate) round: usize,
+    /// What happened, with what was printed.
+    pub(crate) reason: String,
+    /// Whether the machine was too busy, and nothing else is wrong: another round makes up for it.
+    pub(crate) busy: bool,
+    /// Whether a value of it was measured in no other round either.
+    pub(crate) missing: bool,
+}
+
+/// A transport or a tool that this machine does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftOut {
+    /// Its name in tables.
+    pub(crate) what: String,
+    /// What is missing, and what brings it.
+    pub(crate) reason: String,
+}
+
 /// One measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measurement {
@@ -100,7 +134,14 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
         }
     }
     rows.extend(raw_rows(tests, &medians));
-    Report { device: device.to_owned(), rows, instructions: Vec::new(), events: None }
+    Report {
+        device: device.to_owned(),
+        rows,
+        instructions: Vec::new(),
+        events: None,
+        failures: Vec::new(),
+        left_out: Vec::new(),
+    }
 }
 
 /// Where the instructions of a message of 8 B go, over each transport, the largest part of a transport first.
@@ -129,19 +170,51 @@ impl Report {
         self.rows.iter().find(|row| row.test == test && row.transport == transport.name() && row.bytes == bytes)
     }
 
-    /// The sizes a test has rows of, ascending.
+    /// Adds what could not be measured, and whether other rounds made up for it.
+    pub(crate) fn lacks(&mut self, failures: &[Failure], measured: &[Measurement]) {
+        let has = |failure: &Failure, (name, bytes): &(String, u64)| {
+            let of = |one: &&Measurement| one.transport.name() == failure.transport && one.test == *name;
+            measured.iter().filter(of).any(|one| one.bytes == *bytes)
+        };
+        let judged = |failure: &Failure| Failure {
+            missing: failure.values.iter().any(|value| !has(failure, value)),
+            ..failure.clone()
+        };
+        self.failures = failures.iter().map(judged).collect();
+    }
+
+    /// Whether all that was tried was measured, and nothing failed but for a machine that was busy for a time.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.failures.iter().all(|failure| failure.busy && !failure.missing)
+    }
+
+    /// The failures of a test.
+    fn failed(&self, test: &str) -> impl Iterator<Item = &Failure> {
+        self.failures.iter().filter(move |failure| failure.missing && failure.tests.iter().any(|name| name == test))
+    }
+
+    /// The sizes a test was to be measured with, ascending.
     pub(crate) fn sizes(&self, test: &str) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.rows.iter().filter(|row| row.test == test).map(|row| row.bytes).collect();
+        let of_test = |name: &str| name == test || catalogue::test(test).is_some_and(|test| test.raw.contains(&name));
+        let values = self.failed(test).flat_map(|failure| &failure.values).filter(|(name, _)| of_test(name));
+        sizes.extend(values.map(|(_, bytes)| *bytes));
         sizes.sort_unstable();
         sizes.dedup();
         sizes
     }
 
-    /// The transports a test has rows of, in the order of tables.
+    /// The transports a test was to be measured over, in the order of tables.
     pub(crate) fn transports(&self, test: &str) -> Vec<Transport> {
-        let measured =
-            |transport: &Transport| self.rows.iter().any(|row| row.test == test && row.transport == transport.name());
-        transport::ALL.into_iter().filter(measured).collect()
+        let measured = |name: &str| self.rows.iter().any(|row| row.test == test && row.transport == name);
+        let failed = |name: &str| self.failed(test).any(|failure| failure.transport == name);
+        let tried = |transport: &Transport| measured(transport.name()) || failed(transport.name());
+        transport::ALL.into_iter().filter(tried).collect()
+    }
+
+    /// Whether a test has a value.
+    pub(crate) fn has_rows(&self, test: &str) -> bool {
+        self.rows.iter().any(|row| row.test == test)
     }
 
     /// What a test gives over a transport, over what it gives over another.
@@ -296,6 +369,35 @@ pub(crate) mod tests {
             serde_json::to_string(&report).unwrap(),
             r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"half_round_trip","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}],"instructions":[]}"#
         );
+    }
+
+    fn failed(transport: &str, values: &[(&str, u64)], busy: bool) -> Failure {
+        Failure {
+            transport: transport.to_owned(),
+            tests: vec!["latency".to_owned()],
+            values: values.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect(),
+            round: 1,
+            reason: "it fell over".to_owned(),
+            busy,
+            missing: false,
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_measured_keeps_its_column_and_its_line_and_another_round_makes_up_for_a_busy_one() {
+        let measurements = [measured("latency", Transport::Ibex, 8, 2.0)];
+        let mut report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements);
+        assert!(report.is_complete());
+        report.lacks(&[failed("ibex", &[("latency", 8)], true)], &measurements);
+        assert!(report.is_complete() && report.sizes("latency") == [8]);
+        report.lacks(&[failed("ibex", &[("latency", 8)], false)], &measurements);
+        assert!(!report.is_complete() && !report.failures[0].missing);
+        let failures = [failed("raw", &[("ib_send_lat", 8)], true), failed("tcp", &[("latency", 64)], false)];
+        report.lacks(&failures, &measurements);
+        assert!(!report.is_complete());
+        assert_eq!(report.transports("latency"), [Transport::Ibex, Transport::Raw, Transport::Tcp]);
+        assert_eq!(report.sizes("latency"), [8, 64]);
+        assert!(!report.has_rows("bandwidth") && report.transports("bandwidth").is_empty());
     }
 
     #[test]

@@ -291,7 +291,7 @@ pub(crate) fn test(name: &str) -> Option<&'static Test> {
 }
 
 /// The names of all tests.
-pub(crate) fn test_names() -> impl Iterator<Item = &'static str> {
+pub fn test_names() -> impl Iterator<Item = &'static str> {
     TESTS.iter().map(|test| test.name)
 }
 

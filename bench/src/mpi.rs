@@ -1,45 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MPI between two ranks of one node: the command line over a transport, and the lines `ibex_mpi_bench` prints.
+//! MPI between two ranks, of one node or of two: the command line over a transport, and the lines `ibex_mpi_bench` prints.
 //!
 //! `--mca btl` and `--mca osc` leave one way for a message: what a transport cannot carry fails, and takes no other.
 //!
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
 use super::catalogue::Test;
+use super::place::Where;
 use super::plan::Kind;
 use super::report::Measurement;
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
-
-/// What a run over a transport needs to know of the place it runs in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
-    /// The folder of the compiled programs.
-    pub(crate) programs: &'a Path,
-    /// The folder of the component links.
-    pub(crate) components: &'a Path,
-    /// The same of the build without events.
-    pub(crate) without_events: &'a Path,
-    /// The folder of what a run leaves.
-    pub(crate) reports: &'a Path,
-    /// The RDMA device.
-    pub(crate) device: &'a str,
-    /// Its network interface, for the tcp BTL; empty where it has none.
-    pub(crate) interface: &'a str,
-    /// What sort of device it is.
-    pub(crate) kind: Kind,
-    /// Where both sides of a program that does not choose its processor itself are bound to.
-    pub(crate) processors: Option<[usize; 2]>,
-}
+use std::path::PathBuf;
 
 /// The command that measures the tests over a transport.
 ///
 /// # Errors
 /// Those of [`mpirun`].
 pub(crate) fn command(
-    place: Place,
+    place: Where,
     transport: Transport,
     tests: &[&Test],
     sizes: &[u64],
@@ -58,8 +38,16 @@ pub(crate) fn command(
 ///
 /// # Errors
 /// For TCP over a device without a network interface, and for a transport that has no MPI.
-pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> {
+pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
     let mut words = vec!["mpirun".to_owned()];
+    if let Some(hosts) = place.hosts {
+        words.extend(hosts.mpirun());
+        if transport == Transport::Ucx {
+            // Open MPI's own variables reach the other host by themselves.
+            let exported = ucx_environment(place).into_iter().flat_map(|(name, _)| ["-x".to_owned(), name]);
+            words.extend(exported);
+        }
+    }
     let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     if place.kind == Kind::SoftRoce {
         // perftest's processes are not bound either. Two ranks that spin would leave the kernel no processor for the
@@ -100,7 +88,7 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
             parameter("pml_ucx_devices", "any");
         }
         Transport::Tcp => {
-            if place.interface.is_empty() {
+            if place.interface.is_empty() && place.hosts.is_none() {
                 bail!(
                     "{} has no network interface, so there is no TCP to compare with; leave tcp out of --transports",
                     place.device
@@ -108,7 +96,9 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
             }
             parameter("pml", "ob1");
             parameter("btl", "self,tcp");
-            parameter("btl_tcp_if_include", place.interface);
+            if !place.interface.is_empty() {
+                parameter("btl_tcp_if_include", place.interface);
+            }
             parameter("osc", "pt2pt");
         }
         _ => bail!("there is no MPI over {}", transport.name()),
@@ -117,23 +107,23 @@ pub(crate) fn mpirun(place: Place, transport: Transport) -> Result<Vec<String>> 
 }
 
 /// The tool that watches the ranks.
-fn tool(place: Place, transport: Transport) -> Option<PathBuf> {
+fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     match transport {
         Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
         _ if transport.way_of_matching().is_some() => Some(place.programs.join("every_event.so")),
-        Transport::Logger => Some(place.components.with_file_name("libibex-log.so")),
+        Transport::Logger => Some(place.components?.with_file_name("libibex-log.so")),
         _ => None,
     }
 }
 
 /// The file a rank's log goes to.
-pub(crate) fn log(place: Place, rank: u32) -> PathBuf {
+pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
     place.reports.join(format!("events.{rank}"))
 }
 
 /// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
 /// would hide all other components, and over the other transports it need not be.
-pub(crate) fn environment(place: Place, transport: Transport) -> Vec<(String, String)> {
+pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let mut variables = vec![
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
@@ -142,11 +132,13 @@ pub(crate) fn environment(place: Place, transport: Transport) -> Vec<(String, St
     if transport.is_ibex() {
         let without = transport == Transport::WithoutEvents;
         let components = if without { place.without_events } else { place.components };
-        let path = format!("{}:SYSTEM_DEFAULT", components.display());
-        variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+        if let Some(components) = components {
+            let path = format!("{}:SYSTEM_DEFAULT", components.display());
+            variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+        }
     }
     if transport == Transport::Ucx {
-        variables.extend(ucx_environment(place.device));
+        variables.extend(ucx_environment(place));
     }
     if transport == Transport::Logger {
         variables.push(variable("IBEX_LOG_EVENTS", "all".to_owned()));
@@ -155,12 +147,14 @@ pub(crate) fn environment(place: Place, transport: Transport) -> Vec<(String, St
     variables
 }
 
-/// What leaves UCX one way: this device over reliable connections. It sets these up with datagrams (`ud_verbs`).
-pub(crate) fn ucx_environment(device: &str) -> Vec<(String, String)> {
+/// What leaves UCX one way: this device over reliable connections. It sets these up with datagrams. On an adapter it
+/// may use what it has for that adapter beyond verbs, as it would by itself.
+pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
+    let transports = if place.kind == Kind::Adapter { "rc,ud,self" } else { "rc_verbs,ud_verbs,self" };
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     vec![
-        variable("UCX_TLS", "rc_verbs,ud_verbs,self"),
-        variable("UCX_NET_DEVICES", &format!("{device}:1")),
+        variable("UCX_TLS", transports),
+        variable("UCX_NET_DEVICES", &format!("{}:1", place.device)),
         variable("UCX_LOG_LEVEL", "error"),
     ]
 }
@@ -200,28 +194,32 @@ pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::catalogue;
+    use super::super::hosts::Hosts;
     use super::*;
+    use std::path::Path;
 
-    pub(crate) fn place() -> Place<'static> {
-        Place {
+    pub(crate) fn place() -> Where<'static> {
+        Where {
             programs: Path::new("/t/mpi"),
-            components: Path::new("/t/lib/openmpi"),
-            without_events: Path::new("/t/without/lib/openmpi"),
+            components: Some(Path::new("/t/lib/openmpi")),
+            without_events: Some(Path::new("/t/without/lib/openmpi")),
             reports: Path::new("/t/bench"),
             device: "rxe0",
             interface: "veth0",
             kind: Kind::Adapter,
             processors: None,
+            judges: true,
+            hosts: None,
         }
     }
 
-    fn line(place: Place, transport: Transport) -> String {
+    fn line(place: Where, transport: Transport) -> String {
         command(place, transport, &[catalogue::test("latency").unwrap()], &[0, 8], 0.5).unwrap().join(" ")
     }
 
     #[test]
     fn on_soft_roce_ranks_leave_the_kernel_the_processor() {
-        let on = |kind| line(Place { kind, ..place() }, Transport::Ibex);
+        let on = |kind| line(Where { kind, ..place() }, Transport::Ibex);
         assert!(on(Kind::SoftRoce).contains("--mca mpi_yield_when_idle 1"));
         assert!(!on(Kind::SoftHca).contains("mpi_yield_when_idle"));
         assert!(!on(Kind::Adapter).contains("mpi_yield_when_idle"));
@@ -245,6 +243,23 @@ pub(crate) mod tests {
         assert!(ucx.contains("--mca pml ucx --mca osc ucx") && !ucx.contains("btl"), "{ucx}");
         let variables = environment(place(), Transport::Ucx);
         assert!(variables.contains(&("UCX_NET_DEVICES".to_owned(), "rxe0:1".to_owned())), "{variables:?}");
+    }
+
+    #[test]
+    fn between_two_hosts_each_has_a_rank_and_they_know_what_ucx_is_told() {
+        let hosts = Hosts::by_ssh(["a", "b"].map(str::to_owned));
+        let on = |transport| line(Where { hosts: Some(&hosts), interface: "10.0.0.0/24", ..place() }, transport);
+        assert!(on(Transport::Ibex).contains("--host a:1,b:1") && !on(Transport::Ibex).contains("-x"));
+        assert!(on(Transport::Ucx).contains("-x UCX_TLS -x UCX_NET_DEVICES"), "{}", on(Transport::Ucx));
+        assert!(on(Transport::Tcp).contains("--mca btl_tcp_if_include 10.0.0.0/24"));
+        let without = Where { hosts: Some(&hosts), interface: "", ..place() };
+        assert!(!line(without, Transport::Tcp).contains("if_include"));
+    }
+
+    #[test]
+    fn an_installation_that_open_mpi_finds_by_itself_needs_no_variable() {
+        let variables = environment(Where { components: None, ..place() }, Transport::Ibex);
+        assert!(!format!("{variables:?}").contains("component_path"), "{variables:?}");
     }
 
     #[test]
@@ -284,7 +299,7 @@ pub(crate) mod tests {
     #[test]
     fn tcp_goes_over_the_interface_of_the_device_or_nowhere() {
         assert!(line(place(), Transport::Tcp).contains("--mca btl self,tcp --mca btl_tcp_if_include veth0"));
-        let without = Place { interface: "", ..place() };
+        let without = Where { interface: "", ..place() };
         assert!(mpirun(without, Transport::Tcp).unwrap_err().to_string().contains("--transports"));
     }
 

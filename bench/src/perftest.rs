@@ -6,9 +6,9 @@
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file, over outputs of perftest 4.5.
 
 use super::catalogue::{RawProgram, Reads};
-use super::mpi::Place;
+use super::job::Outcome;
+use super::place::Where;
 use anyhow::{Context, Result, bail};
-use hw_tests::Outcome;
 
 /// What one run measured, in the unit of the report.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,21 +21,31 @@ pub(crate) struct Value {
 
 /// The command that runs server and client on one node and shows what the client prints, or, where the client failed,
 /// what both did. `port` is where they meet; a later run needs another, as the old one is not free at once.
-pub(crate) fn command(program: &RawProgram, place: Place, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
+pub(crate) fn command(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
+    vec![
+        "sh".into(),
+        "-c".into(),
+        both_sides(&line(program, place, bytes, iterations, port), place.processors, port, ""),
+    ]
+}
+
+/// The command line of either side.
+pub(crate) fn line(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> String {
     let options = program.options.join(" ");
-    let line = format!("{} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", program.program, place.device);
-    vec!["sh".into(), "-c".into(), both_sides(&line, place.processors, port, "")]
+    format!("{} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", program.program, place.device)
 }
 
 /// A script that starts the command line `line` as a server, waits until it listens at `port`, and runs the same line
 /// as its client; each on a processor of its own where two are given. `after` ends it. Where the server could not
-/// measure the processor's clock, that is shown, too: in a run both ways the client adds what the server says.
+/// measure the processor's clock, that is shown, too: in a run both ways the client adds what the server says. A server
+/// in the background does not hear an interrupt from the keyboard, and is ended by the script.
 pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, after: &str) -> String {
     let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
     let (client, server) = (on(0), on(1));
     format!(
         "log=$(mktemp)\n\
          {server}{line} >$log 2>&1 & server=$!\n\
+         trap 'kill $server 2>/dev/null; rm -f $log; {after} exit 130' INT TERM HUP\n\
          until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
              kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
              sleep 0.02\n\
@@ -170,11 +180,10 @@ mod tests {
     #[test]
     fn a_failed_calibration_is_recognised_and_another_failure_is_not() {
         let outcome = |stderr: &str| Outcome {
-            command: String::new(),
-            ending: hw_tests::Ending::Exited(0),
+            success: true,
+            shown: String::new(),
             stdout: SEND_LAT.to_owned(),
             stderr: stderr.to_owned(),
-            elapsed: std::time::Duration::ZERO,
         };
         assert!(was_disturbed(&outcome("Correlation coefficient r^2: 0.81 < 0.9\n")));
         assert!(!was_disturbed(&outcome("Couldn't connect to 127.0.0.1:18600\n")));
@@ -186,7 +195,7 @@ mod tests {
         let script = command(&program, place(), 64, 1000, 18600).pop().unwrap();
         assert_eq!(script.matches("ib_write_bw -F -d rxe0 -s 64 -n 1000 -p 18600 -b").count(), 2, "{script}");
         assert!(script.contains(":48A8 ") && !script.contains("taskset"), "{script}");
-        let bound = Place { processors: Some([0, 2]), ..place() };
+        let bound = Where { processors: Some([0, 2]), ..place() };
         let script = command(&program, bound, 64, 1000, 18600).pop().unwrap();
         assert!(script.contains("taskset -c 2 ib_write_bw") && script.contains("taskset -c 0 ib_write_bw"), "{script}");
     }

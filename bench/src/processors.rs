@@ -9,7 +9,8 @@ use std::fs;
 
 /// The first two processors this process may use that are not of one core; where all are, the first two. None where
 /// there is only one, or the system does not say.
-pub(crate) fn pair() -> Option<[usize; 2]> {
+#[must_use]
+pub fn pair() -> Option<[usize; 2]> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let allowed = list(allowed)?;

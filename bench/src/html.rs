@@ -4,13 +4,12 @@
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
-use super::bars::{self, Outcome, Verdict};
+use super::bars::{Outcome, Verdict};
 use super::catalogue::Test;
 use super::events::Cost;
-use super::plan::Kind;
 use super::plot;
 use super::report::{Part, Report};
-use super::table::{compared, count_lines, divided, note, over, part_lines, size, with_spread};
+use super::table::{compared, count_lines, divided, note, over, part_lines, remark_lines, size, with_spread};
 use super::transport::{self, Transport};
 use anyhow::Result;
 
@@ -19,7 +18,7 @@ use anyhow::Result;
 /// # Errors
 /// When a plot cannot be drawn.
 pub(crate) fn page(
-    kind: Kind,
+    (verdicts, remark): (&[Verdict], &str),
     report: &Report,
     tests: &[&'static Test],
     environment: &[(String, String)],
@@ -27,9 +26,11 @@ pub(crate) fn page(
     let mut body = format!(
         "<header><h1>ibex</h1><p>MPI over RDMA, measured on <b>{}</b>. {}</p></header>\n",
         escaped(&report.device),
-        escaped(kind.remark())
+        escaped(remark)
     );
-    body += &bars_section(&bars::verdicts(kind, report));
+    if !verdicts.is_empty() {
+        body += &bars_section(verdicts);
+    }
     for test in tests {
         if !report.sizes(test.name).is_empty() {
             body += &test_section(report, test)?;
@@ -37,6 +38,7 @@ pub(crate) fn page(
     }
     body += &parts_section(&report.instructions);
     body += &report.events.as_ref().map(counts_section).unwrap_or_default();
+    body += &remarks_section(report);
     body += &environment_section(environment);
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -82,7 +84,7 @@ fn test_section(report: &Report, test: &Test) -> Result<String> {
         .map(|transport| format!("<span class=\"{}\">{}</span>", transport.name(), transport.words()))
         .collect();
     // One size is no line.
-    let plot = if report.sizes(test.name).len() > 1 {
+    let plot = if report.has_rows(test.name) && report.sizes(test.name).len() > 1 {
         let percentages = report.events.as_ref().map(|cost| plot::svg(&cost.percentages(report), test)).transpose()?;
         let percentages = percentages.unwrap_or_default();
         format!("<p class=\"legend\">{}</p>\n{}\n{percentages}\n", legend.concat(), plot::svg(report, test)?)
@@ -149,6 +151,17 @@ fn parts_section(parts: &[Part]) -> String {
         line("th", &header),
         body.concat()
     )
+}
+
+/// What is not in the tables, and why.
+fn remarks_section(report: &Report) -> String {
+    let lines = remark_lines(report);
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+    let lines = lines.concat();
+    format!("<section>\n<h2>Not measured</h2>\n<ul>\n{lines}</ul>\n</section>\n")
 }
 
 fn counts_section(cost: &Cost) -> String {
@@ -236,8 +249,9 @@ small{color:#7a828c;font-size:12px}
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue;
+    use super::super::plan::Kind;
     use super::super::report::{summarise, tests::measured};
+    use super::super::{bars, catalogue};
     use super::*;
 
     fn example() -> String {
@@ -248,7 +262,8 @@ mod tests {
             measured("ib_read_bw", Transport::Raw, 1 << 20, 100.0),
         ];
         let environment = [("Kernel".to_owned(), "Linux <6.12> & more".to_owned())];
-        page(Kind::Adapter, &summarise("rxe0", &tests, &measurements), &tests, &environment).unwrap()
+        let report = summarise("rxe0", &tests, &measurements);
+        page((&bars::verdicts(Kind::Adapter, &report), ""), &report, &tests, &environment).unwrap()
     }
 
     #[test]

@@ -7,14 +7,15 @@
 //!
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
-use super::catalogue::{By, RAW, RawProgram, Test};
+use super::catalogue::{self, By, RAW, RawProgram, Test};
 use super::instructions::{Calls, Count};
+use super::report::LeftOut;
 use super::transport::{self, Transport};
-use hw_tests::Device;
+use anyhow::{Result, bail};
 
 /// What sort of device is measured: it decides what is worth measuring, and in which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The kernel's software adapter in a virtual machine: slow.
     SoftRoce,
     /// Emulated adapters: as fast as memory, on any machine.
@@ -24,20 +25,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a device.
-    pub(crate) fn of(device: &Device) -> Self {
-        match device {
-            Device::SoftRoce => Self::SoftRoce,
-            Device::SoftHca | Device::SoftHcaAs(_) => Self::SoftHca,
-            Device::Local(_) => Self::Adapter,
-        }
-    }
-
     /// What the numbers of such a device mean.
     pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::SoftRoce => {
-                "These numbers come from a software adapter in a virtual machine: use them to compare software overhead, not to \
+                "These numbers come from a software adapter: use them to compare software overhead, not to \
                  predict the speed of an adapter."
             }
             Self::SoftHca => {
@@ -85,7 +77,7 @@ static GROUPS: [&[&str]; 6] = [
 
 /// What to measure, as the arguments say.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     kind: Kind,
     /// In the order of the report.
     pub(crate) tests: Vec<&'static Test>,
@@ -99,6 +91,8 @@ pub(crate) struct Plan {
     rounds_of_instructions: usize,
     /// How long the MPI program measures each latency, and each other value.
     seconds_per_row: (f64, f64),
+    /// What was not there to be planned.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// Instructions are counted twice: enough to see that the counts repeat.
@@ -124,7 +118,97 @@ pub(crate) enum Step {
     SmallBuffer,
 }
 
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Fewer sizes and rounds.
+    pub quick: bool,
+    /// These tests alone, by name; none: all that the device has.
+    pub tests: Vec<String>,
+    /// These transports alone; none: those of the kind of device.
+    pub transports: Vec<Transport>,
+    /// What events cost, over ibex.
+    pub events: bool,
+    /// These sizes of messages, in bytes, of those that a test has; none: those of the kind of device.
+    pub sizes: Vec<u64>,
+    /// So many rounds, of everything but instructions; none: as the kind of device needs.
+    pub rounds: Option<usize>,
+}
+
+/// What is measured of events unless the tests are named.
+const OF_EVENTS: [&str; 3] = ["latency", "bandwidth", "instructions"];
+
+/// The tests to run, in the order of the report.
+fn tests(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
+    let tests = catalogue::TESTS.iter();
+    if names.is_empty() {
+        return Ok(tests.filter(|test| kind.has(test)).collect());
+    }
+    let tests: Vec<_> = tests.filter(|test| wanted(test.name)).collect();
+    if let Some(test) = tests.iter().find(|test| !kind.has(test)) {
+        bail!("the test {} needs emulated adapters: --device softhca", test.name);
+    }
+    Ok(tests)
+}
+
+/// The same of events: messages alone.
+fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let default = || OF_EVENTS.into_iter().filter(|name| catalogue::test(name).is_some_and(|test| kind.has(test)));
+    let names = if names.is_empty() { default().map(str::to_owned).collect() } else { names.to_vec() };
+    let tests = tests(kind, &names)?;
+    if let Some(test) = tests.iter().find(|test| !matches!(test.by, By::Messages | By::InstructionCounter(_))) {
+        bail!("the test {} is not among those of --events", test.name);
+    }
+    Ok(tests)
+}
+
 impl Plan {
+    /// The plan for what is asked for.
+    ///
+    /// # Errors
+    /// A test that such a device does not have.
+    pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
+        let mut plan = if wanted.events {
+            Self::of_events(kind, wanted.quick, tests_of_events(kind, &wanted.tests)?)
+        } else {
+            let transports = if wanted.transports.is_empty() { kind.transports() } else { wanted.transports.clone() };
+            Self::new(kind, wanted.quick, tests(kind, &wanted.tests)?, transports)
+        };
+        if !wanted.sizes.is_empty() {
+            plan.sizes.clone_from(&wanted.sizes);
+            plan.sizes.sort_unstable();
+            plan.sizes.dedup();
+        }
+        if let Some(rounds) = wanted.rounds {
+            (plan.rounds, plan.rounds_of_the_rest) = (rounds, rounds);
+        }
+        if plan.values() == 0 {
+            bail!(
+                "none of these tests has one of these sizes over one of these transports: there is nothing to measure"
+            );
+        }
+        Ok(plan)
+    }
+
+    /// What it measures over.
+    #[must_use]
+    pub fn transports(&self) -> &[Transport] {
+        &self.transports
+    }
+
+    /// In how many rounds.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Whether it compares the adapter with the host's memory, by a program of its own.
+    #[must_use]
+    pub fn has_host_memory(&self) -> bool {
+        self.tests.iter().any(|test| test.by == By::HostMemory)
+    }
+
     /// The plan for a run with all sizes, or for a quick one.
     pub(crate) fn new(kind: Kind, quick: bool, tests: Vec<&'static Test>, transports: Vec<Transport>) -> Self {
         const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
@@ -145,6 +229,7 @@ impl Plan {
             rounds_of_the_rest: rest,
             rounds_of_instructions: ROUNDS_OF_INSTRUCTIONS,
             seconds_per_row,
+            left_out: Vec::new(),
         }
     }
 
@@ -179,7 +264,8 @@ impl Plan {
     }
 
     /// How many values all rounds yield.
-    pub(crate) fn values(&self) -> usize {
+    #[must_use]
+    pub fn values(&self) -> usize {
         (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| self.values_of(&step)).sum()
     }
 
@@ -191,6 +277,22 @@ impl Plan {
             Step::UcxPerftest { runs } => runs.len(),
             Step::HostMemory => 4,
             Step::SmallBuffer => 0,
+        }
+    }
+
+    /// The name and the size of each of them.
+    pub(crate) fn names_of(&self, step: &Step) -> Vec<(String, u64)> {
+        let of_test = |test: &&'static Test| self.sizes_of(test).map(|bytes| (test.name.to_owned(), bytes));
+        match step {
+            Step::Raw { program, bytes } => vec![(program.name.to_owned(), *bytes)],
+            Step::Instructions(count) => vec![(count.test().to_owned(), count.bytes)],
+            Step::Mpi { tests, .. } => tests.iter().flat_map(of_test).collect(),
+            Step::UcxPerftest { runs } => runs.iter().map(|(test, bytes)| (test.name.to_owned(), *bytes)).collect(),
+            Step::HostMemory => {
+                let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
+                tests.map(|test| (test.name.to_owned(), test.sizes.0)).collect()
+            }
+            Step::SmallBuffer => Vec::new(),
         }
     }
 
@@ -361,6 +463,15 @@ mod tests {
     #[test]
     fn no_raw_program_is_asked_for_a_message_of_0_bytes() {
         assert!(!plan(Kind::Adapter).round(1).iter().any(|step| matches!(step, Step::Raw { bytes: 0, .. })));
+    }
+
+    #[test]
+    fn sizes_and_rounds_that_are_asked_for_are_measured_and_a_plan_of_nothing_is_refused() {
+        let wanted = Wanted { sizes: vec![64, 8, 64], rounds: Some(1), ..Wanted::default() };
+        let plan = Plan::chosen(Kind::Adapter, &wanted).unwrap();
+        assert_eq!((&plan.sizes[..], plan.rounds(), plan.round(2).len()), (&[8, 64][..], 1, 0));
+        let nothing = Wanted { tests: vec!["message_rate".to_owned()], sizes: vec![1 << 20], ..wanted };
+        assert!(Plan::chosen(Kind::Adapter, &nothing).unwrap_err().to_string().contains("nothing to measure"));
     }
 
     #[test]

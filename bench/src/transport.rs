@@ -3,13 +3,12 @@
 //!
 //! Grade: setup. Used by all of the bench. Tests: at the end of this file.
 
-use crate::command::{is_in_path, output};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::process::Command;
 
 /// What carried a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// MPI through ibex: its PML.
     Ibex,
     /// MPI through ibex's BTL, under ob1.
@@ -104,7 +103,8 @@ pub(crate) const ALL: [Transport; 19] = [
 
 impl Transport {
     /// Its name in `report.json`, in tables, and for `--transports`.
-    pub(crate) const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Ibex => "ibex",
             Self::IbexBtl => "ibex-btl",
@@ -159,7 +159,8 @@ impl Transport {
     }
 
     /// Whether that is ibex, of one build or another, watched or not.
-    pub(crate) fn is_ibex(self) -> bool {
+    #[must_use]
+    pub fn is_ibex(self) -> bool {
         matches!(self, Self::IbexBtl) || EVENTS.contains(&self) || self.is_pml()
     }
 
@@ -183,7 +184,7 @@ impl Transport {
     }
 
     /// The component of Open MPI it needs beyond ob1, as `ompi_info --parsable` begins its line, and the package of it.
-    fn component(self) -> Option<&'static str> {
+    pub(crate) fn component(self) -> Option<&'static str> {
         match self {
             Self::Openib => Some("mca:btl:openib:"),
             Self::Ucx => Some("mca:pml:ucx:"),
@@ -197,7 +198,7 @@ impl Transport {
 ///
 /// # Errors
 /// Something is missing; the message says what, and how to do without.
-pub(crate) fn ensure_available(transports: &[Transport]) -> Result<()> {
+pub fn ensure_available(transports: &[Transport]) -> Result<()> {
     let without = |missing: Transport| {
         let rest: Vec<&str> = transports.iter().filter(|other| **other != missing).map(|other| other.name()).collect();
         format!("or leave it out: --transports {}", rest.join(","))
@@ -209,7 +210,7 @@ pub(crate) fn ensure_available(transports: &[Transport]) -> Result<()> {
         );
     }
     if transports.iter().any(|transport| transport.component().is_some()) {
-        let listing = output(Command::new("ompi_info").arg("--parsable"))?;
+        let listing = listing(&[])?;
         if let Some(missing) = missing_component(transports, &listing) {
             bail!(
                 "this Open MPI has no component {} (ompi_info does not list it), so {} cannot be measured; use one that has it \
@@ -221,6 +222,23 @@ pub(crate) fn ensure_available(transports: &[Transport]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What Open MPI says of itself in such an environment.
+pub(crate) fn listing(environment: &[(String, String)]) -> Result<String> {
+    let info = Command::new("ompi_info").arg("--parsable").envs(environment.iter().cloned()).output();
+    let info = info.context("Open MPI's ompi_info cannot be started: is it in PATH?")?;
+    if !info.status.success() {
+        bail!("`ompi_info --parsable` failed ({}): {}", info.status, String::from_utf8_lossy(&info.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&info.stdout).into_owned())
+}
+
+/// Whether a program of that name is in `PATH`.
+#[must_use]
+pub fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 fn missing_component(transports: &[Transport], listing: &str) -> Option<Transport> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench --events`: what events cost, as ratios to a build that has none, and the bars for it.
+//! What `--events` adds to a bench: what events cost, as ratios to a build that has none, and the bars for it.
 //!
 //! The five ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. A bound that the
 //! ratio may keep or miss is neither met nor missed: the machine is too noisy to say. Instructions, allocations and
@@ -330,7 +330,7 @@ fn verdict<T>(
 ///
 /// # Errors
 /// When it printed none.
-pub(crate) fn rate(output: &str, bench: &str, batch: f64) -> Result<f64> {
+pub fn rate(output: &str, bench: &str, batch: f64) -> Result<f64> {
     let named = output.lines().find(|line| line.starts_with(&format!("test {bench} ")));
     let line = named.with_context(|| format!("the bench {bench} printed nothing:\n{output}"))?;
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a bench is: on a terminal a progress bar, elsewhere a line for each start of a program.
+//! How far a bench is: on a terminal a progress bar, elsewhere a line for each start of a program, on standard
+//! error, as standard output may be the report.
 //!
 //! Grade: setup. Called by [`super::run`].
 
@@ -34,7 +35,7 @@ impl Progress {
         if self.on_terminal {
             self.bar.set_message(text);
         } else {
-            println!("[{:4.0} s, {:3}%] {text}", self.started.elapsed().as_secs_f64(), self.percent());
+            eprintln!("[{:4.0} s, {:3}%] {text}", self.started.elapsed().as_secs_f64(), self.percent());
         }
     }
 
@@ -43,7 +44,7 @@ impl Progress {
         if self.on_terminal {
             self.bar.println(what);
         } else {
-            println!("{what}");
+            eprintln!("{what}");
         }
     }
 

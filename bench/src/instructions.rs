@@ -9,7 +9,8 @@
 
 use super::callgrind::Profile;
 use super::events::Counts;
-use super::mpi::{self, Place};
+use super::mpi;
+use super::place::Where;
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix
 ///
 /// # Errors
 /// Those of [`mpi::mpirun`].
-pub(crate) fn command(place: Place, count: Count) -> Result<(Vec<String>, PathBuf)> {
+pub(crate) fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
     let mut program =
         vec![place.programs.join(PROGRAM).display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];

@@ -77,8 +77,11 @@ fn legend() -> String {
     format!("What events cost\n{}\n", all.map(line).collect::<String>())
 }
 
-/// The speed bars.
+/// The speed bars; empty where there are none.
 pub(crate) fn bars(verdicts: &[Verdict]) -> String {
+    if verdicts.is_empty() {
+        return String::new();
+    }
     let widest = |text: fn(&Verdict) -> &str| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
     let widths = (widest(|one| one.what), widest(|one| &one.bound));
     let lines: Vec<String> = verdicts.iter().map(|verdict| bar(verdict, widths)).collect();
@@ -188,6 +191,64 @@ pub(crate) fn part_lines(parts: &[Part]) -> Vec<(String, Vec<String>)> {
     lines.extend(objects.iter().map(|(name, _)| line(name, &|part| part.object == *name)));
     lines.push(line("the adapter", &|part| part.adapter));
     lines
+}
+
+/// What was left out, and what failed; empty where all was measured.
+pub(crate) fn remarks(report: &Report) -> String {
+    let lines = remark_lines(report);
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines = lines.iter().flat_map(|line| ["  ", line, "\n"]).collect::<String>();
+    format!("Not measured\n{lines}\n")
+}
+
+/// A line for each thing that is not in the tables, or not from every round.
+pub(crate) fn remark_lines(report: &Report) -> Vec<String> {
+    let left_out = report.left_out.iter().map(|one| format!("{}: left out, as {}", one.what, one.reason));
+    let mut lines: Vec<String> = left_out.collect();
+    for failure in &report.failures {
+        let made_up = if failure.missing { "" } else { "; other rounds measured it" };
+        let names: Vec<&str> = failure.values.iter().map(|(name, _)| name.as_str()).collect();
+        let sizes = match &failure.values[..] {
+            [(_, bytes)] => format!(", {}", size(*bytes)),
+            _ => String::new(),
+        };
+        let what = format!("{} over {}{sizes}", distinct(&names).join(", "), failure.transport);
+        lines.push(format!("{what}, round {}: {}{made_up}", failure.round, brief(&failure.reason)));
+    }
+    lines
+}
+
+fn distinct<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(name) {
+            distinct.push(name);
+        }
+    }
+    distinct
+}
+
+/// Of a reason its first line, without command lines, and what says most of what was printed.
+fn brief(reason: &str) -> String {
+    let (first, printed) = reason.split_once('\n').unwrap_or((reason, ""));
+    let outside: Vec<&str> = first.split('`').step_by(2).map(str::trim).filter(|part| !part.is_empty()).collect();
+    let said = framed(printed).or_else(|| last_line(printed).map(str::to_owned));
+    outside.join(" ") + &said.map_or_else(String::new, |said| format!(" ({said})"))
+}
+
+/// What Open MPI frames by lines of dashes, in one line.
+fn framed(printed: &str) -> Option<String> {
+    let is_frame = |line: &&str| line.len() > 40 && line.bytes().all(|byte| byte == b'-');
+    let mut lines = printed.lines().skip_while(|line| !is_frame(line)).skip(1);
+    let words: Vec<&str> = lines.by_ref().take_while(|line| !is_frame(line)).flat_map(str::split_whitespace).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+fn last_line(printed: &str) -> Option<&str> {
+    let said = |line: &&str| line.contains(char::is_alphabetic) && !line.starts_with("---");
+    printed.lines().rfind(said).map(str::trim)
 }
 
 /// What became of events.
@@ -303,5 +364,15 @@ mod tests {
             let text = bars(&bars::verdicts(kind, &summarise("rxe0", &[], &[])));
             assert_eq!(text.matches("not measured").count(), count, "{text}");
         }
+    }
+
+    #[test]
+    fn a_reason_is_told_without_its_command_line_and_with_its_last_words() {
+        let reason = "MPI over tcp failed: `mpirun -n 2` exited with status 1\n--- stderr ---\nx\nno route\n-----\n";
+        assert_eq!(brief(reason), "MPI over tcp failed: exited with status 1 (no route)");
+        assert_eq!(brief("the machine is too busy"), "the machine is too busy");
+        let frame = "-".repeat(74);
+        let framed = format!("`x` failed\n--- stderr ---\n{frame}\nNo slots\n  are left.\n{frame}\n[vm] aborted\n");
+        assert_eq!(brief(&framed), "failed (No slots are left.)");
     }
 }

@@ -4,7 +4,7 @@
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file.
 
 use super::catalogue;
-use super::mpi::Place;
+use super::place::Where;
 use super::report::Measurement;
 use super::transport::Transport;
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 const ROUNDS: usize = 5;
 
 /// The command.
-pub(crate) fn command(place: Place) -> Vec<String> {
+pub(crate) fn command(place: Where) -> Vec<String> {
     let mut words = vec![place.programs.join("host_memory_ratios").display().to_string()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     option("--device", place.device.to_owned());
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_processes_get_the_processors_that_were_chosen() {
-        let place = super::Place { processors: Some([0, 2]), ..place() };
+        let place = Where { processors: Some([0, 2]), ..place() };
         assert!(command(place).join(" ").ends_with("--processors 0,2"));
     }
 }

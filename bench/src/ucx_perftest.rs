@@ -6,8 +6,9 @@
 //! Grade: setup. Called by [`super::run`]. Tests: at the end of this file, over output of UCX 1.13.
 
 use super::catalogue::{Reads, Test, UcxTest};
-use super::mpi::Place;
+use super::hosts::quoted;
 use super::perftest::{MEGABYTES_OF_PERFTEST, both_sides};
+use super::place::Where;
 use super::plan::Kind;
 use super::report::Measurement;
 use super::run::iterations;
@@ -15,15 +16,29 @@ use super::transport::Transport;
 use anyhow::{Context, Result, bail};
 
 /// The command that runs both sides. They read the same batch, which the shell writes to a file of its own.
-pub(crate) fn command(runs: &[(&'static Test, u64)], place: Place, port: u16) -> Vec<String> {
+pub(crate) fn command(runs: &[(&'static Test, u64)], place: Where, port: u16) -> Vec<String> {
     let batch: String = runs.iter().map(|(test, bytes)| batch_line(test, *bytes, place.kind) + "\n").collect();
-    let line = format!("ucx_perftest -p {port} -b $batch -v -f");
+    let line = line(port);
     let script = format!(
         "batch=$(mktemp)\ncat >$batch <<'END'\n{batch}END\n{}",
-        both_sides(&line, place.processors, port, "rm -f $batch")
+        both_sides(&line, place.processors, port, NO_BATCH)
     );
     vec!["sh".into(), "-c".into(), script]
 }
+
+/// The command line of either side.
+pub(crate) fn line(port: u16) -> String {
+    format!("ucx_perftest -p {port} -b $batch -v -f")
+}
+
+/// What writes the batch to a file, on one line.
+pub(crate) fn batch(runs: &[(&'static Test, u64)], place: Where) -> String {
+    let lines: Vec<String> = runs.iter().map(|(test, bytes)| quoted(&batch_line(test, *bytes, place.kind))).collect();
+    format!("batch=$(mktemp); printf '%s\\n' {} >$batch;", lines.join(" "))
+}
+
+/// What removes it.
+pub(crate) const NO_BATCH: &str = "rm -f $batch;";
 
 /// A name, and the options of a run.
 fn batch_line(test: &Test, bytes: u64, kind: Kind) -> String {
@@ -98,8 +113,14 @@ message_rate.8,20000,0.102,0.398,0.398,19.19,19.19,2514797,2514790
     }
 
     #[test]
+    fn a_batch_of_one_line_is_the_same_file() {
+        let script = batch(&runs(), place());
+        assert!(script.contains(r"printf '%s\n' 'latency.8 -t tag_lat -s 8 ") && !script.contains('\n'), "{script}");
+    }
+
+    #[test]
     fn both_sides_read_the_same_batch() {
-        let place = Place { processors: Some([0, 1]), ..place() };
+        let place = Where { processors: Some([0, 1]), ..place() };
         let script = command(&runs(), place, 13400).pop().unwrap();
         assert_eq!(script.matches("ucx_perftest -p 13400 -b $batch").count(), 2, "{script}");
         assert!(script.contains("\nlatency.8 -t tag_lat -s 8 -n 10000 -w 1000\n"), "{script}");

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What this machine, or both hosts, can measure: the rest is left out, and said.
+//!
+//! What is asked for by name and is not there is an error. Grade: setup. Called by `ibex bench`. Tests: at the end of
+//! this file.
+
+use super::catalogue::By;
+use super::mpi;
+use super::place::Where;
+use super::plan::{Plan, Wanted};
+use super::report::LeftOut;
+use super::transport::{self, Transport};
+use anyhow::{Result, bail};
+
+/// Everything a user may want to see beside ibex.
+const ALL: [Transport; 7] = [
+    Transport::Ibex,
+    Transport::IbexBtl,
+    Transport::Raw,
+    Transport::Openib,
+    Transport::Ucx,
+    Transport::UcxPerftest,
+    Transport::Tcp,
+];
+
+/// Plans what is asked for, of what is there. `has` says whether there is a program of that name where it is to run.
+///
+/// # Errors
+/// Something that was asked for by name is not there, or nothing is left.
+pub fn available(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool) -> Result<Plan> {
+    let listing = transport::listing(&mpi::environment(place, Transport::Ibex))?;
+    of_machine(place, wanted, has, &listing)
+}
+
+fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, listing: &str) -> Result<Plan> {
+    let transports = if wanted.transports.is_empty() { ALL.to_vec() } else { wanted.transports.clone() };
+    let (mut left, mut left_out) = (Vec::new(), Vec::new());
+    for transport in transports {
+        match missing(transport, has, listing) {
+            None => left.push(transport),
+            Some(reason) if wanted.transports.contains(&transport) => {
+                bail!("{} cannot be measured, as {reason}", transport.name());
+            }
+            Some(reason) => left_out.push(LeftOut { what: transport.name().to_owned(), reason }),
+        }
+    }
+    if !left.iter().any(|transport| transport.is_ibex()) {
+        let reason = left_out.first().map_or_else(String::new, |left_out| left_out.reason.clone());
+        if wanted.transports.is_empty() {
+            bail!("ibex cannot be measured, as {reason}");
+        }
+    }
+    let mut plan = Plan::chosen(place.kind, &Wanted { transports: left, ..wanted.clone() })?;
+    let mut without = |what: &str, of_test: fn(By) -> bool, reason: &str| {
+        if !plan.tests.iter().any(|test| of_test(test.by)) {
+            return Ok(());
+        }
+        if !wanted.tests.is_empty() {
+            bail!("{what} cannot be measured, as {reason}");
+        }
+        plan.tests.retain(|test| !of_test(test.by));
+        left_out.push(LeftOut { what: what.to_owned(), reason: reason.to_owned() });
+        Ok(())
+    };
+    if !has("valgrind") {
+        let counts = |by| matches!(by, By::InstructionCounter(_));
+        without("instructions", counts, "valgrind, which counts them, is not in PATH (Debian: valgrind)")?;
+    }
+    if !place.programs.join("host_memory_ratios").is_file() {
+        without("the host's memory", |by| by == By::HostMemory, "its program is part of the source alone")?;
+    }
+    plan.left_out = left_out;
+    Ok(plan)
+}
+
+/// Why a transport cannot be measured.
+fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, listing: &str) -> Option<String> {
+    let is_listed = |component: &str| listing.lines().any(|line| line.starts_with(component));
+    let program =
+        |name: &str, package: &str| (!has(name)).then(|| format!("there is no {name} in PATH (Debian: {package})"));
+    let component = |component: &str| {
+        let name = component.trim_start_matches("mca:").trim_end_matches(':').replace(':', "/");
+        (!is_listed(component)).then(|| format!("this Open MPI has no component {name}"))
+    };
+    match transport {
+        Transport::Raw => program("ib_send_lat", "perftest"),
+        Transport::UcxPerftest => program("ucx_perftest", "ucx-utils"),
+        Transport::Ibex => component("mca:pml:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
+        Transport::IbexBtl => component("mca:btl:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
+        other => other.component().and_then(component),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mpi::tests::place;
+    use super::super::plan::Kind;
+    use super::*;
+
+    const LISTING: &str = "mca:pml:ibex:version\nmca:btl:ibex:version\nmca:btl:tcp:version\nmca:pml:ucx:version\n";
+
+    fn plan(wanted: &Wanted, tools: &[&str]) -> Result<Plan> {
+        let place = Where { kind: Kind::SoftHca, ..place() };
+        of_machine(place, wanted, &|name| tools.contains(&name), LISTING)
+    }
+
+    fn wanted(transports: &[Transport], tests: &[&str]) -> Wanted {
+        let tests = tests.iter().map(|test| (*test).to_owned()).collect();
+        Wanted { transports: transports.to_vec(), tests, ..Wanted::default() }
+    }
+
+    #[test]
+    fn what_is_not_there_is_left_out_and_said() {
+        let plan = plan(&Wanted::default(), &["ib_send_lat"]).unwrap();
+        let names: Vec<&str> = plan.transports().iter().map(|transport| transport.name()).collect();
+        assert_eq!(names, ["ibex", "ibex-btl", "raw", "ucx", "tcp"]);
+        let left_out: Vec<&str> = plan.left_out.iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(left_out, ["openib", "ucx_perftest", "instructions", "the host's memory"]);
+        assert!(plan.left_out[0].reason.contains("btl/openib") && plan.left_out[1].reason.contains("ucx-utils"));
+        assert!(!plan.tests.iter().any(|test| matches!(test.by, By::InstructionCounter(_) | By::HostMemory)));
+    }
+
+    #[test]
+    fn what_is_asked_for_by_name_is_not_left_out() {
+        let refused = |wanted: &Wanted| plan(wanted, &[]).unwrap_err().to_string();
+        assert!(refused(&wanted(&[Transport::Raw], &[])).contains("perftest"));
+        assert!(refused(&wanted(&[Transport::Ibex], &["instructions"])).contains("valgrind"));
+        assert!(plan(&wanted(&[Transport::Ibex, Transport::Tcp], &["latency"]), &[]).unwrap().left_out.is_empty());
+        assert!(plan(&wanted(&[Transport::Ibex], &["instructions"]), &["valgrind"]).is_ok());
+    }
+
+    #[test]
+    fn without_ibex_there_is_nothing_to_compare() {
+        let error = of_machine(place(), &Wanted::default(), &|_| true, "mca:btl:tcp:version\n").unwrap_err();
+        assert!(error.to_string().contains("ibex doctor"), "{error}");
+    }
+}

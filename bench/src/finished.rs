@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Measures what a plan says, and shows what came of it.
+//!
+//! Grade: setup. Called by whoever benches.
+
+use super::bars::{self, Verdict};
+use super::events::Cost;
+use super::html;
+use super::job::{self, Job, Nodes};
+use super::place::Where;
+use super::plan::Plan;
+use super::report::{self, Report};
+use super::run;
+use super::table;
+use anyhow::{Context, Result};
+use serde::{Serialize, Serializer};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
+
+/// A bench that is done.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    plan: &'a Plan,
+    verdicts: Vec<Verdict>,
+    remark: String,
+    report: Report,
+    environment: Vec<(String, String)>,
+}
+
+/// Measures. `title` names the device for a reader; `deliveries`: events that a thread raises and delivers through a
+/// buffer, per second, where what events cost is measured.
+///
+/// A program that fails is part of what is found ([`Finished::is_complete`]).
+///
+/// # Errors
+/// When no program can be run any more.
+pub fn measure<'a>(
+    nodes: &dyn Nodes,
+    place: Where,
+    plan: &'a Plan,
+    title: &str,
+    deliveries: Option<f64>,
+) -> Result<Finished<'a>> {
+    let found = run::run(nodes, place, plan)?;
+    let environment = environment(nodes, place, found.repeated)?;
+    let mut report = report::summarise(title, &plan.tests, &found.measured);
+    report.instructions = report::parts(&found.instructions);
+    report.left_out.clone_from(&plan.left_out);
+    report.lacks(&found.failures, &found.measured);
+    report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
+    let verdicts = if place.judges { bars::verdicts(place.kind, &report) } else { Vec::new() };
+    Ok(Finished { plan, verdicts, remark: place.remark(), report, environment })
+}
+
+impl Finished<'_> {
+    /// Whether all that was tried was measured.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.report.is_complete()
+    }
+
+    /// Writes `report.json` and `report.html` into a folder, and gives their paths.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to, or a plot cannot be drawn.
+    pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
+        let save = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(path)
+        };
+        let page = html::page((&self.verdicts, &self.remark), &self.report, &self.plan.tests, &self.environment)?;
+        Ok([save("report.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("report.html", &page)?])
+    }
+}
+
+impl fmt::Display for Finished<'_> {
+    /// The tables, what is said of the speeds that are wanted, and what the numbers mean.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables = table::tables(&self.report, &self.plan.tests);
+        let bars = table::bars(&self.verdicts);
+        writeln!(f, "\n{tables}\n{}{bars}{}", table::remarks(&self.report), self.remark)
+    }
+}
+
+impl Serialize for Finished<'_> {
+    /// As `report.json`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.report.serialize(serializer)
+    }
+}
+
+/// What the numbers depend on, as name and value, from the node they were measured in.
+fn environment(nodes: &dyn Nodes, place: Where, repeated: usize) -> Result<Vec<(String, String)>> {
+    let facts = [
+        ("Kernel", "uname -sr"),
+        ("Processors", "nproc"),
+        ("Processor", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1"),
+        ("Virtual machine", "grep -q hypervisor /proc/cpuinfo && echo yes || echo no"),
+        ("Open MPI", "mpirun --version | head -n 1"),
+        ("UCX", "dpkg-query --show --showformat='${Version}' libucx0 2>/dev/null || echo unknown"),
+        ("perftest", "dpkg-query --show --showformat='${Version}' perftest 2>/dev/null || echo unknown"),
+    ];
+    let mut found = vec![("ibex".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
+    found.push(("Device".to_owned(), place.device.to_owned()));
+    found.push(("Interface".to_owned(), place.interface.to_owned()));
+    if let Some(hosts) = place.hosts {
+        found.push(("Hosts".to_owned(), hosts.names().join(", ")));
+    }
+    for (name, script) in facts {
+        let outcome = job::run(nodes, &Job::new(["sh", "-c", script]))?.checked()?;
+        found.push((name.to_owned(), outcome.stdout.trim().to_owned()));
+    }
+    if repeated > 0 {
+        found.push(("Runs of perftest repeated, as the machine was busy".to_owned(), repeated.to_string()));
+    }
+    Ok(found)
+}

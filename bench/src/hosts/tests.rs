@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of two hosts: launchers that are scripts, which run what they are given on this machine.
+
+use super::*;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder with a made launcher, removed with it.
+struct Made(PathBuf);
+
+impl Made {
+    /// `script` is the launcher's; as with ssh, `$1` is the host and `$2` a line for its shell.
+    fn new(script: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Each test needs a number of its own; nothing else is ordered by it.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = env::temp_dir().join(format!("ibex-bench-hosts-{}-{number}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let made = Self(folder);
+        made.program("launcher", script);
+        made.program("ibex mpi's bench", "true");
+        made
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        let file = self.0.join(name);
+        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn launcher(&self) -> String {
+        self.0.join("launcher").display().to_string()
+    }
+
+    fn hosts(&self) -> Hosts {
+        let names = ["far-a", "far-b"].map(str::to_owned);
+        Hosts { names, launcher: Launcher::Remote(vec![self.launcher()]) }
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// As ssh does: the words behind the host are one line for a shell.
+const SSH: &str = "host=$1; shift; HOST=$host exec sh -c \"$*\"";
+
+/// A port at which something listens until it is dropped.
+fn listener() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+fn sides(line: &str, port: u16) -> Sides<'_> {
+    Sides { line, before: "", after: "", env: vec![("WORD".to_owned(), "it's".to_owned())], port }
+}
+
+#[test]
+fn a_word_reaches_the_other_shell_as_it_is() {
+    let made = Made::new(SSH);
+    let word = "a 'b' \"c\" $HOME `d` \\e";
+    let outcome =
+        Here.run(&made.hosts().job(1, &format!("printf '%s %s\\n' $HOST {}", quoted(word))), &mut |_, _| {}).unwrap();
+    assert_eq!(outcome.stdout, format!("far-b {word}\n"), "{}", outcome.shown);
+}
+
+#[test]
+fn a_step_of_an_allocation_is_on_that_host_alone_and_this_host_needs_no_launcher() {
+    let hosts = Hosts::by_srun([here(), "far".to_owned()]);
+    assert_eq!(hosts.words(0, "true"), ["sh", "-c", "true"]);
+    let words = hosts.words(1, "a b");
+    assert_eq!(words[0], "srun");
+    assert_eq!(words[words.len() - 4..], ["--nodelist=far", "sh", "-c", "a b"]);
+    assert!(hosts.mpirun().contains(&format!("{}:1,far:1", here())));
+}
+
+#[test]
+fn the_client_starts_when_the_server_listens_and_learns_where() {
+    let made = Made::new(SSH);
+    let (_listener, port) = listener();
+    let outcome = made.hosts().both_sides(&sides("sh -c 'echo $HOST $WORD $1' sh", port)).unwrap();
+    assert!(outcome.success && outcome.stdout.starts_with("far-b it's far-a"), "{}", outcome.shown);
+    assert!(outcome.stderr.contains("far-a it's\n"), "what the server said is missing: {outcome:?}");
+}
+
+#[test]
+fn no_server_is_left_when_its_client_fails() {
+    let made = Made::new(SSH);
+    let (_listener, port) = listener();
+    let file = made.0.join("server");
+    let line = format!("sh -c 'test $HOST = far-a || exit 7; echo $$ >{}; exec sleep 1000'", file.display());
+    let outcome = made.hosts().both_sides(&sides(&line, port)).unwrap();
+    assert!(!outcome.success && outcome.shown.contains("the server:"), "{}", outcome.shown);
+    let server = fs::read_to_string(file).unwrap();
+    let state = fs::read_to_string(format!("/proc/{}/stat", server.trim())).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+}
+
+#[test]
+fn a_server_that_ends_at_once_says_why() {
+    let made = Made::new(SSH);
+    let free = listener().1;
+    let error = made.hosts().both_sides(&sides("echo no adapter >&2; exit 3;", free)).unwrap_err();
+    assert!(error.to_string().contains("far-a") && error.to_string().contains("no adapter"), "{error:#}");
+}
+
+#[test]
+fn a_host_that_asks_for_a_password_is_refused_with_what_to_do() {
+    let made = Made::new("echo 'Permission denied (publickey).' >&2; exit 255");
+    let error = made.hosts().look(Path::new("/x"), "mlx5_0").unwrap_err().to_string();
+    assert!(error.contains("Permission denied") && error.contains("ssh-copy-id far-a"), "{error}");
+}
+
+#[test]
+fn a_host_without_the_programs_or_with_another_open_mpi_is_refused() {
+    let made = Made::new(SSH);
+    let error = made.hosts().look(Path::new("/no/program"), "x").unwrap_err().to_string();
+    assert!(error.contains("far-a has no /no/program"), "{error}");
+    let made =
+        Made::new("if [ $1 = far-b ]; then echo program; echo version other; exit; fi; echo program; echo tool orted");
+    let error = made.hosts().look(Path::new("/x"), "x").unwrap_err().to_string();
+    assert!(error.contains("same on both") || error.contains("no Open MPI"), "{error}");
+}
+
+#[test]
+fn what_both_hosts_have_is_known() {
+    let answers = "echo program; echo device mlx5_0; echo tool orted; echo version mpirun 4; \
+                   if [ $1 = far-a ]; then echo tool ib_send_lat; fi";
+    let made = Made::new(answers);
+    let both = made.hosts().look(Path::new("/x"), "mlx5_0").unwrap();
+    assert_eq!(both.iter().map(String::as_str).collect::<Vec<_>>(), ["orted"]);
+    let error = made.hosts().look(Path::new("/x"), "mlx4_0").unwrap_err().to_string();
+    assert!(error.contains("no adapter mlx4_0, but mlx5_0"), "{error}");
+}
+
+#[test]
+fn a_host_is_asked_for_a_program_whose_name_needs_quotes() {
+    let made = Made::new(SSH);
+    let asked = made.hosts().ask(0, &made.0.join("ibex mpi's bench"), "x");
+    assert!(
+        asked.is_ok() || asked.as_ref().is_err_and(|error| !error.to_string().contains("mpi's bench")),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn an_allocation_is_told_by_scontrol() {
+    let made = Made::new("[ \"$1 $2 $3\" = 'show hostnames n[1-2]' ] && printf 'n1\\nn2\\n'");
+    assert_eq!(hosts_of(&made.launcher(), "n[1-2]").unwrap(), ["n1", "n2"]);
+    let error = format!("{:#}", hosts_of(&made.launcher(), "x").unwrap_err());
+    assert!(error.contains("--host"), "{error}");
+}
+
+#[test]
+fn this_host_is_known_by_its_name_with_and_without_a_domain() {
+    let name = here();
+    assert!(is_here(&name) && is_here("localhost") && !is_here("no-such-host-of-ibex"));
+    let short = name.split('.').next().unwrap();
+    assert!(is_here(short));
+}

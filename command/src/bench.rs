@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibex bench`: what MPI through ibex gives, beside the raw adapter and beside the other transports of this machine.
+//!
+//! Finds what is measured (the adapter, the hosts, the programs that lie beside this command) and has [`ibex_bench`]
+//! measure. What goes on is told on standard error; standard output is the report. Grade: setup. Tests: below; with a
+//! device, `hw-tests/tests/device/bench.rs`.
+
+use crate::answer::{self, Form};
+use crate::facts::adapters::{self, Adapter, Adapters, Port};
+use crate::parameters::{self, Given};
+use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+use ibex_bench::{Here, Hosts, Kind, Transport, Wanted, Where};
+use std::collections::BTreeSet;
+use std::path::{self, Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+use std::{env, fs};
+
+/// Arguments of `ibex bench`.
+#[derive(clap::Args)]
+#[command(after_help = "What this machine does not have (perftest, UCX, valgrind) is left out, and said. In a Slurm \
+                        allocation, its first two hosts are measured.\n\n\
+                        Exit status: 0 where all was measured, 1 where something was not.\n\n\
+                        Example: a first look at two nodes\n  ibex bench --quick --host node1,node2")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    form: Form,
+    /// Measure between these two hosts, which ssh reaches without a password [default: within this host]
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    host: Vec<String>,
+    /// The adapter, of the same name on both hosts [default: the first that a job would use]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Fewer sizes and rounds: a first look
+    #[arg(long)]
+    quick: bool,
+    /// Only these tests
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
+    tests: Vec<String>,
+    /// Only these transports [default: all that are there]
+    #[arg(long, value_delimiter = ',')]
+    transports: Vec<Transport>,
+    /// Only these sizes of messages, in bytes, as 8,4K,1M
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size)]
+    sizes: Vec<u64>,
+    /// Measure everything so often
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
+    rounds: Option<u8>,
+    /// The folder for report.json and report.html
+    #[arg(long, value_name = "DIR", default_value = "ibex-bench")]
+    out: PathBuf,
+    /// The folder of the programs that measure [default: libexec/ibex, beside the folder of this command]
+    #[arg(long, value_name = "DIR", hide = true)]
+    programs: Option<PathBuf>,
+}
+
+/// Measures, and prints what was found.
+///
+/// # Errors
+/// There is nothing to measure, or hosts that cannot be reached.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let started = Instant::now();
+    let hosts = hosts(&arguments.host)?;
+    let adapter = Chosen::of(arguments.device.as_deref(), hosts.is_some())?;
+    let installed = Installed::look(arguments.programs.as_deref())?;
+    let out = path::absolute(&arguments.out)?;
+    fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let place = Where {
+        programs: &installed.programs,
+        components: installed.components.as_deref(),
+        without_events: None,
+        reports: &out,
+        device: &adapter.name,
+        interface: &adapter.interface,
+        kind: adapter.kind,
+        processors: if adapter.kind == Kind::SoftHca { ibex_bench::pair() } else { None },
+        judges: false,
+        hosts: hosts.as_ref(),
+    };
+    let tools = match &hosts {
+        Some(hosts) => Some(hosts.look(&installed.programs.join(PROGRAM), place.device)?),
+        None => None,
+    };
+    let has = |name: &str| tools.as_ref().map_or_else(|| ibex_bench::is_in_path(name), |tools| tools.contains(name));
+    let plan = ibex_bench::available(place, &wanted(arguments), &has)?;
+    let title = adapter.title(hosts.as_ref());
+    eprintln!("Measuring on {title}: {} values, rounds: {}", plan.values(), plan.rounds());
+    let finished = ibex_bench::measure(&Here, place, &plan, &title, None)?;
+    let written = finished.write(&out)?;
+    answer::print(&arguments.form, &finished)?;
+    for path in written {
+        eprintln!("Wrote {}", path.display());
+    }
+    eprintln!("Done in {:.0} s.", started.elapsed().as_secs_f64());
+    Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn wanted(arguments: &Arguments) -> Wanted {
+    Wanted {
+        quick: arguments.quick,
+        tests: arguments.tests.clone(),
+        transports: arguments.transports.clone(),
+        sizes: arguments.sizes.clone(),
+        rounds: arguments.rounds.map(usize::from),
+        events: false,
+    }
+}
+
+/// The largest message of any test.
+const LARGEST: u64 = 4 << 20;
+
+/// `8`, `4K`, `1M`.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 1 << 10),
+        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
+    bytes.filter(|bytes| *bytes <= LARGEST).ok_or_else(|| "a size is 0 to 4M bytes, as 8, 4K or 1M".to_owned())
+}
+
+/// The hosts to measure between: those that were named, or those of a Slurm allocation; none: within this one.
+fn hosts(named: &[String]) -> Result<Option<Hosts>> {
+    between(named, &ibex_bench::of_allocation()?)
+}
+
+fn between(named: &[String], allocated: &[String]) -> Result<Option<Hosts>> {
+    let pair = |one: &String, other: &String| [one.clone(), other.clone()];
+    match (named, allocated) {
+        ([one, other], _) if one == other => bail!("--host names {one} twice; without --host, this host is measured"),
+        ([one, other], _) if allocated.contains(one) && allocated.contains(other) => {
+            Ok(Some(Hosts::by_srun(pair(one, other))))
+        }
+        ([one, other], _) => Ok(Some(Hosts::by_ssh(pair(one, other)))),
+        ([], [one, other, ..]) => Ok(Some(Hosts::by_srun(pair(one, other)))),
+        ([], []) => Ok(None),
+        ([one], _) | ([], [one]) if ibex_bench::is_here(one) => Ok(None),
+        ([one], _) => bail!("to measure within {one}, run `ibex bench` there: ssh {one} ibex bench"),
+        ([], [one]) => bail!(
+            "this allocation has one host, {one}, and this is another: `srun --nodes=1 --ntasks=1 ibex bench` measures within \
+             it; to measure between hosts, ask for two"
+        ),
+        (more, _) => bail!("--host names {} hosts; a measurement is between two", more.len()),
+    }
+}
+
+/// What MPI is measured with.
+const PROGRAM: &str = "ibex_mpi_bench";
+
+/// Where this installation has its parts.
+struct Installed {
+    programs: PathBuf,
+    /// None: Open MPI finds the components by itself.
+    components: Option<PathBuf>,
+}
+
+impl Installed {
+    fn look(programs: Option<&Path>) -> Result<Self> {
+        let command =
+            env::current_exe().and_then(fs::canonicalize).context("this command does not know where it is")?;
+        let is_told = env::var_os("OMPI_MCA_mca_base_component_path").is_some();
+        Self::around(&command, programs, is_told)
+    }
+
+    /// Around a command; `is_told`: whether Open MPI is told already where to look.
+    fn around(command: &Path, programs: Option<&Path>, is_told: bool) -> Result<Self> {
+        let prefix = command.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+        let programs = programs.map_or_else(|| prefix.join("libexec/ibex"), Path::to_path_buf);
+        let programs = path::absolute(programs)?;
+        if !programs.join(PROGRAM).is_file() {
+            bail!("there is no {}: `cargo xtask install` puts it there", programs.join(PROGRAM).display());
+        }
+        let components = Some(prefix.join("lib/openmpi"));
+        let components = components.filter(|folder| !is_told && folder.join("mca_btl_ibex.so").exists());
+        Ok(Self { programs, components })
+    }
+}
+
+/// The adapter that is measured.
+struct Chosen {
+    name: String,
+    kind: Kind,
+    /// For TCP: an interface, or between two hosts, where it may have another name, its subnet.
+    interface: String,
+}
+
+impl Chosen {
+    fn of(named: Option<&str>, between_hosts: bool) -> Result<Self> {
+        let adapters = adapters::look(&parameters::of_a_job(&Given::default())?);
+        let kernel = |name: &str| Path::new("/sys/class/infiniband").join(name).exists();
+        Self::among(&adapters, named, between_hosts, &kernel)
+    }
+
+    /// `kernel`: whether the kernel knows an adapter.
+    fn among(
+        adapters: &Adapters,
+        named: Option<&str>,
+        between_hosts: bool,
+        kernel: &dyn Fn(&str) -> bool,
+    ) -> Result<Self> {
+        let is_used = |adapter: &&Adapter| adapter.ports.iter().any(|port| port.is_taken);
+        let found = match named {
+            Some(name) => adapters.each.iter().find(|adapter| adapter.name == name),
+            None => adapters.each.iter().find(is_used),
+        };
+        let Some(adapter) = found else {
+            return match named {
+                // This may be another host than those that have it; they are asked.
+                Some(name) if between_hosts => {
+                    Ok(Self { name: name.to_owned(), kind: Kind::Adapter, interface: String::new() })
+                }
+                Some(name) => bail!("this host has no adapter {name}{}", listed(adapters)),
+                None if between_hosts => {
+                    bail!("this host has no adapter that a job would use; --device names the hosts'")
+                }
+                None => bail!("there is nothing to measure: {}", adapters.complaint),
+            };
+        };
+        let kind = match &adapter.facts {
+            // The library that emulates it is all that knows it.
+            _ if !kernel(&adapter.name) => Kind::SoftHca,
+            Some(facts) if facts.is_software => Kind::SoftRoce,
+            _ => Kind::Adapter,
+        };
+        if kind == Kind::SoftHca && between_hosts {
+            bail!("{} is emulated, and reaches this host alone", adapter.name);
+        }
+        let port = adapter.ports.iter().find(|port| port.is_taken).or(adapter.ports.first());
+        let interface = port.map(|port| network(port, between_hosts)).unwrap_or_default();
+        Ok(Self { name: adapter.name.clone(), kind, interface })
+    }
+
+    fn title(&self, hosts: Option<&Hosts>) -> String {
+        let kind = match self.kind {
+            Kind::SoftHca => " (an emulated adapter)",
+            Kind::SoftRoce => " (a software adapter)",
+            Kind::Adapter => "",
+        };
+        let between = hosts.map(|hosts| format!(" between {} and {}", hosts.names()[0], hosts.names()[1]));
+        format!("{}{kind}{}", self.name, between.unwrap_or_default())
+    }
+}
+
+/// What TCP is to go over: what the port's own interface leads to; where it has none, within a host, loopback.
+fn network(port: &Port, between_hosts: bool) -> String {
+    if between_hosts {
+        // As Open MPI takes it; an InfiniBand subnet is none of IP.
+        return if port.subnet.contains('.') { port.subnet.clone() } else { String::new() };
+    }
+    port.interfaces.first().cloned().unwrap_or_else(|| "lo".to_owned())
+}
+
+fn listed(adapters: &Adapters) -> String {
+    let names: BTreeSet<&str> = adapters.each.iter().map(|adapter| adapter.name.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    if names.is_empty() { ", and no other".to_owned() } else { format!(", but {}", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::adapters::Facts;
+
+    #[test]
+    fn sizes_are_bytes_with_or_without_a_unit() {
+        assert_eq!(["0", "8", "4K", "1m"].map(size), [Ok(0), Ok(8), Ok(4096), Ok(1 << 20)]);
+        for wrong in ["", "x", "8M", "-1", "99999999999999999999", "18014398509481984K"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    fn names(hosts: Result<Option<Hosts>>) -> Option<[String; 2]> {
+        hosts.unwrap().map(|hosts| hosts.names().clone())
+    }
+
+    fn owned<const N: usize>(names: [&str; N]) -> Vec<String> {
+        names.map(str::to_owned).into()
+    }
+
+    #[test]
+    fn the_hosts_are_those_named_or_the_first_two_of_the_allocation_or_this_one() {
+        let two = Some(["a", "b"].map(str::to_owned));
+        assert_eq!(names(between(&owned(["a", "b"]), &[])), two);
+        assert_eq!(names(between(&[], &owned(["a", "b", "c"]))), two);
+        assert_eq!(names(between(&[], &[])), None);
+        assert_eq!(names(between(&owned(["localhost"]), &owned(["a", "b"]))), None);
+    }
+
+    #[test]
+    fn other_numbers_of_hosts_are_refused_with_what_to_do() {
+        let refused = |named: &[String], allocated: &[String]| between(named, allocated).unwrap_err().to_string();
+        assert!(refused(&owned(["a", "a"]), &[]).contains("twice"));
+        assert!(refused(&owned(["a", "b", "c"]), &[]).contains("3 hosts"));
+        assert!(refused(&owned(["far"]), &[]).contains("ssh far ibex bench"));
+        assert!(refused(&[], &owned(["far"])).contains("srun"));
+    }
+
+    fn adapters() -> Adapters {
+        let port = |is_taken, subnet: &str, interface: &str| Port {
+            is_taken,
+            subnet: subnet.into(),
+            interfaces: vec![interface.into()],
+            ..Port::default()
+        };
+        let adapter = |name: &str, port| Adapter {
+            name: name.into(),
+            ports: vec![port],
+            facts: Some(Facts { is_software: name == "rxe0", ..Facts::default() }),
+            ..Adapter::default()
+        };
+        let each = vec![
+            adapter("mlx5_0", port(false, "", "eth0")),
+            adapter("mlx5_1", port(true, "10.0.0.0/24", "eth1")),
+            adapter("rxe0", port(true, "0xfe80000000000000", "eth2")),
+        ];
+        Adapters { each, ..Adapters::default() }
+    }
+
+    #[test]
+    fn the_adapter_is_the_one_named_or_the_first_that_a_job_would_use() {
+        let chosen = |named, between_hosts| Chosen::among(&adapters(), named, between_hosts, &|_| true);
+        let first = chosen(None, false).unwrap();
+        assert_eq!((first.name.as_str(), first.kind, first.interface.as_str()), ("mlx5_1", Kind::Adapter, "eth1"));
+        assert_eq!(chosen(None, true).unwrap().interface, "10.0.0.0/24");
+        let named = chosen(Some("rxe0"), true).unwrap();
+        assert_eq!((named.kind, named.interface.as_str()), (Kind::SoftRoce, ""));
+        let error = chosen(Some("mlx4_0"), false).err().unwrap().to_string();
+        assert!(error.contains("no adapter mlx4_0, but mlx5_0, mlx5_1, rxe0"), "{error}");
+        assert_eq!(chosen(Some("mlx4_0"), true).unwrap().name, "mlx4_0");
+    }
+
+    #[test]
+    fn an_emulated_adapter_is_known_and_does_not_reach_another_host() {
+        let chosen = |between_hosts| Chosen::among(&adapters(), None, between_hosts, &|_| false);
+        assert_eq!(chosen(false).unwrap().kind, Kind::SoftHca);
+        assert!(chosen(true).err().unwrap().to_string().contains("emulated"));
+    }
+
+    #[test]
+    fn the_programs_lie_beside_the_command_and_their_absence_says_what_to_do() {
+        let prefix = env::temp_dir().join(format!("ibex-command-bench-{}", std::process::id()));
+        let command = prefix.join("bin/ibex");
+        let error = Installed::around(&command, None, false).err().unwrap().to_string();
+        assert!(error.contains("libexec/ibex/ibex_mpi_bench") && error.contains("cargo xtask install"), "{error}");
+        for file in ["libexec/ibex/ibex_mpi_bench", "lib/openmpi/mca_btl_ibex.so"] {
+            fs::create_dir_all(prefix.join(file).parent().unwrap()).unwrap();
+            fs::write(prefix.join(file), "").unwrap();
+        }
+        let installed = Installed::around(&command, None, false).unwrap();
+        assert_eq!(installed.components, Some(prefix.join("lib/openmpi")));
+        assert_eq!(Installed::around(&command, None, true).unwrap().components, None);
+        fs::remove_dir_all(prefix).unwrap();
+    }
+}

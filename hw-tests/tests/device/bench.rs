@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibex bench`, as a user runs it: within a host, and between two.
+//!
+//! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
+
+use crate::Test;
+use crate::site::Site;
+use anyhow::{Context, Result, ensure};
+use hw_tests::{Job, Outcome};
+use std::env;
+use std::time::Duration;
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::on_emulated("a user measures ibex beside other transports within a host", within_a_host)
+            .device_independent(),
+        Test::on_two_nodes("a user measures ibex beside other transports between two hosts", between_two_hosts),
+    ]
+}
+
+/// A short bench on node 0; its report is what it prints.
+fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
+    let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
+    let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
+    let out = env::temp_dir().join("ibex-bench-of-a-test").display().to_string();
+    let words = ["bench", "--json", "--tests", "latency", "--sizes", "8,4K", "--rounds", "1", "--quick"];
+    let words = [command.as_str()].into_iter().chain(words).chain(["--programs", &programs, "--out", &out]);
+    let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
+    let job = Job::new(words.chain(arguments.iter().copied())).env("OMPI_MCA_mca_base_component_path", path);
+    Ok(job.limit(Duration::from_mins(5)))
+}
+
+/// Both sizes over each of these.
+fn measured(outcome: &Outcome, transports: &[&str]) -> Result<()> {
+    for transport in transports {
+        let rows = outcome.stdout.matches(&format!("\"transport\": \"{transport}\"")).count();
+        ensure!(rows >= 2, "there are {rows} rows of {transport}, and not one for each size: {outcome}");
+    }
+    Ok(())
+}
+
+fn within_a_host(site: &mut Site) -> Result<()> {
+    let job = bench(site, &["--transports", "ibex,tcp"])?;
+    measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "tcp"])
+}
+
+fn between_two_hosts(site: &mut Site) -> Result<()> {
+    let fabric = site.fabric(2)?;
+    let [one, other] = [fabric.host_name(0), fabric.host_name(1)];
+    let job = bench(site, &["--host", &format!("{one},{other}"), "--transports", "ibex,ibex-btl,raw,tcp"])?;
+    let outcome = site.fabric(2)?.run(&job)?;
+    // A busy machine may keep perftest from finding its clock; the rest is measured all the same.
+    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "tcp", "raw"]);
+    ensure!(outcome.success() || busy, "{outcome}");
+    measured(&outcome, &transports[..if busy { 3 } else { 4 }])?;
+    ensure!(outcome.stdout.contains(&format!("between {one} and {other}")), "{outcome}");
+    Ok(())
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask bench`: what MPI through ibex gives, beside the raw adapter and beside other transports on the same
+//! device.
+//!
+//! Builds what is measured and opens the device; [`ibex_bench`] measures and shows.
+//!
+//! Grade: setup. Tests: of the bench itself, there.
+
+use crate::command::{cargo, output, step};
+use crate::workspace::Workspace;
+use crate::{build, setup};
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
+use hw_tests::{Device, Fabric, Options, device};
+use ibex_bench::{Job, Kind, Nodes, Outcome, Plan, Stream, Transport, Wanted, Where};
+use std::fs;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Arguments of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// `softhca` (emulated adapters; the default), `soft-roce` (a software device in a virtual machine), or an adapter
+    /// of this machine such as `mlx5_0`
+    #[arg(long, value_name = "NAME")]
+    device: Option<Device>,
+    /// Fewer sizes and rounds: a first look in a minute or two
+    #[arg(long)]
+    quick: bool,
+    /// Only these tests
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
+    tests: Vec<String>,
+    /// Only these transports [default: all on softhca; elsewhere ibex,raw,tcp]
+    #[arg(long, value_delimiter = ',')]
+    transports: Vec<Transport>,
+    /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
+    #[arg(long, conflicts_with = "transports")]
+    events: bool,
+}
+
+/// `cargo xtask bench`.
+pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
+    let started = Instant::now();
+    let workspace = Workspace::here();
+    let device = arguments.device.clone().unwrap_or_else(default_device);
+    let kind = kind(&device);
+    let plan = Plan::chosen(kind, &wanted(arguments))?;
+    setup::ensure_for_bench(&device.to_string())?;
+    ibex_bench::ensure_available(plan.transports())?;
+    build(&workspace, &plan)?;
+    let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
+
+    step(&format!("Opening {device}"));
+    let mut options = Options::new(1);
+    options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
+    let fabric = Fabric::open_with(&device, &options)?;
+    let (programs, components, reports) = (workspace.programs(), workspace.components(), workspace.reports());
+    let without_events = workspace.without_events().components();
+    fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
+    let place = Where {
+        programs: &programs,
+        components: Some(&components),
+        without_events: Some(&without_events),
+        reports: &reports,
+        device: fabric.device_name(),
+        interface: fabric.interface(),
+        kind,
+        processors: if kind == Kind::SoftHca { ibex_bench::pair() } else { None },
+        judges: true,
+        hosts: None,
+    };
+    step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
+    let nodes = OfFabric(&fabric);
+    let finished = ibex_bench::measure(&nodes, place, &plan, &title(&device, place.device), deliveries)?;
+    println!("{finished}");
+    for path in finished.write(&reports)? {
+        println!("Wrote {}", workspace.shown(&path).display());
+    }
+    println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
+    Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The fabric's one node.
+struct OfFabric<'a>(&'a Fabric);
+
+impl Nodes for OfFabric<'_> {
+    fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome> {
+        let mut of_fabric = hw_tests::Job::new(job.argv.iter()).limit(job.limit);
+        of_fabric.env.clone_from(&job.env);
+        let outcome = self.0.run_with(&of_fabric, |stream, text| match stream {
+            hw_tests::Stream::Stdout => line(Stream::Stdout, text),
+            hw_tests::Stream::Stderr => line(Stream::Stderr, text),
+        })?;
+        let (success, shown) = (outcome.success(), outcome.to_string());
+        Ok(Outcome { success, shown, stdout: outcome.stdout, stderr: outcome.stderr })
+    }
+}
+
+fn wanted(arguments: &Arguments) -> Wanted {
+    Wanted {
+        quick: arguments.quick,
+        tests: arguments.tests.clone(),
+        transports: arguments.transports.clone(),
+        events: arguments.events,
+        ..Wanted::default()
+    }
+}
+
+fn kind(device: &Device) -> Kind {
+    match device {
+        Device::SoftRoce => Kind::SoftRoce,
+        Device::SoftHca | Device::SoftHcaAs(_) => Kind::SoftHca,
+        Device::Local(_) => Kind::Adapter,
+    }
+}
+
+/// Emulated adapters, which any machine can have; an adapter of this machine is measured when it is asked for.
+fn default_device() -> Device {
+    let here = device::local_names();
+    if let Some(first) = here.first() {
+        println!(
+            "This machine has an RDMA adapter ({}); it is measured with `cargo xtask bench --device {first}`, and emulated \
+             adapters without.",
+            here.join(", ")
+        );
+    }
+    Device::SoftHca
+}
+
+/// Events that a thread raises and delivers through a buffer, per second: the median of a micro-benchmark without MPI.
+fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
+    const BENCH: &str = "event/buffer_in_and_out";
+    const BATCH: f64 = 1024.0;
+    step("Measuring the delivery through a buffer");
+    let mut bench = cargo(workspace.root());
+    bench.args(["bench", "--package", "ibex", "--bench", "events", "--"]);
+    bench.args(["--warm-up-time", "0.5", "--measurement-time", "2", "--output-format", "bencher", BENCH]);
+    ibex_bench::rate(&output(&mut bench)?, BENCH, BATCH)
+}
+
+fn build(workspace: &Workspace, plan: &Plan) -> Result<()> {
+    let transports = plan.transports();
+    if transports.iter().any(|transport| transport.is_ibex()) {
+        build::library(workspace)?;
+    }
+    if transports.contains(&Transport::WithoutEvents) {
+        build::library_without_events(workspace)?;
+        build::preloaded_tools(workspace, "benches/tools")?;
+    }
+    build::programs(workspace, "benches/mpi")?;
+    if plan.has_host_memory() {
+        build::verbs_programs(workspace, "benches/verbs")?;
+    }
+    Ok(())
+}
+
+fn title(device: &Device, name: &str) -> String {
+    match device {
+        Device::SoftRoce => format!("{device} ({name} in a virtual machine)"),
+        Device::SoftHca | Device::SoftHcaAs(_) => format!("{device} ({name}, an emulated adapter)"),
+        Device::Local(_) => name.to_owned(),
+    }
+}
