@@ -10,6 +10,9 @@ use ibex::select::address::GID_ROCE_V2;
 /// The largest MTU there is.
 const MTU: u32 = 4096;
 
+/// Mb/s of a lane at the first speed of InfiniBand.
+const SDR: u32 = 2000;
+
 /// A port of less than this share of another's rate is slow beside it.
 const SLOW: u32 = 4;
 
@@ -30,6 +33,7 @@ pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
             let place = format!("port {}:{}", adapter.name, port.number);
             findings.extend(state(&place, port).or_else(|| mtu(&place, port)));
             findings.extend(gids(&place, port));
+            findings.extend(link(&place, port));
         }
     }
     findings.extend(rates(adapters));
@@ -83,6 +87,24 @@ fn mtu(place: &str, port: &Port) -> Option<Finding> {
     };
     let finding = Finding::new(Severity::Warning, "mtu", place, format!("its active MTU is {}", port.mtu));
     Some(finding.expected(format!("{MTU}: fewer packets for the same bytes")).mended(mend))
+}
+
+/// A link that came up with less than every port of InfiniBand has: one lane of several, or the first speed there was.
+fn link(place: &str, port: &Port) -> Option<Finding> {
+    if port.link_layer != "InfiniBand" || port.state != "active" || port.lanes == 0 {
+        return None;
+    }
+    let is_slowest = port.rate_mbps / port.lanes <= SDR;
+    let found = match (port.lanes, is_slowest) {
+        (1, true) => "it runs on one lane, at the speed SDR",
+        (1, false) => "it runs on one lane",
+        (_, true) => "it runs at the speed SDR",
+        _ => return None,
+    };
+    let finding = Finding::new(Severity::Warning, "link", place, found);
+    let mend = "clean or replace cable and transceivers; look what width and speed the switch's port allows (ibportstate, \
+                iblinkinfo), and take the link down and up (ibportstate LID PORT reset)";
+    Some(finding.expected("four lanes, at the speed of the adapter").mended(mend))
 }
 
 /// On Ethernet only RoCE v2 with an IP address passes routers, and names its network.
@@ -164,6 +186,10 @@ mod tests {
         assert_eq!(checks(vec![Port { state: "armed".into(), ..port() }], None), ["port-state"]);
         assert_eq!(checks(vec![Port { mtu: 1024, ..port() }], None), ["mtu"]);
         assert_eq!(checks(vec![Port { rate_mbps: 10_000, ..port() }, port()], None), ["rates"]);
+        let infiniband = |lanes, rate_mbps| Port { link_layer: "InfiniBand".into(), lanes, rate_mbps, ..port() };
+        assert_eq!(checks(vec![infiniband(1, 25_000)], None), ["link"]);
+        assert_eq!(checks(vec![infiniband(4, 8_000)], None), ["link"]);
+        assert!(checks(vec![infiniband(4, 100_000)], None).is_empty());
         let local = Gid { address: "fe80::1".parse().expect("an address"), ..port().gids.remove(0) };
         assert_eq!(checks(vec![Port { gids: vec![local], ..port() }], None), ["gid-type"]);
         let pci = Pci { speed: "8.0 GT/s PCIe".into(), width: 8, max_speed: "16.0 GT/s PCIe".into(), max_width: 16 };
