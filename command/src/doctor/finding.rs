@@ -87,8 +87,9 @@ impl fmt::Display for Findings {
             self.connections.iter().partition(|connection| connection.failure.is_none());
         match (made.len(), failed.len()) {
             (0, 0) => {}
+            (1, 0) => writeln!(f, "1 connected pair of ports.")?,
             (made, 0) => writeln!(f, "{made} connected pairs of ports.")?,
-            (made, failed) => writeln!(f, "{made} connected pairs of ports, {failed} that could not be connected.")?,
+            (made, failed) => writeln!(f, "Pairs of ports: {made} connected, {failed} that could not be.")?,
         }
         match findings.len() {
             0 => writeln!(f, "Nothing is wrong with {hosts}."),

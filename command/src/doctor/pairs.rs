@@ -155,7 +155,7 @@ impl Both<'_> {
     /// What the engine told of a connection that came about otherwise than addresses say.
     fn told(&self) -> Option<Finding> {
         let told = self.links.into_iter().flatten().flat_map(|link| &link.told);
-        let told = told.filter(|line| line.contains("is connected to") || line.contains("instead of"));
+        let told = told.filter(|line| line.contains("to which the order of ports pairs"));
         let told: Vec<&str> = told.map(String::as_str).collect();
         if told.is_empty() || self.failure().is_some() {
             return None;
