@@ -20,7 +20,7 @@ const SLOW: u32 = 4;
 pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !adapters.complaint.is_empty() {
-        let said = adapters.complaint.lines().next().unwrap_or_default();
+        let said = adapters.complaint.lines().map(str::trim).collect::<Vec<_>>().join(" ");
         let finding = Finding::new(Severity::Error, "no-port", "RDMA ports", said);
         findings.push(
             finding.expected("a port that ibex can use").mended("see what is said of each port; `ibex info` shows all"),

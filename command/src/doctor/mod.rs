@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.host.is_empty() {
         let facts = Facts::here(&parameters);
         let seen = watch::begin(&facts).end(&facts, watch);
-        let visit = Visit { hosts: vec![Host { facts, seen }], ..Visit::default() };
+        let visit = Visit { hosts: vec![Host { facts, seen, has_ports: false }], ..Visit::default() };
         return say(arguments, &parameters, visit, 1);
     }
     let plan = Plan {

@@ -61,9 +61,11 @@ fn pair(hosts: [&Host; 2]) -> String {
 /// Two hosts that have ports, none of which a job would connect.
 fn unpaired(one: &Host, other: &Host) -> Option<Finding> {
     let ports = |host: &Host| {
-        let used = host.facts.adapters.each.iter().flat_map(|adapter| {
-            let used = adapter.ports.iter().filter(|port| port.is_taken);
-            used.map(move |port| format!("{}:{} in {}", adapter.name, port.number, port.subnet))
+        let all =
+            host.facts.adapters.each.iter().flat_map(|adapter| adapter.ports.iter().map(move |port| (adapter, port)));
+        let used = all.filter(|(_, port)| port.is_taken && host.has_ports).map(|(adapter, port)| {
+            let gid = port.gids.iter().find(|gid| gid.is_taken).map_or(port.subnet.as_str(), |gid| gid.entry.as_str());
+            format!("{}:{} with GID {gid}", adapter.name, port.number)
         });
         used.collect::<Vec<_>>().join(", ")
     };
@@ -91,13 +93,14 @@ impl Both<'_> {
         self.links.into_iter().flatten().map(|link| link.reached).min().unwrap_or_default()
     }
 
-    /// Why it failed, in the words of both.
+    /// Why it failed, in the words of both. Where one of them knows, it does not matter that the other waited in vain.
     fn failure(&self) -> Option<String> {
-        let sides = self.hosts.iter().zip(self.links);
-        let words = sides
-            .filter_map(|(host, link)| Some(format!("{} says: {}", host.facts.host.name, link?.failure.as_ref()?)));
-        let words = words.collect::<Vec<_>>().join("; ");
-        (!words.is_empty()).then_some(words)
+        let words = |of: fn(&Link) -> Option<&String>| {
+            let sides = self.hosts.iter().zip(self.links);
+            let words = sides.filter_map(|(host, link)| Some(format!("{} says: {}", host.facts.host.name, of(link?)?)));
+            Some(words.collect::<Vec<_>>().join("; ")).filter(|words| !words.is_empty())
+        };
+        words(|link| link.failure.as_ref()).or_else(|| words(|link| link.silence.as_ref()))
     }
 
     fn failed(&self) -> Option<Finding> {
@@ -178,7 +181,7 @@ mod tests {
         let adapter = Adapter { name: "mlx5_0".into(), ports: vec![port], ..Adapter::default() };
         let adapters = Adapters { each: vec![adapter], ..Adapters::default() };
         let host = host::Host { name: name.into(), ..host::Host::default() };
-        Host { facts: Facts { host, adapters, ..Facts::default() }, ..Host::default() }
+        Host { facts: Facts { host, adapters, ..Facts::default() }, has_ports: true, ..Host::default() }
     }
 
     fn met(one: Link, other: Link) -> [Met; 1] {
@@ -217,7 +220,7 @@ mod tests {
         let hosts = [host("a"), host("b")];
         let none = [Met { hosts: (0, 1), links: (vec![], vec![]) }];
         let found = judge(&hosts, &none, &Tunables::default());
-        assert!(found[0].measured.contains("mlx5_0:1 in a, and b has mlx5_0:1 in b"), "{found:?}");
+        assert!(found[0].measured.contains("mlx5_0:1 with GID a, and b has mlx5_0:1 with GID b"), "{found:?}");
         let filtered = Link { unanswered: vec!["10.0.0.2:40000: timed out".into()], ..link() };
         let found = judge(&hosts, &met(filtered.clone(), link()), &Tunables::default());
         assert_eq!((found[0].check, found[0].severity), ("firewall", Severity::Warning));

@@ -33,6 +33,8 @@ pub(super) struct Remote {
     input: Option<ChildStdin>,
     answers: Receiver<Result<Answer, String>>,
     said: Said,
+    /// Ends when no more is said of what goes wrong.
+    complaints: Receiver<()>,
 }
 
 impl Remote {
@@ -62,11 +64,15 @@ impl Remote {
             let said = Arc::clone(&said);
             thread::spawn(move || hear(output, Some(&sender), &said));
         }
+        let (complaining, complaints) = mpsc::channel();
         if let Some(output) = child.stderr.take() {
             let said = Arc::clone(&said);
-            thread::spawn(move || hear(output, None, &said));
+            thread::spawn(move || {
+                hear(output, None, &said);
+                drop(complaining);
+            });
         }
-        Ok(Remote { name: name.to_owned(), launch, input: child.stdin.take(), child, answers, said })
+        Ok(Remote { name: name.to_owned(), launch, input: child.stdin.take(), child, answers, said, complaints })
     }
 
     /// Asks, and waits for the answer.
@@ -91,7 +97,11 @@ impl Remote {
             Err(RecvTimeoutError::Timeout) => {
                 format!("it has said nothing for {} s (--patience)", within.as_secs())
             }
-            Err(RecvTimeoutError::Disconnected) => self.ended(),
+            Err(RecvTimeoutError::Disconnected) => {
+                // What went wrong may be said last.
+                let _ = self.complaints.recv_timeout(PARTING);
+                self.ended()
+            }
         };
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let said = said.iter().map(String::as_str).collect::<Vec<_>>().join("\n");

@@ -17,11 +17,16 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+/// Digits of what a host without ports publishes: a header.
+const NONE: usize = 16;
+
 /// What is known of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
     pub(super) facts: Facts,
     pub(super) seen: Seen,
+    /// Whether it could open a port, where it was asked to.
+    pub(super) has_ports: bool,
 }
 
 /// Two hosts that have met: their numbers among those that could be asked, and what each says of its connections.
@@ -87,8 +92,9 @@ pub(super) fn visit(plan: &Plan<'_>) -> Visit {
     });
     for (guest, seen) in guests.into_iter().zip(ended) {
         let guest = guest.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let has_ports = guest.published.ports.len() > NONE;
         visit.findings.extend(guest.lost);
-        visit.hosts.push(Host { facts: guest.facts, seen: seen.unwrap_or_default() });
+        visit.hosts.push(Host { facts: guest.facts, seen: seen.unwrap_or_default(), has_ports });
     }
     visit
 }
@@ -145,7 +151,9 @@ fn open(guests: &[Mutex<Guest>], patience: Duration) -> Vec<Finding> {
         guest.published.ports = ports;
         let finding = |why: String| {
             let finding = Finding::new(Severity::Error, "port-open", guest.published.name.as_str(), why);
-            finding.expected("a port that can be opened").mended("see what is said")
+            finding
+                .expected("a port that can be opened")
+                .mended("do as the message says; `ibex info` shows the port and the limits")
         };
         failures.into_iter().map(finding).collect()
     });

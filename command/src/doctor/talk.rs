@@ -64,8 +64,10 @@ pub(super) struct Link {
     pub(super) milliseconds: Option<f64>,
     /// How far it came.
     pub(super) reached: Reached,
-    /// Why not further.
+    /// Why not further, in the engine's words.
     pub(super) failure: Option<String>,
+    /// How it stood when nobody waited any longer.
+    pub(super) silence: Option<String>,
     /// Addresses of the other at which nobody answered over TCP, with the reasons; empty where one did.
     pub(super) unanswered: Vec<String>,
     /// What the engine told meanwhile.
