@@ -14,6 +14,7 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What is wrong with one of two hosts, or between them, and what the doctor says of it.
 struct Fault {
@@ -222,6 +223,57 @@ static FAULTS: &[Fault] = &[
     },
 ];
 
+/// What is done to a node of two, and what the doctor says of it. `IFACE` stands for its network interface.
+struct Change {
+    sentence: &'static str,
+    node: usize,
+    does: &'static str,
+    undo: &'static str,
+    check: &'static str,
+    says: &'static str,
+}
+
+static CHANGES: &[Change] = &[
+    Change {
+        sentence: "an mtu that differs",
+        node: 1,
+        does: "ip link set IFACE mtu 1500",
+        undo: "ip link set IFACE mtu 9000",
+        check: "mtu-of-hosts",
+        says: "node0 has 4096, and node1 has 1024",
+    },
+    Change {
+        // All but what starts processes there; a connection begins with SYN alone among its flags.
+        sentence: "a firewall between handshakes",
+        node: 1,
+        does: "tc qdisc add dev IFACE ingress; \
+               tc filter add dev IFACE ingress protocol ip prio 1 u32 \
+               match ip protocol 6 0xff match ip dport 4790 0xffff action pass; \
+               tc filter add dev IFACE ingress protocol ip prio 2 u32 \
+               match ip protocol 6 0xff match u8 0x02 0x3f at 33 action drop",
+        undo: "tc qdisc del dev IFACE ingress",
+        check: "firewall",
+        says: "node0 does not reach 192.168.77.2:",
+    },
+    Change {
+        sentence: "a firewall that drops roce",
+        node: 0,
+        does: "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
+               match ip protocol 17 0xff match ip dport 4791 0xffff action drop",
+        undo: "tc qdisc del dev IFACE ingress",
+        check: "connection",
+        says: "UDP port 4791",
+    },
+    Change {
+        sentence: "a node whose adapter is gone",
+        node: 1,
+        does: "rdma link delete rxe0",
+        undo: "rdma link add rxe0 type rxe netdev IFACE",
+        check: "no-port",
+        says: "no RDMA port it could use",
+    },
+];
+
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let faults = FAULTS.iter().map(|fault| {
@@ -234,7 +286,18 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("the doctor of two hosts finds a firewall between handshakes", firewall),
         Test::on_emulated("the doctor has every two of three hosts meet that mpirun starts", three),
     ];
-    others.into_iter().chain(faults).map(Test::device_independent).collect()
+    let changes = CHANGES.iter().map(|change| {
+        Test::on_two_nodes(format!("the doctor of two nodes finds {}", change.sentence), move |site| is_seen(site, change))
+    });
+    let nodes = [Test::on_two_nodes("the doctor of two nodes finds nothing between sound ones", |site| {
+        let outcome = on_two_nodes(site)?.checked()?;
+        let found: Value = serde_json::from_str(&outcome.stdout)?;
+        let milliseconds = &found["connections"][0]["milliseconds"];
+        ensure!(milliseconds.is_number(), "the nodes did not meet: {outcome}");
+        Ok(())
+    })];
+    let emulated = others.into_iter().chain(faults).map(Test::device_independent);
+    emulated.chain(nodes).chain(changes).collect()
 }
 
 /// The finding of this name that says this, as what was found or what to do; it must say all that a finding says.
@@ -343,4 +406,27 @@ fn three(site: &mut Site) -> Result<()> {
     ensure!(connections.len() == 6, "{} connections: {outcome}", connections.len());
     ensure!(connections.iter().all(|each| each["milliseconds"].is_number() && each["failure"].is_null()), "{outcome}");
     Ok(())
+}
+
+/// The doctor of both nodes, which mpirun starts.
+fn on_two_nodes(site: &mut Site) -> Result<Outcome> {
+    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let components = format!("{}:SYSTEM_DEFAULT", site.components().display());
+    let words = ["doctor", "--host", "node0,node1", "--launch", "mpirun", "--patience", "60", "--json"];
+    let job = Job::new([command.as_str()].into_iter().chain(words));
+    let job = job.env("OMPI_MCA_mca_base_component_path", components).limit(Duration::from_mins(4));
+    site.fabric(2)?.run(&job)
+}
+
+fn is_seen(site: &mut Site, change: &Change) -> Result<()> {
+    let fabric = site.fabric(2)?;
+    let script = |text: &str| text.replace("IFACE", fabric.interface());
+    let job = |text: &str| Job::new(["sh", "-ec", &script(text)]).on(change.node);
+    let undo = job(change.undo);
+    fabric.run(&job(change.does))?.checked()?;
+    let outcome = on_two_nodes(site);
+    site.fabric(2)?.run(&undo)?.checked()?;
+    let outcome = outcome?;
+    ensure!(outcome.status() == 1, "the exit status is {}, and not 1: {outcome}", outcome.status());
+    finding(&outcome, change.check, change.says).map(drop)
 }
