@@ -181,6 +181,16 @@ mod tests {
     }
 
     #[test]
+    fn an_adapter_that_may_not_be_used_is_told_and_so_is_a_host_without_a_port() {
+        let unusable = Some("it could not be opened: /dev/infiniband/uverbs0: Permission denied".to_owned());
+        let each = vec![Adapter { name: "mlx5_0".into(), unusable, ..Adapter::default() }];
+        let complaint = "ibex found no port:\n  mlx5_0 refused: Permission denied\n".to_owned();
+        let found = judge(&Adapters { each, complaint, ..Adapters::default() });
+        assert_eq!(found.iter().map(|finding| finding.check).collect::<Vec<_>>(), ["no-port", "adapter"]);
+        assert!(found.iter().all(|finding| finding.measured.contains("Permission denied")), "{found:?}");
+    }
+
+    #[test]
     fn each_fault_of_a_port_is_found() {
         assert_eq!(checks(vec![Port { state: "down".into(), mtu: 256, ..port() }], None), ["port-state"]);
         assert_eq!(checks(vec![Port { state: "armed".into(), ..port() }], None), ["port-state"]);

@@ -80,7 +80,7 @@ static FAULTS: &[Fault] = &[
         sentence: "a fabric that connects nothing",
         adapters: "[[device]]\n[[device.port]]\nnetwork = \"one\"\n[[device]]\n[[device.port]]\nnetwork = \"other\"\n",
         check: "connection",
-        says: "RETRY_EXC_ERR",
+        says: "the connection to rank",
         mends: "cabled to one fabric",
         ..PLAIN
     },
@@ -147,6 +147,15 @@ static FAULTS: &[Fault] = &[
         check: "parameters",
         says: "b has btl_ibex_mtu=1024",
         mends: "mpirun --mca",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "ports that are cabled crosswise",
+        adapters: "[[device]]\n[[device.port]]\nnetwork = \"one\"\n[[device.port]]\nnetwork = \"other\"\n\
+                   [[device]]\n[[device.port]]\nnetwork = \"other\"\n[[device.port]]\nnetwork = \"one\"\n",
+        check: "cabling",
+        says: "to which the order of ports pairs this one",
+        mends: "cable all hosts alike",
         ..PLAIN
     },
     Fault {
@@ -287,7 +296,9 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("the doctor has every two of three hosts meet that mpirun starts", three),
     ];
     let changes = CHANGES.iter().map(|change| {
-        Test::on_two_nodes(format!("the doctor of two nodes finds {}", change.sentence), move |site| is_seen(site, change))
+        Test::on_two_nodes(format!("the doctor of two nodes finds {}", change.sentence), move |site| {
+            is_seen(site, change)
+        })
     });
     let nodes = [Test::on_two_nodes("the doctor of two nodes finds nothing between sound ones", |site| {
         let outcome = on_two_nodes(site)?.checked()?;
