@@ -10,6 +10,9 @@ use ibex::select::address::GID_ROCE_V2;
 /// The largest MTU there is.
 const MTU: u32 = 4096;
 
+/// Mb/s of a lane at the first speed of InfiniBand.
+const SDR: u32 = 2000;
+
 /// A port of less than this share of another's rate is slow beside it.
 const SLOW: u32 = 4;
 
@@ -17,7 +20,7 @@ const SLOW: u32 = 4;
 pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !adapters.complaint.is_empty() {
-        let said = adapters.complaint.lines().next().unwrap_or_default();
+        let said = adapters.complaint.lines().map(str::trim).collect::<Vec<_>>().join(" ");
         let finding = Finding::new(Severity::Error, "no-port", "RDMA ports", said);
         findings.push(
             finding.expected("a port that ibex can use").mended("see what is said of each port; `ibex info` shows all"),
@@ -30,6 +33,7 @@ pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
             let place = format!("port {}:{}", adapter.name, port.number);
             findings.extend(state(&place, port).or_else(|| mtu(&place, port)));
             findings.extend(gids(&place, port));
+            findings.extend(link(&place, port));
         }
     }
     findings.extend(rates(adapters));
@@ -83,6 +87,24 @@ fn mtu(place: &str, port: &Port) -> Option<Finding> {
     };
     let finding = Finding::new(Severity::Warning, "mtu", place, format!("its active MTU is {}", port.mtu));
     Some(finding.expected(format!("{MTU}: fewer packets for the same bytes")).mended(mend))
+}
+
+/// A link that came up with less than every port of InfiniBand has: one lane of several, or the first speed there was.
+fn link(place: &str, port: &Port) -> Option<Finding> {
+    if port.link_layer != "InfiniBand" || port.state != "active" || port.lanes == 0 {
+        return None;
+    }
+    let is_slowest = port.rate_mbps / port.lanes <= SDR;
+    let found = match (port.lanes, is_slowest) {
+        (1, true) => "it runs on one lane, at the speed SDR",
+        (1, false) => "it runs on one lane",
+        (_, true) => "it runs at the speed SDR",
+        _ => return None,
+    };
+    let finding = Finding::new(Severity::Warning, "link", place, found);
+    let mend = "clean or replace cable and transceivers; look what width and speed the switch's port allows (ibportstate, \
+                iblinkinfo), and take the link down and up (ibportstate LID PORT reset)";
+    Some(finding.expected("four lanes, at the speed of the adapter").mended(mend))
 }
 
 /// On Ethernet only RoCE v2 with an IP address passes routers, and names its network.
@@ -159,11 +181,25 @@ mod tests {
     }
 
     #[test]
+    fn an_adapter_that_may_not_be_used_is_told_and_so_is_a_host_without_a_port() {
+        let unusable = Some("it could not be opened: /dev/infiniband/uverbs0: Permission denied".to_owned());
+        let each = vec![Adapter { name: "mlx5_0".into(), unusable, ..Adapter::default() }];
+        let complaint = "ibex found no port:\n  mlx5_0 refused: Permission denied\n".to_owned();
+        let found = judge(&Adapters { each, complaint, ..Adapters::default() });
+        assert_eq!(found.iter().map(|finding| finding.check).collect::<Vec<_>>(), ["no-port", "adapter"]);
+        assert!(found.iter().all(|finding| finding.measured.contains("Permission denied")), "{found:?}");
+    }
+
+    #[test]
     fn each_fault_of_a_port_is_found() {
         assert_eq!(checks(vec![Port { state: "down".into(), mtu: 256, ..port() }], None), ["port-state"]);
         assert_eq!(checks(vec![Port { state: "armed".into(), ..port() }], None), ["port-state"]);
         assert_eq!(checks(vec![Port { mtu: 1024, ..port() }], None), ["mtu"]);
         assert_eq!(checks(vec![Port { rate_mbps: 10_000, ..port() }, port()], None), ["rates"]);
+        let infiniband = |lanes, rate_mbps| Port { link_layer: "InfiniBand".into(), lanes, rate_mbps, ..port() };
+        assert_eq!(checks(vec![infiniband(1, 25_000)], None), ["link"]);
+        assert_eq!(checks(vec![infiniband(4, 8_000)], None), ["link"]);
+        assert!(checks(vec![infiniband(4, 100_000)], None).is_empty());
         let local = Gid { address: "fe80::1".parse().expect("an address"), ..port().gids.remove(0) };
         assert_eq!(checks(vec![Port { gids: vec![local], ..port() }], None), ["gid-type"]);
         let pci = Pci { speed: "8.0 GT/s PCIe".into(), width: 8, max_speed: "16.0 GT/s PCIe".into(), max_width: 16 };

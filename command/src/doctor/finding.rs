@@ -51,11 +51,24 @@ impl Finding {
     }
 }
 
+/// Two ports of two hosts that were connected, or were to be.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Connection {
+    pub(crate) hosts: [String; 2],
+    /// As `mlx5_0:1 (LID 7)`.
+    pub(crate) ports: [String; 2],
+    /// Until both had a message of the other.
+    pub(crate) milliseconds: Option<f64>,
+    pub(crate) failure: Option<String>,
+}
+
 /// All that was found.
 #[derive(Serialize)]
 pub(crate) struct Findings {
     pub(crate) findings: Vec<Finding>,
+    /// Hosts that were looked at, or were to be.
     pub(crate) hosts: usize,
+    pub(crate) connections: Vec<Connection>,
 }
 
 impl fmt::Display for Findings {
@@ -70,6 +83,14 @@ impl fmt::Display for Findings {
             writeln!(f, "{}", rows(2, said))?;
         }
         let hosts = if self.hosts == 1 { "this host".to_owned() } else { format!("{} hosts", self.hosts) };
+        let (made, failed): (Vec<_>, Vec<_>) =
+            self.connections.iter().partition(|connection| connection.failure.is_none());
+        match (made.len(), failed.len()) {
+            (0, 0) => {}
+            (1, 0) => writeln!(f, "1 connected pair of ports.")?,
+            (made, 0) => writeln!(f, "{made} connected pairs of ports.")?,
+            (made, failed) => writeln!(f, "Pairs of ports: {made} connected, {failed} that could not be.")?,
+        }
         match findings.len() {
             0 => writeln!(f, "Nothing is wrong with {hosts}."),
             1 => writeln!(f, "1 finding on {hosts}."),
@@ -86,7 +107,7 @@ mod tests {
     fn errors_come_first_and_each_says_what_to_do() {
         let warning = Finding::new(Severity::Warning, "mtu", "a", "1024").expected("4096").mended("raise it");
         let error = Finding::new(Severity::Error, "port", "b", "down");
-        let text = Findings { findings: vec![warning, error], hosts: 1 }.to_string();
+        let text = Findings { findings: vec![warning, error], hosts: 1, connections: vec![] }.to_string();
         assert!(text.starts_with("error: b (port)\n  found  down\n"), "{text}");
         assert!(text.contains("  expected  4096\n  do        raise it\n"), "{text}");
         assert!(text.ends_with("2 findings on this host.\n"), "{text}");

@@ -8,6 +8,12 @@ use super::finding::{Finding, Severity};
 use crate::facts::Facts;
 use crate::facts::adapters::Port;
 
+/// A host of less than this share of another's rate is slow beside it.
+const SLOW: u32 = 4;
+
+/// Bit of a partition key: a full member.
+const FULL: u16 = 0x8000;
+
 /// Judges them.
 pub(super) fn judge(hosts: &[&Facts]) -> Vec<Finding> {
     let Some((first, others)) = hosts.split_first() else { return Vec::new() };
@@ -30,9 +36,22 @@ pub(super) fn judge(hosts: &[&Facts]) -> Vec<Finding> {
             kinds,
             "give the interfaces of all hosts an IP address, or set btl_ibex_gid_index",
         ));
+        let mend = "set parameters where all hosts have them: mpirun --mca, or a file of parameters in a shared folder";
+        findings.extend(differs(first, other, "parameters", parameters, mend));
+        let ports = |host: &Facts| used(host).next().map_or_else(String::new, |_| used(host).count().to_string());
+        findings.extend(differs(
+            first,
+            other,
+            "rails",
+            ports,
+            "see with `ibex info` why ports of one host are not used",
+        ));
+        findings.extend(unequal(first, other));
     }
     for (index, one) in hosts.iter().enumerate() {
-        findings.extend(hosts[index + 1..].iter().filter_map(|other| apart(one, other)));
+        for other in &hosts[index + 1..] {
+            findings.extend([apart(one, other), separated(one, other)].into_iter().flatten());
+        }
     }
     findings
 }
@@ -102,6 +121,44 @@ fn apart(one: &Facts, other: &Facts) -> Option<Finding> {
     )
 }
 
+/// Parameters that all hosts should agree on. Which ports and interfaces there are differs from host to host.
+fn parameters(host: &Facts) -> String {
+    let is_shared =
+        |set: &&String| !["_if_include=", "_if_exclude=", "_gid_index="].iter().any(|own| set.contains(own));
+    let set = listed(host.adapters.parameters.iter().filter(is_shared));
+    if set.is_empty() { "no parameter set".to_owned() } else { set }
+}
+
+/// Two hosts of which one has a much faster network.
+fn unequal(one: &Facts, other: &Facts) -> Option<Finding> {
+    let rate = |host: &Facts| used(host).map(|port| port.rate_mbps).max().unwrap_or(0);
+    let (ours, theirs) = (rate(one), rate(other));
+    if ours == 0 || theirs == 0 || ours.max(theirs) < SLOW * ours.min(theirs) {
+        return None;
+    }
+    let found = format!("{} has {ours} Mb/s, and {} has {theirs}", one.host.name, other.host.name);
+    let finding = Finding::new(Severity::Warning, "rates-of-hosts", pair(one, other), found);
+    let mend =
+        "look why the slower link is slow (cable, switch, speed set on it), or keep the hosts in jobs of their own";
+    Some(finding.expected("networks of about the same rate").mended(mend))
+}
+
+/// Two hosts whose ports are in no partition together, or limited members of it, which do not talk to each other.
+fn separated(one: &Facts, other: &Facts) -> Option<Finding> {
+    let keys = |host: &Facts| used(host).filter_map(|port| port.partition_key).collect::<Vec<u16>>();
+    let (ours, theirs) = (keys(one), keys(other));
+    let meet = |(one, other): (&u16, &u16)| (one ^ other) & !FULL == 0 && (one | other) & FULL != 0;
+    if ours.is_empty() || theirs.is_empty() || ours.iter().any(|one| theirs.iter().any(|other| meet((one, other)))) {
+        return None;
+    }
+    let said = |keys: &[u16]| keys.iter().map(|key| format!("{key:#06x}")).collect::<Vec<_>>().join(", ");
+    let found = format!("{} has {}, and {} has {}", one.host.name, said(&ours), other.host.name, said(&theirs));
+    let finding = Finding::new(Severity::Error, "partition-keys", pair(one, other), found);
+    let mend = "have the subnet manager put both into one partition (opensm's partitions.conf), one as a full member; or \
+                name its place in the table with btl_ibex_pkey_index";
+    Some(finding.expected("a partition that both are in, one of them as a full member (bit 15)").mended(mend))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +188,27 @@ mod tests {
         assert_eq!(checks(&[&a, &host("b", 1024, "10.0.0.0/24")]), ["mtu-of-hosts"]);
         assert_eq!(checks(&[&a, &host("b", 4096, "10.0.1.0/24")]), ["subnets"]);
         assert_eq!(checks(&[&a, &Facts { ibex: "2".into(), ..a.clone() }]), ["ibex-version"]);
+        let mut set = a.clone();
+        set.adapters.parameters = vec!["btl_ibex_if_include=x".into()];
+        assert!(checks(&[&a, &set]).is_empty());
+        set.adapters.parameters.push("btl_ibex_mtu=1024".into());
+        assert_eq!(checks(&[&a, &set]), ["parameters"]);
+    }
+
+    #[test]
+    fn partitions_rates_and_numbers_of_ports_are_compared() {
+        let with = |key, rate| {
+            let mut host = host("a", 4096, "10.0.0.0/24");
+            (host.adapters.each[0].ports[0].partition_key, host.adapters.each[0].ports[0].rate_mbps) =
+                (Some(key), rate);
+            host
+        };
+        assert!(checks(&[&with(0xffff, 100), &with(0x7fff, 100)]).is_empty());
+        assert_eq!(checks(&[&with(0x7fff, 100), &with(0x7fff, 100)]), ["partition-keys"]);
+        assert_eq!(checks(&[&with(0x8001, 100), &with(0x8002, 100)]), ["partition-keys"]);
+        assert_eq!(checks(&[&with(0xffff, 100), &with(0xffff, 400)]), ["rates-of-hosts"]);
+        let mut two = with(0xffff, 100);
+        two.adapters.each.push(two.adapters.each[0].clone());
+        assert_eq!(checks(&[&with(0xffff, 100), &two]), ["rails"]);
     }
 }

@@ -2,24 +2,35 @@
 //! `ibex doctor`: what makes jobs slow, or fail, and what to do about it.
 //!
 //! Looks at the facts ([`crate::facts`]), watches counters and clocks for a moment ([`watch`]), and judges: [`limits`],
-//! [`adapters`], [`openmpi`], [`watched`] each say what they find, as a [`Finding`]. With `--host` the facts of others
-//! are fetched ([`remote`]) and compared ([`hosts`]). Each judgement is a function of facts, so that it is tested
-//! without what it looks for. Grade: setup. Tests: in the files; with a device, `hw-tests/tests/device/command.rs`.
+//! [`adapters`], [`openmpi`], [`watched`] each say what they find, as a [`Finding`]. With `--host` others are visited
+//! ([`session`]): the doctor starts itself there ([`launch`], [`remote`], [`agent`]; they speak [`talk`]), compares what
+//! they say ([`hosts`]), and has every two of them meet ([`tournament`], [`meeting`]), which [`pairs`] judges. Each
+//! judgement is a function of facts, so that it is tested without what it looks for. docs/doctor.md lists all findings.
+//! Grade: setup. Tests: in the files; with a device, `hw-tests/tests/device/command.rs` and `doctor.rs`.
 
 mod adapters;
+mod agent;
 mod finding;
 mod hosts;
+mod launch;
 mod limits;
+mod meeting;
 mod openmpi;
+mod pairs;
 mod remote;
+mod session;
+mod talk;
+mod tournament;
 mod watch;
 mod watched;
 
 use crate::answer::{self, Form};
 use crate::facts::Facts;
-use crate::parameters::{self, Given};
-use anyhow::Result;
+use crate::parameters::{self, Given, Parameters};
+use anyhow::{Context, Result};
 use finding::{Finding, Findings};
+use launch::Launch;
+use session::{Host, Plan, Visit};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,48 +43,65 @@ pub(crate) struct Arguments {
     form: Form,
     #[command(flatten)]
     given: Given,
-    /// Look at these hosts, by ssh, and compare them [default: this host alone]
+    /// Look at these hosts, compare them, and connect every two of them [default: this host alone]
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     host: Vec<String>,
-    /// How long to watch counters and clocks
+    /// How ibex is started on hosts
+    #[arg(long, value_enum, default_value_t)]
+    launch: Launch,
+    /// How long to watch counters and clocks, at least
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     watch: f64,
-    /// Print the facts and what was seen of them, for another host's doctor
+    /// How long to wait for a host, or for two ports to meet
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
+    patience: f64,
+    /// Answer the doctor of another host
     #[arg(long, hide = true)]
-    facts: bool,
+    agent: bool,
 }
 
 /// Looks, judges, and prints what was found.
 ///
 /// # Errors
-/// A parameter that is not permitted, or a host that cannot be asked.
+/// A parameter that is not permitted.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let parameters = parameters::of_a_job(&arguments.given)?;
-    if arguments.host.is_empty() || arguments.facts {
-        let facts = Facts::here(&parameters);
-        let seen = watch::watch(&facts, Duration::try_from_secs_f64(arguments.watch)?);
-        let host = remote::Host { facts, seen };
-        if arguments.facts {
-            println!("{}", serde_json::to_string(&host)?);
-            return Ok(ExitCode::SUCCESS);
-        }
-        return say(arguments, &[host]);
+    let time = |seconds| Duration::try_from_secs_f64(seconds).context("a time cannot be negative");
+    let (watch, patience) = (time(arguments.watch)?, time(arguments.patience)?);
+    if arguments.agent {
+        return agent::serve(&parameters, patience, watch).map(|()| ExitCode::SUCCESS);
     }
-    let words = remote::words(&arguments.given, arguments.watch);
-    say(arguments, &remote::ask_all(&arguments.host, &words)?)
+    if arguments.host.is_empty() {
+        let facts = Facts::here(&parameters);
+        let seen = watch::begin(&facts).end(&facts, watch);
+        let visit = Visit { hosts: vec![Host { facts, seen, has_ports: false }], ..Visit::default() };
+        return say(arguments, &parameters, visit, 1);
+    }
+    let plan = Plan {
+        hosts: &arguments.host,
+        launch: arguments.launch,
+        given: &arguments.given,
+        watch: arguments.watch,
+        patience: arguments.patience,
+    };
+    say(arguments, &parameters, session::visit(&plan), arguments.host.len())
 }
 
-fn say(arguments: &Arguments, hosts: &[remote::Host]) -> Result<ExitCode> {
-    let own = hosts.iter().flat_map(|host| judge(host, &arguments.given));
-    let facts: Vec<&Facts> = hosts.iter().map(|host| &host.facts).collect();
-    let findings = Findings { findings: own.chain(hosts::judge(&facts)).collect(), hosts: hosts.len() };
+fn say(arguments: &Arguments, parameters: &Parameters, visit: Visit, hosts: usize) -> Result<ExitCode> {
+    let needed = limits::needed(&parameters.tunables);
+    let mut findings = visit.findings;
+    findings.extend(visit.hosts.iter().flat_map(|host| judge(host, needed)));
+    let facts: Vec<&Facts> = visit.hosts.iter().map(|host| &host.facts).collect();
+    findings.extend(hosts::judge(&facts));
+    findings.extend(pairs::judge(&visit.hosts, &visit.meetings, &parameters.tunables));
+    let connections = pairs::list(&visit.hosts, &visit.meetings);
+    let findings = Findings { findings, hosts, connections };
     answer::print(&arguments.form, &findings)?;
     Ok(if findings.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All that is found of one host.
-fn judge(host: &remote::Host, given: &Given) -> Vec<Finding> {
-    let needed = parameters::of_a_job(given).map_or(0, |parameters| limits::needed(&parameters.tunables));
+/// All that is found of one host; `needed` is what a process locks.
+fn judge(host: &Host, needed: u64) -> Vec<Finding> {
     let mut findings = limits::judge(&host.facts.host, needed);
     findings.extend(adapters::judge(&host.facts.adapters));
     findings.extend(openmpi::judge(&host.facts));

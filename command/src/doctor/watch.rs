@@ -4,10 +4,11 @@
 //! Called by [`super`], on the host itself; judged by `watched`. Grade: setup. Tests: below.
 
 use crate::facts::Facts;
-use crate::facts::adapters::folder;
+use crate::facts::adapters::{Adapter, folder};
 use crate::facts::counters::{self, Counters};
 use ibex_ffi::verbs::Context;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -27,29 +28,50 @@ struct Reading {
     at: Instant,
 }
 
-/// Watches for so long.
-pub(super) fn watch(facts: &Facts, time: Duration) -> Seen {
-    let clocks: Vec<_> = facts
-        .adapters
-        .each
-        .iter()
-        .filter_map(|adapter| {
-            let clock = adapter.facts.as_ref()?.clock.as_ref()?;
-            let context = Context::open(&adapter.name).ok()?;
-            let begun = read(&context)?;
-            Some((adapter.name.clone(), clock.ticks_per_second, clock.bits, context, begun))
-        })
-        .collect();
-    sleep(time);
-    let drifts = clocks
-        .into_iter()
-        .filter_map(|(name, rate, bits, context, begun)| Some((name, drift(&begun, &read(&context)?, rate, bits))));
-    let ports = facts.adapters.each.iter().flat_map(|adapter| adapter.ports.iter().map(move |port| (adapter, port)));
-    let grown = ports.filter_map(|(adapter, port)| {
-        let now = counters::read(&folder(&adapter.name, port.number)?);
-        Some((format!("{}:{}", adapter.name, port.number), counters::growth(&port.counters, &now)))
-    });
-    Seen { seconds: time.as_secs_f64(), drifts: drifts.collect(), grown: grown.collect() }
+/// A clock that is watched.
+struct Clock {
+    device: String,
+    ticks_per_second: u64,
+    bits: u32,
+    context: Arc<Context>,
+    begun: Reading,
+}
+
+/// What is watched, from [`begin`] on. The counters' first values are those of the facts.
+pub(super) struct Watching {
+    begun: Instant,
+    clocks: Vec<Clock>,
+}
+
+/// Reads the clocks for the first time.
+pub(super) fn begin(facts: &Facts) -> Watching {
+    let clock = |adapter: &Adapter| {
+        let clock = adapter.facts.as_ref()?.clock.as_ref()?;
+        let context = Context::open(&adapter.name).ok()?;
+        let begun = read(&context)?;
+        let device = adapter.name.clone();
+        Some(Clock { device, ticks_per_second: clock.ticks_per_second, bits: clock.bits, context, begun })
+    };
+    Watching { begun: Instant::now(), clocks: facts.adapters.each.iter().filter_map(clock).collect() }
+}
+
+impl Watching {
+    /// Waits until so much time has passed, and reads again what `facts` says of before.
+    pub(super) fn end(self, facts: &Facts, time: Duration) -> Seen {
+        sleep(time.saturating_sub(self.begun.elapsed()));
+        let drifts = self.clocks.into_iter().filter_map(|clock| {
+            let drift = drift(&clock.begun, &read(&clock.context)?, clock.ticks_per_second, clock.bits);
+            Some((clock.device, drift))
+        });
+        let ports =
+            facts.adapters.each.iter().flat_map(|adapter| adapter.ports.iter().map(move |port| (adapter, port)));
+        let grown = ports.filter_map(|(adapter, port)| {
+            let now = counters::read(&folder(&adapter.name, port.number)?);
+            Some((format!("{}:{}", adapter.name, port.number), counters::growth(&port.counters, &now)))
+        });
+        let drifts = drifts.collect();
+        Seen { seconds: self.begun.elapsed().as_secs_f64(), drifts, grown: grown.collect() }
+    }
 }
 
 /// Both clocks at the same time, as far as that can be: of some readings the one that took least.

@@ -38,7 +38,7 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     let grown = seen.grown.iter().flat_map(|(place, counters)| {
         let error = move |(name, meaning, mend): &(&str, &str, &str)| {
             let more = counters.get(*name)?;
-            let found = format!("{name} has grown by {more} in {} s: {meaning}", seen.seconds);
+            let found = format!("{name} has grown by {more} in {:.1} s: {meaning}", seen.seconds);
             let finding = Finding::new(Severity::Warning, "counters", format!("port {place}"), found);
             Some(finding.expected("no growth").mended(*mend))
         };
@@ -69,7 +69,7 @@ mod tests {
         };
         let found: Vec<_> = judge(&seen).into_iter().map(|finding| finding.measured).collect();
         assert_eq!(found.len(), 2);
-        assert!(found[0].contains("local_ack_timeout_err has grown by 3 in 2 s"));
+        assert!(found[0].contains("local_ack_timeout_err has grown by 3 in 2.0 s"));
         assert!(found[1].contains("-5000 parts"));
     }
 }

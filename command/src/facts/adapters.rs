@@ -8,7 +8,7 @@ use super::counters::{self, Counters};
 use crate::answer::rows;
 use crate::parameters::Parameters;
 use ibex::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
-use ibex::select::choose::{DeviceInfo, PORT_ACTIVE, PORT_ARMED, PORT_DOWN, PORT_INIT, PortInfo};
+use ibex::select::choose::{DeviceInfo, PORT_ACTIVE, PORT_ARMED, PORT_DOWN, PORT_INIT, PartitionKey, PortInfo};
 use ibex::select::device::{self, PortChoice, Survey};
 use ibex_ffi::verbs::Context;
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,13 @@ pub(crate) struct Port {
     pub(crate) state: String,
     pub(crate) link_layer: String,
     pub(crate) rate_mbps: u32,
+    /// Lanes that the link runs on; 0: not known.
+    #[serde(default)]
+    pub(crate) lanes: u32,
     pub(crate) mtu: u32,
+    /// The partition key that ibex would use: bit 15 for a full member; none: not known.
+    #[serde(default)]
+    pub(crate) partition_key: Option<u16>,
     pub(crate) lid: u16,
     /// Its network interfaces, on Ethernet.
     pub(crate) interfaces: Vec<String>,
@@ -205,6 +211,11 @@ fn described(device: &str, port: &PortInfo, (survey, name): (&Survey, &str)) -> 
         }
         .to_owned(),
         rate_mbps: port.rate_mbps,
+        lanes: Context::open(device).and_then(|context| context.port(port.number)).map_or(0, |port| port.lanes),
+        partition_key: match port.partition_key {
+            PartitionKey::Key(key) => Some(key),
+            PartitionKey::Unknown | PartitionKey::Missing(_) => None,
+        },
         mtu: mtu_bytes(port.active_mtu).unwrap_or(0),
         lid: port.lid,
         interfaces: interfaces(port),
@@ -282,6 +293,8 @@ mod tests {
             state: "down".into(),
             link_layer: "Ethernet".into(),
             rate_mbps: 25_000,
+            lanes: 4,
+            partition_key: None,
             mtu: 4096,
             lid: 0,
             interfaces: vec![],

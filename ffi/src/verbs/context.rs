@@ -78,6 +78,8 @@ pub struct PortAttributes {
     pub max_message: u32,
     /// Signalling rate less encoding, Mb/s.
     pub rate_mbps: u32,
+    /// Lanes that the link runs on.
+    pub lanes: u32,
 }
 
 /// One entry of a port's GID table.
@@ -242,6 +244,7 @@ impl Context {
             gids: raw.gid_tbl_len.max(0) as u32,
             max_message: raw.max_msg_sz,
             rate_mbps: rate_mbps(raw.active_width, raw.active_speed),
+            lanes: lanes(raw.active_width),
         })
     }
 
@@ -318,13 +321,6 @@ unsafe fn device_name(device: *mut sys::ibv_device) -> String {
 
 /// Data rate in Mb/s of a link of this width and speed code (`ibv_query_port(3)`; IBTA volume 1, `PortInfo`).
 fn rate_mbps(width: u8, speed: u8) -> u32 {
-    let lanes = match width {
-        2 => 4,
-        4 => 8,
-        8 => 12,
-        16 => 2,
-        _ => 1,
-    };
     let lane = match speed {
         2 => 4_000,
         4 | 8 => 10_000, // QDR carries 8, FDR10 10.3: the nearest that keeps their order.
@@ -334,7 +330,18 @@ fn rate_mbps(width: u8, speed: u8) -> u32 {
         128 => 100_000,
         _ => 2_000,
     };
-    lanes * lane
+    lanes(width) * lane
+}
+
+/// Lanes of a link of this width code.
+fn lanes(width: u8) -> u32 {
+    match width {
+        2 => 4,
+        4 => 8,
+        8 => 12,
+        16 => 2,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]

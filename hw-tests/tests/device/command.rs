@@ -5,6 +5,7 @@
 //! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
 
 use crate::Test;
+use crate::doctor::finding;
 use crate::launch::Launch;
 use crate::site::Site;
 use anyhow::{Context, Result, ensure};
@@ -59,6 +60,13 @@ static FAULTS: &[Fault] = &[
         adapters: "[[device]]\n[[device]]\n[[device.port]]\nwidth = \"1x\"\nspeed = \"sdr\"\n",
         check: "rates",
         says: "btl_ibex_if_exclude softhca1:1",
+        ..PLAIN
+    },
+    Fault {
+        sentence: "a link at the slowest speed",
+        adapters: "[[device]]\n[[device.port]]\nspeed = \"sdr\"\n",
+        check: "link",
+        says: "at the speed SDR",
         ..PLAIN
     },
     Fault {
@@ -153,8 +161,7 @@ fn run(site: &mut Site, adapters: &str, script: &str, arguments: &[&str]) -> Res
 fn is_found(site: &mut Site, fault: &Fault) -> Result<()> {
     let outcome = run(site, fault.adapters, fault.script, &["doctor", "--json", "--watch", "0.5"])?;
     ensure!(outcome.status() == 1, "the exit status is {}, and not 1: {outcome}", outcome.status());
-    let named = format!("\"check\": \"{}\"", fault.check);
-    ensure!(outcome.stdout.contains(&named) && outcome.stdout.contains(fault.says), "it was not found: {outcome}");
+    finding(&outcome, fault.check, fault.says)?;
     Ok(())
 }
 

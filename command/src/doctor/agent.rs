@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The doctor's other half, on each host: says what it sees there, and connects to other hosts when it is told to.
+//!
+//! Started by `remote`; speaks [`super::talk`] over standard input and output. It ends with its input, so that nothing
+//! stays behind when the doctor dies. Grade: setup; a thread that reads, and one that does the rest. Tests: with a
+//! device, `hw-tests/tests/device/command.rs`.
+
+use super::meeting::Ports;
+use super::talk::{self, Answer, Ask};
+use super::watch;
+use crate::facts::Facts;
+use crate::parameters::Parameters;
+use anyhow::{Context, Result};
+use std::io::{self, BufRead, Write};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// How long nobody looks after the ports between meetings, and how often then: they are asked for connections once in
+/// many polls.
+const REST: Duration = Duration::from_millis(1);
+const POLLS: usize = 64;
+
+/// Answers until nobody asks any more. A connection has `patience` to come about; counters and clocks are watched for
+/// `watch` at least.
+///
+/// # Errors
+/// Nobody hears it, or asks what it does not understand.
+pub(super) fn serve(parameters: &Parameters, patience: Duration, watch: Duration) -> Result<()> {
+    let facts = Facts::here(parameters);
+    let watching = watch::begin(&facts);
+    say(&Answer::Here(Box::new(facts.clone())))?;
+    let asked = listen();
+    let mut ports: Option<Ports> = None;
+    loop {
+        let rest = if ports.is_some() { REST } else { Duration::from_hours(1) };
+        match asked.recv_timeout(rest) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Ask::End) => {
+                drop(ports);
+                return say(&Answer::Ended(watching.end(&facts, watch)));
+            }
+            Ok(Ask::Open { host }) => {
+                let (opened, published, failures) = Ports::open(host, &parameters.tunables, patience);
+                ports = Some(opened);
+                say(&Answer::Opened { ports: published, failures })?;
+            }
+            Ok(Ask::Know(published)) => {
+                let failures = ports.as_ref().context("no port is open")?.know(&published);
+                say(&Answer::Known { failures })?;
+            }
+            Ok(Ask::Meet { host, seconds }) => {
+                let within = Duration::try_from_secs_f64(seconds)?;
+                say(&Answer::Met(ports.as_mut().context("no port is open")?.meet(host, within)))?;
+            }
+        }
+        if let Some(ports) = &mut ports {
+            (0..POLLS).for_each(|_| ports.poll());
+        }
+    }
+}
+
+fn say(answer: &Answer) -> Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(talk::line(answer)?.as_bytes())?;
+    output.flush().context("nobody hears what is said")
+}
+
+/// What is asked, as it comes; ended with the input, or with what is not understood.
+fn listen() -> Receiver<Ask> {
+    let (sender, asked) = mpsc::channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            match talk::read(&line) {
+                None => {}
+                Some(Err(_)) => return,
+                Some(Ok(ask)) => {
+                    if sender.send(ask).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    asked
+}

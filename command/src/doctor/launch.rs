@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the doctor starts itself on a host: by ssh, or inside an allocation by what its batch system has.
+//!
+//! Makes command lines, and says in words what went wrong with them. Called by `remote`. Grade: setup. Tests: below.
+
+use super::finding::{Finding, Severity};
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+/// By what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Launch {
+    /// srun or mpirun inside an allocation, else ssh
+    #[default]
+    Auto,
+    /// ssh, which must ask nothing
+    Ssh,
+    /// srun of Slurm, inside an allocation
+    Srun,
+    /// mpirun of the PATH
+    Mpirun,
+}
+
+/// What batch systems set, inside an allocation.
+const SLURM: &str = "SLURM_JOB_ID";
+const OTHERS: [&str; 3] = ["PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"];
+
+impl Launch {
+    /// Which one it is to be.
+    pub(super) fn chosen(self) -> Launch {
+        self.chosen_where(|name| env::var_os(name).is_some(), &is_in_path)
+    }
+
+    fn chosen_where(self, is_set: impl Fn(&str) -> bool, has: &dyn Fn(&str) -> bool) -> Launch {
+        match self {
+            Launch::Auto if is_set(SLURM) && has("srun") => Launch::Srun,
+            Launch::Auto if (is_set(SLURM) || OTHERS.into_iter().any(is_set)) && has("mpirun") => Launch::Mpirun,
+            Launch::Auto => Launch::Ssh,
+            named => named,
+        }
+    }
+
+    /// The command that runs `script` with a shell of the host.
+    pub(super) fn command(self, host: &str, script: &str) -> Command {
+        let words: &[&str] = match self {
+            Launch::Auto | Launch::Ssh => {
+                // The host's own shell may be none that understands the script.
+                let mut command = Command::new("ssh");
+                command.args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
+                command.args(["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "--", host]);
+                command.arg(format!("exec sh -c {}", quoted(script)));
+                return command;
+            }
+            Launch::Srun => &["srun", "--quiet", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist"],
+            Launch::Mpirun => &["mpirun", "--bind-to", "none", "--oversubscribe", "-n", "1", "--host"],
+        };
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args([host, "sh", "-c", script]);
+        command
+    }
+
+    /// What is asked of the user where a host cannot be asked.
+    fn trial(self, host: &str) -> String {
+        match self {
+            Launch::Auto | Launch::Ssh => format!("`ssh -o BatchMode=yes {host} ibex info` must work"),
+            Launch::Srun => format!("`srun --overlap -N 1 -w {host} ibex info` must work"),
+            Launch::Mpirun => format!("`mpirun -n 1 --host {host} ibex info` must work"),
+        }
+    }
+
+    /// Why a host said nothing more, by what was printed meanwhile.
+    pub(super) fn failure(self, host: &str, said: &str, ended: &str) -> Finding {
+        let (check, meaning, mend) = explained(host, said);
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let said = lines[lines.len().saturating_sub(4)..].join("; ");
+        let measured = [meaning, said.as_str(), ended].into_iter().filter(|part| !part.is_empty());
+        let measured = measured.collect::<Vec<_>>().join("; ");
+        let mend = if mend.is_empty() { self.trial(host) } else { format!("{mend}; {}", self.trial(host)) };
+        Finding::new(Severity::Error, check, host, measured).expected("an answer of `ibex` on that host").mended(mend)
+    }
+}
+
+/// What ssh, a shell or an older ibex says, and what it means: check, meaning, and what to do.
+fn explained(host: &str, said: &str) -> (&'static str, &'static str, String) {
+    let has = |words: &str| said.contains(words);
+    if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+        let mend =
+            format!("if the host was installed anew: ssh-keygen -R {host}, then ssh {host} once to take its new key");
+        return ("ssh", "the host has another key than before", mend);
+    }
+    if has("Host key verification failed") || has("No ED25519 host key is known") {
+        let mend = format!(
+            "ssh {host} once and compare the key it shows with the host's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub \
+             there), or have the administrator list the cluster's keys in /etc/ssh/ssh_known_hosts"
+        );
+        return ("ssh", "ssh does not know the host's key, and may not ask", mend);
+    }
+    if has("Permission denied") {
+        let mend = format!("ssh-copy-id {host}, and ssh-add where the key has a passphrase");
+        return ("ssh", "the host does not let this user in without a password", mend);
+    }
+    if has("Could not resolve hostname") {
+        let mend = "write the name as the cluster does, or add it to /etc/hosts or DNS".to_owned();
+        return ("ssh", "the name of the host has no address", mend);
+    }
+    if has("Connection refused") {
+        return ("ssh", "nothing listens for ssh there", "start sshd there (systemctl start ssh)".to_owned());
+    }
+    if has("timed out") || has("No route to host") || has("Network is unreachable") {
+        let mend = format!("see that the host runs (ping {host}) and that firewalls let TCP port 22 through");
+        return ("ssh", "the host does not answer", mend);
+    }
+    if has("unexpected argument") || has("unrecognized subcommand") {
+        return ("ibex-version", "its ibex is another one", "install the same ibex on all hosts".to_owned());
+    }
+    if has("ibex: not found") || has("ibex: command not found") || has("ibex: No such file") {
+        let mend = "install ibex there (cargo xtask install), in a folder of the PATH that shells without login have";
+        return ("no-ibex", "the host has no ibex in its PATH", mend.to_owned());
+    }
+    ("host", "the host could not be asked", String::new())
+}
+
+/// What runs on a host: this command by its name, or where it is here. Parameters of Open MPI go with it, as mpirun
+/// would have them go with a job.
+pub(super) fn script(words: &str) -> String {
+    let parameters = env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_"));
+    let exports: String = parameters
+        .filter(|(name, _)| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
+        .map(|(name, value)| format!("export {name}={}; ", quoted(&value)))
+        .collect();
+    let folder = env::current_exe().ok().and_then(|program| Some(program.parent()?.to_path_buf()));
+    let folder = folder.map(|folder| format!("PATH=$PATH:{}; export PATH; ", quoted(&folder.display().to_string())));
+    format!("{exports}{}exec ibex {words}", folder.unwrap_or_default())
+}
+
+/// A word of a shell.
+pub(super) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+fn is_in_path(program: &str) -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| Path::new(&folder).join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_an_allocation_what_it_has_starts_processes() {
+        let chosen = |launch: Launch, set: &[&str], has: &[&str]| {
+            launch.chosen_where(|name| set.contains(&name), &|program| has.contains(&program))
+        };
+        assert_eq!(chosen(Launch::Auto, &[SLURM], &["srun", "mpirun"]), Launch::Srun);
+        assert_eq!(chosen(Launch::Auto, &[SLURM], &["mpirun"]), Launch::Mpirun);
+        assert_eq!(chosen(Launch::Auto, &["PBS_JOBID"], &["mpirun"]), Launch::Mpirun);
+        assert_eq!(chosen(Launch::Auto, &[], &["srun", "mpirun"]), Launch::Ssh);
+        assert_eq!(chosen(Launch::Ssh, &[SLURM], &["srun"]), Launch::Ssh);
+    }
+
+    #[test]
+    fn a_script_survives_two_shells_and_ssh_asks_nothing() {
+        let command = Launch::Ssh.command("node1", "echo 'a b'");
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert!(words.contains(&"BatchMode=yes".to_owned()), "{words:?}");
+        assert_eq!(words[words.len() - 3..], ["--", "node1", r"exec sh -c 'echo '\''a b'\'''"]);
+        let output = Command::new("sh").args(["-c", &words[words.len() - 1]]).output().expect("a shell");
+        assert_eq!(output.stdout, b"a b\n");
+    }
+
+    #[test]
+    fn what_ssh_complains_of_is_told_with_what_to_do() {
+        let told = |said: &str| Launch::Ssh.failure("node1", said, "ended with 255");
+        let changed = told("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.");
+        assert!(changed.mend.contains("ssh-keygen -R node1"), "{changed:?}");
+        assert!(told("Host key verification failed.").mend.contains("ssh_known_hosts"));
+        assert!(told("root@node1: Permission denied (publickey).").mend.contains("ssh-copy-id node1"));
+        assert!(told("ssh: Could not resolve hostname node1: x").mend.contains("/etc/hosts"));
+        assert!(told("connect to host node1 port 22: Connection timed out").mend.contains("ping node1"));
+        assert_eq!(told("sh: 1: exec: ibex: not found").check, "no-ibex");
+        assert_eq!(told("error: unexpected argument '--agent' found").check, "ibex-version");
+        let unknown = told("a\nb\nc\nd\ne");
+        assert_eq!(unknown.check, "host");
+        assert!(unknown.measured.contains("b; c; d; e; ended with 255") && unknown.mend.contains("ibex info"));
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who meets whom, and when: every two hosts once, each in one pair at a time.
+//!
+//! Called by `session`. Grade: setup. Plain data. Tests: below.
+
+/// The rounds: in each a host meets one other at most. With an odd number one rests in each round.
+///
+/// All but the last stand in a circle, which turns by one place a round; those that face each other meet, and who faces
+/// nobody meets the last.
+pub(super) fn rounds(hosts: usize) -> Vec<Vec<(usize, usize)>> {
+    if hosts < 2 {
+        return Vec::new();
+    }
+    let places = hosts.next_multiple_of(2);
+    let circle = places - 1;
+    let round = |round: usize| {
+        let facing = (1..places / 2).map(|step| ((round + step) % circle, (round + circle - step) % circle));
+        let pairs = facing.chain([(round, circle)]).filter(|(one, other)| *one.max(other) < hosts);
+        pairs.map(|(one, other)| (one.min(other), one.max(other))).collect()
+    };
+    (0..circle).map(round).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_two_hosts_meet_once_and_none_is_in_two_pairs_at_a_time() {
+        for hosts in 0..20 {
+            let mut met = HashSet::new();
+            for round in rounds(hosts) {
+                let mut busy = HashSet::new();
+                for (one, other) in round {
+                    assert!(one < other && other < hosts, "{one} and {other} of {hosts}");
+                    assert!(met.insert((one, other)), "{one} and {other} of {hosts} twice");
+                    assert!(busy.insert(one) && busy.insert(other), "{one} or {other} of {hosts} in two pairs");
+                }
+            }
+            assert_eq!(met.len(), hosts * hosts.saturating_sub(1) / 2);
+        }
+        assert_eq!(rounds(4).len(), 3);
+        assert_eq!(rounds(5).len(), 5);
+    }
+}
