@@ -7,6 +7,7 @@
 mod answer;
 mod doctor;
 mod facts;
+mod flight;
 mod info;
 mod pages;
 mod parameters;
@@ -28,6 +29,8 @@ enum Command {
     Info(info::Arguments),
     /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
     Doctor(doctor::Arguments),
+    /// Show what processes did last that have failed, or that run
+    Flight(flight::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Flight(arguments) => flight::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

@@ -48,8 +48,8 @@ kinds! {
     ReceiverNotReady = 8 "receiver_not_ready" "All receives of a port are used up. How many it has.";
     HeldBack = 9 "held_back" "A peer has acknowledged nothing for 5 ms. How many requests wait.";
     RegistrationFailed = 10 "registration_failed" "Memory could not be registered. Address; bytes; error number.";
-    RendezvousBegun = 11 "rendezvous_begin" "A message is announced (detail 0), or its receiver fetches it (1). Its number at the sender; bytes; communicator. The peer is a rank of that.";
-    RendezvousEnded = 12 "rendezvous_end" "It has come whole, or its receiver has asked for copies of it (detail 2). As above.";
+    RendezvousBegun = 11 "rendezvous_begin" "A message is announced (detail 0), or has found its receive (1). Its number at the sender; bytes; communicator. The peer is a rank of that.";
+    RendezvousEnded = 12 "rendezvous_end" "Its receiver has all (detail 0: told the sender, 1: told the receiver), wants copies (2), or has them (3). As above.";
     DeviceEvent = 13 "device_event" "The adapter reports an asynchronous event. Its number.";
     PortEvent = 14 "port_event" "The adapter reports an asynchronous event of a port. Its number.";
     SenderHeldBack = 15 "sender_held_back" "Unexpected messages take too much memory: a peer is asked to send no more. The memory, bytes.";
@@ -167,11 +167,12 @@ impl fmt::Display for Entry {
                 write!(f, "{b} bytes at 0x{a:x} not registered: {}", io::Error::from_raw_os_error(c as i32))
             }
             Kind::RendezvousBegun if self.detail == 0 => write!(f, "message {a} of {b} bytes announced"),
-            Kind::RendezvousBegun => write!(f, "begins to fetch {b} bytes of the sender's message {a}"),
+            Kind::RendezvousBegun => write!(f, "message {a} of its sender found its receive: {b} bytes to come"),
             Kind::RendezvousEnded => match self.detail {
                 0 => write!(f, "message {a} fetched by its receiver"),
-                1 => write!(f, "the sender's message {a} fetched"),
-                _ => write!(f, "copies of message {a} wanted by its receiver"),
+                1 => write!(f, "message {a} of its sender fetched"),
+                2 => write!(f, "copies of message {a} wanted by its receiver"),
+                _ => write!(f, "a message came as copies, for a receive of {b} bytes"),
             },
             Kind::DeviceEvent | Kind::PortEvent => {
                 write!(f, "the adapter reports IBV_EVENT_{}", event_name(a as u32))

@@ -76,9 +76,9 @@ const _: () = {
 
 /// The sum of words; not that of a file of zeros.
 pub(super) fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
-    words.into_iter().fold(0x9e37_79b9_7f4a_7c15, |sum, word| {
-        (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29)
-    })
+    words
+        .into_iter()
+        .fold(0x9e37_79b9_7f4a_7c15, |sum, word| (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29))
 }
 
 /// By which a reader knows that it has the same counts.

@@ -21,6 +21,6 @@ mod tests;
 mod words;
 
 pub use counts::{EVENTS, show};
-pub use entry::{Entry, Kind, NOBODY, NO_PORT};
+pub use entry::{Entry, Kind, NO_PORT, NOBODY};
 pub use read::{Flight, FlightError, PortFlight};
 pub use recorder::{Process, begin, end, keep, name_port, record};

@@ -152,6 +152,9 @@ const PARTING: Duration = Duration::from_millis(100);
 /// because a look must not cost a reading of the clock.
 const ASYNC_INTERVAL: u32 = 4096;
 
+/// At most so often the counts are shown in the flight recorder's file, nanoseconds; looked at as often as that.
+const COUNTS_INTERVAL: u64 = 100_000_000;
+
 /// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
 #[derive(Debug)]
 enum Exceptional {
