@@ -145,7 +145,7 @@ fn line(time: u64, end: u64, flight: &Flight, entry: &Entry) -> Line {
     let named = if name.is_empty() { format!("port {}", entry.port) } else { name.to_owned() };
     Line {
         time_ns: time,
-        seconds: -(end.saturating_sub(time) as f64 / 1e9),
+        seconds: 0.0 - end.saturating_sub(time) as f64 / 1e9,
         job: flight.job,
         rank: flight.rank,
         host: flight.host.clone(),
@@ -203,7 +203,7 @@ mod tests {
             peer: 1 - rank,
             numbers: [0x11, 12, 0, 0],
         };
-        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), age: None, counts: Vec::new() };
+        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), time: None, counts: Vec::new() };
         let flight = Flight {
             pid: 100 + rank,
             job: 9,

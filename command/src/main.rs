@@ -11,6 +11,7 @@ mod flight;
 mod info;
 mod pages;
 mod parameters;
+mod top;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Show what processes did last that have failed, or that run
     Flight(flight::Arguments),
+    /// Show what processes that run count, and how fast
+    Top(top::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Flight(arguments) => flight::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

@@ -9,7 +9,6 @@ use super::entry::Entry;
 use super::layout::{self, BLOCK, ENTRIES, ENTRY, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
 use super::words::{started, unpack};
 use crate::counters::COUNTERS;
-use ibex_ffi::clock::monotonic;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -52,8 +51,8 @@ pub struct PortFlight {
     pub index: u8,
     /// Device and port.
     pub name: String,
-    /// How old the counts are, ns, if the process is one of this host; `None`: there are none yet.
-    pub age: Option<u64>,
+    /// When its counts were copied, by the host's monotonic clock, ns; `None`: there are none yet.
+    pub time: Option<u64>,
     /// Its counts, in the order of [`COUNTERS`]; empty where the process has other ones than this program.
     pub counts: Vec<u64>,
 }
@@ -167,6 +166,6 @@ fn port(words: &[u64], index: usize) -> Option<PortFlight> {
     let block = &words[at::COUNTED + index * BLOCK..][..BLOCK];
     let is_same = words[at::COUNTS] == layout::fingerprint_of_counts();
     let counts = if is_same { block[1..=COUNTERS.len()].to_vec() } else { Vec::new() };
-    let age = (block[0] != 0).then(|| monotonic().saturating_sub(block[0]));
-    Some(PortFlight { index: index as u8, name, age, counts })
+    let time = (block[0] != 0).then_some(block[0]);
+    Some(PortFlight { index: index as u8, name, time, counts })
 }

@@ -199,7 +199,7 @@ fn a_process_records_from_its_beginning_to_its_end() {
     let flight = Flight::read(&path).expect("it is sound");
     let port = flight.ports.iter().find(|port| port.index == 15).expect("it was named");
     assert_eq!((port.count("received"), port.count("no such")), (17, 0));
-    assert!(port.age.is_some() && flight.entries.iter().any(|entry| entry.to_string().contains("softhca0:1")));
+    assert!(port.time.is_some() && flight.entries.iter().any(|entry| entry.to_string().contains("softhca0:1")));
     end();
     assert!(!path.exists());
     end();
