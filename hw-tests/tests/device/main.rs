@@ -10,7 +10,7 @@
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
 //! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
-//! programs that others wrote; [`command`] what a user asks from the shell; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
+//! programs that others wrote; [`command`] what a user asks from the shell; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
 //! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -22,6 +22,7 @@ mod command;
 mod endings;
 mod engine;
 mod faults;
+mod flight;
 mod forks;
 mod launch;
 mod listed;
@@ -130,6 +131,7 @@ fn main() -> ExitCode {
         local::tests,
         applications::tests,
         command::tests,
+        flight::tests,
         reasons::tests,
         tools::tests,
     ];
