@@ -12,6 +12,7 @@
 pub mod connect;
 pub mod counters;
 pub mod events;
+pub mod flight;
 pub mod fork;
 pub mod limits;
 pub mod matching;

@@ -16,6 +16,7 @@ mod tests;
 
 use crate::connect::interfaces;
 use ibex_ffi::verbs::HugePages;
+use std::path::Path;
 
 pub use page::markdown;
 pub use row::{Kind, OutOfBounds, Row, Value};
@@ -252,6 +253,11 @@ table! {
          order. false: the host stamps an event when MPI sees it, and its callback runs then.";
 
     // Watching and testing.
+    flight_recorder: Text { default: "/dev/shm", choices: &[] }, "", level 4,
+        "The folder in which each process keeps, while it runs, a file with what it did last (ibex flight) and with its \
+         counts (ibex top), of 268 KiB. no: none.",
+        "None on messages that need no waiting. The file is removed when the process ends well. Of files that dead processes \
+         have left the newest 64 are kept. In a folder that is not in memory, writing may take long.";
     verbose: Count { default: 0, min: 0, max: 100 }, "level", level 1,
         "What ibex prints on standard error: 0 errors; 1 also each port and GID with the reason why it was taken or \
          refused, and peers that ibex does not reach; 2 also round trip and time-out of each connection.",
@@ -364,6 +370,13 @@ impl Tunables {
             "no" => HugePages::No,
             _ => HugePages::Shared { processes },
         }
+    }
+
+    /// Where the flight recorder has its file; `None`: nowhere.
+    #[must_use]
+    pub fn flight_folder(&self) -> Option<&Path> {
+        let is_wanted = !["", "no"].contains(&self.flight_recorder.as_str());
+        is_wanted.then(|| Path::new(&self.flight_recorder))
     }
 
     /// What carries the handshake.

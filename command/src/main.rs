@@ -8,9 +8,11 @@ mod answer;
 mod bench;
 mod doctor;
 mod facts;
+mod flight;
 mod info;
 mod pages;
 mod parameters;
+mod top;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,6 +33,10 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Measure MPI through ibex beside the raw adapter and beside other transports, within this host or between two
     Bench(bench::Arguments),
+    /// Show what processes did last that have failed, or that run
+    Flight(flight::Arguments),
+    /// Show what processes that run count, and how fast
+    Top(top::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -41,6 +47,8 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Flight(arguments) => flight::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

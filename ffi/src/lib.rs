@@ -4,6 +4,7 @@ pub mod clock;
 pub mod limits;
 #[cfg(feature = "openmpi")]
 pub mod openmpi;
+pub mod shared;
 pub mod thread;
 pub mod topology;
 pub mod verbs;

@@ -228,6 +228,12 @@ impl Handshake {
         Step { send: Some(via), ..Step::default() }
     }
 
+    /// How often the peer was sent a hello.
+    #[must_use]
+    pub fn times_asked(&self) -> u32 {
+        self.ud_sent + self.tcp_sent
+    }
+
     /// Goes on after a failure that matters to nobody yet, as if the peer had been heard now.
     pub fn ask_on(&mut self, now: Duration) {
         if self.state == State::Failed {

@@ -156,6 +156,8 @@ const ASYNC_INTERVAL: u32 = 4096;
 /// take is not held up by looks; who waits, or seldom asks, answers a peer that wants to connect as soon as ever.
 const EMPTY_POLL: u32 = 16;
 
+/// At most so often the counts are shown in the flight recorder's file, nanoseconds; looked at as often as that.
+const COUNTS_INTERVAL: u64 = 100_000_000;
 /// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
 #[derive(Debug)]
 enum Exceptional {

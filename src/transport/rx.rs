@@ -8,7 +8,6 @@
 use super::adapter::ReceiveQueue;
 use super::watch;
 use crate::counters::{Counters, add};
-use crate::events;
 use std::io;
 
 #[derive(Debug)]
@@ -50,9 +49,7 @@ impl<R: ReceiveQueue> Rx<R> {
         self.posted = self.posted.wrapping_sub(1);
         if self.posted == 0 {
             add(&counters.receives_used_up, 1);
-            if events::has_interest() {
-                watch::receives_used_up(self.port, self.queue.slots());
-            }
+            watch::receives_used_up(self.port, self.queue.slots());
         }
         self.queue.address(slot)
     }

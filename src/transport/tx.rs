@@ -299,11 +299,12 @@ impl<S: SendSlots> Tx<S> {
     }
 
     /// Looks `now` whether a peer, for which requests wait, takes what is posted to it, and counts how long it does
-    /// not.
-    pub(super) fn look<Q: QueuePair>(&self, queue: &mut SendQueue<Q>, now: Duration, counters: &Counters) {
+    /// not. True: it is held back from now on.
+    pub(super) fn look<Q: QueuePair>(&self, queue: &mut SendQueue<Q>, now: Duration, counters: &Counters) -> bool {
         let held = queue.look(self.signal_interval, now);
         add(&counters.held_back, u64::from(held.begins));
         add(&counters.held_back_time, held.time.as_micros() as u64);
+        held.begins
     }
 
     /// How many peers have requests that wait.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine's own sites do while a tool listens: connections, waiting, receives, what the adapter reports; and
-//! the port's source with the adapter's clock.
+//! What the engine's own sites tell: connections, waiting, receives, what the adapter reports; and the port's source
+//! with the adapter's clock.
 //!
-//! The caller has the port, so events are staged here and delivered by progress, outside ([`crate::events::stage`]).
-//! Path: behind the branch of a site. Threads: the port's. Tests: `hw-tests/mpi/events.c`.
+//! All of it goes to the flight recorder, but of what waits only the first and the last request; and to tools while any
+//! listens. The caller has the port, so events are staged here and delivered by progress, outside
+//! ([`crate::events::stage`]). Path: cold. Threads: the port's. Tests: `hw-tests/mpi/events.c`, `device/flight.rs`.
 
 use super::completion::Token;
 use super::connections::failure::{Cause, Failure};
@@ -11,6 +12,7 @@ use crate::events::{
     self, ConnectionBegin, ConnectionEstablished, ConnectionFailed, DeviceAsync, Payload, PortAsync, PortClock,
     QueuedBegin, QueuedEnd, ReceiverNotReady, Safety, SourceId, StampedBy, TABLE,
 };
+use crate::flight::{self, Entry, Kind, NOBODY};
 use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
 use std::sync::Arc;
 
@@ -71,6 +73,13 @@ pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
         Cause::Completion { status, .. } => status.0,
         _ => 0,
     };
+    let (detail, number) = match failure.cause {
+        Cause::Completion { .. } => (0, u64::from(status)),
+        Cause::Post { errno } => (1, errno as u64),
+        Cause::Connect(_) => (2, 0),
+        Cause::Port(_) => (3, 0),
+    };
+    flight::record((Kind::ConnectionFailed, detail), port, peer, [failure.qp_num.into(), number, 0, 0]);
     stage(|| ConnectionFailed { peer, port: u32::from(port), queue_pair: failure.qp_num, status });
 }
 
@@ -78,33 +87,58 @@ pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
 #[cold]
 #[inline(never)]
 pub(crate) fn receives_used_up(port: u8, receives: u32) {
+    flight::record((Kind::ReceiverNotReady, 0), port, NOBODY, [receives.into(), 0, 0, 0]);
     stage(|| ReceiverNotReady { port: u32::from(port), receives });
 }
 
 /// A request to this rank is put behind all that waits for it; so many wait now.
 #[cold]
-pub(crate) fn queued(peer: u32, token: Token, waiting: usize) {
+pub(crate) fn queued(peer: u32, port: u8, token: Token, waiting: usize) {
+    if waiting == 1 {
+        flight::record((Kind::StallBegun, 0), port, peer, [token.0, 1, 0, 0]);
+    }
     stage(|| QueuedBegin { operation: token.0, peer, waiting: waiting as u32 });
 }
 
 /// A request to this rank that waited is posted, or has failed, and so many still wait.
 #[cold]
-pub(crate) fn unqueued(peer: u32, token: Token, waiting: usize) {
+pub(crate) fn unqueued(peer: u32, port: u8, token: Token, waiting: usize) {
+    if waiting == 0 {
+        flight::record((Kind::StallEnded, 0), port, peer, [token.0, 0, 0, 0]);
+    }
     stage(|| QueuedEnd { operation: token.0, peer, waiting: waiting as u32 });
 }
 
+/// A peer has acknowledged nothing for long, and is held back; so many requests wait.
+#[cold]
+pub(crate) fn held_back(peer: u32, port: u8, waiting: usize) {
+    flight::record((Kind::HeldBack, 0), port, peer, [waiting as u64, 0, 0, 0]);
+}
+
+/// A peer that has not answered is asked for a connection again, for the time of this number.
+pub(crate) fn asked_again(peer: u32, port: u8, times: u32) {
+    flight::record((Kind::HelloAgain, 0), port, peer, [times.into(), 0, 0, 0]);
+}
+
 /// A connection to this rank is begun; `asked`: by the peer.
-pub(crate) fn connection_begun(peer: u32, port: u8, asked: bool) {
+pub(crate) fn connection_begun(peer: u32, host: &str, port: u8, asked: bool) {
+    flight::record((Kind::ConnectionBegun, u8::from(asked)), port, peer, Entry::text(host));
     stage(|| ConnectionBegin { peer, port: u32::from(port), asked: u32::from(asked) });
 }
 
 /// A connection to this rank is ready; its queue pairs here and there.
 pub(crate) fn connection_established(peer: u32, port: u8, (queue_pair, remote_queue_pair): (u32, u32)) {
+    let numbers = [queue_pair.into(), remote_queue_pair.into(), 0, 0];
+    flight::record((Kind::ConnectionEstablished, 0), port, peer, numbers);
     stage(|| ConnectionEstablished { peer, port: u32::from(port), queue_pair, remote_queue_pair });
 }
 
 /// The adapter reports something; `number` is the port's on its device, `port` its place among the process's.
 pub(crate) fn asynchronous(event: AsyncEvent, number: u8, port: u8) {
+    if event.port == 0 || event.port == number {
+        let kind = if event.port == 0 { Kind::DeviceEvent } else { Kind::PortEvent };
+        flight::record((kind, 0), port, NOBODY, [event.kind.into(), 0, 0, 0]);
+    }
     let port = u32::from(port);
     if event.port == 0 {
         stage(|| DeviceAsync { event: event.kind, port });

@@ -10,7 +10,8 @@
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
 //! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
-//! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`] measures from it; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
+//! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`] measures from it;
+//! [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
 //! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -24,6 +25,7 @@ mod doctor;
 mod endings;
 mod engine;
 mod faults;
+mod flight;
 mod forks;
 mod launch;
 mod listed;
@@ -134,6 +136,7 @@ fn main() -> ExitCode {
         applications::tests,
         command::tests,
         doctor::tests,
+        flight::tests,
         reasons::tests,
         tools::tests,
     ];

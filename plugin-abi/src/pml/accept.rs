@@ -17,7 +17,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::Request;
-use super::{datatype, flow, getting, oneself, pieces, reading, routing, striped, watch};
+use super::{datatype, flight, flow, getting, oneself, pieces, reading, routing, striped, watch};
 use crate::runtime::listeners::{Event, Listeners};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
@@ -148,6 +148,8 @@ pub(crate) unsafe fn announced(
         // SAFETY: nothing is to come.
         return unsafe { finish(state, request) };
     }
+    // SAFETY: this function's rule.
+    unsafe { flight::begins(&mut *request.as_ptr(), sender, wanted) };
     if memory.address != 0 && !extent.start.is_null() {
         let message = (from, sender, memory);
         // SAFETY: memory of one piece; this function's rule.

@@ -37,7 +37,7 @@ use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::{Account, Link};
 use super::request::Request;
-use super::{rails, routing};
+use super::{flight, rails, routing};
 
 impl Arrived {
     fn cost(&self) -> u64 {
@@ -65,6 +65,7 @@ fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
     let account = rails::account(pml, state, sender);
     if let Some(word) = state.flow.kept.hold_back(account) {
         add_shared(&state.flow.shown.senders_held_back, 1);
+        flight::held_back(pml, account.0, state.flow.kept.bytes());
         say(pml, state, account, &Header::Flow(word));
     }
 }
@@ -87,6 +88,7 @@ pub(crate) fn give_up(pml: &Pml, state: &mut State, message: &Arrived) {
 #[inline(never)]
 fn let_go(pml: &Pml, state: &mut State) {
     let (peers, word) = state.flow.kept.let_go();
+    flight::let_go(state.flow.kept.bytes());
     for peer in peers {
         say(pml, state, peer, &Header::Flow(word));
     }

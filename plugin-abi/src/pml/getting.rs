@@ -15,7 +15,7 @@ use super::finish::finish;
 use super::instance::{Pml, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{pieces, routing, watch};
+use super::{flight, pieces, routing, watch};
 use crate::runtime::guard::fence;
 
 /// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: it cannot.
@@ -74,7 +74,10 @@ unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_r
     r.transfer = Transfer::None;
     if is_read {
         // SAFETY: this function's rule.
-        unsafe { watch::ends(r) };
+        unsafe {
+            watch::ends(r);
+            flight::fetched(r, sender, length);
+        }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: a receive that has all it wants.
         unsafe { finish(state, request) };

@@ -27,6 +27,7 @@ mod context;
 mod datatype;
 mod finish;
 mod first_receive;
+mod flight;
 mod flow;
 mod getting;
 mod handed_on;

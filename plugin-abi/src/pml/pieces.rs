@@ -20,7 +20,7 @@ use super::link::Link;
 use super::request::{Request, Transfer};
 use super::resume;
 use super::transmit::{self, Transmitted};
-use super::{announcing, moving, rails, routing, token, watch};
+use super::{announcing, flight, moving, rails, routing, token, watch};
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
@@ -73,6 +73,8 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     }
     if is_complete {
         state.transfers.end(id);
+        // SAFETY: not finished.
+        unsafe { flight::copied(r) };
         r.transfer = Transfer::None;
         r.convertor = None;
         // SAFETY: a receive that has all it wants.
@@ -87,6 +89,8 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
+    // SAFETY: as above.
+    unsafe { flight::answered(r, sender, true) };
     let sending = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
     let announced = std::mem::replace(&mut r.transfer, sending);
     // SAFETY: the receiver will not read.

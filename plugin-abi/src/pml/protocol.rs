@@ -18,7 +18,7 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{announcing, flow, oneself, placing, rails, routing, watch};
+use super::{announcing, flight, flow, oneself, placing, rails, routing, watch};
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
@@ -82,6 +82,8 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     unsafe { watch::begins(r) };
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
+        // SAFETY: this function's rule.
+        unsafe { flight::announced(r, sender) };
         r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
         let header = Header::Synchronous(of, sender.0);
         // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
@@ -126,6 +128,8 @@ unsafe fn announce(
     let sender = state.transfers.begin(request);
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
+    // SAFETY: as above.
+    unsafe { flight::announced(r, sender) };
     let rail = pml.rails().get(r.link.rail());
     let Extent { start, length } = r.extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;

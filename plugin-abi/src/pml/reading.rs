@@ -18,7 +18,7 @@ use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::{announcing, resume, routing, striped, transmit, watch};
+use super::{announcing, flight, resume, routing, striped, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -100,7 +100,10 @@ pub(crate) unsafe fn read_done(
         // SAFETY: no read of it is under way.
         unsafe { rail.port().memory().put_back(registered) };
         // SAFETY: not finished.
-        unsafe { watch::ends(r) };
+        unsafe {
+            watch::ends(r);
+            flight::fetched(r, sender, length);
+        }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: a receive that has all it wants.
         unsafe { finish(state, request) };
@@ -123,7 +126,10 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     // SAFETY: the receiver has read.
     unsafe { announcing::put_back(pml, r.link, transfer) };
     // SAFETY: not finished. Of one that was sent whole tools have been told.
-    unsafe { watch::ends(r) };
+    unsafe {
+        watch::ends(r);
+        flight::answered(r, sender, false);
+    }
     // SAFETY: a send that is through.
     unsafe { finish(state, request) };
     resume::answered(pml, state, counted);

@@ -22,7 +22,7 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
-use super::{moving, pieces, rails, routing, transmit, watch};
+use super::{flight, moving, pieces, rails, routing, transmit, watch};
 
 /// Reads of a message that are posted to a port at a time.
 const MOST: usize = 4;
@@ -210,7 +210,10 @@ unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule; all that was under way is done.
     let Some(reads) = (unsafe { take(pml, request) }) else { return };
     // SAFETY: not finished.
-    unsafe { watch::ends(&mut *request.as_ptr()) };
+    unsafe {
+        watch::ends(&mut *request.as_ptr());
+        flight::fetched(&mut *request.as_ptr(), reads.sender, reads.state.length());
+    }
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
     routing::control(pml, state, reads.from, &header);
     // SAFETY: a receive that has all it wants.

@@ -33,6 +33,6 @@ pub(crate) fn tell_but(port: &mut Port, known: &str) {
 pub(crate) fn tell_request(port: &mut Port, to: EndpointId, failed: Failed) {
     if tell(port) == 0 && port.failure(to).is_none() && !port.is_forgotten(to) {
         // Its connection was closed, or begun anew by the peer.
-        messages::request_failed(&port.describe(to), &failed.status);
+        messages::request_failed(&port.describe(to), failed.status);
     }
 }

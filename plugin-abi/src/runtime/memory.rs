@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use engine::counters::{Counters, add_shared};
 use engine::events;
+use engine::flight::{self, Kind, NOBODY};
 use engine::transport::{Atomics, Port};
 use ibex_ffi::openmpi::cache::Cache;
 use ibex_ffi::openmpi::sys;
@@ -207,7 +208,12 @@ unsafe extern "C" fn register(
                 }
                 sys::OPAL_SUCCESS
             }
-            Err(error) => refusal(&error),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or_default() as u64;
+                let numbers = [base.addr() as u64, size as u64, errno, 0];
+                flight::record((Kind::RegistrationFailed, 0), registrar.index, NOBODY, numbers);
+                refusal(&error)
+            }
         }
     })
 }

@@ -9,10 +9,12 @@ use std::fmt::Display;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine::flight::{self, Entry, Kind, NO_PORT, NOBODY};
 use engine::limits;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::messages as channel;
 use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::verbs::Status;
 
 /// Says what may be true of other processes of the host, too: one for all of them.
 fn of_host(text: &str) {
@@ -163,12 +165,25 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
 /// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair,
 /// status.
 pub(crate) fn peer_failed(failure: &str) {
-    channel::banner(&format!("ibex lost a peer: {failure}"));
+    with_flight(&format!("ibex lost a peer: {failure}"));
+}
+
+/// Says that something has failed, and where it is recorded what this process did before.
+fn with_flight(text: &str) {
+    match flight::keep(text) {
+        Some(path) => channel::banner(&format!(
+            "{text}\nWhat this process did last is in {0}: ibex flight {0}\n\
+             (with the folder instead: also of the other processes of its host that have failed)",
+            path.display()
+        )),
+        None => channel::banner(text),
+    }
 }
 
 /// A request failed on a connection that did not; Open MPI is told right after.
-pub(crate) fn request_failed(endpoint: &str, status: &dyn Display) {
-    channel::banner(&format!(
+pub(crate) fn request_failed(endpoint: &str, status: Status) {
+    flight::record((Kind::RequestFailed, 0), NO_PORT, NOBODY, [status.0.into(), 0, 0, 0]);
+    with_flight(&format!(
         "ibex: a request to {endpoint} ended with {status}, because the peer closed its connection or began a new one."
     ));
 }
@@ -188,12 +203,13 @@ pub(crate) fn rail_back(place: &str) {
 
 /// A port cannot be connected to a peer which another one reaches.
 pub(crate) fn rail_unusable(failure: &dyn Display, other: &str) {
-    channel::banner(&format!("ibex does without a port: {failure}\nMessages to this peer go by {other}."));
+    with_flight(&format!("ibex does without a port: {failure}\nMessages to this peer go by {other}."));
 }
 
 /// A panic was caught: a defect of ibex.
 pub(crate) fn defect(what: &str, cause: &str) {
-    channel::banner(&format!(
+    flight::record((Kind::Defect, 0), NO_PORT, NOBODY, Entry::text(cause));
+    with_flight(&format!(
         "ibex has a defect: {what} failed with \"{cause}\". The job cannot go on through ibex.\n\
          Run with --mca btl ^ibex to do without it, and report this text."
     ));

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use engine::flight;
 use engine::fork;
 use engine::select::address::PortEntry;
 use engine::select::device;
@@ -92,6 +93,8 @@ pub(crate) fn forget() {
     if ports.is_empty() {
         modex::forget_published();
         variables::forget_ports();
+        // What the ports had to tell at their end is in it.
+        flight::end();
     }
 }
 
@@ -137,6 +140,7 @@ fn open_all<M>(
             messages::verbose(&unprotected.to_string());
         }
     }
+    begin_flight(tunables, me);
     survey.warnings.iter().for_each(|warning| messages::of_survey(&me.host(), warning));
     let mut made: Vec<(Arc<OpenPort>, M)> = Vec::new();
     let mut entries: Vec<PortEntry> = Vec::new();
@@ -154,6 +158,7 @@ fn open_all<M>(
         match OpenPort::open(choice, tunables, setup, request.threads) {
             Ok(port) => {
                 let port = Arc::new(port);
+                flight::name_port(port.index(), port.place());
                 let entry = announce(&port, me);
                 if let Some((entry, mine)) = entry.zip(take(&port)) {
                     entries.push(entry);
@@ -178,6 +183,18 @@ fn open_all<M>(
         variables::show_port(port.counters());
     }
     made
+}
+
+/// Records from here on what becomes of the ports. Without a place for that the job goes on.
+fn begin_flight(tunables: &Tunables, me: Process) {
+    let Some(folder) = tunables.flight_folder() else { return };
+    let (name, host) = (me.name(), me.host());
+    let process = flight::Process { job: name.job, rank: name.rank, host: &host };
+    if let Err(error) = flight::begin(folder, &process)
+        && tunables.verbose > 0
+    {
+        messages::verbose(&format!("there is no flight recorder: no file in {}: {error}", folder.display()));
+    }
 }
 
 /// What peers are to know of a port that was just opened. Says what the user should know of it.

@@ -10,10 +10,11 @@
 //! [`crate::transport::connections::Connections::making`] is whichever of the two a handshake is under way for.
 
 use super::admission::Stranger;
-use super::{ASYNC_INTERVAL, EMPTY_POLL, Port};
+use super::{ASYNC_INTERVAL, COUNTS_INTERVAL, EMPTY_POLL, Port};
 use crate::connect::hello::Hello;
 use crate::connect::{Carrier, Reach};
 use crate::counters::add;
+use crate::flight;
 use crate::limits;
 use crate::select::address::PortEntry;
 use crate::transport::adapter::{Adapter, QueuePair as _};
@@ -49,6 +50,7 @@ impl<A: Adapter> Port<A> {
         self.until_async -= 1;
         if self.until_async == 0 {
             self.until_async = ASYNC_INTERVAL;
+            flight::show(self.index(), &self.counters, COUNTS_INTERVAL);
             self.take_async_events();
             self.remind_of_diverted();
             self.probe(self.adapter.now());
@@ -91,7 +93,8 @@ impl<A: Adapter> Port<A> {
         remote: &PortEntry,
         asked: bool,
     ) -> Result<Box<Connection<A::QueuePair>>, String> {
-        watch::connection_begun(self.connections.rank(to), self.index(), asked);
+        let host = self.connections.name(to).map_or_else(String::new, |name| self.directory.host(name));
+        watch::connection_begun(self.connections.rank(to), &host, self.index(), asked);
         let made = self.adapter.queue_pair(&self.cq, self.rx.queue()).and_then(|mut qp| {
             qp.initialise(self.choice.port, self.tunables.pkey_index as u16, self.attributes.access())?;
             Ok(qp)
@@ -197,6 +200,10 @@ impl<A: Adapter> Port<A> {
                     let reach = if replaces { Reach::Unused } else { self.handshakes.reach(to, &remote) };
                     let Some(connection) = self.connections.making(to) else { continue };
                     let step = connection.handshake_mut().on_timer(reach, now);
+                    let times = connection.handshake().times_asked();
+                    if step.send.is_some() && times > 1 {
+                        watch::asked_again(self.connections.rank(to), self.index(), times);
+                    }
                     self.take_step(to, &step, &remote);
                 }
             }

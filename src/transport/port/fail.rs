@@ -6,6 +6,7 @@
 
 use super::Port;
 use crate::counters::{add, subtract};
+use crate::flight;
 use crate::transport::adapter::{Adapter, QueuePair as _};
 use crate::transport::completion::Completion;
 use crate::transport::connections::failure::{Cause, Failure};
@@ -53,6 +54,7 @@ impl<A: Adapter> Port<A> {
             watch::failed(peer.rank, self.index(), &failure);
         }
         add(&self.counters.failed, 1);
+        flight::show(self.index(), &self.counters, 0);
         if !self.connections.is_forgotten(to) && !self.is_closing {
             self.untold.push(failure.to_string());
             self.undelivered.push(Completion::PeerFailed { peer: to });

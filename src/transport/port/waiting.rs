@@ -8,7 +8,6 @@
 
 use super::{Port, Refused};
 use crate::counters::{add, subtract};
-use crate::events;
 use crate::transport::adapter::Adapter;
 use crate::transport::completion::{Completion, Failed, Token};
 use crate::transport::connections::connection::Connection;
@@ -152,10 +151,8 @@ impl<A: Adapter> Port<A> {
         let token = request.token;
         self.tx.wait(connection.queue_mut(), to, request, &self.counters);
         self.countdown = self.countdown.min(self.look_interval);
-        if events::has_interest() {
-            let waiting = connection.queue().waiting();
-            watch::queued(self.connections.rank(to), token, waiting);
-        }
+        let waiting = connection.queue().waiting();
+        watch::queued(self.connections.rank(to), self.index(), token, waiting);
         Ok(())
     }
 
@@ -170,8 +167,11 @@ impl<A: Adapter> Port<A> {
             }
             if self.post_waiting(to) {
                 let now = *now.get_or_insert_with(|| self.adapter.now());
-                if let Some(connection) = self.connections.get_mut(to) {
-                    self.tx.look(connection.queue_mut(), now, &self.counters);
+                if let Some(connection) = self.connections.get_mut(to)
+                    && self.tx.look(connection.queue_mut(), now, &self.counters)
+                {
+                    let waiting = connection.queue().waiting();
+                    watch::held_back(self.connections.rank(to), self.index(), waiting);
                 }
                 self.enlist(to);
             }
@@ -195,9 +195,7 @@ impl<A: Adapter> Port<A> {
                 First::None => return false,
                 First::Wait => return true,
                 First::Posted(token, waiting) => {
-                    if events::has_interest() {
-                        watch::unqueued(self.connections.rank(to), token, waiting);
-                    }
+                    watch::unqueued(self.connections.rank(to), self.index(), token, waiting);
                 }
                 First::Refused(error) if self.may_find_room(to, error) => return true,
                 First::Refused(error) => {
@@ -222,9 +220,7 @@ impl<A: Adapter> Port<A> {
         let mut waiting = given_back.len();
         for request in given_back {
             waiting -= 1;
-            if events::has_interest() {
-                watch::unqueued(rank, request.token, waiting);
-            }
+            watch::unqueued(rank, self.index(), request.token, waiting);
             let Some(request) = self.kept.keep(to, request) else { continue };
             if request.token.0 != 0 {
                 let outcome = Err(Failed { status: Status::FLUSHED, posted: false });

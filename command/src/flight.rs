@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibex flight FILE...`: what processes did last, as their flight recorders have it, in words.
+//!
+//! Files and folders are read by the engine's `flight`; several are put in one order by the time of day. Grade: setup.
+//! Tests: below; with a device, `hw-tests/tests/device/flight.rs`.
+
+use crate::answer::{self, Form};
+use anyhow::{Result, bail};
+use ibex::flight::leftovers::{self, FOLDER};
+use ibex::flight::{Entry, Flight, NO_PORT, NOBODY};
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of `ibex flight`.
+#[derive(clap::Args)]
+#[command(after_help = "Example: what the processes did last that failed on this host\n  ibex flight /dev/shm\n\n\
+                        Times are seconds before the last entry shown. Where a job failed, ibex prints where the file is.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    form: Form,
+    /// Files of the flight recorder, or folders of them; /dev/shm if none is named
+    files: Vec<PathBuf>,
+    /// Only processes of this job of Open MPI's
+    #[arg(long)]
+    job: Option<u32>,
+    /// Only the last so many entries; 0: all
+    #[arg(long, short = 'n', default_value_t = 50)]
+    last: usize,
+}
+
+/// What is shown.
+#[derive(Serialize)]
+struct Shown {
+    processes: Vec<Process>,
+    /// Entries that are not shown.
+    omitted: usize,
+    entries: Vec<Line>,
+    /// Files of folders that could not be read.
+    unreadable: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Process {
+    file: PathBuf,
+    job: u32,
+    rank: u32,
+    host: String,
+    pid: u32,
+    program: String,
+    alive: bool,
+    reason: String,
+    entries: u64,
+    torn: u64,
+}
+
+#[derive(Serialize)]
+struct Line {
+    /// Nanoseconds since 1970.
+    time_ns: u64,
+    /// Seconds after the last, so negative.
+    seconds: f64,
+    job: u32,
+    rank: u32,
+    host: String,
+    kind: &'static str,
+    port: Option<String>,
+    peer: Option<u32>,
+    detail: u8,
+    numbers: [u64; 4],
+    #[serde(skip)]
+    who: String,
+    text: String,
+}
+
+/// Reads the files and prints the end of what is in them.
+///
+/// # Errors
+/// A file that is named is none, or damaged; or there is none.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let folder = [PathBuf::from(FOLDER)];
+    let named = if arguments.files.is_empty() { &folder[..] } else { &arguments.files };
+    let (mut flights, mut unreadable) = (Vec::new(), Vec::new());
+    for path in named {
+        if !path.is_dir() {
+            flights.push((path.clone(), Flight::read(path)?));
+            continue;
+        }
+        for found in leftovers::find(path) {
+            match Flight::read(&found.path) {
+                Ok(flight) => flights.push((found.path, flight)),
+                Err(error) => unreadable.push(error.to_string()),
+            }
+        }
+    }
+    flights.retain(|(_, flight)| arguments.job.is_none_or(|job| job == flight.job));
+    if flights.is_empty() {
+        let names: Vec<_> = named.iter().map(|path| path.display().to_string()).collect();
+        unreadable.iter().for_each(|why| eprintln!("ibex: {why}"));
+        bail!(
+            "there is no file of a flight recorder in {}. A process that ends well removes its own; \
+             btl_ibex_flight_recorder says in which folder they are",
+            names.join(" and ")
+        );
+    }
+    answer::print(&arguments.form, &shown(&flights, unreadable, arguments.last))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(flights: &[(PathBuf, Flight)], unreadable: Vec<String>, last: usize) -> Shown {
+    let mut entries: Vec<(u64, &Flight, &Entry)> = Vec::new();
+    for (_, flight) in flights {
+        entries.extend(flight.entries.iter().map(|entry| (entry.time.wrapping_add(flight.to_unix), flight, entry)));
+    }
+    // Those of a process stay in its order.
+    entries.sort_by_key(|(time, ..)| *time);
+    let omitted = if last == 0 { 0 } else { entries.len().saturating_sub(last) };
+    let end = entries.last().map_or(0, |(time, ..)| *time);
+    Shown {
+        processes: flights.iter().map(|(path, flight)| process(path, flight)).collect(),
+        omitted,
+        entries: entries[omitted..].iter().map(|(time, flight, entry)| line(*time, end, flight, entry)).collect(),
+        unreadable,
+    }
+}
+
+fn process(path: &Path, flight: &Flight) -> Process {
+    Process {
+        file: path.into(),
+        job: flight.job,
+        rank: flight.rank,
+        host: flight.host.clone(),
+        pid: flight.pid,
+        program: flight.program.clone(),
+        alive: flight.is_alive,
+        reason: flight.reason.clone(),
+        entries: flight.made,
+        torn: flight.torn,
+    }
+}
+
+fn line(time: u64, end: u64, flight: &Flight, entry: &Entry) -> Line {
+    let name = flight.port_name(entry.port);
+    let named = if name.is_empty() { format!("port {}", entry.port) } else { name.to_owned() };
+    Line {
+        time_ns: time,
+        seconds: 0.0 - end.saturating_sub(time) as f64 / 1e9,
+        job: flight.job,
+        rank: flight.rank,
+        host: flight.host.clone(),
+        kind: entry.known().map_or("unknown", |kind| kind.name()),
+        port: (entry.port != NO_PORT).then_some(named),
+        peer: (entry.peer != NOBODY).then_some(entry.peer),
+        detail: entry.detail,
+        numbers: entry.numbers,
+        who: entry.who(),
+        text: entry.to_string(),
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for process in &self.processes {
+            let Process { job, rank, host, pid, program, .. } = process;
+            let state = if process.alive { "it runs" } else { "it does not run on this host any more" };
+            writeln!(f, "Rank {rank} of job {job} on host {host}, process {pid}, {program}: {state}.")?;
+            writeln!(f, "  {}", process.file.display())?;
+            process.reason.lines().try_for_each(|line| writeln!(f, "  {line}"))?;
+            if process.torn > 0 {
+                writeln!(f, "  Entries that are not whole, and left out: {}.", process.torn)?;
+            }
+        }
+        self.unreadable.iter().try_for_each(|why| writeln!(f, "Left out: {why}."))?;
+        match self.omitted {
+            0 => writeln!(f, "\nAll that is recorded:")?,
+            omitted => writeln!(f, "\nThe last {} entries; --last 0 shows {omitted} more:", self.entries.len())?,
+        }
+        for line in &self.entries {
+            write!(f, "{:>13.6} s  rank {:<4}", line.seconds, line.rank)?;
+            if let Some(port) = &line.port {
+                write!(f, "  {port}")?;
+            }
+            let who = if line.who.is_empty() { String::new() } else { format!("{}: ", line.who) };
+            writeln!(f, "  {who}{}", line.text)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibex::flight::{Kind, PortFlight};
+
+    fn flight(rank: u32, to_unix: u64, times: &[u64]) -> (PathBuf, Flight) {
+        let entry = |time: &u64| Entry {
+            number: 0,
+            time: *time,
+            kind: Kind::ConnectionFailed as u16,
+            port: 0,
+            detail: 0,
+            peer: 1 - rank,
+            numbers: [0x11, 12, 0, 0],
+        };
+        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), time: None, counts: Vec::new() };
+        let flight = Flight {
+            pid: 100 + rank,
+            job: 9,
+            rank,
+            host: format!("n{rank}"),
+            program: "a.out".into(),
+            is_alive: rank == 0,
+            reason: String::new(),
+            to_unix,
+            ports: vec![port],
+            events: [0; 4],
+            made: 2,
+            entries: times.iter().map(entry).collect(),
+            torn: u64::from(rank),
+        };
+        (PathBuf::from(format!("/x/{rank}")), flight)
+    }
+
+    #[test]
+    fn entries_of_several_processes_stand_in_the_order_of_time_before_the_last() {
+        let flights = [flight(0, 1000, &[0, 2_000_000_000]), flight(1, 500, &[1_000_000_500])];
+        let shown = super::shown(&flights, Vec::new(), 0);
+        assert_eq!(shown.entries.iter().map(|line| line.rank).collect::<Vec<_>>(), [0, 1, 0]);
+        assert_eq!(shown.entries.iter().map(|line| line.seconds).collect::<Vec<_>>(), [-2.0, -1.0, 0.0]);
+        let text = shown.to_string();
+        assert!(text.contains("Rank 0 of job 9 on host n0, process 100, a.out: it runs."), "{text}");
+        assert!(text.contains("not whole, and left out: 1."), "{text}");
+        assert!(text.contains("-1.000000 s  rank 1     mlx5_0:1  rank 0: connection failed"), "{text}");
+        assert!(text.contains("RETRY_EXC_ERR") && text.contains("All that is recorded"), "{text}");
+    }
+
+    #[test]
+    fn only_the_last_are_shown_and_how_many_are_not() {
+        let shown = super::shown(&[flight(0, 0, &[1, 2, 3])], vec!["/x/y is damaged".into()], 2);
+        assert_eq!((shown.omitted, shown.entries.len()), (1, 2));
+        let text = shown.to_string();
+        assert!(
+            text.contains("The last 2 entries; --last 0 shows 1 more:") && text.contains("Left out: /x/y"),
+            "{text}"
+        );
+    }
+}

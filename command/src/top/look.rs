@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One look at the processes that run, and what has changed since another.
+//!
+//! A rate is by the times at which a process has copied its counts, not by those of the looks. Grade: setup. Tests:
+//! below.
+
+use ibex::counters::{COUNTERS, Class};
+use ibex::flight::leftovers::{self};
+use ibex::flight::{EVENTS, Flight, PortFlight};
+use ibex_ffi::clock::monotonic;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What was seen.
+pub(super) struct Look {
+    time: u64,
+    processes: Vec<Flight>,
+}
+
+/// What is shown of it.
+#[derive(Serialize)]
+pub(super) struct Found {
+    pub(super) processes: Vec<Process>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Process {
+    pub(super) job: u32,
+    pub(super) rank: u32,
+    pub(super) pid: u32,
+    pub(super) host: String,
+    pub(super) program: String,
+    /// Whether it is of another version, whose counts have other names.
+    pub(super) other_version: bool,
+    pub(super) events: BTreeMap<&'static str, u64>,
+    pub(super) ports: Vec<Port>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Port {
+    pub(super) port: String,
+    /// Seconds since it was copied.
+    pub(super) age: Option<f64>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
+    /// Of what only grows, per second.
+    pub(super) rates: BTreeMap<&'static str, f64>,
+}
+
+impl Look {
+    /// Looks at the files of a folder; at those of a process or a job, if a number is given.
+    pub(super) fn at(folder: &Path, pid_or_job: Option<u32>) -> Look {
+        let files = leftovers::find(folder).into_iter();
+        let asked_for = files.filter(|file| pid_or_job.is_none_or(|number| [file.pid, file.job].contains(&number)));
+        // One that ends meanwhile is left out.
+        let processes = asked_for.filter_map(|file| Flight::read(&file.path).ok()).filter(|flight| flight.is_alive);
+        Look { processes: processes.collect(), time: monotonic() }
+    }
+
+    /// What it shows, and how that has changed.
+    pub(super) fn since(&self, before: &Look) -> Found {
+        let process = |flight: &Flight| {
+            let earlier = before.processes.iter().find(|other| (other.pid, other.job) == (flight.pid, flight.job));
+            let earlier_port = |port: &PortFlight| earlier?.ports.iter().find(|other| other.index == port.index);
+            Process {
+                job: flight.job,
+                rank: flight.rank,
+                pid: flight.pid,
+                host: flight.host.clone(),
+                program: flight.program.clone(),
+                other_version: flight.ports.iter().any(|port| port.counts.is_empty()),
+                events: EVENTS.into_iter().zip(flight.events).collect(),
+                ports: flight.ports.iter().map(|each| port(self.time, each, earlier_port(each))).collect(),
+            }
+        };
+        Found { processes: self.processes.iter().map(process).collect() }
+    }
+}
+
+fn port(now: u64, port: &PortFlight, before: Option<&PortFlight>) -> Port {
+    // The adapter's own count is not copied.
+    let shown = COUNTERS.iter().zip(&port.counts).filter(|(row, _)| row.name != "receiver_not_ready");
+    let passed = before.and_then(|before| Some(port.time?.saturating_sub(before.time?) as f64 / 1e9)).unwrap_or(0.0);
+    let rate = |name, value: u64| {
+        let more = value.saturating_sub(before.map_or(value, |before| before.count(name)));
+        if passed > 0.0 { more as f64 / passed } else { 0.0 }
+    };
+    let grows = shown.clone().filter(|(row, _)| row.class != Class::Level);
+    Port {
+        port: port.name.clone(),
+        age: port.time.map(|time| now.saturating_sub(time) as f64 / 1e9),
+        counts: shown.map(|(row, value)| (row.name, *value)).collect(),
+        rates: grows.map(|(row, value)| (row.name, rate(row.name, *value))).collect(),
+    }
+}
+
+impl Port {
+    /// The sum of these counts.
+    pub(super) fn count(&self, names: &[&str]) -> u64 {
+        names.iter().filter_map(|name| self.counts.get(name)).sum()
+    }
+
+    /// The sum of these rates.
+    pub(super) fn rate(&self, names: &[&str]) -> f64 {
+        names.iter().filter_map(|name| self.rates.get(name)).sum()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A process with one port, at a time in ns.
+    pub(in crate::top) fn process(time: u64, set: &[(&str, u64)]) -> Look {
+        let value = |name| set.iter().find(|(other, _)| *other == name).map_or(0, |(_, value)| *value);
+        let counts = COUNTERS.iter().map(|row| value(row.name)).collect();
+        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), time: Some(time), counts };
+        let flight = Flight {
+            pid: 100,
+            job: 9,
+            rank: 3,
+            host: "n1".into(),
+            program: "a.out".into(),
+            is_alive: true,
+            reason: String::new(),
+            to_unix: 0,
+            ports: vec![port],
+            events: [0, 0, 5, 0],
+            made: 0,
+            entries: Vec::new(),
+            torn: 0,
+        };
+        Look { time: time + 500_000_000, processes: vec![flight] }
+    }
+
+    #[test]
+    fn rates_are_by_the_times_at_which_counts_were_copied() {
+        let before = process(1_000_000_000, &[("received", 10), ("waiting", 3)]);
+        let after = process(3_000_000_000, &[("received", 50), ("waiting", 1)]);
+        let found = after.since(&before);
+        let port = &found.processes[0].ports[0];
+        assert_eq!((port.counts["received"], port.rates["received"], port.age), (50, 20.0, Some(0.5)));
+        assert!(!port.rates.contains_key("waiting") && port.counts["waiting"] == 1);
+        assert_eq!(found.processes[0].events["events_dropped"], 5);
+        // Nothing new, and a process that was not there before.
+        assert_eq!(after.since(&after).processes[0].ports[0].rates["received"], 0.0);
+        let none = Look { time: 0, processes: Vec::new() };
+        assert_eq!(after.since(&none).processes[0].ports[0].rates["received"], 0.0);
+    }
+}

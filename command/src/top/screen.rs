@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The terminal of `ibex top`: its other screen, drawn anew at each look, and its keys.
+//!
+//! The terminal is given back as it was, however this ends. Grade: setup. Tests: the table's, in `table.rs`.
+
+use super::look::Look;
+use anyhow::{Context, Result, ensure};
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use crossterm::style::Print;
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{execute, queue};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// The terminal while it is ours.
+struct Screen;
+
+impl Screen {
+    fn enter() -> io::Result<Screen> {
+        terminal::enable_raw_mode()?;
+        let screen = Screen;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing can be done where the terminal has gone.
+        let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+/// What a key asks for.
+enum Asked {
+    End,
+    Scroll(isize),
+    Nothing,
+}
+
+/// Looks and draws until the user ends it.
+///
+/// # Errors
+/// Standard output is no terminal, or it cannot be written to.
+pub(super) fn show(look: impl Fn() -> Look, pause: Duration) -> Result<()> {
+    ensure!(io::stdout().is_terminal(), "standard output is no terminal: use --once, or --json");
+    let _screen = Screen::enter().context("the terminal cannot be used")?;
+    let (mut before, mut top) = (look(), 0_usize);
+    loop {
+        let now = look();
+        let found = now.since(&before);
+        let until = Instant::now() + pause;
+        loop {
+            let text = found.to_string();
+            top = draw(&text.lines().collect::<Vec<_>>(), top)?;
+            match asked(until.saturating_duration_since(Instant::now()))? {
+                Asked::End => return Ok(()),
+                Asked::Scroll(by) => top = top.saturating_add_signed(by),
+                Asked::Nothing if Instant::now() < until => {}
+                Asked::Nothing => break,
+            }
+        }
+        before = now;
+    }
+}
+
+/// Draws what fits, from a line on, below the heads; returns from which it was.
+fn draw(lines: &[&str], top: usize) -> io::Result<usize> {
+    let (width, height) = terminal::size()?;
+    let (width, room) = (usize::from(width), usize::from(height).saturating_sub(2));
+    let (head, rows) = lines.split_first().unwrap_or((&"", &[]));
+    let top = top.min(rows.len().saturating_sub(room));
+    let mut out = io::stdout().lock();
+    queue!(out, MoveTo(0, 0), Clear(ClearType::All))?;
+    for (line, text) in std::iter::once(head).chain(rows.iter().skip(top).take(room)).enumerate() {
+        queue!(out, MoveTo(0, line as u16), Print(text.chars().take(width).collect::<String>()))?;
+    }
+    out.flush()?;
+    Ok(top)
+}
+
+/// Waits for a key, or another size.
+fn asked(at_most: Duration) -> io::Result<Asked> {
+    if !event::poll(at_most)? {
+        return Ok(Asked::Nothing);
+    }
+    let Event::Key(key) = event::read()? else { return Ok(Asked::Nothing) };
+    Ok(match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => Asked::End,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Asked::End,
+        KeyCode::Up => Asked::Scroll(-1),
+        KeyCode::Down => Asked::Scroll(1),
+        KeyCode::PageUp => Asked::Scroll(-10),
+        KeyCode::PageDown => Asked::Scroll(10),
+        _ => Asked::Nothing,
+    })
+}

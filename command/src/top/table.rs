@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was found, as a table: a row for each port of each process.
+//!
+//! Grade: setup. Tests: below.
+
+use super::look::{Found, Port, Process};
+use std::fmt;
+
+/// A column: its head, and what a row has there.
+type Column = (&'static str, fn(&Process, &Port) -> String);
+
+const SENT: &[&str] = &["inline_sent", "copy_sent", "zero_copy_sent"];
+const SENT_BYTES: &[&str] = &["inline_bytes", "copy_bytes", "zero_copy_bytes"];
+
+static COLUMNS: &[Column] = &[
+    ("RANK", |process, _| process.rank.to_string()),
+    ("PID", |process, _| process.pid.to_string()),
+    ("PROGRAM", |process, _| process.program.clone()),
+    ("PORT", |_, port| port.port.clone()),
+    ("PEERS", |_, port| port.count(&["connections"]).to_string()),
+    ("SENT/s", |_, port| short(port.rate(SENT))),
+    ("B/s", |_, port| short(port.rate(SENT_BYTES))),
+    ("RECV/s", |_, port| short(port.rate(&["received"]))),
+    ("B/s", |_, port| short(port.rate(&["received_bytes"]))),
+    ("READ B/s", |_, port| short(port.rate(&["get_bytes"]))),
+    ("WRITE B/s", |_, port| short(port.rate(&["put_bytes"]))),
+    ("WAITING", |_, port| short(port.count(&["waiting"]) as f64)),
+    ("STALLS/s", |_, port| short(port.rate(&["queued"]))),
+    ("HELD BACK", |_, port| short(port.count(&["held_back"]) as f64)),
+    ("USED UP", |_, port| short(port.count(&["receives_used_up"]) as f64)),
+    ("UNEXP. B", |_, port| short(port.count(&["unexpected_memory"]) as f64)),
+    ("REG/s", |_, port| short(port.rate(&["registrations"]))),
+    ("FAILED", |_, port| port.count(&["failed"]).to_string()),
+    ("LOST EV.", |process, _| short(process.events.get("events_dropped").copied().unwrap_or(0) as f64)),
+    ("AGE", |_, port| port.age.map_or_else(|| "-".to_owned(), |age| format!("{age:.1}s"))),
+];
+
+/// A number of at most four figures.
+fn short(number: f64) -> String {
+    let (mut number, mut units) = (number, ["", "k", "M", "G", "T", "P"].iter());
+    let mut unit = units.next().unwrap_or(&"");
+    while number >= 999.5
+        && let Some(next) = units.next()
+    {
+        (number, unit) = (number / 1000.0, next);
+    }
+    if unit.is_empty() || number >= 99.95 { format!("{number:.0}{unit}") } else { format!("{number:.1}{unit}") }
+}
+
+impl Found {
+    /// Lines of equal columns, the heads first.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let heads = COLUMNS.iter().map(|(head, _)| (*head).to_owned()).collect();
+        let ports = self.processes.iter().flat_map(|process| process.ports.iter().map(move |port| (process, port)));
+        let cells = ports.map(|(process, port)| COLUMNS.iter().map(|(_, cell)| cell(process, port)).collect());
+        let rows: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+                // Names begin on the left.
+                if [2, 3].contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            });
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        rows.iter().map(line).collect()
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.processes.is_empty() {
+            return writeln!(f, "No process of ibex runs here, or none that was asked for.");
+        }
+        if let Some(process) = self.processes.iter().find(|process| process.other_version) {
+            writeln!(f, "Process {} uses another version of ibex, whose counts are not known here.", process.pid)?;
+        }
+        self.lines().iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::tests::process;
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 0.4, 7.0, 999.4, 999.6, 12_345.0, 123_456.0, 2.5e9, 1e20].map(short);
+        assert_eq!(texts, ["0", "0", "7", "999", "1.0k", "12.3k", "123k", "2.5G", "100000P"]);
+    }
+
+    #[test]
+    fn each_port_has_a_row_with_what_it_sends_and_what_waits() {
+        let before = process(0, &[]);
+        let after = process(1_000_000_000, &[("inline_sent", 1500), ("copy_sent", 500), ("waiting", 12)]);
+        let lines = after.since(&before).lines();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("RANK") && lines[1].contains("mlx5_0:1"), "{lines:?}");
+        // The first copy has no time to compare with.
+        let after = process(2_000_000_000, &[("inline_sent", 3000), ("waiting", 12)])
+            .since(&process(1_000_000_000, &[("inline_sent", 1000)]));
+        let row: Vec<_> = after.lines()[1].split_whitespace().map(str::to_owned).collect();
+        assert_eq!((row[0].as_str(), row[5].as_str(), row[11].as_str()), ("3", "2.0k", "12"), "{row:?}");
+        assert!(Found { processes: Vec::new() }.to_string().contains("No process"));
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The flight recorder: that a file stays where something fails, is named, and tells of it; that none stays otherwise;
+//! and what `ibex top` shows of a job that runs.
+//!
+//! `IBEX_COMMAND` names the program. Each test has a folder of its own in shared memory, as other jobs have theirs
+//! there. Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::{Launch, over_the_pml};
+use crate::site::Site;
+use anyhow::{Context, Result, ensure};
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let tests: [(&str, fn(&mut Site) -> Result<()>); 6] = [
+        ("the flight recorder tells of a peer that died", peer_dies),
+        ("the flight recorder tells of a request that failed", request_fails),
+        ("the flight recorder of a process that is killed stays", all_die),
+        ("a job that ends well leaves no file of its flight recorder", leaves_nothing),
+        ("a job without a place for the flight recorder goes on", goes_on_without),
+        ("top shows what the processes of a job count", top),
+    ];
+    let over = |face: &str, name: &str| if face.is_empty() { name.to_owned() } else { format!("{face}, {name}") };
+    let under_ob1 = tests.into_iter().map(|(name, run)| Test::on_emulated(over("", name), run));
+    let by_the_pml = tests
+        .into_iter()
+        .map(|(name, run)| Test::on_emulated(over("over the pml", name), move |site| over_the_pml(|| run(site))));
+    under_ob1.chain(by_the_pml).map(Test::device_independent).collect()
+}
+
+/// A folder in shared memory, gone with its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder> {
+        let folder = PathBuf::from(format!("/dev/shm/ibex-flight-test-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        Ok(Folder(folder))
+    }
+
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn files(&self) -> Result<Vec<String>> {
+        let names = fs::read_dir(&self.0)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+        names.collect()
+    }
+
+    /// What `ibex flight` says of all that is in it.
+    fn told(&self) -> Result<String> {
+        let output = Command::new(command()?).args(["flight", "--last", "0"]).arg(&self.0).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "ibex flight failed: {text}{}", String::from_utf8_lossy(&output.stderr));
+        Ok(text)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command() -> Result<String> {
+    env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")
+}
+
+fn has_all(text: &str, words: &[&str]) -> Result<()> {
+    let missing = words.iter().find(|word| !text.contains(**word));
+    ensure!(missing.is_none(), "ibex flight does not say {:?}: {text}", missing.unwrap_or(&""));
+    Ok(())
+}
+
+/// The runtime says nothing of the death: ibex finds out.
+fn peer_dies(site: &mut Site) -> Result<()> {
+    let folder = Folder::new()?;
+    let launch = Launch::new("abnormal_exit", 2)
+        .arguments(&["kill", "--traffic", "large", "--seconds", "600"])
+        .option("--enable-recovery")
+        .with("btl_ibex_ack_timeout", "14")
+        .with("btl_ibex_probe_interval", "1")
+        .with("btl_ibex_connect_timeout", "10")
+        .with("btl_ibex_flight_recorder", &folder.name())
+        .limit(720);
+    let named = format!("ibex flight {}/ibex-flight.", folder.name());
+    launch.ends_saying(site, &["ibex lost a peer", "rank 1", &named])?;
+    let told = folder.told()?;
+    has_all(&told, &["Rank 0 of job", "Rank 1 of job", "ibex lost a peer", "port opened", "connection begun"])?;
+    has_all(&told, &["connected: queue pair", "rank 1: connection failed, queue pair 0x", "IBV_WC_"])
+}
+
+fn request_fails(site: &mut Site) -> Result<()> {
+    let folder = Folder::new()?;
+    let adapters =
+        "[[device]]\nname = \"softhca0\"\n[[fault]]\naction = \"status\"\nstatus = \"REM_OP_ERR\"\nnth = 2000\n";
+    let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,64K", "--seconds-per-row", "20"];
+    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).on_adapters(adapters);
+    let named = format!("ibex flight {}/ibex-flight.", folder.name());
+    launch.with("btl_ibex_flight_recorder", &folder.name()).is_refused_with(site, &["ibex lost a peer", &named])?;
+    has_all(&folder.told()?, &["connection failed, queue pair 0x", "IBV_WC_REM_OP_ERR (11)"])
+}
+
+/// What a process that can say nothing did last is there, too.
+fn all_die(site: &mut Site) -> Result<()> {
+    let folder = Folder::new()?;
+    let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--traffic", "small", "--seconds", "600"]);
+    launch.with("btl_ibex_flight_recorder", &folder.name()).limit(720).is_refused_with(site, &[])?;
+    has_all(&folder.told()?, &["Rank 1 of job", "does not run on this host any more", "connected: queue pair"])
+}
+
+fn leaves_nothing(site: &mut Site) -> Result<()> {
+    let folder = Folder::new()?;
+    let launch = Launch::of_a_short_exchange().with("btl_ibex_flight_recorder", &folder.name());
+    launch.succeeds(site)?;
+    ensure!(folder.files()?.is_empty(), "files are left: {:?}", folder.files()?);
+    Ok(())
+}
+
+fn goes_on_without(site: &mut Site) -> Result<()> {
+    let launch = Launch::of_a_short_exchange().with("btl_ibex_flight_recorder", "/nowhere");
+    let outcome = launch.succeeds(site)?;
+    ensure!(!outcome.stderr.contains("flight"), "it is told to who did not ask: {outcome}");
+    let outcome = launch.clone().with("btl_ibex_verbose", "1").succeeds(site)?;
+    ensure!(outcome.stderr.contains("there is no flight recorder: no file in /nowhere"), "it is not told: {outcome}");
+    let off = launch.with("btl_ibex_flight_recorder", "no").with("btl_ibex_verbose", "1").succeeds(site)?;
+    ensure!(!off.stderr.contains("flight"), "it is off, and said to be missing: {off}");
+    Ok(())
+}
+
+/// Looks until both ranks show that they send, then lets the job end.
+fn top(site: &mut Site) -> Result<()> {
+    let folder = Folder::new()?;
+    let (command, name) = (command()?, folder.name());
+    let top = format!("{command} top --folder {name} --once --interval 0.5");
+    let script = format!(
+        "\"$@\" & job=$!; \
+         until {top} --json >{name}/seen && [ $(grep -c '\"inline_sent\": [1-9][0-9]*[,.]' {name}/seen) -ge 4 ]; do \
+         kill -0 $job 2>/dev/null || {{ cat {name}/seen; exit 9; }}; done; \
+         cat {name}/seen; {top}; kill $job; wait $job; {top}"
+    );
+    let arguments = ["--tests", "latency", "--sizes", "8", "--seconds-per-row", "600"];
+    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).inside(script);
+    let outcome = launch.with("btl_ibex_flight_recorder", &name).run(site)?;
+    let said = |text: &str| outcome.stdout.contains(text);
+    ensure!(outcome.status() == 0, "top did not show both ranks: {outcome}");
+    ensure!(said("\"program\": \"ibex_mpi_bench\"") && said("\"rates\"") && said("\"events_dropped\""), "{outcome}");
+    ensure!(said("RANK") && said("softhca0:1") && said("No process of ibex runs here"), "{outcome}");
+    Ok(())
+}

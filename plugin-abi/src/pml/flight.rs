@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the flight recorder has of the PML: long messages from their announcement to their end, and who is held back.
+//!
+//! A message has the number that its sender announces it by, on both sides. Called where each happens, by `protocol`,
+//! `accept`, `reading`, `striped`, `getting`, `pieces` and `flow`. Path: pending grade, of messages that are announced.
+//! Threads: who has entered the PML. Tests: `device/flight.rs` in `hw-tests`.
+
+use engine::flight::{Kind, NO_PORT, NOBODY, record};
+use engine::protocol::transfers::TransferId;
+
+use super::instance::{Pml, Rail};
+use super::link::Link;
+use super::request::{Request, Role};
+
+/// By how a rendezvous ends, or which side of it begins: the details of its entries.
+const SENT: u8 = 0;
+const FETCHED: u8 = 1;
+const WANTED: u8 = 2;
+const COPIED: u8 = 3;
+
+/// A send's message is announced under this number.
+///
+/// # Safety
+/// A request of a live communicator.
+pub(crate) unsafe fn announced(request: &mut Request, number: TransferId) {
+    let bytes = request.extent.length as u64;
+    // SAFETY: this function's rule.
+    unsafe { note(Kind::RendezvousBegun, SENT, request, (number, bytes)) };
+}
+
+/// Its receiver has all that it wants of it, or wants copies.
+///
+/// # Safety
+/// As for [`announced`].
+pub(crate) unsafe fn answered(request: &mut Request, number: TransferId, wants_copies: bool) {
+    let bytes = request.extent.length as u64;
+    let detail = if wants_copies { WANTED } else { SENT };
+    // SAFETY: this function's rule.
+    unsafe { note(Kind::RendezvousEnded, detail, request, (number, bytes)) };
+}
+
+/// A receive, which has noted its match, is to have so many bytes of the message that its sender calls this.
+///
+/// # Safety
+/// As for [`announced`].
+pub(crate) unsafe fn begins(request: &mut Request, number: TransferId, bytes: u64) {
+    // SAFETY: this function's rule.
+    unsafe { note(Kind::RendezvousBegun, FETCHED, request, (number, bytes)) };
+}
+
+/// It has read them.
+///
+/// # Safety
+/// As for [`announced`].
+pub(crate) unsafe fn fetched(request: &mut Request, number: TransferId, bytes: u64) {
+    // SAFETY: this function's rule.
+    unsafe { note(Kind::RendezvousEnded, FETCHED, request, (number, bytes)) };
+}
+
+/// They have come as copies, which do not say of which message.
+///
+/// # Safety
+/// As for [`announced`].
+pub(crate) unsafe fn copied(request: &mut Request) {
+    let wanted = request.extent.length as u64;
+    // SAFETY: this function's rule.
+    unsafe { note(Kind::RendezvousEnded, COPIED, request, (TransferId(0), wanted)) };
+}
+
+/// # Safety
+/// As for [`announced`].
+#[cold]
+#[inline(never)]
+unsafe fn note(kind: Kind, detail: u8, request: &mut Request, (number, bytes): (TransferId, u64)) {
+    let peer = if request.role == Role::Receive { request.base().req_status.MPI_SOURCE } else { request.peer };
+    // SAFETY: this function's rule.
+    let context = unsafe { (*request.comm()).c_contextid };
+    // A receive has a link only where it reads.
+    let has_link = request.role != Role::Receive || kind == Kind::RendezvousEnded && detail == FETCHED;
+    let is_by_port = has_link && request.link.as_local().is_none();
+    let port = if is_by_port { request.link.rail() as u8 } else { NO_PORT };
+    record((kind, detail), port, peer.cast_unsigned(), [number.0.into(), bytes, context.into(), 0]);
+}
+
+/// A peer is asked to send no more.
+pub(crate) fn held_back(pml: &Pml, link: Link, memory: u64) {
+    let port = pml.rails().get(link.rail()).and_then(Rail::enter);
+    let name = port.as_ref().and_then(|port| port.peer_name(link.to()));
+    record((Kind::SenderHeldBack, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [memory, 0, 0, 0]);
+}
+
+/// All may send again.
+pub(crate) fn let_go(memory: u64) {
+    record((Kind::SendersLetGo, 0), NO_PORT, NOBODY, [memory, 0, 0, 0]);
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The entries of the ring: which kinds there are, what their numbers are, and each in words.
+//!
+//! The number of a kind never changes; a new one is added at the end. Path: cold. Tests: `tests.rs`.
+
+use super::layout::sum;
+use super::words::{pack, unpack};
+use ibex_ffi::verbs::{Status, event_name};
+use std::fmt;
+use std::io;
+
+/// Where an entry is about no peer.
+pub const NOBODY: u32 = u32::MAX;
+
+/// Where it is about no port.
+pub const NO_PORT: u8 = u8::MAX;
+
+macro_rules! kinds {
+    ($($kind:ident = $number:literal $name:literal $help:literal;)*) => {
+        /// What an entry tells.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Kind {
+            $(#[doc = $help] $kind = $number,)*
+        }
+
+        impl Kind {
+            /// All.
+            pub const ALL: &[Kind] = &[$(Kind::$kind),*];
+
+            /// Its name, for programs.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$kind => $name,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    PortOpened = 1 "port_opened" "A port is open.";
+    ConnectionBegun = 2 "connection_begin" "A connection is begun; detail 1: the peer asked. Its host.";
+    HelloAgain = 3 "connection_retry" "The peer has not answered, and is asked again. How often it was asked.";
+    ConnectionEstablished = 4 "connection_established" "A connection is ready. Both queue pairs; how long it took, us.";
+    ConnectionFailed = 5 "connection_failed" "A connection has failed; detail: 0 a status, 1 an error number, 2 it was never made, 3 with its port. The queue pair; the status or error number.";
+    StallBegun = 6 "stall_begin" "The first request to a peer has to wait. The operation; how many wait.";
+    StallEnded = 7 "stall_end" "None waits any more. The operation.";
+    ReceiverNotReady = 8 "receiver_not_ready" "All receives of a port are used up. How many it has.";
+    HeldBack = 9 "held_back" "A peer has acknowledged nothing for 5 ms. How many requests wait.";
+    RegistrationFailed = 10 "registration_failed" "Memory could not be registered. Address; bytes; error number.";
+    RendezvousBegun = 11 "rendezvous_begin" "A message is announced (detail 0), or has found its receive (1). Its number at the sender; bytes; communicator. The peer is a rank of that.";
+    RendezvousEnded = 12 "rendezvous_end" "Its receiver has all (detail 0: told the sender, 1: told the receiver), wants copies (2), or has them (3). As above.";
+    DeviceEvent = 13 "device_event" "The adapter reports an asynchronous event. Its number.";
+    PortEvent = 14 "port_event" "The adapter reports an asynchronous event of a port. Its number.";
+    SenderHeldBack = 15 "sender_held_back" "Unexpected messages take too much memory: a peer is asked to send no more. The memory, bytes.";
+    SendersLetGo = 16 "senders_let_go" "They take less again: peers may send. The memory, bytes.";
+    RequestFailed = 17 "request_failed" "A request failed, its connection did not. The status.";
+    Defect = 18 "defect" "A panic was caught.";
+}
+
+/// An entry of the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// How many there were before it.
+    pub number: u64,
+    /// When, by the host's monotonic clock, ns.
+    pub time: u64,
+    /// The kind's number, also of one that this program does not know.
+    pub kind: u16,
+    /// The place of the port among the process's; [`NO_PORT`].
+    pub port: u8,
+    /// See [`Kind`].
+    pub detail: u8,
+    /// The rank of the peer in the job, unless the kind says otherwise; [`NOBODY`].
+    pub peer: u32,
+    /// See [`Kind`].
+    pub numbers: [u64; 4],
+}
+
+impl Entry {
+    /// A text as numbers: as much of it as there is room for.
+    #[must_use]
+    pub fn text(text: &str) -> [u64; 4] {
+        pack(text)
+    }
+
+    /// What the ring has of it, but for the first word, which says that it is whole.
+    pub(super) fn encode(&self) -> [u64; 7] {
+        let what = u64::from(self.kind)
+            | u64::from(self.port) << 16
+            | u64::from(self.detail) << 24
+            | u64::from(self.peer) << 32;
+        let [a, b, c, d] = self.numbers;
+        let words = [self.time, what, a, b, c, d];
+        let [time, what, a, b, c, d] = words;
+        [time, what, a, b, c, d, sum([self.number].into_iter().chain(words))]
+    }
+
+    /// The entry of this number; `None` where it is not whole.
+    pub(super) fn decode(number: u64, words: [u64; 7]) -> Option<Entry> {
+        let [time, what, a, b, c, d, _] = words;
+        let entry = Entry {
+            number,
+            time,
+            kind: what as u16,
+            port: (what >> 16) as u8,
+            detail: (what >> 24) as u8,
+            peer: (what >> 32) as u32,
+            numbers: [a, b, c, d],
+        };
+        (entry.encode() == words).then_some(entry)
+    }
+
+    /// Its kind; `None`: one that this program does not know.
+    #[must_use]
+    pub fn known(&self) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|kind| *kind as u16 == self.kind)
+    }
+
+    /// Who it is about: a rank of the job, or of a communicator. Empty: nobody.
+    #[must_use]
+    pub fn who(&self) -> String {
+        match (self.peer, self.known()) {
+            (NOBODY, _) => String::new(),
+            (peer, Some(Kind::RendezvousBegun | Kind::RendezvousEnded)) if self.numbers[2] != 0 => {
+                format!("rank {peer} of communicator {}", self.numbers[2])
+            }
+            (peer, _) => format!("rank {peer}"),
+        }
+    }
+}
+
+/// What happened, in words, without the time, the port and the peer.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, _] = self.numbers;
+        let Some(kind) = self.known() else {
+            return write!(f, "an entry of kind {}, which this ibex does not know", self.kind);
+        };
+        match kind {
+            Kind::PortOpened => write!(f, "port opened: {}", unpack(&self.numbers)),
+            Kind::ConnectionBegun if self.detail == 1 => {
+                write!(f, "connection begun by the peer on host {}", unpack(&self.numbers))
+            }
+            Kind::ConnectionBegun => write!(f, "connection begun to host {}", unpack(&self.numbers)),
+            Kind::HelloAgain => write!(f, "no answer yet: asked for the connection again ({a} times now)"),
+            Kind::ConnectionEstablished => {
+                write!(f, "connected: queue pair 0x{a:06x} here, 0x{b:06x} there")
+            }
+            Kind::ConnectionFailed => {
+                write!(f, "connection failed")?;
+                if a != 0 {
+                    write!(f, ", queue pair 0x{a:06x}")?;
+                }
+                match self.detail {
+                    0 => write!(f, ": {}", Status(b as u32)),
+                    1 => write!(f, ": the adapter refused a request: {}", io::Error::from_raw_os_error(b as i32)),
+                    2 => write!(f, ": it could not be made"),
+                    _ => write!(f, ": its port is lost"),
+                }
+            }
+            Kind::StallBegun => write!(f, "a request has to wait"),
+            Kind::StallEnded => write!(f, "no request waits any more"),
+            Kind::ReceiverNotReady => write!(f, "all {a} receives are used up: senders are told to wait"),
+            Kind::HeldBack => write!(f, "held back: nothing acknowledged for 5 ms while {a} requests wait"),
+            Kind::RegistrationFailed => {
+                write!(f, "{b} bytes at 0x{a:x} not registered: {}", io::Error::from_raw_os_error(c as i32))
+            }
+            Kind::RendezvousBegun if self.detail == 0 => write!(f, "message {a} of {b} bytes announced"),
+            Kind::RendezvousBegun => write!(f, "message {a} of its sender found its receive: {b} bytes to come"),
+            Kind::RendezvousEnded => match self.detail {
+                0 => write!(f, "message {a} fetched by its receiver"),
+                1 => write!(f, "message {a} of its sender fetched"),
+                2 => write!(f, "copies of message {a} wanted by its receiver"),
+                _ => write!(f, "a message came as copies, for a receive of {b} bytes"),
+            },
+            Kind::DeviceEvent | Kind::PortEvent => {
+                write!(f, "the adapter reports IBV_EVENT_{}", event_name(a as u32))
+            }
+            Kind::SenderHeldBack => write!(f, "asked to send no more: unexpected messages take {a} bytes"),
+            Kind::SendersLetGo => write!(f, "all may send again: unexpected messages take {a} bytes"),
+            Kind::RequestFailed => write!(f, "a request failed: {}", Status(a as u32)),
+            Kind::Defect => write!(f, "a defect of ibex: {}", unpack(&self.numbers)),
+        }
+    }
+}

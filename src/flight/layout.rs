@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where what stands in a file of the flight recorder: words of 8 bytes, in the byte order of the host that wrote them.
+//!
+//! The page docs/flight.md says the same in words; a change here is another [`VERSION`]. Path: constants, and the sums
+//! by which a reader knows what is whole. Tests: `tests.rs`.
+
+use crate::counters::COUNTERS;
+
+/// The first word: "IBEXFLT" and a byte that is none.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"IBEXFLT\0");
+
+/// The version of this layout.
+pub(super) const VERSION: u64 = 1;
+
+/// Places of the header's words.
+pub(super) mod at {
+    pub(in crate::flight) const MAGIC: usize = 0;
+    pub(in crate::flight) const VERSION: usize = 1;
+    /// The process's number below, its rank above.
+    pub(in crate::flight) const PROCESS: usize = 2;
+    /// Open MPI's job.
+    pub(in crate::flight) const JOB: usize = 3;
+    /// When the process began, as `/proc/PID/stat` has it.
+    pub(in crate::flight) const STARTED: usize = 4;
+    /// What the monotonic clock showed, ns, and what the time of day then was, ns since 1970.
+    pub(in crate::flight) const MONOTONIC: usize = 5;
+    pub(in crate::flight) const UNIX: usize = 6;
+    /// Of the names of the counts.
+    pub(in crate::flight) const COUNTS: usize = 7;
+    /// The name of the host, and that of the program.
+    pub(in crate::flight) const HOST: usize = 8;
+    pub(in crate::flight) const PROGRAM: usize = 16;
+    /// Of the words before this.
+    pub(in crate::flight) const SUM: usize = 24;
+
+    // What changes while the process lives.
+    /// How many entries there were.
+    pub(in crate::flight) const ENTRIES: usize = 32;
+    /// 1: something has failed, and the file stays.
+    pub(in crate::flight) const KEPT: usize = 33;
+    /// The names of the ports.
+    pub(in crate::flight) const PORTS: usize = 64;
+    /// What failed first.
+    pub(in crate::flight) const REASON: usize = 128;
+    /// The counts of each port, and of the process.
+    pub(in crate::flight) const COUNTED: usize = 320;
+    /// The ring.
+    pub(in crate::flight) const RING: usize = 1536;
+}
+
+/// Words of the name of a host, of a program, of a port, and of the reason.
+pub(super) const NAME: usize = 8;
+pub(super) const PORT_NAME: usize = 4;
+pub(super) const REASON: usize = 192;
+
+/// Ports of a process.
+pub(super) const PORTS: usize = 16;
+
+/// Words of the counts of a port, the time of the copy first; and blocks of them: the ports', and the process's own.
+pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCKS: usize = PORTS + 1;
+
+/// Entries of the ring, and words of each.
+pub(super) const ENTRIES: usize = 4096;
+pub(super) const ENTRY: usize = 8;
+
+/// Words of a file.
+pub(super) const WORDS: usize = at::RING + ENTRIES * ENTRY;
+
+const _: () = {
+    assert!(at::PORTS + PORTS * PORT_NAME <= at::REASON);
+    assert!(at::REASON + REASON <= at::COUNTED);
+    assert!(COUNTERS.len() < BLOCK);
+    assert!(at::COUNTED + BLOCKS * BLOCK <= at::RING);
+};
+
+/// The sum of words; not that of a file of zeros.
+pub(super) fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
+    words
+        .into_iter()
+        .fold(0x9e37_79b9_7f4a_7c15, |sum, word| (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29))
+}
+
+/// By which a reader knows that it has the same counts.
+pub(super) fn fingerprint_of_counts() -> u64 {
+    sum(COUNTERS.iter().flat_map(|row| row.name.bytes().map(u64::from).chain([256])))
+}

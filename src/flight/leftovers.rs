@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files of the flight recorder in a folder: whose they are, and which may go.
+//!
+//! A process that dies leaves its file. Each process that begins removes the oldest of those that the dead of its user
+//! have left, down to [`MOST`]; so a folder has at most as many, and one for each process that lives. Path: setup.
+//! Threads: any; of several that clear away the same file one does. Tests: `tests.rs`.
+
+use super::words::started;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Files of dead processes that are kept: 17 MiB.
+pub const MOST: usize = 64;
+
+/// Where they are, unless a parameter says otherwise.
+pub const FOLDER: &str = "/dev/shm";
+
+const PREFIX: &str = "ibex-flight.";
+
+/// The name of a process's file.
+pub(super) fn file_name(job: u32, rank: u32, pid: u32) -> String {
+    format!("{PREFIX}{job}.{rank}.{pid}")
+}
+
+/// A file, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Open MPI's job.
+    pub job: u32,
+    /// The rank.
+    pub rank: u32,
+    /// The number of the process.
+    pub pid: u32,
+}
+
+impl Found {
+    fn at(path: PathBuf) -> Option<Found> {
+        let name = path.file_name()?.to_str()?;
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let mut numbers = name.strip_prefix(PREFIX)?.split('.').map(str::parse);
+        let (job, rank, pid) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+        numbers.next().is_none().then_some(Found { path, job, rank, pid })
+    }
+
+    /// Whether it is whole, and not one that a process is about to make.
+    fn is_finished(&self) -> bool {
+        self.path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
+    }
+}
+
+/// All files of a folder that are of this user's processes, or of any user's whose files may be looked at.
+fn all(folder: &Path) -> Vec<Found> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| Found::at(file.path())).collect()
+}
+
+/// The files of a folder, in the order of jobs and ranks.
+#[must_use]
+pub fn find(folder: &Path) -> Vec<Found> {
+    let mut found: Vec<_> = all(folder).into_iter().filter(Found::is_finished).collect();
+    found.sort_by_key(|file| (file.job, file.rank, file.pid));
+    found
+}
+
+/// Whether there is a process of this number.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    started(pid) != 0
+}
+
+/// Removes the oldest files of dead processes of this user, but for [`MOST`].
+pub(super) fn clear(folder: &Path) {
+    let found = all(folder);
+    if found.len() <= MOST {
+        return;
+    }
+    let me = fs::metadata("/proc/self").map(|process| process.uid()).ok();
+    let mut dead: Vec<(SystemTime, PathBuf)> = found
+        .into_iter()
+        .filter(|file| !is_alive(file.pid))
+        .filter_map(|file| {
+            let about = fs::symlink_metadata(&file.path).ok()?;
+            let is_ours = about.is_file() && Some(about.uid()) == me;
+            is_ours.then_some((about.modified().ok()?, file.path))
+        })
+        .collect();
+    dead.sort();
+    let beyond = dead.len().saturating_sub(MOST);
+    for (_, path) in &dead[..beyond] {
+        // Another process may have done it.
+        let _ = fs::remove_file(path);
+    }
+}

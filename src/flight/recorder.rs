@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder of this process: its file, and the writing of entries.
+//!
+//! An entry's place is taken by one addition, and its first word is written last: who reads meanwhile knows by that and by
+//! a sum what is whole. So threads need no lock, nor does one that dies in between harm anything but its entry. The
+//! plugin begins and ends it; sites anywhere call [`record`]. Path: cold. Threads: any. Tests: `tests.rs`.
+
+use super::entry::{Entry, Kind, NOBODY};
+use super::layout::{self, ENTRIES, ENTRY, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
+use super::leftovers;
+use super::words::{pack, started};
+use ibex_ffi::clock::monotonic;
+use ibex_ffi::shared;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Who is recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Process<'a> {
+    /// Open MPI's job.
+    pub job: u32,
+    /// Its rank.
+    pub rank: u32,
+    /// The name of its host.
+    pub host: &'a str,
+}
+
+/// A file that is written.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    pub(super) words: &'static [AtomicU64],
+    path: PathBuf,
+}
+
+/// How often a process may begin anew.
+const LIVES: usize = 8;
+
+static RECORDERS: [OnceLock<Recorder>; LIVES] = [const { OnceLock::new() }; LIVES];
+
+/// The place of the one in use, plus 1; 0: none.
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
+
+/// The next place. Written by who begins: one thread, while MPI is initialised.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+impl Recorder {
+    /// Makes the file, in this folder.
+    pub(super) fn create(folder: &Path, process: &Process<'_>) -> io::Result<Recorder> {
+        let pid = std::process::id();
+        let path = folder.join(leftovers::file_name(process.job, process.rank, pid));
+        let unfinished = folder.join(format!(".{}", leftovers::file_name(process.job, process.rank, pid)));
+        // Of a process that had this number, and died while it made one.
+        let _ = fs::remove_file(&unfinished);
+        let words = shared::create(&unfinished, WORDS)?;
+        let recorder = Recorder { words, path };
+        recorder.write_header(pid, process);
+        // Who finds it finds it whole.
+        fs::rename(&unfinished, &recorder.path).inspect_err(|_| _ = fs::remove_file(&unfinished))?;
+        Ok(recorder)
+    }
+
+    fn write_header(&self, pid: u32, process: &Process<'_>) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let program = fs::read_link("/proc/self/exe").unwrap_or_default();
+        let program = program.file_name().unwrap_or_default().to_string_lossy();
+        self.set(at::MAGIC, MAGIC);
+        self.set(at::VERSION, VERSION);
+        self.set(at::PROCESS, u64::from(process.rank) << 32 | u64::from(pid));
+        self.set(at::JOB, process.job.into());
+        self.set(at::STARTED, started(pid));
+        self.set(at::MONOTONIC, monotonic());
+        self.set(at::UNIX, unix.as_nanos() as u64);
+        self.set(at::COUNTS, layout::fingerprint_of_counts());
+        self.set_all(at::HOST, pack::<NAME>(process.host));
+        self.set_all(at::PROGRAM, pack::<NAME>(&program));
+        self.set(at::SUM, layout::sum((0..at::SUM).map(|at| self.words[at].load(Ordering::Relaxed))));
+    }
+
+    pub(super) fn set(&self, at: usize, word: u64) {
+        self.words[at].store(word, Ordering::Relaxed);
+    }
+
+    fn set_all<const N: usize>(&self, at: usize, words: [u64; N]) {
+        words.iter().enumerate().for_each(|(index, word)| self.set(at + index, *word));
+    }
+
+    /// Writes an entry, whose number is given here.
+    pub(super) fn write(&self, entry: &Entry) {
+        let number = self.words[at::ENTRIES].fetch_add(1, Ordering::Relaxed);
+        let place = at::RING + number as usize % ENTRIES * ENTRY;
+        let Some([first, others @ ..]) = self.words.get(place..place + ENTRY) else { return };
+        first.store(0, Ordering::Relaxed);
+        // A reader that finds a word of the new entry does not find the first of the old one any more.
+        fence(Ordering::Release);
+        for (word, value) in others.iter().zip(Entry { number, ..*entry }.encode()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        first.store(number + 1, Ordering::Release);
+    }
+
+    pub(super) fn name_port(&self, port: u8, name: &str) {
+        if usize::from(port) < PORTS {
+            self.set_all(at::PORTS + usize::from(port) * PORT_NAME, pack::<PORT_NAME>(name));
+        }
+    }
+
+    pub(super) fn keep(&self, why: &str) -> &Path {
+        if self.words[at::KEPT].swap(1, Ordering::Relaxed) == 0 {
+            self.set_all(at::REASON, pack::<REASON>(why));
+        }
+        &self.path
+    }
+
+    /// Removes the file, unless it is to stay.
+    pub(super) fn close(&self) {
+        if self.words[at::KEPT].load(Ordering::Relaxed) == 0 {
+            // It may have been removed with the leftovers.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The recorder in use.
+#[inline]
+pub(super) fn current() -> Option<&'static Recorder> {
+    RECORDERS.get(CURRENT.load(Ordering::Acquire).wrapping_sub(1))?.get()
+}
+
+/// Begins to record, in a new file of this folder. What is left of processes that have died is cleared away, but for the
+/// newest.
+///
+/// # Errors
+/// There can be no such file.
+pub fn begin(folder: &Path, process: &Process<'_>) -> io::Result<()> {
+    if current().is_some() {
+        return Ok(());
+    }
+    leftovers::clear(folder);
+    let place = NEXT.load(Ordering::Relaxed);
+    let free = RECORDERS.get(place).ok_or_else(|| io::Error::other("the process has had too many"))?;
+    let recorder = Recorder::create(folder, process)?;
+    NEXT.store(place + 1, Ordering::Relaxed);
+    // The place is new.
+    let _ = free.set(recorder);
+    CURRENT.store(place + 1, Ordering::Release);
+    Ok(())
+}
+
+/// All went well up to the end: nothing more is recorded, and the file removed, unless it is to stay ([`keep`]).
+pub fn end() {
+    if let Some(recorder) = current() {
+        CURRENT.store(0, Ordering::Release);
+        recorder.close();
+    }
+}
+
+/// Something has failed, and the file is to stay. Returns where it is; `None`: there is none.
+#[cold]
+pub fn keep(why: &str) -> Option<&'static Path> {
+    Some(current()?.keep(why))
+}
+
+/// Names a port, by its place among the process's.
+pub fn name_port(port: u8, name: &str) {
+    if let Some(recorder) = current() {
+        recorder.name_port(port, name);
+        record((Kind::PortOpened, 0), port, NOBODY, Entry::text(name));
+    }
+}
+
+/// Writes an entry: its kind and detail, the port, the peer, and its numbers ([`Kind`]).
+#[cold]
+#[inline(never)]
+pub fn record((kind, detail): (Kind, u8), port: u8, peer: u32, numbers: [u64; 4]) {
+    if let Some(recorder) = current() {
+        recorder.write(&Entry { number: 0, time: monotonic(), kind: kind as u16, port, detail, peer, numbers });
+    }
+}

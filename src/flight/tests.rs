@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder's file: what is written is read, and what is not whole is told.
+
+use super::layout::{ENTRIES, ENTRY, WORDS, at};
+use super::recorder::Recorder;
+use super::*;
+use ibex_ffi::verbs::Status;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// A folder of a test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("ibex-flight-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder of this test's own");
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const PROCESS: Process<'_> = Process { job: 7, rank: 3, host: "n2" };
+
+fn recorder(folder: &Folder) -> (Recorder, PathBuf) {
+    let recorder = Recorder::create(&folder.0, &PROCESS).expect("there is room");
+    let path = leftovers::find(&folder.0).first().expect("its file").path.clone();
+    (recorder, path)
+}
+
+fn entry(kind: Kind, number: u64) -> Entry {
+    Entry { number: 0, time: number, kind: kind as u16, port: 1, detail: 0, peer: 5, numbers: [number, 12, 0, 0] }
+}
+
+#[test]
+fn what_is_recorded_is_read_with_who_and_where() {
+    let folder = Folder::new("read");
+    let (recorder, path) = recorder(&folder);
+    recorder.name_port(1, "mlx5_1:1");
+    recorder.write(&entry(Kind::ReceiverNotReady, 1024));
+    recorder.write(&entry(Kind::ConnectionFailed, 0x1a2b));
+    let flight = Flight::read(&path).expect("it is sound");
+    assert_eq!((flight.job, flight.rank, flight.host.as_str(), flight.pid), (7, 3, "n2", std::process::id()));
+    assert!(flight.is_alive && flight.reason.is_empty() && flight.program.contains("ibex"));
+    assert_eq!((flight.made, flight.torn, flight.port_name(1)), (2, 0, "mlx5_1:1"));
+    let texts: Vec<_> = flight.entries.iter().map(ToString::to_string).collect();
+    assert!(texts[0].contains("all 1024 receives"), "{texts:?}");
+    assert!(texts[1].contains("0x001a2b") && texts[1].contains(&Status(12).to_string()), "{texts:?}");
+    assert_eq!(flight.entries[1].who(), "rank 5");
+}
+
+#[test]
+fn a_ring_that_goes_round_has_the_last_entries_in_order() {
+    let folder = Folder::new("round");
+    let (recorder, path) = recorder(&folder);
+    let count = ENTRIES as u64 * 2 + 10;
+    (0..count).for_each(|number| recorder.write(&entry(Kind::StallBegun, number)));
+    let flight = Flight::read(&path).expect("it is sound");
+    assert_eq!((flight.made, flight.torn, flight.entries.len()), (count, 0, ENTRIES));
+    assert!(flight.entries.iter().zip(count - ENTRIES as u64..).all(|(entry, number)| entry.time == number));
+}
+
+#[test]
+fn an_entry_that_is_not_whole_is_left_out_and_counted() {
+    let folder = Folder::new("torn");
+    let (recorder, path) = recorder(&folder);
+    (0..4).for_each(|number| recorder.write(&entry(Kind::StallBegun, number)));
+    // One that was begun, and one of which some words are another's.
+    recorder.words[at::RING + ENTRY].store(0, Ordering::Relaxed);
+    recorder.words[at::RING + 2 * ENTRY + 4].store(99, Ordering::Relaxed);
+    let flight = Flight::read(&path).expect("it is sound");
+    assert_eq!((flight.made, flight.torn), (4, 2));
+    assert_eq!(flight.entries.iter().map(|entry| entry.number).collect::<Vec<_>>(), [0, 3]);
+}
+
+#[test]
+fn threads_write_beside_each_other() {
+    let folder = Folder::new("threads");
+    let (recorder, path) = recorder(&folder);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let recorder = &recorder;
+            scope.spawn(move || (0..500).for_each(|at| recorder.write(&entry(Kind::StallBegun, thread * 1000 + at))));
+        }
+    });
+    let flight = Flight::read(&path).expect("it is sound");
+    let mut times: Vec<_> = flight.entries.iter().map(|entry| entry.time).collect();
+    times.sort_unstable();
+    assert!(times.iter().copied().eq((0..4).flat_map(|thread| (0..500).map(move |at| thread * 1000 + at))));
+}
+
+#[test]
+fn what_is_no_file_of_a_recorder_is_refused_with_the_reason() {
+    let folder = Folder::new("foreign");
+    let (_, path) = recorder(&folder);
+    let sound = fs::read(&path).expect("it is there");
+    let refusal = |bytes: &[u8]| {
+        fs::write(&path, bytes).expect("the test's own");
+        Flight::read(&path).expect_err("it is not sound").to_string()
+    };
+    assert!(refusal(b"").contains("is no file of"));
+    assert!(refusal(&[b'x'; WORDS * 8]).contains("is no file of"));
+    for length in [8, 16, 200, sound.len() - 1] {
+        assert!(refusal(&sound[..length]).contains(&format!("has {length} bytes")), "{length}");
+    }
+    let changed = |at: usize| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 2;
+        bytes
+    };
+    assert!(refusal(&changed(0)).contains("is no file of"));
+    assert!(refusal(&changed(8)).contains("has version 3"));
+    assert!(refusal(&changed(at::HOST * 8)).contains("is damaged"));
+    let swapped: Vec<u8> = sound.chunks(8).flat_map(|word| word.iter().rev().copied()).collect();
+    assert!(refusal(&swapped).contains("byte order"));
+    fs::remove_file(&path).expect("it is there");
+    assert!(matches!(Flight::read(&path), Err(FlightError::Io(..))));
+}
+
+#[test]
+fn no_bytes_behind_a_sound_header_are_too_much_for_a_reader() {
+    let folder = Folder::new("bytes");
+    let (recorder, path) = recorder(&folder);
+    let mut state = 1_u64;
+    for word in &recorder.words[at::ENTRIES..] {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        word.store(state, Ordering::Relaxed);
+    }
+    let flight = Flight::read(&path).expect("its header is sound");
+    assert!(flight.entries.is_empty());
+    assert!(!flight.reason.contains(|letter: char| letter.is_control() && letter != '\n'));
+    // Of every kind, known or not.
+    for kind in 0..40 {
+        let entry = Entry { kind, numbers: [state; 4], ..entry(Kind::Defect, state) };
+        assert!(!entry.to_string().is_empty());
+    }
+}
+
+#[test]
+fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
+    let folder = Folder::new("end");
+    let (recorder, path) = recorder(&folder);
+    recorder.close();
+    assert!(!path.exists() && leftovers::find(&folder.0).is_empty());
+    let (recorder, path) = self::recorder(&folder);
+    assert_eq!(recorder.keep("a peer is lost"), path);
+    recorder.keep("and another");
+    recorder.close();
+    assert_eq!(Flight::read(&path).expect("it is sound").reason, "a peer is lost");
+}
+
+#[test]
+fn of_dead_processes_the_newest_files_are_kept_and_of_living_ones_all() {
+    let folder = Folder::new("leftovers");
+    let (_recorder, path) = recorder(&folder);
+    // No process has such a number.
+    let dead = |job: u32| folder.0.join(leftovers::file_name(job, 0, u32::MAX - job));
+    for job in 0..leftovers::MOST as u32 + 5 {
+        fs::write(dead(job), "").expect("the test's own");
+        let age = std::time::Duration::from_secs(1000 - u64::from(job));
+        let file = fs::File::options().write(true).open(dead(job)).expect("the test's own");
+        file.set_modified(std::time::SystemTime::now() - age).expect("the test's own");
+    }
+    fs::write(folder.0.join("ibex-flight.x.0.1"), "").expect("the test's own");
+    leftovers::clear(&folder.0);
+    assert!(path.exists() && folder.0.join("ibex-flight.x.0.1").exists());
+    let left: Vec<_> = (0..leftovers::MOST as u32 + 5).filter(|job| dead(*job).exists()).collect();
+    assert_eq!(left, (5..leftovers::MOST as u32 + 5).collect::<Vec<_>>());
+}
+
+#[test]
+fn each_kind_has_a_number_and_a_name_of_its_own() {
+    for (index, kind) in Kind::ALL.iter().enumerate() {
+        assert_eq!(*kind as usize, index + 1);
+        assert!(Kind::ALL[..index].iter().all(|other| other.name() != kind.name()), "{kind:?}");
+    }
+}
+
+/// The one test of what the process has one of; the ports of other tests may write there meanwhile.
+#[test]
+fn a_process_records_from_its_beginning_to_its_end() {
+    let folder = Folder::new("process");
+    record((Kind::Defect, 0), NO_PORT, NOBODY, [0; 4]);
+    assert!(begin(&folder.0.join("nowhere"), &PROCESS).is_err() && keep("nothing").is_none());
+    begin(&folder.0, &PROCESS).expect("there is room");
+    name_port(15, "softhca0:1");
+    let counters = crate::counters::Counters::default();
+    counters.received.store(17, Ordering::Relaxed);
+    show(15, &counters, 0);
+    counters.received.store(18, Ordering::Relaxed);
+    show(15, &counters, u64::MAX);
+    let path = leftovers::find(&folder.0).remove(0).path;
+    let flight = Flight::read(&path).expect("it is sound");
+    let port = flight.ports.iter().find(|port| port.index == 15).expect("it was named");
+    assert_eq!((port.count("received"), port.count("no such")), (17, 0));
+    assert!(port.time.is_some() && flight.entries.iter().any(|entry| entry.to_string().contains("softhca0:1")));
+    end();
+    assert!(!path.exists());
+    end();
+}
