@@ -4,6 +4,8 @@ pub mod clock;
 pub mod limits;
 #[cfg(feature = "openmpi")]
 pub mod openmpi;
+#[cfg(feature = "otf2")]
+pub mod otf2;
 pub mod thread;
 pub mod topology;
 pub mod verbs;
