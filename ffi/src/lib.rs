@@ -5,6 +5,8 @@ pub mod limits;
 #[cfg(feature = "openmpi")]
 pub mod openmpi;
 pub mod shared;
+#[cfg(feature = "otf2")]
+pub mod otf2;
 pub mod thread;
 pub mod topology;
 pub mod verbs;

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counters along a walk: how much is queued and in flight, for each rank and each port.
+//!
+//! A thing counts from one moment to another; if only the first is known, it counts to the end. Called by the formats with
+//! each step. Path: each step. Threads: one. Tests: at the end of the file.
+
+use arrayvec::ArrayVec;
+use ibex_messages::{IncidentKind, Job};
+
+use crate::life::{Item, Moment};
+use crate::walk::Step;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Counter {
+    SendsActive,
+    PostedReceives,
+    UnexpectedMessages,
+    UnexpectedBytes,
+    BytesInFlight,
+    QueuedRequests,
+}
+
+/// Whose a counter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// A place in the job's ranks.
+    Rank(u32),
+    /// A place in the job's ports.
+    Port(u32),
+}
+
+impl Counter {
+    /// Every counter; the place of one is its number in formats.
+    pub(crate) const ALL: [Counter; 6] = [
+        Counter::SendsActive,
+        Counter::PostedReceives,
+        Counter::UnexpectedMessages,
+        Counter::UnexpectedBytes,
+        Counter::BytesInFlight,
+        Counter::QueuedRequests,
+    ];
+
+    /// How many of them are of ranks; the others are of ports.
+    pub(crate) const OF_RANKS: u32 = 4;
+
+    /// Its number, from 0.
+    pub(crate) fn number(self) -> u32 {
+        self as u32
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Counter::SendsActive => "sends active",
+            Counter::PostedReceives => "posted receives",
+            Counter::UnexpectedMessages => "unexpected messages",
+            Counter::UnexpectedBytes => "unexpected bytes",
+            Counter::BytesInFlight => "bytes in flight",
+            Counter::QueuedRequests => "requests that wait for a queue",
+        }
+    }
+
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Counter::SendsActive => "sends that have been called and are not done",
+            Counter::PostedReceives => "the length of the queue of posted receives",
+            Counter::UnexpectedMessages => "the length of the queue of unexpected messages",
+            Counter::UnexpectedBytes => "the bytes of the messages in the queue of unexpected messages",
+            Counter::BytesInFlight => "the bytes of sends that have begun and of which the adapter does not have all",
+            Counter::QueuedRequests => "requests that cannot be posted now",
+        }
+    }
+
+    pub(crate) fn is_of_rank(self) -> bool {
+        self.number() < Counter::OF_RANKS
+    }
+
+    pub(crate) fn is_bytes(self) -> bool {
+        matches!(self, Counter::UnexpectedBytes | Counter::BytesInFlight)
+    }
+}
+
+/// A counter's new value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) counter: Counter,
+    pub(crate) owner: Owner,
+    pub(crate) value: u64,
+}
+
+/// What a step changes: at most the messages and the bytes of a queue.
+pub(crate) type Changes = ArrayVec<Change, 2>;
+
+/// The counters of a job.
+pub(crate) struct Counters {
+    ranks: Vec<[u64; Counter::ALL.len()]>,
+    ports: Vec<[u64; Counter::ALL.len()]>,
+}
+
+impl Counters {
+    pub(crate) fn of(job: &Job) -> Counters {
+        Counters { ranks: vec![[0; _]; job.ranks.len()], ports: vec![[0; _]; job.ports.len()] }
+    }
+
+    /// What this step changes.
+    pub(crate) fn step(&mut self, job: &Job, step: &Step) -> Changes {
+        let mut changes = Changes::new();
+        match step.item {
+            Item::Send(place) => {
+                let message = &job.messages[place as usize];
+                let Some(side) = &message.send else { return changes };
+                match step.moment {
+                    Moment::Activated => changes.push(self.add(Counter::SendsActive, Owner::Rank(message.sender), 1)),
+                    Moment::Completed if side.activated.is_some() => {
+                        changes.push(self.add(Counter::SendsActive, Owner::Rank(message.sender), -1));
+                    }
+                    Moment::Begun => {
+                        changes.extend(message.port.map(|port| self.flight(port, message.bytes as i64)));
+                    }
+                    Moment::Ended if side.begun.is_some() => {
+                        changes.extend(message.port.map(|port| self.flight(port, -(message.bytes as i64))));
+                    }
+                    _ => {}
+                }
+            }
+            Item::Receive(place) => {
+                let message = &job.messages[place as usize];
+                let (Some(side), owner) = (&message.receive, Owner::Rank(message.receiver)) else { return changes };
+                let (more, bytes) = match step.moment {
+                    Moment::Unexpected => (1, message.bytes as i64),
+                    Moment::Matched if side.unexpected.is_some() => (-1, -(message.bytes as i64)),
+                    _ => (0, 0),
+                };
+                if more != 0 {
+                    changes.push(self.add(Counter::UnexpectedMessages, owner, more));
+                    changes.push(self.add(Counter::UnexpectedBytes, owner, bytes));
+                }
+                match step.moment {
+                    Moment::Posted => changes.push(self.add(Counter::PostedReceives, owner, 1)),
+                    Moment::Matched if side.posted.is_some() && side.unexpected.is_none() => {
+                        changes.push(self.add(Counter::PostedReceives, owner, -1));
+                    }
+                    _ => {}
+                }
+            }
+            Item::Incident(place) => {
+                let incident = &job.incidents[place as usize];
+                if let (IncidentKind::QueuedBegin | IncidentKind::QueuedEnd, Some(port)) =
+                    (incident.kind, incident.port)
+                {
+                    self.ports[port as usize][Counter::QueuedRequests.number() as usize] = incident.value;
+                    let (counter, owner) = (Counter::QueuedRequests, Owner::Port(port));
+                    changes.push(Change { counter, owner, value: incident.value });
+                }
+            }
+            Item::Operation(_) | Item::Connection(_) => {}
+        }
+        changes
+    }
+
+    fn flight(&mut self, port: u32, bytes: i64) -> Change {
+        self.add(Counter::BytesInFlight, Owner::Port(port), bytes)
+    }
+
+    fn add(&mut self, counter: Counter, owner: Owner, change: i64) -> Change {
+        let values = match owner {
+            Owner::Rank(rank) => &mut self.ranks[rank as usize],
+            Owner::Port(port) => &mut self.ports[port as usize],
+        };
+        let value = &mut values[counter.number() as usize];
+        *value = value.saturating_add_signed(change);
+        Change { counter, owner, value: *value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Threads;
+    use crate::walk::Walk;
+
+    #[test]
+    fn whatever_is_counted_is_none_at_the_end_and_was_some_before() {
+        let job = Job::made(4, 2000, 5);
+        let threads = Threads::of(&job);
+        let mut counters = Counters::of(&job);
+        let mut most = [0; Counter::ALL.len()];
+        for step in Walk::new(&job, &threads, 8) {
+            for change in counters.step(&job, &step) {
+                let most = &mut most[change.counter.number() as usize];
+                *most = change.value.max(*most);
+            }
+        }
+        assert!(counters.ranks.iter().chain(&counters.ports).flatten().all(|value| *value == 0));
+        assert!(most[..5].iter().all(|most| *most > 0), "{most:?}");
+        assert!(most[Counter::PostedReceives.number() as usize] < 2000);
+    }
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The life of a thing of a job as formats draw it: moments in the order of time, and the phase that begins with each.
+//!
+//! A phase is named by what has happened up to it, so that a moment that is not known only joins two phases. Moments that
+//! contradict their order (an adapter's clock beside the host's) are put at the moment before: a life never goes backwards.
+//!
+//! Called by `walk.rs` and the formats. Path: once for each step of each message; nothing is allocated. Threads: any.
+//! Times: nanoseconds since 1970. Tests: at the end of the file.
+
+use arrayvec::ArrayVec;
+use ibex_messages::{Connection, Job, Operation, OperationKind, ReceiveSide, SendSide, Time};
+
+/// What has a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Item {
+    /// The sender's side of the message at this place of the job.
+    Send(u32),
+    /// The receiver's side.
+    Receive(u32),
+    /// A one-sided operation.
+    Operation(u32),
+    /// A connection.
+    Connection(u32),
+    /// Something rare: a single moment.
+    Incident(u32),
+}
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Moment {
+    Activated,
+    Begun,
+    Ended,
+    Completed,
+    Notified,
+    Arrived,
+    Unexpected,
+    Posted,
+    Matched,
+    Failed,
+    Happened,
+}
+
+/// What an item does between two moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    SendWaits,
+    SendGoes,
+    SendEnds,
+    SendDone,
+    ReceiveWaits,
+    MessageWaits,
+    Matching,
+    Matched,
+    ReceiveGoes,
+    ReceiveEnds,
+    ReceiveDone,
+    Put,
+    Get,
+    Atomic,
+    Connecting,
+    Connected,
+}
+
+impl Phase {
+    /// Every phase; the place of one is its number in formats.
+    pub(crate) const ALL: [Phase; 16] = [
+        Phase::SendWaits,
+        Phase::SendGoes,
+        Phase::SendEnds,
+        Phase::SendDone,
+        Phase::ReceiveWaits,
+        Phase::MessageWaits,
+        Phase::Matching,
+        Phase::Matched,
+        Phase::ReceiveGoes,
+        Phase::ReceiveEnds,
+        Phase::ReceiveDone,
+        Phase::Put,
+        Phase::Get,
+        Phase::Atomic,
+        Phase::Connecting,
+        Phase::Connected,
+    ];
+
+    /// Its number, from 0.
+    pub(crate) fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// What formats call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::SendWaits => "send waits",
+            Phase::SendGoes => "send goes",
+            Phase::SendEnds => "send ends",
+            Phase::SendDone => "send done",
+            Phase::ReceiveWaits => "receive waits",
+            Phase::MessageWaits => "message waits",
+            Phase::Matching => "matching",
+            Phase::Matched => "matched",
+            Phase::ReceiveGoes => "receive goes",
+            Phase::ReceiveEnds => "receive ends",
+            Phase::ReceiveDone => "receive done",
+            Phase::Put => "put",
+            Phase::Get => "get",
+            Phase::Atomic => "atomic",
+            Phase::Connecting => "connecting",
+            Phase::Connected => "connected",
+        }
+    }
+
+    /// What it means.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Phase::SendWaits => "the call of the send, up to the first bytes' leaving",
+            Phase::SendGoes => "from the first bytes' leaving until the adapter has the last",
+            Phase::SendEnds => "the adapter has the bytes, the request is not done yet",
+            Phase::SendDone => "the request is done, the caller has not been told",
+            Phase::ReceiveWaits => "the receive has been called, its message has not come (late sender)",
+            Phase::MessageWaits => "the message is here, no receive has been called (late receiver)",
+            Phase::Matching => "message and receive are both there and have not found each other",
+            Phase::Matched => "message and receive have found each other, no bytes have been put in place",
+            Phase::ReceiveGoes => "the bytes are put where they belong",
+            Phase::ReceiveEnds => "the bytes are there, the request is not done yet",
+            Phase::ReceiveDone => "the request is done, the caller has not been told",
+            Phase::Put => "an RDMA write of a one-sided operation",
+            Phase::Get => "an RDMA read of a one-sided operation",
+            Phase::Atomic => "an atomic operation on another process's memory",
+            Phase::Connecting => "a connection is being made",
+            Phase::Connected => "a connection is ready, until it fails",
+        }
+    }
+}
+
+/// Moments of an item in the order of time.
+pub(crate) type Life = ArrayVec<(Moment, i64), 9>;
+
+/// The life of an item; empty where no moment of it is known.
+pub(crate) fn life(job: &Job, item: Item) -> Life {
+    match item {
+        Item::Send(place) => job.messages[place as usize].send.as_ref().map(of_send).unwrap_or_default(),
+        Item::Receive(place) => job.messages[place as usize].receive.as_ref().map(of_receive).unwrap_or_default(),
+        Item::Operation(place) => of_operation(&job.operations[place as usize]),
+        Item::Connection(place) => of_connection(&job.connections[place as usize]),
+        Item::Incident(place) => in_order([(Moment::Happened, Some(job.incidents[place as usize].time))]),
+    }
+}
+
+/// The phase that begins with the moment at `position`; none begins with the last.
+pub(crate) fn phase(job: &Job, item: Item, life: &Life, position: usize) -> Option<Phase> {
+    if position + 1 >= life.len() {
+        return None;
+    }
+    let moment = life[position].0;
+    Some(match item {
+        Item::Send(_) => match moment {
+            Moment::Begun => Phase::SendGoes,
+            Moment::Ended => Phase::SendEnds,
+            Moment::Completed | Moment::Notified => Phase::SendDone,
+            _ => Phase::SendWaits,
+        },
+        Item::Receive(_) => match moment {
+            Moment::Begun => Phase::ReceiveGoes,
+            Moment::Ended => Phase::ReceiveEnds,
+            Moment::Completed | Moment::Notified => Phase::ReceiveDone,
+            Moment::Matched => Phase::Matched,
+            _ => before_match(&life[..=position]),
+        },
+        Item::Operation(place) => match job.operations[place as usize].kind {
+            OperationKind::Put => Phase::Put,
+            OperationKind::Get => Phase::Get,
+            OperationKind::Atomic => Phase::Atomic,
+        },
+        Item::Connection(_) if moment == Moment::Completed => Phase::Connected,
+        Item::Connection(_) | Item::Incident(_) => Phase::Connecting,
+    })
+}
+
+/// Who waits for whom, as long as a receive and a message have not found each other.
+fn before_match(so_far: &[(Moment, i64)]) -> Phase {
+    let is_any = |moments: [Moment; 2]| so_far.iter().any(|(moment, _)| moments.contains(moment));
+    let is_called = is_any([Moment::Activated, Moment::Posted]);
+    let is_here = is_any([Moment::Arrived, Moment::Unexpected]);
+    match (is_called, is_here) {
+        (true, false) => Phase::ReceiveWaits,
+        (false, _) => Phase::MessageWaits,
+        (true, true) => Phase::Matching,
+    }
+}
+
+fn of_send(side: &SendSide) -> Life {
+    in_order([
+        (Moment::Activated, side.activated),
+        (Moment::Begun, side.begun),
+        (Moment::Ended, side.ended),
+        (Moment::Completed, side.completed),
+        (Moment::Notified, side.notified),
+    ])
+}
+
+/// The receive and the message come in either order; from the match on there is one.
+fn of_receive(side: &ReceiveSide) -> Life {
+    let call = in_order([(Moment::Activated, side.activated), (Moment::Posted, side.posted)]);
+    let message = in_order([(Moment::Arrived, side.arrived), (Moment::Unexpected, side.unexpected)]);
+    let mut life: Life = call.into_iter().chain(message).collect();
+    life.sort_by_key(|(_, time)| *time);
+    let rest = [
+        (Moment::Matched, side.matched),
+        (Moment::Begun, side.begun),
+        (Moment::Ended, side.ended),
+        (Moment::Completed, side.completed),
+        (Moment::Notified, side.notified),
+    ];
+    append(&mut life, rest);
+    life
+}
+
+fn of_operation(operation: &Operation) -> Life {
+    in_order([(Moment::Begun, operation.begun), (Moment::Completed, operation.completed)])
+}
+
+fn of_connection(connection: &Connection) -> Life {
+    in_order([
+        (Moment::Begun, connection.begun),
+        (Moment::Completed, connection.established),
+        (Moment::Failed, connection.failed),
+    ])
+}
+
+fn in_order<const COUNT: usize>(moments: [(Moment, Option<Time>); COUNT]) -> Life {
+    let mut life = Life::new();
+    append(&mut life, moments);
+    life
+}
+
+fn append<const COUNT: usize>(life: &mut Life, moments: [(Moment, Option<Time>); COUNT]) {
+    for (moment, time) in moments {
+        if let Some(time) = time {
+            let before = life.last().map_or(i64::MIN, |(_, time)| *time);
+            life.push((moment, time.nanoseconds().max(before)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(job: &Job, item: Item) -> Vec<&'static str> {
+        let life = life(job, item);
+        (0..life.len()).filter_map(|position| phase(job, item, &life, position)).map(Phase::name).collect()
+    }
+
+    #[test]
+    fn a_receive_waits_for_its_message_or_the_message_for_it() {
+        let job = Job::made(2, 100, 3);
+        for (place, message) in job.messages.iter().enumerate() {
+            let is_expected = message.receive.is_some_and(|side| side.posted.is_some());
+            let first = names(&job, Item::Receive(place as u32))[0];
+            assert_eq!(first, if is_expected { "receive waits" } else { "message waits" });
+            let send = ["send waits", "send goes", "send ends", "send done"];
+            assert_eq!(names(&job, Item::Send(place as u32)), send);
+        }
+    }
+
+    #[test]
+    fn a_moment_that_contradicts_its_order_does_not_turn_time_back() {
+        let mut job = Job::made(2, 1, 3);
+        let side = job.messages[0].send.as_mut().expect("made");
+        side.ended = Some(Time::new(5));
+        let life = life(&job, Item::Send(0));
+        assert!(life.is_sorted_by_key(|(_, time)| *time));
+        assert_eq!(life.len(), 5);
+    }
+
+    #[test]
+    fn the_number_of_a_phase_is_its_place() {
+        for (place, phase) in Phase::ALL.into_iter().enumerate() {
+            assert_eq!(phase.number() as usize, place);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The words of formats for protocols, reasons, incidents and ports: the same in all of them.
+//!
+//! Called by the formats. Path: each message. Threads: plain data. Tests: at the end of the file.
+
+use ibex_messages::{IncidentKind, Job, OperationKind, Port, Protocol, Reason};
+
+pub(crate) fn protocol(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Inline => "inline",
+        Protocol::Copied => "copied",
+        Protocol::Read => "read",
+        Protocol::Written => "written",
+        Protocol::Pieces => "pieces",
+        Protocol::ReceiverFirst => "receiver first",
+        Protocol::SharedMemory => "shared memory",
+        Protocol::Oneself => "oneself",
+    }
+}
+
+pub(crate) fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Size => "size",
+        Reason::Synchronous => "synchronous",
+        Reason::Gaps => "gaps",
+        Reason::NotRegistered => "not registered",
+        Reason::HeldBack => "held back",
+        Reason::Adapter => "adapter",
+        Reason::Oneself => "oneself",
+        Reason::SameHost => "same host",
+        Reason::Offered => "offered",
+    }
+}
+
+pub(crate) fn incident(kind: IncidentKind) -> &'static str {
+    match kind {
+        IncidentKind::QueuedBegin => "request queued",
+        IncidentKind::QueuedEnd => "queued request posted",
+        IncidentKind::ReceiverNotReady => "receiver not ready",
+        IncidentKind::RegistrationMiss => "memory registered",
+        IncidentKind::RegistrationEvict => "memory deregistered",
+        IncidentKind::DeviceAsync => "event of the adapter",
+        IncidentKind::PortAsync => "event of the port",
+    }
+}
+
+/// Every kind of incident; the place of one is its number in formats.
+pub(crate) const INCIDENTS: [IncidentKind; 7] = [
+    IncidentKind::QueuedBegin,
+    IncidentKind::QueuedEnd,
+    IncidentKind::ReceiverNotReady,
+    IncidentKind::RegistrationMiss,
+    IncidentKind::RegistrationEvict,
+    IncidentKind::DeviceAsync,
+    IncidentKind::PortAsync,
+];
+
+/// Every protocol; the place of one is its number in formats.
+pub(crate) const PROTOCOLS: [Protocol; 8] = [
+    Protocol::Inline,
+    Protocol::Copied,
+    Protocol::Read,
+    Protocol::Written,
+    Protocol::Pieces,
+    Protocol::ReceiverFirst,
+    Protocol::SharedMemory,
+    Protocol::Oneself,
+];
+
+pub(crate) fn operation(kind: OperationKind) -> &'static str {
+    match kind {
+        OperationKind::Put => "put",
+        OperationKind::Get => "get",
+        OperationKind::Atomic => "atomic",
+    }
+}
+
+/// The adapter and the number of the port: `mlx5_0:1`.
+pub(crate) fn port(port: &Port) -> String {
+    format!("{}:{}", port.device, port.number)
+}
+
+/// What a communicator is called, or how it was numbered on the wire.
+pub(crate) fn communicator(job: &Job, place: u32) -> String {
+    match job.communicators.get(place as usize) {
+        Some(communicator) if !communicator.name.is_empty() => communicator.name.clone(),
+        Some(communicator) => format!("context {}", communicator.context),
+        None => format!("communicator {place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_each_in_its_list_is_its_number() {
+        assert!(PROTOCOLS.iter().enumerate().all(|(place, protocol)| *protocol as usize == place));
+        assert!(INCIDENTS.iter().enumerate().all(|(place, incident)| *incident as usize == place));
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which rank a process has in a communicator: what message events of MPI tools name the other side by.
+//!
+//! Called by the formats. Path: each message. Threads: any. Memory: a number for each member of each communicator whose
+//! ranks are not the job's. Tests: at the end of the file.
+
+use std::collections::HashMap;
+
+use ibex_messages::{Communicator, Job, Message};
+
+/// The ranks in all communicators of a job.
+pub(crate) struct Peers(Vec<Sides>);
+
+struct Sides {
+    local: Ranks,
+    remote: Option<Ranks>,
+}
+
+/// Ranks by place in the job.
+enum Ranks {
+    /// The first so many, in the job's order.
+    Same(u32),
+    Other(HashMap<u32, u32>),
+}
+
+impl Ranks {
+    fn of(members: &[u32]) -> Ranks {
+        if members.iter().enumerate().all(|(rank, place)| rank as u32 == *place) {
+            return Ranks::Same(members.len() as u32);
+        }
+        Ranks::Other(members.iter().enumerate().map(|(rank, place)| (*place, rank as u32)).collect())
+    }
+
+    fn find(&self, place: u32) -> Option<u32> {
+        match self {
+            Ranks::Same(count) => (place < *count).then_some(place),
+            Ranks::Other(ranks) => ranks.get(&place).copied(),
+        }
+    }
+}
+
+impl Peers {
+    pub(crate) fn of(job: &Job) -> Peers {
+        let sides = |communicator: &Communicator| Sides {
+            local: Ranks::of(&communicator.members),
+            remote: (!communicator.remote.is_empty()).then(|| Ranks::of(&communicator.remote)),
+        };
+        Peers(job.communicators.iter().map(sides).collect())
+    }
+
+    /// The rank by which the sender names the receiver; its place in the job where the communicator does not have it.
+    pub(crate) fn receiver(&self, message: &Message) -> u32 {
+        self.rank(message, message.receiver, message.sender)
+    }
+
+    /// The rank by which the receiver names the sender.
+    pub(crate) fn sender(&self, message: &Message) -> u32 {
+        self.rank(message, message.sender, message.receiver)
+    }
+
+    fn rank(&self, message: &Message, named: u32, by: u32) -> u32 {
+        let found = self.0.get(message.communicator as usize).and_then(|sides| match &sides.remote {
+            Some(remote) if sides.local.find(by).is_some() => remote.find(named),
+            _ => sides.local.find(named),
+        });
+        found.unwrap_or(named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_of_an_intercommunicator_names_the_other_by_its_ranks() {
+        let mut job = Job::made(4, 1, 0);
+        let both = Communicator { members: vec![3, 1], remote: vec![0, 2], ..Communicator::default() };
+        job.communicators.push(both);
+        let peers = Peers::of(&job);
+        let mut message = job.messages[0].clone();
+        (message.sender, message.receiver, message.communicator) = (1, 2, 1);
+        assert_eq!((peers.sender(&message), peers.receiver(&message)), (1, 1));
+        (message.sender, message.receiver) = (0, 3);
+        assert_eq!((peers.sender(&message), peers.receiver(&message)), (0, 0));
+        message.communicator = 0;
+        assert_eq!((peers.sender(&message), peers.receiver(&message)), (0, 3));
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The threads of all ranks in one list: what formats number through.
+//!
+//! A rank of which no thread is known has one. Called by `walk.rs` and the formats. Path: setup; looking one up is two
+//! steps. Threads: plain data. Tests: at the end of the file.
+
+use ibex_messages::{Job, Rank};
+
+use crate::life::Item;
+
+/// A thread of a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Thread {
+    /// A place in the job's ranks.
+    pub(crate) rank: u32,
+    /// Its number in the process.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+}
+
+/// The threads of a job, by rank and number.
+pub(crate) struct Threads {
+    all: Vec<Thread>,
+    /// Where those of each rank begin.
+    first: Vec<u32>,
+}
+
+impl Threads {
+    pub(crate) fn of(job: &Job) -> Threads {
+        let mut threads = Threads { all: Vec::new(), first: Vec::new() };
+        for (rank, described) in job.ranks.iter().enumerate() {
+            threads.first.push(threads.all.len() as u32);
+            let mut numbers: Vec<(u32, String)> = described.threads.clone();
+            numbers.sort();
+            numbers.dedup_by_key(|(number, _)| *number);
+            if numbers.is_empty() {
+                numbers.push((0, String::new()));
+            }
+            let rank = rank as u32;
+            threads.all.extend(numbers.into_iter().map(|(number, name)| Thread { rank, number, name }));
+        }
+        threads
+    }
+
+    pub(crate) fn all(&self) -> &[Thread] {
+        &self.all
+    }
+
+    /// The first thread of a rank.
+    pub(crate) fn first_of(&self, rank: u32) -> u32 {
+        self.first[rank as usize]
+    }
+
+    /// The threads of a rank.
+    pub(crate) fn of_rank(&self, rank: u32) -> std::ops::Range<u32> {
+        let end = self.first.get(rank as usize + 1).copied().unwrap_or(self.all.len() as u32);
+        self.first_of(rank)..end
+    }
+
+    /// The thread of this number; the first of the rank where nobody said that there is such a one.
+    pub(crate) fn find(&self, rank: u32, number: u32) -> u32 {
+        let range = self.of_rank(rank);
+        let own = &self.all[range.start as usize..range.end as usize];
+        own.binary_search_by_key(&number, |thread| thread.number)
+            .map_or(range.start, |place| range.start + place as u32)
+    }
+
+    /// Where an item happens.
+    pub(crate) fn of_item(&self, job: &Job, item: Item) -> u32 {
+        match item {
+            Item::Send(place) => {
+                let message = &job.messages[place as usize];
+                self.find(message.sender, message.send.map_or(0, |side| side.thread))
+            }
+            Item::Receive(place) => {
+                let message = &job.messages[place as usize];
+                self.find(message.receiver, message.receive.map_or(0, |side| side.thread))
+            }
+            Item::Operation(place) => self.first_of(job.operations[place as usize].rank),
+            Item::Connection(place) => self.first_of(job.connections[place as usize].rank),
+            Item::Incident(place) => self.first_of(job.incidents[place as usize].rank),
+        }
+    }
+}
+
+/// What formats call a rank.
+pub(crate) fn rank_name(rank: &Rank) -> String {
+    if rank.world == 0 { format!("rank {}", rank.rank) } else { format!("world {} rank {}", rank.world, rank.rank) }
+}
+
+/// What formats call a thread.
+pub(crate) fn thread_name(thread: &Thread) -> String {
+    if thread.name.is_empty() { format!("thread {}", thread.number) } else { thread.name.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_thread_is_the_first_and_a_rank_without_threads_has_one() {
+        let mut job = Job::made(3, 0, 0);
+        job.ranks[0].threads = vec![(7, "worker".to_owned()), (2, String::new())];
+        job.ranks[1].threads.clear();
+        let threads = Threads::of(&job);
+        assert_eq!(threads.all().len(), 4);
+        assert_eq!(thread_name(&threads.all()[threads.find(0, 7) as usize]), "worker");
+        assert_eq!(threads.find(0, 3), threads.first_of(0));
+        assert_eq!(threads.of_rank(1), 2..3);
+        assert_eq!(threads.find(2, 0), 3);
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All that happened in a job, step by step in the order of time, without a list of it.
+//!
+//! A job has its messages by the first moment of each, and so the rest. A heap has the next step of everything that has
+//! begun and not ended, and the first of what comes next: memory goes with what is in flight, not with the job. Each step
+//! says on which lane its item is drawn (`lanes.rs`).
+//!
+//! Called by the formats that are ordered by time. Path: a million messages are twelve million steps. Threads: one walk
+//! belongs to one. Times: nanoseconds since the job's first moment. Tests: at the end of the file.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use ibex_messages::{Job, Message};
+
+use crate::lanes::{Lane, Lanes};
+use crate::life::{Item, Life, Moment, Phase, life, phase};
+use crate::threads::Threads;
+
+/// A moment of an item.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    /// Since the job's first moment.
+    pub(crate) time: u64,
+    pub(crate) item: Item,
+    /// What happens.
+    pub(crate) moment: Moment,
+    /// Whether it is the first known of the item.
+    pub(crate) is_first: bool,
+    /// The phase that ends.
+    pub(crate) ends: Option<Phase>,
+    /// The phase that begins, and when it will end.
+    pub(crate) begins: Option<(Phase, u64)>,
+    /// Where the item is drawn; nowhere if there are too many at once.
+    pub(crate) lane: Option<u32>,
+}
+
+/// What the heap has: the first entries are the earliest, of the same time those of what began first.
+type Entry = Reverse<(i64, Item, u8)>;
+
+/// Goes through a job.
+pub(crate) struct Walk<'a> {
+    job: &'a Job,
+    threads: &'a Threads,
+    sources: [Source; 4],
+    heap: BinaryHeap<Entry>,
+    lanes: Lanes,
+    /// The lanes of what has begun and not ended.
+    drawn: HashMap<Item, u32>,
+    first: i64,
+}
+
+/// The messages, operations, connections or incidents of a job, by their first moments.
+struct Source {
+    kind: Kind,
+    next: usize,
+    count: usize,
+    /// Their order, where they do not have it in the job.
+    order: Option<Vec<u32>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Messages,
+    Operations,
+    Connections,
+    Incidents,
+}
+
+impl<'a> Walk<'a> {
+    /// Begins at the job's first moment; of the items of a thread at most so many are drawn at once in each direction.
+    pub(crate) fn new(job: &'a Job, threads: &'a Threads, most_lanes: u32) -> Walk<'a> {
+        let kinds = [Kind::Messages, Kind::Operations, Kind::Connections, Kind::Incidents];
+        let sources = kinds.map(|kind| Source::new(job, kind));
+        let first = first(job);
+        let (heap, drawn) = (BinaryHeap::new(), HashMap::new());
+        Walk { job, threads, sources, heap, lanes: Lanes::new(most_lanes), drawn, first }
+    }
+
+    /// The lanes that were needed up to now.
+    pub(crate) fn lanes(&self) -> &[Lane] {
+        self.lanes.all()
+    }
+
+    /// How many items found no lane up to now.
+    pub(crate) fn not_drawn(&self) -> u64 {
+        self.lanes.refused()
+    }
+
+    /// Lets in what begins before the next step that is known.
+    fn admit(&mut self) {
+        for source in &mut self.sources {
+            while let Some((first, items)) = source.peek(self.job) {
+                let next = self.heap.peek().map_or(i64::MAX, |Reverse((time, _, _))| *time);
+                if first > next {
+                    break;
+                }
+                source.next += 1;
+                for item in items.into_iter().flatten() {
+                    if let Some((_, time)) = life(self.job, item).first() {
+                        self.heap.push(Reverse((*time, item, 0)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, item: Item, life: &Life, position: usize) -> Step {
+        let (moment, time) = life[position];
+        let since = |time: i64| time.saturating_sub(self.first).cast_unsigned();
+        let begins = phase(self.job, item, life, position).map(|phase| (phase, since(life[position + 1].1)));
+        let ends = position.checked_sub(1).and_then(|before| phase(self.job, item, life, before));
+        let time = since(time);
+        let lane = self.lane(item, position, begins.is_none());
+        Step { time, item, moment, is_first: position == 0, ends, begins, lane }
+    }
+
+    fn lane(&mut self, item: Item, position: usize, is_last: bool) -> Option<u32> {
+        if position == 0 {
+            // What has one moment is no phase, and needs no lane.
+            let lane = (!is_last).then(|| self.lanes.take(self.job, self.threads, item)).flatten()?;
+            self.drawn.insert(item, lane);
+            return Some(lane);
+        }
+        if !is_last {
+            return self.drawn.get(&item).copied();
+        }
+        let lane = self.drawn.remove(&item)?;
+        self.lanes.give_back(lane);
+        Some(lane)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        self.admit();
+        let Reverse((_, item, position)) = self.heap.pop()?;
+        let life = life(self.job, item);
+        if let Some((_, time)) = life.get(usize::from(position) + 1) {
+            self.heap.push(Reverse((*time, item, position + 1)));
+        }
+        Some(self.step(item, &life, usize::from(position)))
+    }
+}
+
+impl Source {
+    fn new(job: &Job, kind: Kind) -> Source {
+        let count = match kind {
+            Kind::Messages => job.messages.len(),
+            Kind::Operations => job.operations.len(),
+            Kind::Connections => job.connections.len(),
+            Kind::Incidents => job.incidents.len(),
+        };
+        let key = |place: u32| kind.first(job, place);
+        let is_sorted = (0..count as u32).is_sorted_by_key(key);
+        let order = (!is_sorted).then(|| {
+            let mut order: Vec<u32> = (0..count as u32).collect();
+            order.sort_by_key(|place| key(*place));
+            order
+        });
+        Source { kind, next: 0, count, order }
+    }
+
+    /// The next, and when it begins.
+    fn peek(&self, job: &Job) -> Option<(i64, [Option<Item>; 2])> {
+        (self.next < self.count).then(|| {
+            let place = self.order.as_ref().map_or(self.next as u32, |order| order[self.next]);
+            (self.kind.first(job, place), self.kind.items(place))
+        })
+    }
+}
+
+impl Kind {
+    fn items(self, place: u32) -> [Option<Item>; 2] {
+        match self {
+            Kind::Messages => [Some(Item::Send(place)), Some(Item::Receive(place))],
+            Kind::Operations => [Some(Item::Operation(place)), None],
+            Kind::Connections => [Some(Item::Connection(place)), None],
+            Kind::Incidents => [Some(Item::Incident(place)), None],
+        }
+    }
+
+    /// The first moment that is known; what has none comes at once, and makes no step.
+    fn first(self, job: &Job, place: u32) -> i64 {
+        let begin = |item| life(job, item).first().map(|(_, time)| *time);
+        let first = match self {
+            Kind::Messages => job.messages[place as usize].moments().min().map(ibex_messages::Time::nanoseconds),
+            _ => self.items(place).into_iter().flatten().find_map(begin),
+        };
+        first.unwrap_or(i64::MIN)
+    }
+}
+
+/// The job's first moment, nanoseconds since 1970.
+pub(crate) fn first(job: &Job) -> i64 {
+    let messages = job.messages.iter().flat_map(Message::moments).min().map(ibex_messages::Time::nanoseconds);
+    let others = [Kind::Operations, Kind::Connections, Kind::Incidents].into_iter().flat_map(|kind| {
+        let source = Source::new(job, kind);
+        (0..source.count as u32).map(move |place| kind.first(job, place)).filter(|time| *time != i64::MIN)
+    });
+    let span = job.span.map(|(first, _)| first.nanoseconds());
+    others.chain(messages).chain(span).min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(job: &Job) -> (Vec<Step>, Vec<Lane>) {
+        let threads = Threads::of(job);
+        let mut walk = Walk::new(job, &threads, 64);
+        let steps: Vec<Step> = walk.by_ref().collect();
+        assert!(walk.drawn.is_empty());
+        (steps, walk.lanes().to_vec())
+    }
+
+    #[test]
+    fn steps_are_in_the_order_of_time_and_no_moment_is_left_out() {
+        let job = Job::made(4, 5000, 1);
+        let (steps, _) = steps(&job);
+        assert!(steps.is_sorted_by_key(|step| step.time));
+        assert_eq!(steps.len(), job.messages.iter().flat_map(Message::moments).count());
+        assert_eq!(steps[0].time, 0);
+    }
+
+    #[test]
+    fn the_order_of_the_messages_in_the_job_does_not_matter() {
+        let mut job = Job::made(4, 500, 1);
+        let (as_made, _) = steps(&job);
+        job.messages.reverse();
+        let (reversed, _) = steps(&job);
+        let times = |steps: &[Step]| steps.iter().map(|step| step.time).collect::<Vec<_>>();
+        assert_eq!(times(&as_made), times(&reversed));
+    }
+
+    #[test]
+    fn what_is_drawn_on_a_lane_is_alone_there() {
+        let job = Job::made(3, 2000, 9);
+        let (steps, lanes) = steps(&job);
+        let mut on: Vec<Option<Item>> = vec![None; lanes.len()];
+        for step in steps {
+            let lane = step.lane.expect("64 are enough") as usize;
+            if step.is_first {
+                assert_eq!(on[lane], None);
+                on[lane] = Some(step.item);
+            }
+            assert_eq!(on[lane], Some(step.item));
+            if step.begins.is_none() {
+                on[lane] = None;
+            }
+        }
+        assert!(lanes.len() < 3 * 2 * 64, "{}", lanes.len());
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! OTF2 archives, read by the programs of the OTF2 project (Debian: otf2-tools).
+//!
+//! `otf2-print` validates an archive and prints its records, which are counted here and compared with the job;
+//! `otf2-estimator` says how large such records may be at most, which the files are held against.
+
+mod scratch;
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ibex_export::{Format, export};
+use ibex_messages::{Communicator, Job};
+use scratch::Scratch;
+
+/// What `otf2-print` says of an archive.
+fn printed(archive: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("otf2-print")
+        .args(arguments)
+        .arg(archive.join("traces.otf2"))
+        .output()
+        .expect("otf2-print starts (apt-get install otf2-tools)");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "otf2-print: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// How many records of each kind, and the bytes of those that have a length.
+fn records(text: &str) -> HashMap<&str, (usize, u64)> {
+    let mut records = HashMap::new();
+    for line in text.lines() {
+        let Some(name) = line.split_whitespace().next() else { continue };
+        let bytes = line.split("Length: ").nth(1).and_then(|rest| rest.split(',').next()?.trim().parse().ok());
+        let record: &mut (usize, u64) = records.entry(name).or_default();
+        record.0 += 1;
+        record.1 += bytes.unwrap_or(0);
+    }
+    records
+}
+
+#[test]
+fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
+    let scratch = Scratch::new("counts");
+    let job = Job::made(4, 3000, 11);
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+
+    let text = printed(&out, &["--warnings-as-errors"]);
+    let records = records(&text);
+    let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
+    assert_eq!(records["MPI_ISEND"], (3000, bytes));
+    assert_eq!(records["MPI_IRECV"], (3000, bytes));
+    assert_eq!(records["MPI_ISEND_COMPLETE"].0, 3000);
+    assert_eq!(records["MPI_IRECV_REQUEST"].0, 3000);
+    assert_eq!(records["ENTER"].0, records["LEAVE"].0);
+    // Four phases of a send; of a receive as many as it has moments, less one.
+    let moments = |message: &ibex_messages::Message| message.moments().count() - 2;
+    assert_eq!(records["ENTER"].0, job.messages.iter().map(moments).sum::<usize>());
+    assert!(text.contains("MPI_COMM_WORLD") || text.contains("\"MPI_COMM_WORLD\""));
+}
+
+#[test]
+fn definitions_name_hosts_ranks_and_communicators() {
+    let scratch = Scratch::new("definitions");
+    let mut job = Job::made(4, 50, 2);
+    let both = Communicator { context: 9, members: vec![2, 0], remote: vec![3, 1], ..Communicator::default() };
+    job.communicators.push(both);
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+
+    let text = printed(&out, &["--show-global-defs"]);
+    let records = records(&text);
+    assert_eq!(records["SYSTEM_TREE_NODE"].0, 3, "the job and two hosts");
+    assert_eq!(records["LOCATION_GROUP"].0, 4);
+    assert!(records["LOCATION"].0 >= 4 + 4 * 2);
+    assert_eq!((records["COMM"].0, records["INTER_COMM"].0, records["GROUP"].0), (1, 1, 4));
+    for name in ["node1", "rank 3", "rank 0 sends 0", "receive waits", "mlx5_0:1 bytes in flight", "context 9"] {
+        assert!(text.contains(&format!("\"{name}\"")), "{name} is not defined");
+    }
+}
+
+#[test]
+fn what_only_one_side_saw_is_written_and_nothing_is_said_to_be_received_that_was_not() {
+    let scratch = Scratch::new("sides");
+    let mut job = Job::made(2, 100, 4);
+    for message in &mut job.messages[..10] {
+        message.receive = None;
+    }
+    for message in &mut job.messages[10..30] {
+        message.send = None;
+    }
+    for message in &mut job.messages[30..35] {
+        let side = message.receive.as_mut().expect("made");
+        // Nobody asked for it.
+        (side.activated, side.posted, side.matched, side.begun, side.ended) = (None, None, None, None, None);
+        (side.completed, side.notified) = (None, None);
+    }
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+    let text = printed(&out, &["--warnings-as-errors"]);
+    let records = records(&text);
+    assert_eq!((records["MPI_ISEND"].0, records["MPI_IRECV"].0), (80, 85));
+    assert_eq!(records["MPI_IRECV_REQUEST"].0, 85);
+}
+
+#[test]
+fn an_archive_is_no_larger_than_otf2_estimates() {
+    let scratch = Scratch::new("estimate");
+    let job = Job::made(2, 2000, 6);
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+    let text = printed(&out, &["--show-all"]);
+    let records = records(&text);
+    let of = |name: &str| records.get(name).map_or(0, |record| record.0);
+
+    let definitions = [
+        ("String", of("STRING")),
+        ("Region", of("REGION")),
+        ("Metric", of("METRIC_CLASS")),
+        ("Location", of("LOCATION")),
+    ];
+    let list = "get AttributeList STRING STRING STRING UINT32";
+    let events = ["Timestamp", "Enter", "Leave", "MpiIsend", "MpiIsendComplete", "MpiIrecvRequest", "MpiIrecv"];
+    let mut questions: String = definitions.iter().map(|(name, count)| format!("set {name} {count}\n")).collect();
+    questions += &events.iter().map(|event| format!("get {event}\n")).collect::<String>();
+    questions += &format!("get Metric 1\n{list}\nexit\n");
+    let sizes = estimates(&questions);
+    assert_eq!(sizes.len(), events.len() + 2, "{sizes:?}");
+
+    let counts = ["ENTER", "LEAVE", "MPI_ISEND", "MPI_ISEND_COMPLETE", "MPI_IRECV_REQUEST", "MPI_IRECV", "METRIC"];
+    let size: u64 = counts.iter().zip(&sizes[1..]).map(|(name, size)| (of(name) as u64) * (sizes[0] + size)).sum();
+    let lists = (of("MPI_ISEND") + of("MPI_IRECV")) as u64 * sizes[events.len() + 1];
+    let files: u64 = std::fs::read_dir(out.join("traces"))
+        .expect("a folder of events")
+        .flatten()
+        .filter(|file| file.path().extension().is_some_and(|extension| extension == "evt"))
+        .map(|file| file.metadata().expect("a file").len())
+        .sum();
+    // Each file has a head, and its buffers have one.
+    let heads = of("LOCATION") as u64 * 256;
+    assert!(files <= size + lists + heads, "{files} bytes, estimated {size} + {lists} + {heads}");
+    assert!(files * 4 >= size, "{files} bytes, estimated {size}");
+}
+
+/// The numbers that `otf2-estimator` answers with.
+fn estimates(questions: &str) -> Vec<u64> {
+    let mut estimator = Command::new("otf2-estimator")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("otf2-estimator starts (apt-get install otf2-tools)");
+    let mut input = estimator.stdin.take().expect("piped");
+    input.write_all(questions.as_bytes()).expect("it reads");
+    drop(input);
+    let output = estimator.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
