@@ -2,7 +2,7 @@
 // where they are few, else those that stand out. What was drawn can be found again by where it is.
 
 /// More arrows than this nobody can tell apart.
-const MOST_ARROWS = 3000;
+const MOST_ARROWS = 700;
 /// So many of those that stand out are drawn over bands.
 const MOST_STANDING = 260;
 

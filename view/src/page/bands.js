@@ -75,7 +75,7 @@ function countedBands(from, to, most) {
 
 const image = document.createElement("canvas");
 
-/// Draws them: in each row columns as high as the logarithm of what they count, divided among the classes.
+/// Draws them: in each row columns as high as the root of what they count, divided among the classes.
 function drawBands({ pen, width, height, scale }, bands, xOf) {
   const [wide, high] = [Math.round((width - GUTTER) * scale), Math.round((height - AXIS) * scale)];
   if (wide < 1 || high < 1) return;
@@ -84,7 +84,7 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
   const data = canvas.createImageData(wide, high);
   const dots = new Uint32Array(data.data.buffer);
   const colours = bands.classes.map((place) => pixels[state.colour][place]);
-  const most = Math.log1p(highest(bands));
+  const most = Math.sqrt(highest(bands));
   const rowHeight = Math.max(1, Math.round(rows.height * scale - (rows.height > 8 ? 2 * scale : 1)));
   const edge = (bin) => Math.round((xOf(bands.begin + bin * bands.step) - GUTTER) * scale);
   const edges = Array.from({ length: bands.bins + 1 }, (_, bin) => Math.min(Math.max(edge(bin), 0), wide));
@@ -96,7 +96,7 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
       let total = 0;
       for (const plane of bands.planes) total += plane[cell];
       if (total === 0) continue;
-      const tall = Math.max(Math.round((rowHeight * Math.log1p(total)) / most), 1);
+      const tall = Math.max(Math.round((rowHeight * Math.sqrt(total)) / most), 1);
       let [sum, y] = [0, floor];
       bands.planes.forEach((plane, place) => {
         sum += plane[cell];

@@ -9,8 +9,8 @@ function readColours() {
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
   ink.protocol = PROTOCOLS.map((_, place) => of(`protocol-${place}`));
   ink.wait = WAITS.map((_, place) => of(`wait-${place}`));
-  for (const phase of ["prepare", "wait", "transfer", "finish", "untold"]) ink.phase[phase] = of(`phase-${phase}`);
-  for (const name of ["paper", "panel", "line", "grid", "row", "text", "soft", "faint", "accent", "chosen", "mark"]) ink[name] = of(name);
+  for (const phase of ["prepare", "wait", "finish", "untold"]) ink.phase[phase] = of(`phase-${phase}`);
+  for (const name of ["paper", "panel", "line", "grid", "row", "text", "soft", "faint", "accent", "chosen", "mark", "bar"]) ink[name] = of(name);
   pixels.protocol = ink.protocol.map(pixel);
   pixels.wait = ink.wait.map(pixel);
 }

@@ -45,7 +45,7 @@ function drawWindow() {
   const step = length / 1000;
   const which = isWhole() ? "the whole run" : `${duration(length)} of ${duration(about.span)}`;
   const words = {
-    phases: "each with its phases", arrows: "each an arrow", bands: "bands count them, arrows are the slowest", nothing: "",
+    phases: "each with its phases", arrows: "each an arrow", bands: drawn.places.length > 0 ? "bands count them, arrows are the slowest" : "bands count them", nothing: "",
   }[drawn.mode];
   const reading = is.complete() ? "" : ` · reading: ${Math.floor((100 * messages.loaded) / TOTAL)} %`;
   const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)} · ${words}` : "";

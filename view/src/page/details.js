@@ -10,8 +10,10 @@ const MOMENT_MEANS = {
 
 function drawDetails() {
   const place = state.chosen;
-  details.hidden = place === undefined || place >= messages.loaded;
+  details.hidden = place === undefined || !is.complete();
   if (details.hidden) return;
+  // The panel takes room from the time line, or gives it back.
+  redraw();
   const life = lifeOf(place, drawDetails);
   if (!life) return;
   const m = messages;
@@ -19,8 +21,8 @@ function drawDetails() {
   details.innerHTML = `<h2><span>Rank ${nameOf(sender)} → rank ${nameOf(receiver)}, ${bytes(m.bytes[place])}</span>
       <button class="close" type="button" aria-label="Close (Escape)" title="Close (Esc)">×</button></h2>
     <p>${sentence(place)}</p>
-    <div class="jump"><button type="button" data-go="zoom" title="Enter">Zoom to it</button><button type="button" data-go="back" title="p">‹ before</button>
-      <button type="button" data-go="next" title="n">next ›</button><button type="button" data-go="pair">All of this pair</button></div>
+    <div class="jump"><button type="button" data-go="zoom" title="Enter">Zoom</button><button type="button" data-go="back" title="The message before (p)">‹ Before</button>
+      <button type="button" data-go="next" title="The next message (n)">Next ›</button><button type="button" data-go="pair">Its pair</button></div>
     ${lifePicture(place, life)}
     <dl>${facts(place, life).map(([name, value]) => `<dt>${name}</dt><dd>${value}</dd>`).join("")}</dl>
     ${times(life, SEND_NAMES, `Rank ${nameOf(sender)} sends`)}${times(life, RECEIVE_NAMES, `Rank ${nameOf(receiver)} receives`)}`;
@@ -70,25 +72,22 @@ function lifePicture(place, life) {
   const [from, to] = [messages.first[place], Math.max(messages.last[place], messages.first[place] + 1)];
   const [width, left] = [318, 2];
   const x = (time) => left + ((time - from) / (to - from)) * (width - 2 * left);
+  const paint = (kind) => (kind === "transfer" ? `var(--${state.colour}-${schemes[state.colour].of(place)})` : `var(--phase-${kind})`);
   const bars = (phases, y) => phases.map(([kind, begin, end, words]) => `<rect x="${x(begin)}" y="${y}" height="18" width="${Math.max(x(end) - x(begin), 1)}"
-    fill="${kind === "wait" ? "url(#hatched)" : `var(--phase-${kind})`}"><title>${words}: ${duration(end - begin)}</title></rect>`).join("");
+    fill="${kind === "wait" ? "url(#hatched)" : paint(kind)}"><title>${words}: ${duration(end - begin)}</title></rect>`).join("");
   const arrow = life.begun !== undefined && life.arrived !== undefined
     ? `<line x1="${x(life.begun)}" y1="30" x2="${x(life.arrived)}" y2="54" stroke="var(--text)" stroke-width="1.5" marker-end="url(#tip-of-arrow)"/>` : "";
   const kinds = new Set([...sendPhases(life), ...receivePhases(life)].filter(([, begin, end]) => end > begin).map(([kind]) => kind));
-  let at = 2;
-  const legend = [...kinds].map((kind) => {
-    const words = PHASES[kind];
-    const part = `<rect x="${at}" y="82" width="9" height="9" fill="${kind === "wait" ? "url(#hatched)" : `var(--phase-${kind})`}"/><text x="${at + 12}" y="90">${words}</text>`;
-    at += 24 + words.length * 5.4;
-    return part;
-  });
-  return `<svg viewBox="0 0 ${width} 96" role="img" aria-label="Phases of both sides">
+  const legend = [...kinds].map((kind) => `<span><i class="swatch ${kind === "wait" ? "hatched" : ""}" style="${
+    kind === "wait" ? "" : `background:${paint(kind)}`}"></i>${PHASES[kind]}</span>`);
+  return `<svg viewBox="0 0 ${width} 74" role="img" aria-label="Phases of both sides">
     <defs><pattern id="hatched" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">
       <rect width="6" height="6" fill="var(--phase-wait)" fill-opacity=".45"/><rect width="6" height="2" fill="var(--phase-wait)"/></pattern>
       <marker id="tip-of-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="var(--text)"/></marker></defs>
     <rect x="0" y="12" width="${width}" height="18" fill="var(--grid)"/><rect x="0" y="54" width="${width}" height="18" fill="var(--grid)"/>
     <text x="0" y="9">sender</text><text x="0" y="50">receiver</text><text x="${width}" y="9" text-anchor="end">${duration(to - from)}</text>
-    ${bars(sendPhases(life), 12)}${bars(receivePhases(life), 54)}${arrow}${legend.join("")}</svg>`;
+    ${bars(sendPhases(life), 12)}${bars(receivePhases(life), 54)}${arrow}</svg>
+    <div class="phases">${legend.join("")}</div>`;
 }
 
 /// The moments of a side in order: since the message's first, and since the one before.

@@ -1,9 +1,10 @@
 // What the time line shows, counted: sizes and latencies as histograms. Also gathers, in the same pass over the
 // messages, what the matrix and the table of the slowest want.
 
-/// Bars of latencies: so many for each ten times as long, from 10 ns on.
-const PER_DECADE = 6;
+/// Latencies are counted in so many bins for each ten times as long, from 10 ns on, and shown in at most so many bars.
+const PER_DECADE = 24;
 const DECADES = 10;
+const MOST_BINS = 44;
 const SIZE_BARS = 42;
 const MOST_SLOW = 60;
 
@@ -62,7 +63,7 @@ function drawHistogram(place, bars, marks, label) {
   const parts = bars.map(([value, words, terms], at) => {
     const h = tall(value);
     const box = `x="${at * wide}" width="${wide}"`;
-    return `<rect x="${at * wide + 0.5}" y="${height - foot - h}" width="${Math.max(wide - 1, 0.5)}" height="${h}" fill="var(--accent)"/>
+    return `<rect x="${at * wide + 0.5}" y="${height - foot - h}" width="${Math.max(wide - 1, 0.5)}" height="${h}" fill="var(--bar)"/>
       <rect class="hit" ${box} y="0" height="${height - foot}" data-terms="${plain(terms)}"><title>${plain(words)}</title></rect>`;
   });
   const texts = marks.map(([bar, text]) => {
@@ -99,17 +100,31 @@ function drawSizes(found) {
 function drawDelays(found) {
   const [first, end] = occupied(found.times);
   const measure = element("measure").value;
+  // Bins that are put together are a part of a decade again.
+  const group = [1, 2, 4, 8, 24].find((bins) => (end - first) / bins <= MOST_BINS) ?? PER_DECADE;
+  const begin = Math.floor(first / group) * group;
   const bars = [];
   const marks = [];
-  for (let bar = first; bar < end; bar += 1) {
-    const [low, high] = [timeOfBar(bar), timeOfBar(bar + 1)];
+  for (let bar = begin; bar < end; bar += group) {
+    const [low, high] = [timeOfBar(bar), timeOfBar(bar + group)];
+    const value = found.times.slice(bar, bar + group).reduce((sum, each) => sum + each, 0);
     const terms = measure === "delay" ? "" : `${measure}:${Math.ceil(low)}ns..${Math.ceil(high) - 1}ns`;
-    bars.push([found.times[bar], `${duration(low)} to ${duration(high)}: ${counted(found.times[bar], "message")}`, terms]);
-    const isMark = bar % PER_DECADE === 0 || (end - first <= 14 && bar % (PER_DECADE / 2) === 0);
-    if (isMark) marks.push([bar - first, duration(+low.toPrecision(1))]);
+    bars.push([value, `${duration(low)} to ${duration(high)}: ${counted(value, "message")}`, terms]);
+  }
+  for (const value of roundTimes(timeOfBar(begin), timeOfBar(begin + bars.length * group), bars.length * group > 3 * PER_DECADE)) {
+    marks.push([(Math.log10(value / timeOfBar(begin)) * PER_DECADE) / group, duration(value)]);
   }
   const back = found.backwards > 0 ? `; ${counted(found.backwards, "arrow")} run backwards by the clocks' error` : "";
   drawHistogram(element("delays"), bars, marks, `Latencies of ${counted(found.count, "message")}${back}`);
+}
+
+/// Round lengths of time between two, for an axis: powers of ten, and 2 and 5 times these if it is short.
+function roundTimes(from, to, isLong) {
+  const found = [];
+  for (let power = 1; power <= to; power *= 10) {
+    for (const times of isLong ? [1] : [1, 2, 5]) if (power * times >= from && power * times <= to) found.push(power * times);
+  }
+  return found;
 }
 
 function followHistograms() {

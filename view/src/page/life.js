@@ -6,6 +6,8 @@ const MOMENTS = [
   "arrived", "unexpected", "requested", "posted", "matched", "put", "filled", "received", "told",
 ];
 const SENT = 5;
+/// Protocols that ask the receiver first.
+const ANNOUNCED = new Set([2, 3, 4]);
 const chunks = new Map();
 
 /// The chunk's columns, or a promise of them.
@@ -50,9 +52,14 @@ function lifeIn(chunk, place) {
 
 /// The phases of a side, each `[kind, from, to, what]`, in order.
 function sendPhases(life) {
+  const end = life.ended ?? life.completed;
+  // What is announced waits for its receive before its bytes go.
+  const isAnnounced = ANNOUNCED.has(messages.protocol[life.place]) && life.matched > life.begun && life.matched < end;
+  const going = isAnnounced ? life.matched : life.begun;
   return joined([
-    ["prepare", life.activated, life.begun ?? life.ended ?? life.completed, "until the first bytes go"],
-    ["transfer", life.begun, life.ended ?? life.completed, "the bytes go"],
+    ["prepare", life.activated, life.begun ?? end, "until the first bytes go"],
+    ["wait", life.begun, isAnnounced ? going : undefined, "announced: waits for the receive"],
+    ["transfer", going, end, "the bytes go"],
     ["finish", life.ended, life.completed, "until the request is done"],
     ["untold", life.completed, life.notified, "until the caller asks"],
   ]);

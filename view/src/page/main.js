@@ -24,7 +24,7 @@ function describe() {
   element("self").textContent = JSON.stringify({
     ready: is.complete() && gathered !== undefined && (state.chosen === undefined || details.textContent !== ""), problems, mode, total: TOTAL,
     arrows: places.length, bars: bars.length, marks: marks.length, shown: gathered?.count, bytes: gathered?.bytes, rows: rows.lanes.length,
-    passing: filter.count, error: filter.error, from: state.from, to: state.to, chosen: state.chosen, slowest: gathered?.slowest.slice(0, 5),
+    passing: filter.count, size: [line.clientWidth, line.clientHeight, line.width, line.height, innerWidth, innerHeight], error: filter.error, from: state.from, to: state.to, chosen: state.chosen, slowest: gathered?.slowest.slice(0, 5),
     draws, cost: Math.round(cost ?? 0), timing,
   });
 }
@@ -48,7 +48,7 @@ const recount = rested(120, countAgain);
 function follow() {
   changes.time.push(redraw, drawWindow, recount);
   changes.rows.push(redraw, drawWindow, recount);
-  changes.colour.push(redraw, drawLegend);
+  changes.colour.push(redraw, drawLegend, drawDetails);
   changes.query.push(refilter);
   changes.chosen.push(redraw, drawDetails, markSlowest);
   changes.theme.push(drawTheme, redraw, () => drawMatrix());
@@ -62,8 +62,9 @@ function follow() {
   followKeys();
   element("measure").addEventListener("change", recount);
   addEventListener("hashchange", () => change(fromAddress()));
+  // At once: what is drawn a picture later would be stretched until then.
   new ResizeObserver(() => {
-    redraw();
+    drawNow();
     recount();
   }).observe(line);
 }
@@ -101,6 +102,8 @@ async function start() {
   stamp("read");
   refilter();
   countAgain();
+  // An address that names a message alone leads to it.
+  if (state.chosen !== undefined && !/(^|[#&])t=/.test(location.hash)) goTo(state.chosen);
   drawDetails();
   await readRare();
   redraw();

@@ -29,11 +29,11 @@ function drawMatrix(found) {
   const wide = cellSize(width, height);
   pen.fillStyle = ink.paper;
   pen.fillRect(MARGIN, MARGIN, wide * side, wide * side);
-  pen.fillStyle = ink.accent;
+  pen.fillStyle = ink.bar;
   for (let cell = 0; cell < values.length; cell += 1) {
     if (values[cell] === 0) continue;
     // A pair with anything at all is to be seen.
-    pen.globalAlpha = 0.08 + 0.92 * (Math.log1p(values[cell]) / most) ** 3;
+    pen.globalAlpha = 0.1 + 0.9 * (Math.log1p(values[cell]) / most) ** 4;
     const gap = wide > 8 ? 1 : 0;
     pen.fillRect(MARGIN + (cell % side) * wide, MARGIN + Math.floor(cell / side) * wide, wide - gap, wide - gap);
   }

@@ -66,7 +66,7 @@ function drawBars({ pen, width }, bars, xOf) {
     pen.fillRect(x1, bar.top, Math.max(x2 - x1, 1), bar.height);
     for (const [kind, from, to] of bar.phases) {
       const [left, right] = [inside(xOf(from)), inside(xOf(to))];
-      if (right > left) drawPhase(pen, kind, left, bar.top, Math.max(right - left, 0.8), bar.height);
+      if (right > left) drawPhase(pen, kind, colourOf(kind, bar.place), left, bar.top, Math.max(right - left, 0.8), bar.height);
     }
     if (bar.place === state.chosen) {
       pen.lineWidth = 2;
@@ -78,9 +78,12 @@ function drawBars({ pen, width }, bars, xOf) {
   drawPhaseNames(pen, bars, inside, xOf);
 }
 
+/// The transfer has the colour of the message's arrow.
+const colourOf = (kind, place) => (kind === "transfer" ? ink[state.colour][schemes[state.colour].of(place)] : ink.phase[kind]);
+
 /// Waiting is hatched besides: it can be told from work without any colour.
-function drawPhase(pen, kind, x, y, width, height) {
-  pen.fillStyle = ink.phase[kind];
+function drawPhase(pen, kind, colour, x, y, width, height) {
+  pen.fillStyle = colour;
   if (kind !== "wait") {
     pen.fillRect(x, y, width, height);
     return;

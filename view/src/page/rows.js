@@ -59,7 +59,8 @@ function drawNames({ pen, height }) {
   pen.fillRect(0, AXIS, GUTTER, height - AXIS);
   pen.save();
   pen.beginPath();
-  pen.rect(0, AXIS, GUTTER, height - AXIS);
+  // The name of a low row reaches a little into the axis.
+  pen.rect(0, AXIS - 5, GUTTER, height - AXIS + 5);
   pen.clip();
   let [lastName, lastHost, lastHostY] = [-Infinity, "", -Infinity];
   rows.lanes.forEach((lane) => {
@@ -68,7 +69,7 @@ function drawNames({ pen, height }) {
     const host = hostOf(rank);
     if (host !== lastHost) lastHostY = drawHost(pen, host, top, height, lastHostY);
     lastHost = host;
-    if (y - lastName < LETTERS || y > height + LETTERS || y < AXIS) return;
+    if (y - lastName < LETTERS || y > height + LETTERS || y < AXIS - 1) return;
     lastName = y;
     pen.textAlign = "right";
     pen.fillStyle = ink.text;

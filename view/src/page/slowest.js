@@ -8,7 +8,7 @@ function drawSlowest(found) {
     <th>Ranks</th><th class="number">Tag</th><th>Protocol</th><th class="number">At</th></tr></thead>`;
   const lines = found.slowest.map((place) => `<tr data-place="${place}" aria-selected="${place === state.chosen}">
     <td class="number"><a href="#m=${place}" data-place="${place}">${duration(m.took[place])}</a></td>
-    <td><i class="swatch" style="background:var(--wait-${m.wait[place]})"></i> ${WAITS[m.wait[place]]}</td>
+    <td><i class="swatch round" style="background:var(--wait-${m.wait[place]})"></i> ${WAITS[m.wait[place]]}</td>
     <td class="number">${m.wait[place] > 0 ? duration(m.waited[place]) : "–"}</td>
     <td class="number">${bytes(m.bytes[place])}</td>
     <td>${nameOf(rankOf(m.sender[place]))} → ${nameOf(rankOf(m.receiver[place]))}</td>

@@ -11,13 +11,17 @@ function redraw() {
   isAsked = true;
   requestAnimationFrame(() => {
     isAsked = false;
-    const begun = performance.now();
-    drawTimeline();
-    drawOverview();
-    drawn.draws += 1;
-    drawn.cost = performance.now() - begun;
-    describe();
+    drawNow();
   });
+}
+
+function drawNow() {
+  const begun = performance.now();
+  drawTimeline();
+  drawOverview();
+  drawn.draws += 1;
+  drawn.cost = performance.now() - begun;
+  describe();
 }
 
 function drawTimeline() {
@@ -37,8 +41,8 @@ function drawTimeline() {
   drawOperations(sheet, xOf);
   drawn.marks = marksOf(xOf, width);
   drawMarks(sheet, drawn.marks);
-  drawNames(sheet);
   drawAxis(sheet, xOf);
+  drawNames(sheet);
 }
 
 const isReadUpTo = (time) => is.complete() || (messages.loaded > 0 && messages.first[messages.loaded - 1] > time);
@@ -64,8 +68,7 @@ function drawMany(sheet, xOf) {
   drawBands(sheet, bandsOf(state.from, state.to, sheet.width - GUTTER, redraw), xOf);
   const places = standingOut(state.from, state.to);
   // Arrows that go straight down over everything say nothing but that there is one.
-  drawn.places = rows.height > 3 ? places : [];
-  const shown = drawn.places.filter((place) => Math.abs(xOf(messages.to[place]) - xOf(messages.from[place])) > 4);
+  const shown = places.filter((place) => Math.abs(xOf(messages.to[place]) - xOf(messages.from[place])) > 4);
   drawArrows(sheet, shown, xOf, { faint: true });
   Object.assign(drawn, { mode: "bands", places: shown });
 }

@@ -52,7 +52,8 @@ function bytes(number) {
 function duration(nanoseconds) {
   if (!Number.isFinite(nanoseconds)) return "unknown";
   const size = Math.abs(nanoseconds);
-  const [unit, name] = size >= 1e9 ? [1e9, "s"] : size >= 1e6 ? [1e6, "ms"] : size >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+  // What would be rounded to 1000 of a unit is 1 of the next.
+  const [unit, name] = size >= 999.5e6 ? [1e9, "s"] : size >= 999.5e3 ? [1e6, "ms"] : size >= 999.5 ? [1e3, "µs"] : [1, "ns"];
   return short(nanoseconds / unit) + NARROW + name;
 }
 
