@@ -38,7 +38,7 @@ function preparedBands(from, to, most, later) {
   if (number < 0) number = within.length - 1;
   const level = about.levels[number];
   const planes = levelOf(number, later) ?? (number > 0 ? levelOf(0, later) : undefined);
-  if (!planes) return undefined;
+  if (!planes?.length) return undefined;
   const all = planes[0].length / Math.max(about.lanes.length, 1);
   const first = Math.max(0, Math.floor((from / SPAN) * all));
   const end = Math.min(all, Math.ceil((to / SPAN) * all));

@@ -49,7 +49,9 @@ function drawWindow() {
   }[drawn.mode];
   const reading = is.complete() ? "" : ` · reading: ${Math.floor((100 * messages.loaded) / TOTAL)} %`;
   const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)} · ${words}` : "";
-  element("window").innerHTML = `<b>${moment(state.from, step)} – ${moment(state.to, step)}</b> · ${which}${found}${reading}`;
+  const text = `<b>${moment(state.from, step)} – ${moment(state.to, step)}</b> · ${which}${found}${reading}`;
+  // Read out again only if it is something else.
+  if (element("window").innerHTML !== text) element("window").innerHTML = text;
   element("all-rows").hidden = state.ranks === undefined;
 }
 

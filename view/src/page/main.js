@@ -46,8 +46,8 @@ function countAgain() {
 const recount = rested(120, countAgain);
 
 function follow() {
-  changes.time.push(redraw, drawWindow, recount);
-  changes.rows.push(redraw, drawWindow, recount);
+  changes.time.push(redraw, recount);
+  changes.rows.push(redraw, recount);
   changes.colour.push(redraw, drawLegend, drawDetails);
   changes.query.push(refilter);
   changes.chosen.push(redraw, drawDetails, markSlowest);
@@ -90,15 +90,11 @@ async function start() {
   drawSummary();
   drawLegend();
   follow();
-  drawWindow();
   redraw();
   await parsed();
   stamp("parsed");
   if (!element("end")) fail("This file is not whole: its end is missing.");
-  await readMessages(() => {
-    drawWindow();
-    redraw();
-  });
+  await readMessages(redraw);
   stamp("read");
   refilter();
   countAgain();

@@ -14,7 +14,7 @@ function drawOverview() {
   pen.fillText("whole run", 14, height / 2);
   pen.textAlign = "right";
   pen.fillText(duration(about.span), GUTTER - 8, height / 2);
-  if (planes && planes[0].length > 0) drawSums(pen, planes, xOf, height);
+  if (planes?.length > 0) drawSums(pen, planes, xOf, height);
   pen.strokeStyle = ink.line;
   pen.strokeRect(GUTTER + 0.5, 0.5, wide - 1, height - 1);
   if (isWhole()) return;

@@ -85,7 +85,10 @@ const colourOf = (kind, place) => (kind === "transfer" ? ink[state.colour][schem
 function drawPhase(pen, kind, colour, x, y, width, height) {
   pen.fillStyle = colour;
   if (kind !== "wait") {
+    // Many long transfers side by side are not to outshine the arrows.
+    pen.globalAlpha = kind === "transfer" ? 0.8 : 1;
     pen.fillRect(x, y, width, height);
+    pen.globalAlpha = 1;
     return;
   }
   pen.globalAlpha = 0.45;

@@ -21,6 +21,7 @@ function drawNow() {
   drawOverview();
   drawn.draws += 1;
   drawn.cost = performance.now() - begun;
+  drawWindow();
   describe();
 }
 
