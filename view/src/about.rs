@@ -90,11 +90,11 @@ fn notices(job: &Job, shown: usize) -> Vec<String> {
     }
     let untimed = job.messages.len() - shown;
     if untimed > 0 {
-        notices.push(format!("Of {untimed} messages no time is known; they are not shown."));
+        notices.push(format!("Of {} no time is known; not shown.", counted(untimed)));
     }
     let half = job.messages.iter().filter(|message| message.send.is_some() != message.receive.is_some()).count();
     if half > 0 {
-        notices.push(format!("Of {half} messages only one side is known; their arrows have one end."));
+        notices.push(format!("Of {} only one side is known; no arrow there.", counted(half)));
     }
     notices.extend(of_ranks(job, "left no trace; others tell of them", |rank| rank.host.is_empty()));
     notices.extend(of_ranks(job, "left a trace that ends before the process does", |rank| {
@@ -105,6 +105,11 @@ fn notices(job: &Job, shown: usize) -> Vec<String> {
     }));
     notices.extend(job.faults.iter().cloned());
     notices
+}
+
+/// `1 message`, `2 messages`.
+fn counted(messages: usize) -> String {
+    format!("{messages} message{}", if messages == 1 { "" } else { "s" })
 }
 
 /// `Ranks 3, 5 and 60 others ..`, if there are such ranks.
@@ -138,7 +143,7 @@ mod tests {
         for sentence in [
             "7 events were lost",
             "7 ibex_comm_msg_arrived of rank 1",
-            "Of 1 messages no time",
+            "Of 1 message no time",
             "only one side is known",
             "left no trace; others tell of them: 3.",
             "ends before the process does: 4.",

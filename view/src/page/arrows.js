@@ -49,7 +49,8 @@ function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
     if (group) group.push(place);
     else byClass.set(of(place), [place]);
   }
-  pen.globalAlpha = faint ? 0.62 : places.length > 800 ? 0.55 : places.length > 200 ? 0.75 : 0.95;
+  // Beside the chosen one all others stand back.
+  pen.globalAlpha = faint ? 0.62 : state.chosen !== undefined ? 0.45 : places.length > 200 ? 0.75 : 0.95;
   pen.lineWidth = places.length > 300 ? 1 : 1.4;
   const hasHeads = places.length <= 400;
   for (const [group, members] of byClass) {

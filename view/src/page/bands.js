@@ -108,7 +108,9 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
     }
   }
   canvas.putImageData(data, 0, 0);
+  pen.globalAlpha = 0.88;
   pen.drawImage(image, GUTTER, AXIS, width - GUTTER, height - AXIS);
+  pen.globalAlpha = 1;
 }
 
 function highest(bands) {

@@ -64,9 +64,10 @@ function drawBars({ pen, width }, bars, xOf) {
     if (x2 < GUTTER || x1 > width) continue;
     pen.fillStyle = ink.grid;
     pen.fillRect(x1, bar.top, Math.max(x2 - x1, 1), bar.height);
+    const strength = state.chosen === undefined || state.chosen === bar.place ? 1 : 0.5;
     for (const [kind, from, to] of bar.phases) {
       const [left, right] = [inside(xOf(from)), inside(xOf(to))];
-      if (right > left) drawPhase(pen, kind, colourOf(kind, bar.place), left, bar.top, Math.max(right - left, 0.8), bar.height);
+      if (right > left) drawPhase(pen, kind, colourOf(kind, bar.place), left, bar.top, Math.max(right - left, 0.8), bar.height, strength);
     }
     if (bar.place === state.chosen) {
       pen.lineWidth = 2;
@@ -82,18 +83,18 @@ function drawBars({ pen, width }, bars, xOf) {
 const colourOf = (kind, place) => (kind === "transfer" ? ink[state.colour][schemes[state.colour].of(place)] : ink.phase[kind]);
 
 /// Waiting is hatched besides: it can be told from work without any colour.
-function drawPhase(pen, kind, colour, x, y, width, height) {
+function drawPhase(pen, kind, colour, x, y, width, height, strength) {
   pen.fillStyle = colour;
   if (kind !== "wait") {
     // Many long transfers side by side are not to outshine the arrows.
-    pen.globalAlpha = kind === "transfer" ? 0.8 : 1;
+    pen.globalAlpha = strength * (kind === "transfer" ? 0.8 : 1);
     pen.fillRect(x, y, width, height);
     pen.globalAlpha = 1;
     return;
   }
-  pen.globalAlpha = 0.45;
+  pen.globalAlpha = 0.45 * strength;
   pen.fillRect(x, y, width, height);
-  pen.globalAlpha = 1;
+  pen.globalAlpha = height < 4 ? 1 : strength;
   if (height < 4) return;
   pen.save();
   pen.beginPath();
