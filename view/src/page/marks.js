@@ -1,5 +1,5 @@
 // Marks: incidents and connections, each kind with its own form, at the upper edge of their rows. Those that would
-// cover each other become one with a number. One-sided operations are thin lines at the lower edge.
+// cover each other become one, which is larger. One-sided operations are thin lines at the lower edge.
 
 const rare = { incidents: [], connections: [], operations: [] };
 
@@ -40,7 +40,7 @@ function marksOf(xOf, width) {
       const x = xOf(each.time);
       const key = `${each.lane} ${each.form}`;
       const before = last.get(key);
-      if (before && x - before.x < 9) {
+      if (before && x - before.x < 11) {
         before.members.push(each);
         continue;
       }
@@ -54,19 +54,24 @@ function marksOf(xOf, width) {
 
 function drawMarks({ pen }, marks) {
   for (const { x, y, form, members } of marks) {
-    pen.fillStyle = form === "connection" ? ink.soft : ink.mark;
+    // What is wrong is to be seen first; memory and connections come with every run.
+    pen.fillStyle = WRONG.has(form) ? ink.mark : ink.soft;
     pen.strokeStyle = ink.paper;
-    pen.lineWidth = 2.5;
+    pen.lineWidth = 2;
+    pen.save();
+    pen.translate(x, y);
+    const size = Math.min(1 + Math.log10(members.length) / 4, 1.6) * (form === 3 || form === 4 ? 0.75 : 1);
+    pen.scale(size, size);
     pen.beginPath();
-    drawForm(pen, form, x, y);
+    drawForm(pen, form, 0, 0);
     pen.stroke();
     pen.fill();
-    if (members.length > 1 && rows.height > 16) {
-      pen.textAlign = "left";
-      pen.fillText(count(members.length), x + 6, y);
-    }
+    pen.restore();
   }
 }
+
+/// Receiver not ready, events of adapter and port, failed connections.
+const WRONG = new Set([2, 5, 6, "failed"]);
 
 /// Triangle: receiver not ready; square: registration; diamond: connection; cross: failure; bar: queue; disc: events.
 function drawForm(pen, form, x, y) {

@@ -5,8 +5,11 @@ const SPAN = Math.max(about.span, 1);
 /// A stretch is not shorter than this, in nanoseconds.
 const SHORTEST = 20;
 
+/// By what messages are coloured at first: by what is known of them.
+const USUAL = about.levels[0].protocols.every((place) => PROTOCOLS[place] === "unknown") ? "wait" : "protocol";
+
 const state = {
-  from: 0, to: SPAN, colour: "protocol", query: "", chosen: undefined,
+  from: 0, to: SPAN, colour: USUAL, query: "", chosen: undefined,
   /// Ranks that have rows; all of them where it is undefined.
   ranks: undefined,
   /// How many times as high as needed to fit are the rows, and how many pixels of them are above the drawing.
@@ -65,7 +68,7 @@ function addressed() {
   const parts = [];
   if (!isWhole()) parts.push(`t=${precise(state.from)}..${precise(state.to)}`);
   if (state.chosen !== undefined) parts.push(`m=${state.chosen}`);
-  if (state.colour !== "protocol") parts.push(`c=${state.colour}`);
+  if (state.colour !== USUAL) parts.push(`c=${state.colour}`);
   if (state.query) parts.push(`q=${encodeURIComponent(state.query).replaceAll("%3A", ":").replaceAll("%2C", ",")}`);
   if (state.ranks) parts.push(`r=${state.ranks.join(",")}`);
   if (state.theme) parts.push(`theme=${state.theme}`);
@@ -91,7 +94,7 @@ function fromAddress() {
   return {
     from: isTime ? times[0] : 0, to: isTime ? times[1] : SPAN,
     chosen: Number.isInteger(place) && place >= 0 && place < TOTAL ? place : undefined,
-    colour: parts.c === "wait" ? "wait" : "protocol",
+    colour: Object.hasOwn(schemes, parts.c ?? "") ? parts.c : USUAL,
     query,
     ranks: ranks.length > 0 ? ranks : undefined,
     theme: ["light", "dark"].includes(parts.theme) ? parts.theme : undefined,
