@@ -13,6 +13,7 @@ mod info;
 mod pages;
 mod parameters;
 mod top;
+mod view;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Command {
     Flight(flight::Arguments),
     /// Show what processes that run count, and how fast
     Top(top::Arguments),
+    /// Write a page that shows what a traced job did: time line, messages, waits
+    View(view::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Flight(arguments) => flight::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::View(arguments) => view::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

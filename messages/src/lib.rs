@@ -9,6 +9,7 @@
 #[cfg(any(test, feature = "made"))]
 mod made;
 mod model;
+mod read;
 mod time;
 
 pub use model::{

@@ -32,6 +32,8 @@ enum Need {
     VirtualMachine,
     /// What ibex is measured beside, and with.
     Bench,
+    /// What only tests want.
+    Test,
 }
 
 struct Package {
@@ -50,6 +52,10 @@ const fn virtual_machine(name: &'static str, why: &'static str) -> Package {
 
 const fn bench(name: &'static str, why: &'static str) -> Package {
     Package { name, why, need: Need::Bench }
+}
+
+const fn test(name: &'static str, why: &'static str) -> Package {
+    Package { name, why, need: Need::Test }
 }
 
 /// Every package a Debian 12 with nothing but Rust and a C compiler lacks. What one of these depends on is not listed.
@@ -77,6 +83,8 @@ static PACKAGES: &[Package] = &[
     always("iproute2", "sets up network interfaces"),
     always("strace", "counts the system calls of a message, in a test"),
     bench("valgrind", "counts the instructions of a message"),
+    // With all that it needs 124 MB to fetch and 412 MB on the disk: not for who only installs or measures.
+    test("chromium", "shows the pages of `ibex view`, in a test, and draws their pictures"),
     virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),
     virtual_machine("busybox-static", "its first program"),
     virtual_machine("kmod", "lists its kernel modules"),
@@ -84,7 +92,7 @@ static PACKAGES: &[Package] = &[
 
 /// `cargo xtask setup`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let missing = missing(Some(&arguments.device), true)?;
+    let missing = missing(Some(&arguments.device), &[Need::Bench, Need::Test])?;
     if missing.is_empty() {
         println!("Every needed package is installed.");
     } else if arguments.dry_run {
@@ -95,26 +103,26 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sure that everything is installed that building needs, and running on that device if one is given.
+/// Makes sure that everything is installed that building needs, and testing on that device if one is given.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the message has the command to run.
 pub(crate) fn ensure(device: Option<&str>) -> Result<()> {
-    let missing = missing(device, false)?;
+    let missing = missing(device, if device.is_some() { &[Need::Test] } else { &[] })?;
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-/// The same, and what measuring needs on top.
+/// Makes sure that everything is installed that measuring on a device needs.
 ///
 /// # Errors
 /// Those of [`ensure`].
 pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
-    let missing = missing(Some(device), true)?;
+    let missing = missing(Some(device), &[Need::Bench])?;
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-fn missing(device: Option<&str>, bench: bool) -> Result<Vec<&'static Package>> {
-    let needed = needed(device, bench);
+fn missing(device: Option<&str>, more: &[Need]) -> Result<Vec<&'static Package>> {
+    let needed = needed(device, more);
     if !is_in_path("dpkg-query") {
         let names = names(&needed).join(" ");
         bail!("this is not a Debian system, so nothing was checked; on Debian 12 these packages are needed: {names}");
@@ -123,11 +131,11 @@ fn missing(device: Option<&str>, bench: bool) -> Result<Vec<&'static Package>> {
     Ok(needed.into_iter().filter(|package| !installed.contains(package.name)).collect())
 }
 
-fn needed(device: Option<&str>, bench: bool) -> Vec<&'static Package> {
+fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Package> {
     let is_needed = |package: &&Package| match package.need {
         Need::Always => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::Bench => bench,
+        Need::Bench | Need::Test => more.contains(&package.need),
     };
     PACKAGES.iter().filter(is_needed).collect()
 }
@@ -216,10 +224,12 @@ mod tests {
 
     #[test]
     fn an_adapter_of_the_machine_needs_no_virtual_machine() {
-        let for_adapter = names(&needed(Some("mlx5_0"), false));
+        let for_adapter = names(&needed(Some("mlx5_0"), &[]));
         assert!(for_adapter.contains(&"libibverbs-dev"));
         assert!(!for_adapter.contains(&"qemu-system-x86"));
-        assert!(names(&needed(Some(SOFT_ROCE), false)).contains(&"qemu-system-x86"));
+        assert!(!for_adapter.contains(&"chromium"));
+        assert!(names(&needed(None, &[Need::Test])).contains(&"chromium"));
+        assert!(names(&needed(Some(SOFT_ROCE), &[])).contains(&"qemu-system-x86"));
     }
 
     #[test]

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which send belongs to which message, of all between the same two processes with the same communicator and tag.
+//!
+//! None overtakes another: the first belongs to the first. Where something lacks that no longer holds. Then sizes must be
+//! the same and no message may come before it is sent, and what lacks is looked for: at the end of a trace that is cut
+//! off, at the beginning of one that begins late, anywhere if events were lost. Of a lost message the other side stays
+//! alone, and does not shift those behind it. Called by `join.rs`. Path: pending, once per message. Threads: plain data.
+//! Tests: below; tests/.
+
+use crate::read::pass::Gaps;
+
+/// What is known of one half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) bytes: u64,
+    /// Of a send a moment at which it was not under way; of a message one at which it was there.
+    pub(crate) time: Option<i64>,
+    /// A transport's number of it.
+    pub(crate) sequence: Option<u16>,
+}
+
+/// How far around a place at which halves do not fit together is looked for where they do again.
+const AROUND: usize = 512;
+
+/// How many must fit together there.
+const FITTING: usize = 3;
+
+/// How they were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// The first belongs to the first, and nothing speaks against it.
+    Certain,
+    /// By sizes and times: the right ones may be others of the same size close by.
+    Likely,
+}
+
+/// Puts the places of those that belong together into `pairs`, in their order. `late` is by how much a message may seem
+/// to come too early, as no two clocks are the same.
+pub(crate) fn align(
+    (sends, arrivals): (&[End], &[End]),
+    (sender, receiver): (Gaps, Gaps),
+    late: i64,
+    pairs: &mut Vec<(u32, u32)>,
+) -> How {
+    pairs.clear();
+    if sends.is_empty() || arrivals.is_empty() {
+        return How::Certain;
+    }
+    let fit = |send: usize, arrival: usize| fits(&sends[send], &arrivals[arrival], late);
+    if sends[0].sequence.is_some() && arrivals[0].sequence.is_some() {
+        by_sequence(sends, arrivals, pairs);
+        return How::Certain;
+    }
+    let may_shift = sender.within || receiver.within;
+    let (all, least) = (sends.len().max(arrivals.len()), sends.len().min(arrivals.len()));
+    let is_late = sender.before || receiver.before;
+    // What the longer one has more is at its beginning.
+    let skip = |length: usize| if is_late && !may_shift { length - least } else { 0 };
+    let (from, to) = (skip(sends.len()), skip(arrivals.len()));
+    if (all == least || !may_shift) && (0..least).all(|step| fit(from + step, to + step)) {
+        pairs.extend((0..least).map(|step| ((from + step) as u32, (to + step) as u32)));
+        return if may_shift || is_late { How::Likely } else { How::Certain };
+    }
+    if sends.len() > arrivals.len() && may_shift {
+        // Each message belongs to the latest send that is possible: from the end on.
+        let (sends_last, arrivals_last) = (sends.len() - 1, arrivals.len() - 1);
+        walk((sends.len(), arrivals.len()), pairs, |send, arrival| {
+            meet(&sends[sends_last - send], &arrivals[arrivals_last - arrival], late)
+        });
+        pairs.reverse();
+        for (send, arrival) in pairs {
+            (*send, *arrival) = (sends_last as u32 - *send, arrivals_last as u32 - *arrival);
+        }
+        return How::Likely;
+    }
+    walk((sends.len(), arrivals.len()), pairs, |send, arrival| meet(&sends[send], &arrivals[arrival], late));
+    How::Likely
+}
+
+/// Whether two halves can be of the same message.
+fn fits(send: &End, arrival: &End, late: i64) -> bool {
+    meet(send, arrival, late) == Meeting::Fit
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    Fit,
+    /// The message was there before it was sent.
+    Early,
+    OtherSize,
+}
+
+fn meet(send: &End, arrival: &End, late: i64) -> Meeting {
+    match (send.time, arrival.time) {
+        (Some(sent), Some(arrived)) if arrived.saturating_add(late) < sent => Meeting::Early,
+        _ if send.bytes != arrival.bytes => Meeting::OtherSize,
+        _ => Meeting::Fit,
+    }
+}
+
+/// Goes through both, and where they do not fit together leaves out as few as make them fit again.
+fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: impl Fn(usize, usize) -> Meeting) {
+    let (mut send, mut arrival) = (0, 0);
+    let fit = |send: usize, arrival: usize| {
+        (0..FITTING).all(|step| {
+            let is_over = send + step >= sends || arrival + step >= arrivals;
+            (is_over && step > 0) || (!is_over && meet(send + step, arrival + step) == Meeting::Fit)
+        })
+    };
+    while send < sends && arrival < arrivals {
+        if meet(send, arrival) == Meeting::Fit {
+            pairs.push((send as u32, arrival as u32));
+            (send, arrival) = (send + 1, arrival + 1);
+            continue;
+        }
+        // The nearest place at which as many as can be told fit together.
+        let found = (1..=AROUND).find_map(|left_out| {
+            let splits = (0..=left_out).map(|of_sends| (of_sends, left_out - of_sends));
+            // One of the two lacks more often than both.
+            let mut splits = splits.filter(|(one, other)| *one == 0 || *other == 0 || left_out <= 16);
+            splits.find(|(of_sends, of_arrivals)| fit(send + of_sends, arrival + of_arrivals))
+        });
+        match found {
+            Some((of_sends, of_arrivals)) => (send, arrival) = (send + of_sends, arrival + of_arrivals),
+            None => (send, arrival) = (send + 1, arrival + 1),
+        }
+    }
+}
+
+/// By the numbers that the sender gave them, which begin again after 65535.
+fn by_sequence(sends: &[End], arrivals: &[End], pairs: &mut Vec<(u32, u32)>) {
+    let numbered = |ends: &[End], first: u16| {
+        let (mut last, mut number) = (first, 0_i64);
+        let mut all: Vec<(i64, u32)> = Vec::with_capacity(ends.len());
+        for (place, end) in (0..).zip(ends) {
+            let sequence = end.sequence.unwrap_or(last);
+            number += i64::from(sequence.wrapping_sub(last).cast_signed());
+            last = sequence;
+            all.push((number, place));
+        }
+        all.sort_unstable();
+        all
+    };
+    let first = sends[0].sequence.unwrap_or(0);
+    let (sends, arrivals) = (numbered(sends, first), numbered(arrivals, first));
+    let mut arrivals = arrivals.into_iter().peekable();
+    for (number, send) in sends {
+        while arrivals.next_if(|(other, _)| *other < number).is_some() {}
+        if let Some((_, arrival)) = arrivals.next_if(|(other, _)| *other == number) {
+            pairs.push((send, arrival));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(of: &[(u64, i64)]) -> Vec<End> {
+        of.iter().map(|(bytes, time)| End { bytes: *bytes, time: Some(*time), sequence: None }).collect()
+    }
+
+    fn aligned(sends: &[End], arrivals: &[End], gaps: (Gaps, Gaps)) -> (Vec<(u32, u32)>, How) {
+        let mut pairs = Vec::new();
+        let how = align((sends, arrivals), gaps, 0, &mut pairs);
+        (pairs, how)
+    }
+
+    const WHOLE: Gaps = Gaps { within: false, before: false, after: false };
+    const LOST: Gaps = Gaps { within: true, ..WHOLE };
+    const LATE: Gaps = Gaps { before: true, ..WHOLE };
+
+    #[test]
+    fn first_belongs_to_first() {
+        let (sends, arrivals) = (ends(&[(8, 0), (8, 1), (8, 2)]), ends(&[(8, 5), (8, 6)]));
+        assert_eq!(aligned(&sends, &arrivals, (WHOLE, WHOLE)), (vec![(0, 0), (1, 1)], How::Certain));
+        assert_eq!(aligned(&sends, &[], (WHOLE, WHOLE)), (vec![], How::Certain));
+    }
+
+    #[test]
+    fn of_what_began_before_anybody_listened_the_last_belongs_to_the_last() {
+        let (sends, arrivals) = (ends(&[(8, 0), (8, 1)]), ends(&[(8, 5), (8, 6), (8, 7)]));
+        assert_eq!(aligned(&sends, &arrivals, (LATE, WHOLE)), (vec![(0, 1), (1, 2)], How::Likely));
+    }
+
+    #[test]
+    fn what_is_lost_on_either_side_does_not_shift_what_follows() {
+        // One after another: each is sent when the one before it has come.
+        let sends: Vec<_> = (0..100).map(|number| (8, number * 10)).collect();
+        let arrivals: Vec<_> = (0..100).map(|number| (8, number * 10 + 4)).collect();
+        for lost in [0, 50, 99] {
+            let without = |of: &[(u64, i64)]| ends(&[&of[..lost], &of[lost + 1..]].concat());
+            let lost = lost as u32;
+            let (pairs, _) = aligned(&ends(&sends), &without(&arrivals), (WHOLE, LOST));
+            let wanted: Vec<_> = (0..100).filter(|n| *n != lost).map(|n| (n, n - u32::from(n > lost))).collect();
+            assert_eq!(pairs, wanted);
+            let (pairs, _) = aligned(&without(&sends), &ends(&arrivals), (LOST, WHOLE));
+            let wanted: Vec<_> = wanted.iter().map(|(one, other)| (*other, *one)).collect();
+            assert_eq!(pairs, wanted);
+        }
+    }
+
+    #[test]
+    fn sizes_tell_what_is_lost_even_if_nobody_says_so() {
+        let sends: Vec<_> = (0..50).map(|number| (1000 + number, 0)).collect();
+        let arrivals: Vec<_> = (0..50).filter(|n| ![7, 8, 30].contains(n)).map(|number| (1000 + number, 9)).collect();
+        let (pairs, how) = aligned(&ends(&sends), &ends(&arrivals), (WHOLE, WHOLE));
+        assert!(pairs.iter().all(|(send, arrival)| sends[*send as usize].0 == arrivals[*arrival as usize].0));
+        assert_eq!((pairs.len(), how), (47, How::Likely));
+    }
+
+    #[test]
+    fn numbers_of_a_transport_go_on_after_65535() {
+        let of = |numbers: &[u16]| -> Vec<End> {
+            numbers.iter().map(|number| End { bytes: 0, time: None, sequence: Some(*number) }).collect()
+        };
+        let (pairs, _) = aligned(&of(&[65533, 65534, 65535, 0, 1]), &of(&[65534, 0, 65535, 1, 2]), (WHOLE, WHOLE));
+        assert_eq!(pairs, [(1, 0), (2, 2), (3, 1), (4, 3)]);
+    }
+}

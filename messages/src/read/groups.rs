@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The communicators of one process: who is in each, and from when to when it is there.
+//!
+//! A communicator is told of by runs of its members (docs/events.md). Its context may belong to another once it is freed.
+//! Called by `pass.rs`; `communicators.rs` finds out which are the same in several processes. Path: setup. Threads:
+//! plain data. Tests: below; tests/.
+
+use crate::read::vocabulary::{Seen, created};
+use crate::time::Time;
+
+/// Members of a communicator that follow each other: ranks from `first` on are the processes `process`, `process` +
+/// `stride`, .. of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Run {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    pub(crate) process: u32,
+    pub(crate) stride: i32,
+    pub(crate) job: u32,
+}
+
+/// A communicator as a process knows it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Group {
+    pub(crate) context: u32,
+    pub(crate) is_inter: bool,
+    /// Of this process.
+    pub(crate) rank: i32,
+    pub(crate) made: Option<Time>,
+    pub(crate) freed: Option<Time>,
+    /// How many members each side has: this process's, the other.
+    pub(crate) size: [u32; 2],
+    pub(crate) runs: [Vec<Run>; 2],
+}
+
+/// The most members that are believed.
+const MOST_MEMBERS: u32 = 1 << 22;
+
+/// All of a process, in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Groups(pub(crate) Vec<Group>);
+
+impl Groups {
+    /// Sees a run of members.
+    pub(crate) fn create(&mut self, seen: &Seen<'_>, time: Option<Time>) {
+        let (context, side) = (seen.unsigned(created::CONTEXT), usize::from(seen.value(created::SIDE) != 0));
+        let run = Run {
+            first: seen.unsigned(created::FIRST),
+            count: seen.unsigned(created::COUNT),
+            process: seen.unsigned(created::PROCESS),
+            stride: seen.signed(created::STRIDE),
+            job: seen.unsigned(created::JOB),
+        };
+        let open = self.0.iter().rposition(|group| group.context == context && group.freed.is_none());
+        let at = match open.filter(|at| self.0[*at].lacks(side, run.first)) {
+            Some(at) => at,
+            None => {
+                let (is_inter, rank) = (seen.value(created::KIND) != 0, seen.signed(created::RANK));
+                self.0.push(Group { context, is_inter, rank, made: time, ..Group::default() });
+                self.0.len() - 1
+            }
+        };
+        let group = &mut self.0[at];
+        group.size[side] = seen.unsigned(created::SIZE);
+        group.runs[side].push(run);
+    }
+
+    /// Sees that one is freed.
+    pub(crate) fn free(&mut self, seen: &Seen<'_>, time: Option<Time>) {
+        let context = seen.unsigned(created::CONTEXT);
+        if let Some(group) = self.0.iter_mut().rfind(|group| group.context == context && group.freed.is_none()) {
+            group.freed = time;
+        }
+    }
+}
+
+impl Group {
+    /// Of ranks 0 to `size` of the same job, as `MPI_COMM_WORLD` is: of which no event tells.
+    pub(crate) fn assumed(context: u32, rank: u32, (process, size): (u32, u32), job: u32) -> Group {
+        let run = Run { first: 0, count: size, process, stride: 1, job };
+        let runs = [vec![run], Vec::new()];
+        Group { context, rank: rank.cast_signed(), size: [size, 0], runs, ..Group::default() }
+    }
+
+    /// Whether members from this rank on are still to be told of.
+    fn lacks(&self, side: usize, first: u32) -> bool {
+        let known = self.runs[side].iter().map(|run| run.first.saturating_add(run.count)).max().unwrap_or(0);
+        let is_begun = !self.runs[side].is_empty();
+        if is_begun { known <= first && known < self.size[side] } else { side == 1 && self.is_inter }
+    }
+
+    /// The members of a side, in the order of their ranks: job and process. `None` where not all were told of.
+    pub(crate) fn members(&self, side: usize) -> Option<Vec<(u32, u32)>> {
+        let size = self.size[side];
+        if size > MOST_MEMBERS {
+            return None;
+        }
+        let mut members = Vec::with_capacity(size as usize);
+        let mut runs = self.runs[side].clone();
+        runs.sort_unstable();
+        for run in runs {
+            if run.first as usize != members.len() || run.count > size - run.first {
+                return None;
+            }
+            for step in 0..run.count {
+                let process = i64::from(run.process) + i64::from(run.stride) * i64::from(step);
+                members.push((run.job, u32::try_from(process).ok()?));
+            }
+        }
+        (members.len() == size as usize).then_some(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_those_of_the_runs_and_a_run_that_lacks_is_noticed() {
+        let run = |first, count, process, stride| Run { first, count, process, stride, job: 7 };
+        let runs = [vec![run(2, 2, 9, -3), run(0, 2, 1, 1)], Vec::new()];
+        let mut group = Group { size: [4, 0], runs, ..Group::default() };
+        assert_eq!(group.members(0), Some(vec![(7, 1), (7, 2), (7, 9), (7, 6)]));
+        assert_eq!(group.members(1), Some(Vec::new()));
+        group.runs[0].pop();
+        assert_eq!(group.members(0), None);
+        group.runs[0] = vec![run(0, 4, 1, -1)];
+        assert_eq!(group.members(0), None);
+        (group.size[0], group.runs[0]) = (u32::MAX, vec![run(0, u32::MAX, 0, 1)]);
+        assert_eq!(group.members(0), None);
+    }
+}

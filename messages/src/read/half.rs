@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one process knows of a message: one half of it, before the other is found.
+//!
+//! Made by `matching.rs` and `transport.rs`, joined by `join.rs`. Path: pending. Threads: plain data.
+
+use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
+
+/// By what a message is known to both of its processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    pub(crate) context: u32,
+    /// The rank of the other process: in the communicator; of a transport's message in the job.
+    pub(crate) peer: i32,
+    pub(crate) tag: i32,
+    /// Of a transport's message, the sender's rank in the communicator.
+    pub(crate) source: i32,
+    /// Of a transport's message: its number from this sender to this receiver, modulo 65536.
+    pub(crate) sequence: Option<u16>,
+    pub(crate) bytes: u64,
+}
+
+/// How a message went, as one side says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) reason: Option<Reason>,
+    /// Index among the process's ports.
+    pub(crate) port: Option<u32>,
+    pub(crate) queue_pair: u32,
+    pub(crate) rails: u32,
+}
+
+/// A sender's half.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) envelope: Envelope,
+    pub(crate) side: SendSide,
+    pub(crate) route: Route,
+}
+
+/// A receiver's half.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) envelope: Envelope,
+    pub(crate) side: ReceiveSide,
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) reason: Option<Reason>,
+}
+
+/// Takes any source or any tag, as Open MPI numbers them.
+pub(crate) const ANY: i32 = -1;
+
+impl Envelope {
+    /// Of which nothing is known yet.
+    pub(crate) const UNKNOWN: Envelope =
+        Envelope { context: u32::MAX, peer: ANY, tag: ANY, source: ANY, sequence: None, bytes: 0 };
+
+    /// Whether anything is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.context != u32::MAX
+    }
+
+    /// Whether a receive with this envelope takes a message with that.
+    pub(crate) fn takes(&self, message: &Envelope) -> bool {
+        let is_tag = self.tag == message.tag || (self.tag == ANY && message.tag >= 0);
+        self.context == message.context && (self.peer == ANY || self.peer == message.peer) && is_tag
+    }
+}
+
+impl Sent {
+    /// A moment not later than the bytes' leaving, and another for the order of sends.
+    pub(crate) fn first(&self) -> Option<crate::Time> {
+        let side = &self.side;
+        side.activated.or(side.begun).or(side.ended).or(side.completed).or(side.notified)
+    }
+}
+
+impl Received {
+    /// The first moment that is known of the message itself.
+    pub(crate) fn first(&self) -> Option<crate::Time> {
+        let side = &self.side;
+        side.arrived.or(side.unexpected).or(side.matched).or(side.begun).or(side.ended).or(side.completed)
+    }
+}

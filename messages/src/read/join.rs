@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The halves of messages put together: what was sent with what has arrived.
+//!
+//! Called by `mod.rs` when all processes are read. Halves are sorted by communicator, sender, receiver and tag, and those
+//! with the same aligned (`align.rs`). Those that stay alone are messages as well, with one side. Path: pending, once
+//! per message. Threads: one. Tests: tests/.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Job, Message};
+use crate::read::align::{End, How, align};
+use crate::read::communicators::Communicators;
+use crate::read::half::{Received, Sent};
+use crate::read::pass::{Gaps, Process};
+use crate::time::Time;
+
+/// What both halves of a message have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    communicator: u32,
+    sender: u32,
+    receiver: u32,
+    tag: i32,
+}
+
+/// The tag of messages that have numbers, which are for all tags.
+const NUMBERED: i32 = i32::MIN;
+
+/// A half, where it is to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Half {
+    key: Key,
+    /// Its order among those with the same key.
+    order: i64,
+    process: u32,
+    at: u32,
+}
+
+/// What is to be said of messages between two ranks.
+#[derive(Debug, Default, Clone, Copy)]
+struct Doubt {
+    sends: u64,
+    arrivals: u64,
+    likely: u64,
+}
+
+/// How many pairs of ranks sentences are made of.
+const MOST_SENTENCES: usize = 16;
+
+/// Puts the messages of all processes into the job; `places` are theirs among its ranks.
+pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], communicators: &Communicators) {
+    let (mut sends, mut arrivals, mut unknown) = (Vec::new(), Vec::new(), 0_u64);
+    for (number, process) in (0..).zip(&processes) {
+        let rank = places[number as usize];
+        let by_time = process.threads.len() > 1;
+        let order = |at: u32, time: Option<Time>| time.filter(|_| by_time).map_or(i64::from(at), Time::nanoseconds);
+        for (at, sent) in (0..).zip(&process.sends) {
+            let time = sent.first();
+            match key(sent.envelope, (number, rank), time, job, communicators, true) {
+                Some(key) => sends.push(Half { key, order: order(at, time), process: number, at }),
+                None => unknown += 1,
+            }
+        }
+        for (at, received) in (0..).zip(&process.received) {
+            let time = received.first();
+            match key(received.envelope, (number, rank), time, job, communicators, false) {
+                Some(key) => arrivals.push(Half { key, order: order(at, time), process: number, at }),
+                None => unknown += 1,
+            }
+        }
+    }
+    if unknown > 0 {
+        job.faults
+            .push(format!("{unknown} messages are left out: nothing says who the members of their communicators are."));
+    }
+    sends.sort_unstable();
+    arrivals.sort_unstable();
+    let mut gaps: Vec<Option<Gaps>> = vec![None; job.ranks.len()];
+    for (place, process) in places.iter().zip(&processes) {
+        gaps[*place as usize] = Some(process.gaps);
+    }
+    job.messages.reserve_exact(sends.len().max(arrivals.len()));
+    let mut doubts: BTreeMap<(u32, u32), Doubt> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    let (mut sent, mut came): (&[Half], &[Half]) = (&sends, &arrivals);
+    let (mut of_sends, mut of_arrivals) = (Vec::new(), Vec::new());
+    while let Some(key) = sent.first().into_iter().chain(came.first()).map(|half| half.key).min() {
+        let (ones, later) = sent.split_at(sent.partition_point(|half| half.key == key));
+        let (others, later_ones) = came.split_at(came.partition_point(|half| half.key == key));
+        (sent, came) = (later, later_ones);
+        of_sends.clear();
+        of_sends.extend(ones.iter().map(|half| processes[half.process as usize].sends[half.at as usize].end()));
+        of_arrivals.clear();
+        of_arrivals.extend(others.iter().map(|half| processes[half.process as usize].received[half.at as usize].end()));
+        let sides = (gaps[key.sender as usize], gaps[key.receiver as usize]);
+        let both = (sides.0.unwrap_or_default(), sides.1.unwrap_or_default());
+        let how = align((&of_sends, &of_arrivals), both, tolerance(job, key), &mut pairs);
+        if sides.0.is_some() && sides.1.is_some() {
+            let doubt = doubts.entry((key.sender, key.receiver)).or_default();
+            doubt.sends += (ones.len() - pairs.len()) as u64;
+            doubt.arrivals += (others.len() - pairs.len()) as u64;
+            doubt.likely += if how == How::Likely { pairs.len() as u64 } else { 0 };
+        }
+        put(job, &processes, key, (ones, others), &pairs);
+    }
+    drop((sends, arrivals));
+    for process in &mut processes {
+        (process.sends, process.received) = (Vec::new(), Vec::new());
+    }
+    tell(job, &doubts, &gaps);
+}
+
+/// Who sends to whom.
+fn key(
+    envelope: crate::read::half::Envelope,
+    (process, rank): (u32, u32),
+    time: Option<Time>,
+    job: &Job,
+    communicators: &Communicators,
+    is_send: bool,
+) -> Option<Key> {
+    let (communicator, others) = communicators.meant(process as usize, envelope.context, time)?;
+    let (peer, tag) = match envelope.sequence {
+        // A transport says the rank in the job.
+        Some(_) => {
+            let world = job.ranks[rank as usize].world;
+            let place = |of: &crate::Rank| (of.world, of.rank).cmp(&(world, envelope.peer.cast_unsigned()));
+            (job.ranks.binary_search_by(place).ok()? as u32, NUMBERED)
+        }
+        None => (*others.get(usize::try_from(envelope.peer).ok()?)?, envelope.tag),
+    };
+    let (sender, receiver) = if is_send { (rank, peer) } else { (peer, rank) };
+    Some(Key { communicator, sender, receiver, tag })
+}
+
+/// By how much a message may seem to come before it is sent.
+fn tolerance(job: &Job, key: Key) -> i64 {
+    let (sender, receiver) = (&job.ranks[key.sender as usize], &job.ranks[key.receiver as usize]);
+    match (sender.clock_error, receiver.clock_error) {
+        (Some(one), Some(other)) => one.saturating_add(other).saturating_add(1_000),
+        _ if sender.host == receiver.host => 10_000,
+        // Nobody has compared their clocks: times say nothing.
+        _ => i64::MAX,
+    }
+}
+
+/// Makes the messages of a key: pairs, and what stays alone, in the order of both.
+fn put(job: &mut Job, processes: &[Process], key: Key, (ones, others): (&[Half], &[Half]), pairs: &[(u32, u32)]) {
+    let sent = |at: usize| &processes[ones[at].process as usize].sends[ones[at].at as usize];
+    let received = |at: usize| &processes[others[at].process as usize].received[others[at].at as usize];
+    let mut partner = vec![u32::MAX; ones.len()];
+    let mut has_partner = vec![false; others.len()];
+    for (send, arrival) in pairs {
+        partner[*send as usize] = *arrival;
+        has_partner[*arrival as usize] = true;
+    }
+    let first_port = |rank: u32| job.ports.partition_point(|port| port.rank < rank) as u32;
+    let first = first_port(key.sender);
+    let ports = first_port(key.sender + 1) - first;
+    for (at, partner) in partner.iter().enumerate() {
+        let received = (*partner != u32::MAX).then(|| received(*partner as usize));
+        let message = message(key, Some(sent(at)), received, (first, ports));
+        job.messages.push(message);
+    }
+    for at in (0..others.len()).filter(|at| !has_partner[*at]) {
+        job.messages.push(message(key, None, Some(received(at)), (first, ports)));
+    }
+}
+
+fn message(key: Key, sent: Option<&Sent>, received: Option<&Received>, (first, ports): (u32, u32)) -> Message {
+    let envelope = sent.map(|sent| sent.envelope).or(received.map(|received| received.envelope));
+    let (tag, bytes) = envelope.map_or((0, 0), |envelope| (envelope.tag, envelope.bytes));
+    let route = sent.map(|sent| sent.route).unwrap_or_default();
+    Message {
+        sender: key.sender,
+        receiver: key.receiver,
+        communicator: key.communicator,
+        tag,
+        bytes,
+        protocol: route.protocol.or(received.and_then(|received| received.protocol)),
+        reason: route.reason.or(received.and_then(|received| received.reason)),
+        port: route.port.filter(|port| *port < ports).map(|port| first + port),
+        queue_pair: Some(route.queue_pair).filter(|number| *number != 0),
+        rails: route.rails,
+        send: sent.map(|sent| sent.side),
+        receive: received.map(|received| received.side),
+    }
+}
+
+impl Sent {
+    fn end(&self) -> End {
+        let time = self.first().map(Time::nanoseconds);
+        End { bytes: self.envelope.bytes, time, sequence: self.envelope.sequence }
+    }
+}
+
+impl Received {
+    fn end(&self) -> End {
+        let time = self.first().map(Time::nanoseconds);
+        End { bytes: self.envelope.bytes, time, sequence: self.envelope.sequence }
+    }
+}
+
+/// Says of which messages something lacks, and why.
+fn tell(job: &mut Job, doubts: &BTreeMap<(u32, u32), Doubt>, gaps: &[Option<Gaps>]) {
+    let mut sentences = Vec::new();
+    for ((sender, receiver), doubt) in doubts {
+        let why = why(job, *sender, *receiver, gaps);
+        let between = format!("From rank {} to rank {}", name(job, *sender), name(job, *receiver));
+        if doubt.sends + doubt.arrivals > 0 {
+            let (sends, arrivals) = (doubt.sends, doubt.arrivals);
+            sentences.push(format!(
+                "{between}: of {sends} messages only the sender's side is known, of {arrivals} only the receiver's: {why}."
+            ));
+        }
+        if doubt.likely > 0 {
+            let likely = doubt.likely;
+            sentences.push(format!(
+                "{between}: both sides of {likely} messages are put together by order, sizes and times alone; some may belong to a neighbour: {why}."
+            ));
+        }
+    }
+    let more = sentences.len().saturating_sub(MOST_SENTENCES);
+    sentences.truncate(MOST_SENTENCES);
+    job.faults.append(&mut sentences);
+    if more > 0 {
+        job.faults.push(format!("The same holds between other ranks: {more} sentences more."));
+    }
+}
+
+fn why(job: &Job, sender: u32, receiver: u32, gaps: &[Option<Gaps>]) -> String {
+    let mut reasons = Vec::new();
+    let mut ranks = vec![sender, receiver];
+    ranks.dedup();
+    for rank in ranks {
+        let Some(gaps) = gaps[rank as usize] else { continue };
+        let name = name(job, rank);
+        if gaps.within {
+            reasons.push(format!("events of rank {name} are lost"));
+        }
+        if gaps.before {
+            reasons.push(format!("nobody listened to rank {name} from the beginning"));
+        }
+        if gaps.after {
+            reasons.push(format!("the trace of rank {name} does not go up to its end"));
+        }
+    }
+    if reasons.is_empty() { "nothing in the traces says why".to_owned() } else { reasons.join(", and ") }
+}
+
+/// A rank in words.
+pub(crate) fn name(job: &Job, place: u32) -> String {
+    let rank = &job.ranks[place as usize];
+    if rank.world == 0 { rank.rank.to_string() } else { format!("{} of world {}", rank.rank, rank.world) }
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests and messages of a process in which ibex does the matching: which receive took which message.
+//!
+//! Events name a request or a message by its number. Which request has which message is told where both are told of one
+//! after the other, in one thread (docs/peruse.md): a message that arrives and finds its receive, a receive that finds
+//! its unexpected message; `comm_req_protocol` of a receive names both. Where losses have torn such a pair apart, what
+//! does not fit together is not put together. Path: pending, once per event. Threads: one; the events of several come
+//! in any order to each other. Tests: tests/.
+
+use std::collections::HashMap;
+
+use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
+use crate::read::half::{ANY, Envelope, Received, Route, Sent};
+use crate::read::slots::Slots;
+use crate::read::vocabulary::{Seen, Step, matching, protocol};
+use crate::time::Time;
+
+/// Requests and messages so far.
+#[derive(Default)]
+pub(crate) struct Matching {
+    /// Places of requests: twice the place among `sends`, or once more than twice that among `posted`.
+    requests: Slots,
+    messages: Slots,
+    sends: Vec<Sent>,
+    posted: Vec<Posted>,
+    arrivals: Vec<Arrival>,
+    threads: HashMap<u32, Thread>,
+    /// Messages that a matched probe has taken, until their receives come.
+    probed: Vec<u32>,
+    /// Sends and messages of which the first event known is not their first.
+    pub(crate) headless: u64,
+    /// Times at which what follows each other did not fit together.
+    pub(crate) torn: u64,
+}
+
+/// A receive.
+struct Posted {
+    envelope: Envelope,
+    id: u64,
+    thread: u32,
+    message: Option<u32>,
+    activated: Option<Time>,
+    posted: Option<Time>,
+    removed: Option<Time>,
+    matched: Option<Time>,
+    begun: Option<Time>,
+    ended: Option<Time>,
+    completed: Option<Time>,
+    notified: Option<Time>,
+    protocol: Option<Protocol>,
+    reason: Option<Reason>,
+}
+
+/// A message that has arrived.
+struct Arrival {
+    envelope: Envelope,
+    id: u64,
+    thread: u32,
+    request: Option<u32>,
+    arrived: Option<Time>,
+    unexpected: Option<Time>,
+    taken: Option<Time>,
+    matched: Option<Time>,
+}
+
+/// What was told of last in a thread, and waits for what belongs to it.
+#[derive(Default, Clone, Copy)]
+struct Thread {
+    /// A receive that waits no longer.
+    removed: Option<u32>,
+    /// A message that is unexpected no longer.
+    taken: Option<u32>,
+}
+
+/// A request's place.
+enum Request {
+    Send(u32),
+    Receive(u32),
+}
+
+impl Matching {
+    /// Sees an event of a request or a message.
+    pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
+        match step {
+            Step::Search | Step::Continue => {}
+            Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
+                self.see_message(step, seen, time, thread);
+            }
+            _ => match self.request(seen, thread, step == Step::Activate) {
+                Request::Send(at) => {
+                    let side = &mut self.sends[at as usize].side;
+                    match step {
+                        Step::Activate => (side.activated, side.thread) = (time, thread),
+                        Step::Begin => side.begun = side.begun.or(time),
+                        Step::End => side.ended = time,
+                        Step::Complete => side.completed = time,
+                        Step::Notify => side.notified = time,
+                        _ => {}
+                    }
+                }
+                Request::Receive(at) => self.see_receive(step, at, time, thread),
+            },
+        }
+    }
+
+    fn see_receive(&mut self, step: Step, at: u32, time: Option<Time>, thread: u32) {
+        let posted = &mut self.posted[at as usize];
+        match step {
+            Step::Activate => {
+                (posted.activated, posted.thread) = (time, thread);
+                self.forget(thread);
+            }
+            Step::Insert => posted.posted = time,
+            Step::Remove => {
+                posted.removed = time;
+                self.threads.entry(thread).or_default().removed = Some(at);
+            }
+            Step::MatchUnexpected => {
+                posted.matched = time;
+                self.match_unexpected(at, thread);
+            }
+            Step::Begin => posted.begun = posted.begun.or(time),
+            Step::End => posted.ended = time,
+            Step::Complete => {
+                posted.completed = time;
+                // Cancelled.
+                let last = self.threads.entry(thread).or_default();
+                last.removed = last.removed.filter(|removed| *removed != at);
+            }
+            Step::Notify => posted.notified = time,
+            _ => {}
+        }
+    }
+
+    fn see_message(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
+        let at = self.message(seen.value(matching::ID), thread, step == Step::Arrived);
+        let arrival = &mut self.arrivals[at as usize];
+        if !arrival.envelope.is_known() {
+            arrival.envelope = envelope(seen);
+        }
+        match step {
+            Step::Arrived => {
+                (arrival.arrived, arrival.thread) = (time, thread);
+                self.forget(thread);
+            }
+            Step::Unexpected => arrival.unexpected = time,
+            Step::Taken => {
+                arrival.taken = time;
+                self.forget(thread);
+                self.threads.entry(thread).or_default().taken = Some(at);
+            }
+            _ => {
+                arrival.matched = time;
+                if let Some(removed) = self.threads.entry(thread).or_default().removed.take() {
+                    self.link(removed, at);
+                }
+            }
+        }
+    }
+
+    /// Sees how the bytes of a request go.
+    pub(crate) fn see_protocol(&mut self, seen: &Seen<'_>, thread: u32) {
+        let (message, bytes) = (seen.value(protocol::MESSAGE), seen.value(protocol::BYTES));
+        let route = route(seen);
+        match self.numbered(seen.value(protocol::ID), message != 0, thread) {
+            Request::Send(at) => {
+                let sent = &mut self.sends[at as usize];
+                sent.route = route;
+                if sent.envelope.is_known() {
+                    sent.envelope.bytes = bytes;
+                }
+            }
+            Request::Receive(at) => {
+                let posted = &mut self.posted[at as usize];
+                (posted.protocol, posted.reason) = (route.protocol, route.reason);
+                if message != 0 {
+                    let found = self.message(message, thread, false);
+                    // It names both: whatever was put together before is wrong if it differs.
+                    if self.posted[at as usize].message != Some(found) {
+                        self.part(at, found);
+                        self.posted[at as usize].message = Some(found);
+                        self.arrivals[found as usize].request = Some(at);
+                    }
+                    self.probed.retain(|probed| *probed != found);
+                    let arrival = &mut self.arrivals[found as usize];
+                    if arrival.envelope.is_known() {
+                        arrival.envelope.bytes = bytes;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The request of an event.
+    fn request(&mut self, seen: &Seen<'_>, thread: u32, is_first: bool) -> Request {
+        let is_receive = seen.value(matching::OPERATION) != 0;
+        let before = self.sends.len();
+        let request = self.numbered(seen.value(matching::ID), is_receive, thread);
+        let known = match request {
+            Request::Send(at) => &mut self.sends[at as usize].envelope,
+            Request::Receive(at) => &mut self.posted[at as usize].envelope,
+        };
+        if !known.is_known() {
+            *known = envelope(seen);
+        }
+        self.headless += u64::from(self.sends.len() > before && !is_first);
+        request
+    }
+
+    /// The request of this number; if it is new, a receive or a send as is said.
+    fn numbered(&mut self, id: u64, is_receive: bool, thread: u32) -> Request {
+        let place = self.requests.of(id);
+        if *place == 0 {
+            *place = if is_receive {
+                self.posted.push(Posted::new(id, thread));
+                self.posted.len() as u32 * 2 - 1
+            } else {
+                let side = SendSide { request: id, thread, ..SendSide::default() };
+                self.sends.push(Sent { envelope: Envelope::UNKNOWN, side, route: Route::default() });
+                self.sends.len() as u32 * 2
+            };
+        }
+        // 2, 4, .. are the sends 0, 1, ..; and 1, 3, .. the receives.
+        if place.is_multiple_of(2) { Request::Send(*place / 2 - 1) } else { Request::Receive(*place / 2) }
+    }
+
+    /// The message of this number.
+    fn message(&mut self, id: u64, thread: u32, is_first: bool) -> u32 {
+        let place = self.messages.of(id);
+        if *place == 0 {
+            self.arrivals.push(Arrival::new(id, thread));
+            *place = self.arrivals.len() as u32;
+            self.headless += u64::from(!is_first);
+        }
+        *place - 1
+    }
+
+    /// Something else begins in the thread: what waited for its partner is not told of it any more.
+    fn forget(&mut self, thread: u32) {
+        let last = std::mem::take(self.threads.entry(thread).or_default());
+        // A matched probe has it, or an event is lost.
+        self.probed.extend(last.taken);
+    }
+
+    /// A receive has an unexpected message: that which was taken just now, or which a matched probe has taken.
+    fn match_unexpected(&mut self, at: u32, thread: u32) {
+        if let Some(taken) = self.threads.entry(thread).or_default().taken.take() {
+            return self.link(at, taken);
+        }
+        if self.posted[at as usize].message.is_some() {
+            return;
+        }
+        let receive = self.posted[at as usize].envelope;
+        let fits = |probed: &u32| receive.takes(&self.arrivals[*probed as usize].envelope);
+        if let Some(place) = self.probed.iter().position(fits) {
+            let message = self.probed.remove(place);
+            self.link(at, message);
+        }
+    }
+
+    /// A receive has a message, as it seems.
+    fn link(&mut self, request: u32, message: u32) {
+        let (posted, arrival) = (&self.posted[request as usize], &self.arrivals[message as usize]);
+        if posted.message == Some(message) {
+            return;
+        }
+        let is_free = posted.message.is_none() && arrival.request.is_none();
+        if is_free && posted.envelope.takes(&arrival.envelope) {
+            self.posted[request as usize].message = Some(message);
+            self.arrivals[message as usize].request = Some(request);
+        } else {
+            self.torn += 1;
+        }
+    }
+
+    /// Neither has what it had.
+    fn part(&mut self, request: u32, message: u32) {
+        let was = self.posted[request as usize].message.take();
+        let had = self.arrivals[message as usize].request.take();
+        if let Some(was) = was {
+            self.arrivals[was as usize].request = None;
+        }
+        if let Some(had) = had {
+            self.posted[had as usize].message = None;
+        }
+        self.torn += u64::from(was.is_some() || had.is_some());
+    }
+
+    /// What was sent and received; and how many of either are left out as nothing says between whom they were.
+    pub(crate) fn halves(mut self) -> (Vec<Sent>, Vec<Received>, u64) {
+        let all = self.sends.len();
+        self.sends.retain(|sent| sent.envelope.is_known());
+        let mut unknown = all - self.sends.len();
+        let mut received = Vec::with_capacity(self.arrivals.len());
+        for arrival in &self.arrivals {
+            let posted = arrival.request.map(|at| &self.posted[at as usize]);
+            if arrival.envelope.is_known() {
+                received.push(arrival.received(posted));
+            } else {
+                unknown += 1;
+            }
+        }
+        // Their messages are lost, and something of what became of them is not.
+        for posted in self.posted.iter().filter(|posted| posted.message.is_none() && posted.begun.is_some()) {
+            if posted.envelope.is_known() && posted.envelope.peer != ANY && posted.envelope.tag != ANY {
+                let nothing = Arrival { envelope: posted.envelope, ..Arrival::new(0, posted.thread) };
+                received.push(nothing.received(Some(posted)));
+            } else {
+                unknown += 1;
+            }
+        }
+        (self.sends, received, unknown as u64)
+    }
+}
+
+impl Posted {
+    fn new(id: u64, thread: u32) -> Posted {
+        Posted {
+            envelope: Envelope::UNKNOWN,
+            id,
+            thread,
+            message: None,
+            activated: None,
+            posted: None,
+            removed: None,
+            matched: None,
+            begun: None,
+            ended: None,
+            completed: None,
+            notified: None,
+            protocol: None,
+            reason: None,
+        }
+    }
+}
+
+impl Arrival {
+    fn new(id: u64, thread: u32) -> Arrival {
+        let (envelope, request) = (Envelope::UNKNOWN, None);
+        Arrival { envelope, id, thread, request, arrived: None, unexpected: None, taken: None, matched: None }
+    }
+
+    /// With the receive that took it, if one did.
+    fn received(&self, posted: Option<&Posted>) -> Received {
+        let side = ReceiveSide {
+            message: self.id,
+            request: posted.map_or(0, |posted| posted.id),
+            thread: posted.map_or(self.thread, |posted| posted.thread),
+            arrived: self.arrived,
+            unexpected: self.unexpected,
+            activated: posted.and_then(|posted| posted.activated),
+            posted: posted.and_then(|posted| posted.posted),
+            matched: self.matched.or(posted.and_then(|posted| posted.matched.or(posted.removed).or(self.taken))),
+            begun: posted.and_then(|posted| posted.begun),
+            ended: posted.and_then(|posted| posted.ended),
+            completed: posted.and_then(|posted| posted.completed),
+            notified: posted.and_then(|posted| posted.notified),
+        };
+        let (protocol, reason) = posted.map_or((None, None), |posted| (posted.protocol, posted.reason));
+        Received { envelope: self.envelope, side, protocol, reason }
+    }
+}
+
+fn envelope(seen: &Seen<'_>) -> Envelope {
+    Envelope {
+        context: seen.unsigned(matching::CONTEXT),
+        peer: seen.signed(matching::PEER),
+        tag: seen.signed(matching::TAG),
+        source: ANY,
+        sequence: None,
+        bytes: seen.value(matching::BYTES),
+    }
+}
+
+fn route(seen: &Seen<'_>) -> Route {
+    const PROTOCOLS: [Protocol; 8] = [
+        Protocol::Inline,
+        Protocol::Copied,
+        Protocol::Read,
+        Protocol::Written,
+        Protocol::Pieces,
+        Protocol::ReceiverFirst,
+        Protocol::SharedMemory,
+        Protocol::Oneself,
+    ];
+    const REASONS: [Reason; 9] = [
+        Reason::Size,
+        Reason::Synchronous,
+        Reason::Gaps,
+        Reason::NotRegistered,
+        Reason::HeldBack,
+        Reason::Adapter,
+        Reason::Oneself,
+        Reason::SameHost,
+        Reason::Offered,
+    ];
+    Route {
+        protocol: PROTOCOLS.get(seen.value(protocol::PROTOCOL) as usize).copied(),
+        reason: REASONS.get(seen.value(protocol::REASON) as usize).copied(),
+        port: Some(seen.unsigned(protocol::PORT)).filter(|port| *port != u32::MAX),
+        queue_pair: seen.unsigned(protocol::QUEUE_PAIR),
+        rails: seen.unsigned(protocol::RAILS),
+    }
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One pass over the trace of a process: what it knows of messages, communicators, connections and all else.
+//!
+//! Events of a thread come as they were raised, those of several threads in any order to each other. Called by `mod.rs`
+//! for each file. Path: pending, once per event. Threads: one. Tests: tests/.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ibex_trace::{Error, Reader};
+
+use crate::model::{Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Port};
+use crate::read::groups::Groups;
+use crate::read::half::{Received, Sent};
+use crate::read::matching::Matching;
+use crate::read::transport::Transport;
+use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Transfer, Vocabulary, Which, other};
+use crate::time::Time;
+
+/// What the trace of a process tells. Other processes are their ranks in the world, ports their indices, until
+/// `mod.rs` knows better.
+#[derive(Default)]
+pub(crate) struct Process {
+    pub(crate) sends: Vec<Sent>,
+    pub(crate) received: Vec<Received>,
+    pub(crate) groups: Groups,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) incidents: Vec<Incident>,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) threads: BTreeSet<u32>,
+    pub(crate) span: Option<(Time, Time)>,
+    /// Why something may lack.
+    pub(crate) gaps: Gaps,
+    pub(crate) faults: Vec<String>,
+}
+
+/// Why something may lack of what a process knows of messages.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gaps {
+    /// Events were lost, or blocks of them are damaged: anywhere.
+    pub(crate) within: bool,
+    /// It was not listened to from the beginning.
+    pub(crate) before: bool,
+    /// Its trace does not go up to its end.
+    pub(crate) after: bool,
+}
+
+/// What is gathered while events come.
+struct Pass {
+    matching: Matching,
+    transport: Transport,
+    /// Operations by their numbers, connections by peer and port, that have begun.
+    operations: HashMap<(Which, u64), usize>,
+    connections: HashMap<(u32, u32), usize>,
+    process: Process,
+}
+
+impl Process {
+    /// Reads all events of a file.
+    pub(crate) fn read(reader: &Reader, timeline: impl Fn(i64) -> i64) -> Process {
+        let vocabulary = Vocabulary::new(reader.head());
+        let mut pass = Pass {
+            matching: Matching::default(),
+            transport: Transport::default(),
+            operations: HashMap::new(),
+            connections: HashMap::new(),
+            process: Process { ports: ports(reader), ..Process::default() },
+        };
+        let (mut first, mut last, mut timeless) = (i64::MAX, i64::MIN, 0_u64);
+        for event in reader.events() {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    pass.fault(&error);
+                    continue;
+                }
+            };
+            let time = event.time.map(&timeline);
+            match time {
+                Some(time) => (first, last) = (first.min(time), last.max(time)),
+                None => timeless += 1,
+            }
+            if pass.process.threads.last() != Some(&event.thread) {
+                pass.process.threads.insert(event.thread);
+            }
+            if let Some(seen) = vocabulary.seen(&event) {
+                pass.see(&seen, time.map(Time::new), event.thread);
+            }
+        }
+        pass.process.span = (first <= last).then(|| (Time::new(first), Time::new(last)));
+        pass.lost(reader, &vocabulary);
+        pass.ended(reader, &vocabulary, timeless)
+    }
+}
+
+impl Pass {
+    fn see(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
+        match seen.kind {
+            Kind::Matching(step) => self.matching.see(step, seen, time, thread),
+            Kind::Protocol => self.matching.see_protocol(seen, thread),
+            Kind::Created => self.process.groups.create(seen, time),
+            Kind::Freed => self.process.groups.free(seen, time),
+            Kind::Transport(transfer) => self.transport.see(transfer, seen, time, thread),
+            Kind::Started(which) => self.operation_begins(which, seen, time),
+            Kind::Complete(which) => self.operation_ends(which, seen, time),
+            Kind::Connection(stage) => self.connection(stage, seen, time),
+            Kind::Rare(rarity) => self.rare(rarity, seen, time),
+        }
+    }
+
+    fn operation_begins(&mut self, which: Which, seen: &Seen<'_>, time: Option<Time>) {
+        let operation = operation(which, seen, time);
+        self.operations.insert((which, seen.value(other::OPERATION)), self.process.operations.len());
+        self.process.operations.push(operation);
+    }
+
+    fn operation_ends(&mut self, which: Which, seen: &Seen<'_>, time: Option<Time>) {
+        let begun = self.operations.remove(&(which, seen.value(other::OPERATION)));
+        let at = begun.unwrap_or_else(|| {
+            self.process.operations.push(operation(which, seen, None));
+            self.process.operations.len() - 1
+        });
+        let operation = &mut self.process.operations[at];
+        (operation.completed, operation.status) = (time, seen.unsigned(other::STATUS));
+    }
+
+    fn connection(&mut self, stage: Stage, seen: &Seen<'_>, time: Option<Time>) {
+        let (peer, port) = (seen.unsigned(other::PEER), seen.unsigned(other::PORT));
+        let connections = &mut self.process.connections;
+        let mut add = |begun| {
+            let (queue_pair, remote_queue_pair, status) = (0, 0, 0);
+            let (established, failed, port) = (None, None, Some(port));
+            connections.push(Connection {
+                rank: 0,
+                peer,
+                port,
+                queue_pair,
+                remote_queue_pair,
+                begun,
+                established,
+                failed,
+                status,
+            });
+            connections.len() - 1
+        };
+        let key = (peer, port);
+        match stage {
+            Stage::Begin => {
+                let at = add(time);
+                self.connections.insert(key, at);
+            }
+            Stage::Established => {
+                let at = self.connections.get(&key).copied().unwrap_or_else(|| add(None));
+                // It stays, as it may fail yet.
+                self.connections.insert(key, at);
+                let connection = &mut self.process.connections[at];
+                connection.established = time;
+                connection.queue_pair = seen.unsigned(other::QUEUE_PAIR);
+                connection.remote_queue_pair = seen.unsigned(other::REMOTE);
+            }
+            Stage::Failed => {
+                let at = self.connections.remove(&key).unwrap_or_else(|| add(None));
+                let connection = &mut self.process.connections[at];
+                (connection.failed, connection.status) = (time, seen.unsigned(other::STATUS));
+                if connection.queue_pair == 0 {
+                    connection.queue_pair = seen.unsigned(other::QUEUE_PAIR);
+                }
+            }
+        }
+    }
+
+    fn rare(&mut self, rarity: Rarity, seen: &Seen<'_>, time: Option<Time>) {
+        let (kind, value) = match rarity {
+            Rarity::QueuedBegin => (IncidentKind::QueuedBegin, other::WAITING),
+            Rarity::QueuedEnd => (IncidentKind::QueuedEnd, other::WAITING),
+            Rarity::ReceiverNotReady => (IncidentKind::ReceiverNotReady, other::WAITING),
+            Rarity::Miss => (IncidentKind::RegistrationMiss, other::BYTES),
+            Rarity::Evict => (IncidentKind::RegistrationEvict, other::BYTES),
+            Rarity::Device => (IncidentKind::DeviceAsync, other::EVENT),
+            Rarity::Port => (IncidentKind::PortAsync, other::EVENT),
+        };
+        let Some(time) = time else { return };
+        let peer = seen.has(other::PEER).then(|| seen.unsigned(other::PEER));
+        let port = seen.has(other::PORT).then(|| seen.unsigned(other::PORT));
+        self.process.incidents.push(Incident { rank: 0, time, kind, peer, port, value: seen.value(value) });
+    }
+
+    fn fault(&mut self, error: &Error) {
+        match error {
+            Error::Truncated { .. } | Error::Unfinished { .. } => self.process.gaps.after = true,
+            _ => self.process.gaps.within = true,
+        }
+        self.process.faults.push(format!("{error}."));
+    }
+
+    /// Events that were lost; `true` of a loss that messages may miss.
+    fn lost(&mut self, reader: &Reader, vocabulary: &Vocabulary) {
+        for (event_type, counts) in reader.counts().iter().enumerate().filter(|(_, counts)| counts.lost > 0) {
+            let of_messages = matches!(
+                vocabulary.kind(event_type),
+                Some(Kind::Matching(_) | Kind::Protocol | Kind::Created | Kind::Freed | Kind::Transport(_))
+            );
+            self.process.gaps.within |= of_messages;
+            let event = reader.head().types[event_type].name.clone();
+            self.process.losses.push(Loss { rank: 0, event, count: counts.lost });
+        }
+    }
+
+    fn ended(mut self, reader: &Reader, vocabulary: &Vocabulary, timeless: u64) -> Process {
+        let name = reader.file().display();
+        let has = |step| vocabulary.has(Kind::Matching(step));
+        let process = &mut self.process;
+        process.gaps.after |= !reader.is_finished();
+        if timeless > 0 {
+            process
+                .faults
+                .push(format!("{name}: {timeless} events have no time: nothing relates their clock to the host's."));
+        }
+        // Without losses only a late listener misses the beginning of what it hears the end of.
+        if self.matching.headless > 0 && has(Step::Activate) && has(Step::Arrived) && !process.gaps.within {
+            process.gaps.before = true;
+        }
+        if self.matching.torn > 0 {
+            let torn = self.matching.torn;
+            process.faults.push(format!(
+                "{name}: {torn} times what is told of a receive and of a message does not fit together; such messages may lack their receives."
+            ));
+        }
+        let (sends, received, unknown) = self.matching.halves();
+        if unknown > 0 {
+            process
+                .faults
+                .push(format!("{name}: of {unknown} messages nothing says between whom they were; they are left out."));
+        }
+        let transported = self.transport.halves();
+        (process.sends, process.received) = (sends, received);
+        process.sends.extend(transported.0);
+        process.received.extend(transported.1);
+        if process.sends.is_empty() && process.received.is_empty() && !has(Step::Activate) && !has(Step::Arrived) {
+            let other =
+                vocabulary.has(Kind::Transport(Transfer::Begin)) || vocabulary.has(Kind::Transport(Transfer::Arrived));
+            if !other {
+                process.faults.push(format!("{name} was recorded without events of messages."));
+            }
+        }
+        self.process
+    }
+}
+
+fn operation(which: Which, seen: &Seen<'_>, begun: Option<Time>) -> Operation {
+    let kind = match which {
+        Which::Put => OperationKind::Put,
+        Which::Get => OperationKind::Get,
+        Which::Atomic => OperationKind::Atomic,
+    };
+    let (peer, bytes) = (seen.unsigned(other::PEER), seen.value(other::BYTES));
+    Operation { rank: 0, peer, kind, bytes, begun, completed: None, status: 0 }
+}
+
+/// The ports among the sources of a file, in their order: `DEVICE:PORT`, and at the end of the description the GID.
+fn ports(reader: &Reader) -> Vec<Port> {
+    let sources = reader.head().sources.iter().filter(|source| !source.name.starts_with("host:"));
+    let named = sources.filter_map(|source| {
+        let (device, number) = source.name.rsplit_once(':')?;
+        let gid = source.description.rsplit_once("GID ").map_or("", |(_, gid)| gid);
+        let gid = gid.split([',', ';', ' ']).next().unwrap_or_default();
+        Some((device.to_owned(), number.parse().ok()?, gid.to_owned()))
+    });
+    (0..).zip(named).map(|(index, (device, number, gid))| Port { rank: 0, index, device, number, gid }).collect()
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the page has to know before anything else: who took part, how much there is, and what is not to be trusted.
+//!
+//! JSON in the element `about`. Called by `page.rs`. Tests: below.
+
+use crate::columns::{CHUNK, Row};
+use crate::lanes::{Lane, Lanes};
+use crate::levels::{DETAILS, Level};
+use ibex_messages::{Communicator, Job, Port, Rank};
+use serde::Serialize;
+
+/// The element's content.
+#[derive(Serialize)]
+pub(crate) struct About<'a> {
+    name: &'a str,
+    /// Nanoseconds since 1970, as text: a browser's numbers are not long enough.
+    start: String,
+    /// Nanoseconds.
+    span: i64,
+    ranks: &'a [Rank],
+    lanes: &'a [Lane],
+    ports: &'a [Port],
+    communicators: Vec<Known<'a>>,
+    messages: usize,
+    bytes: u64,
+    chunk: usize,
+    details: u8,
+    operations: usize,
+    connections: usize,
+    incidents: usize,
+    levels: Vec<Level>,
+    notices: Vec<String>,
+}
+
+/// What the page says of a communicator.
+#[derive(Serialize)]
+struct Known<'a> {
+    context: u32,
+    name: &'a str,
+    members: usize,
+    remote: usize,
+}
+
+impl About<'_> {
+    pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], levels: Vec<Level>) -> About<'a> {
+        let known = |communicator: &'a Communicator| Known {
+            context: communicator.context,
+            name: &communicator.name,
+            members: communicator.members.len(),
+            remote: communicator.remote.len(),
+        };
+        About {
+            name: &job.name,
+            start: job.span.map_or(0, |span| span.0.nanoseconds()).to_string(),
+            span: job.span.map_or(0, |span| span.1.since(span.0)),
+            ranks: &job.ranks,
+            lanes: &lanes.all,
+            ports: &job.ports,
+            communicators: job.communicators.iter().map(known).collect(),
+            messages: rows.len(),
+            bytes: rows.iter().map(|row| job.messages[row.place].bytes).sum(),
+            chunk: CHUNK,
+            details: DETAILS,
+            operations: job.operations.len(),
+            connections: job.connections.len(),
+            incidents: job.incidents.len(),
+            levels,
+            notices: notices(job, rows.len()),
+        }
+    }
+}
+
+/// What is not to be trusted, a sentence each.
+fn notices(job: &Job, shown: usize) -> Vec<String> {
+    let mut notices: Vec<String> = Vec::new();
+    let lost: u64 = job.losses.iter().map(|loss| loss.count).sum();
+    if lost > 0 {
+        let mut worst: Vec<_> = job.losses.iter().filter(|loss| loss.count > 0).collect();
+        worst.sort_by_key(|loss| std::cmp::Reverse(loss.count));
+        let named = |loss: &&ibex_messages::Loss| format!("{} {} of rank {}", loss.count, loss.event, loss.rank);
+        let mut named: Vec<_> = worst.iter().take(4).map(named).collect();
+        if worst.len() > 4 {
+            named.push("others".to_owned());
+        }
+        notices.push(format!(
+            "{lost} events were lost when the recorder could not keep up, so messages or parts of them are missing \
+             here: {}.",
+            named.join(", ")
+        ));
+    }
+    let untimed = job.messages.len() - shown;
+    if untimed > 0 {
+        notices.push(format!("Of {} no time is known; not shown.", counted(untimed)));
+    }
+    let half = job.messages.iter().filter(|message| message.send.is_some() != message.receive.is_some()).count();
+    if half > 0 {
+        notices.push(format!("Of {} only one side is known; no arrow there.", counted(half)));
+    }
+    notices.extend(of_ranks(job, "left no trace; others tell of them", |rank| rank.host.is_empty()));
+    notices.extend(of_ranks(job, "left a trace that ends before the process does", |rank| {
+        !rank.host.is_empty() && !rank.is_whole
+    }));
+    notices.extend(of_ranks(job, "have a clock that nobody has compared: their arrows may point anywhere", |rank| {
+        !rank.host.is_empty() && rank.clock_error.is_none()
+    }));
+    notices.extend(job.faults.iter().cloned());
+    notices
+}
+
+/// `1 message`, `2 messages`.
+fn counted(messages: usize) -> String {
+    format!("{messages} message{}", if messages == 1 { "" } else { "s" })
+}
+
+/// `Ranks 3, 5 and 60 others ..`, if there are such ranks.
+fn of_ranks(job: &Job, what: &str, is_so: impl Fn(&Rank) -> bool) -> Option<String> {
+    let ranks: Vec<_> = job.ranks.iter().filter(|rank| is_so(rank)).map(|rank| rank.rank.to_string()).collect();
+    let others = ranks.len().saturating_sub(8);
+    let named = ranks.get(..8.min(ranks.len()))?.join(", ");
+    match (ranks.len(), others) {
+        (0, _) => None,
+        (_, 0) => Some(format!("These ranks {what}: {named}.")),
+        _ => Some(format!("These ranks {what}: {named} and {others} others.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibex_messages::Loss;
+
+    #[test]
+    fn a_sound_job_has_no_notice_and_each_fault_has_a_sentence() {
+        let mut job = Job::made(20, 50, 1);
+        assert!(notices(&job, 50).is_empty());
+        job.ranks.iter_mut().for_each(|rank| rank.clock_error = None);
+        job.ranks[3].host.clear();
+        job.ranks[4].is_whole = false;
+        job.messages[0].receive = None;
+        job.losses = vec![Loss { rank: 1, event: "ibex_comm_msg_arrived".to_owned(), count: 7 }];
+        job.faults = vec!["Block 3 of a file is damaged.".to_owned()];
+        let notices = notices(&job, 49).join("\n");
+        for sentence in [
+            "7 events were lost",
+            "7 ibex_comm_msg_arrived of rank 1",
+            "Of 1 message no time",
+            "only one side is known",
+            "left no trace; others tell of them: 3.",
+            "ends before the process does: 4.",
+            "0, 1, 2, 4, 5, 6, 7, 8 and 11 others.",
+            "Block 3 of a file is damaged.",
+        ] {
+            assert!(notices.contains(sentence), "{sentence:?} is not in {notices}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Columns of messages: few of all messages, which the page keeps in memory, and all moments, which it looks up when
+//! somebody comes near.
+//!
+//! Both are cut in chunks of [`CHUNK`] messages in the order of their first moments: the page reads the former one by
+//! one while it already shows something, and of the latter those that it needs. Each moment is a distance from one
+//! that comes shortly before it, which is a small number. `page/messages.js` and `page/life.js` have the other half.
+//! Called by `page.rs`. Tests: below.
+
+use crate::block::{self, Column};
+use crate::lanes::Lanes;
+use crate::levels;
+use crate::waits::Waits;
+use ibex_messages::{Job, Message, Protocol, Time, WaitKind};
+use std::io::{self, Write};
+
+/// Messages in a chunk.
+pub(crate) const CHUNK: usize = 32768;
+
+/// What the page knows of each message. Times are nanoseconds.
+pub(crate) struct Row {
+    /// Where it stands in the job.
+    pub(crate) place: usize,
+    /// Its first moment and its last.
+    pub(crate) first: Time,
+    pub(crate) last: Time,
+    /// The ends of its arrow.
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+    /// From the sender's call to the last that had to be done for it.
+    pub(crate) took: Option<i64>,
+    pub(crate) lanes: (u32, u32),
+    pub(crate) wait: Option<(WaitKind, i64)>,
+    /// From which level of detail on its arrow is drawn.
+    pub(crate) detail: u8,
+}
+
+/// A row for each message of which a moment is known, by the first of them.
+pub(crate) fn rows(job: &Job, lanes: &Lanes) -> Vec<Row> {
+    let waits = Waits::of(job);
+    let messages = job.messages.iter().enumerate();
+    let mut rows: Vec<Row> = messages.filter_map(|(place, message)| row(place, message, lanes, &waits)).collect();
+    rows.sort_by_key(|row| row.first);
+    levels::give_details(&mut rows);
+    rows
+}
+
+fn row(place: usize, message: &Message, lanes: &Lanes, waits: &Waits) -> Option<Row> {
+    let (first, last) = message.moments().min().zip(message.moments().max())?;
+    let sent = message.send.and_then(|side| side.begun.or(side.activated).or(side.ended).or(side.completed));
+    let came = message.receive.and_then(|side| side.arrived.or(side.matched).or(side.ended).or(side.completed));
+    let begun = message.send.and_then(|side| side.activated).or(sent).or(came);
+    let received = message.receive.and_then(|side| side.completed.or(side.ended).or(side.matched));
+    let done = received.max(message.send.and_then(|side| side.completed.or(side.ended)));
+    let wait = waits.longest(message);
+    Some(Row {
+        place,
+        first,
+        last,
+        from: sent.or(came).unwrap_or(first),
+        to: came.or(sent).unwrap_or(last),
+        took: begun.zip(done).map(|(begun, done)| done.since(begun)),
+        lanes: lanes.of_message(message),
+        wait: wait.map(|wait| (wait.kind, wait.to.since(wait.from))),
+        detail: u8::MAX,
+    })
+}
+
+/// The place of a protocol in the page's tables; the last is for an unknown one.
+pub(crate) fn protocol(protocol: Option<Protocol>) -> usize {
+    protocol.map_or(8, |protocol| protocol as usize)
+}
+
+/// The place of a wait in the page's tables; the first is for none.
+pub(crate) fn wait(wait: Option<WaitKind>) -> usize {
+    wait.map_or(0, |kind| 1 + kind as usize)
+}
+
+/// Writes what the page knows of all messages, as blocks `messages-0`, `messages-1`, ..
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn Write) -> io::Result<()> {
+    for (number, chunk) in rows.chunks(CHUNK).enumerate() {
+        let mut columns: [Column; 15] = Default::default();
+        let mut before = start;
+        for row in chunk {
+            let message = &job.messages[row.place];
+            let distances = [
+                row.first.since(before),
+                row.from.since(row.first),
+                row.to.since(row.from),
+                row.last.since(row.to),
+                i64::from(message.tag),
+            ];
+            let values = [
+                u64::from(row.lanes.0),
+                u64::from(row.lanes.1),
+                u64::from(message.communicator),
+                message.bytes,
+                protocol(message.protocol) as u64,
+                message.reason.map_or(9, |reason| reason as u64),
+                wait(row.wait.map(|wait| wait.0)) as u64,
+                row.wait.map_or(0, |wait| wait.1 as u64),
+                u64::from(row.detail),
+            ];
+            before = row.first;
+            columns.iter_mut().zip(distances).for_each(|(column, distance)| column.push_signed(distance));
+            columns[5].push_distance(row.took);
+            columns[6..].iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+        }
+        block::write(&format!("messages-{number}"), &columns, out)?;
+    }
+    Ok(())
+}
+
+/// Writes what the page looks up, as blocks `life-0`, `life-1`, ..
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    for (number, chunk) in rows.chunks(CHUNK).enumerate() {
+        let mut columns: [Column; 20] = Default::default();
+        for row in chunk {
+            let message = &job.messages[row.place];
+            let distances = distances(message, row);
+            columns.iter_mut().zip(distances).for_each(|(column, distance)| column.push_distance(distance));
+            columns[14].push(message.send.map_or(0, |side| side.request));
+            columns[15].push(message.receive.map_or(0, |side| side.request));
+            columns[16].push(message.receive.map_or(0, |side| side.message));
+            columns[17].push_place(message.port);
+            columns[18].push_place(message.queue_pair);
+            columns[19].push(u64::from(message.rails));
+        }
+        block::write(&format!("life-{number}"), &columns, out)?;
+    }
+    Ok(())
+}
+
+/// Each moment from the one before it on its side that is known; the first of a side from its end of the arrow.
+fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
+    let send = message.send.unwrap_or_default();
+    let receive = message.receive.unwrap_or_default();
+    let sent = [send.activated, send.begun, send.ended, send.completed, send.notified];
+    let received = [
+        receive.arrived,
+        receive.unexpected,
+        receive.activated,
+        receive.posted,
+        receive.matched,
+        receive.begun,
+        receive.ended,
+        receive.completed,
+        receive.notified,
+    ];
+    let mut all = [None; 14];
+    let mut before = row.from;
+    for (place, moment) in sent.into_iter().chain(received).enumerate() {
+        if place == 5 {
+            before = row.to;
+        }
+        all[place] = moment.map(|moment| moment.since(std::mem::replace(&mut before, moment)));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::reading;
+
+    fn text(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut page = Vec::new();
+        write(&mut page).unwrap();
+        String::from_utf8(page).unwrap()
+    }
+
+    #[test]
+    fn messages_are_in_chunks_and_their_times_are_found_again() {
+        let job = Job::made(4, CHUNK + 100, 5);
+        let rows = rows(&job, &Lanes::of(&job));
+        let start = job.span.unwrap().0;
+        let page = text(|out| write_messages(&job, &rows, start, out));
+        let (whole, rest) = (reading::columns(&page, "messages-0"), reading::columns(&page, "messages-1"));
+        assert_eq!((whole[0].len(), rest[0].len()), (CHUNK, 100));
+        let mut first = start.nanoseconds();
+        for (place, row) in rows[CHUNK..].iter().enumerate() {
+            first += reading::signed(rest[0][place]);
+            let from = first + reading::signed(rest[1][place]);
+            let to = from + reading::signed(rest[2][place]);
+            let message = &job.messages[row.place];
+            assert_eq!(Some(Time::new(from)), message.send.unwrap().begun);
+            assert_eq!(Some(Time::new(to)), message.receive.unwrap().arrived);
+            assert_eq!(rest[9][place], message.bytes);
+        }
+    }
+
+    #[test]
+    fn each_moment_of_a_message_is_found_again_and_what_is_not_known_stays_so() {
+        let mut job = Job::made(4, 500, 6);
+        job.messages[7].receive = None;
+        job.messages[8].send.as_mut().unwrap().begun = None;
+        let rows = rows(&job, &Lanes::of(&job));
+        let columns = reading::columns(&text(|out| write_lives(&job, &rows, out)), "life-0");
+        for (place, row) in rows.iter().enumerate() {
+            let message = &job.messages[row.place];
+            let mut at = row.from.nanoseconds();
+            let mut found = Vec::new();
+            for (number, column) in columns[..14].iter().enumerate() {
+                at = if number == 5 { row.to.nanoseconds() } else { at };
+                if column[place] > 0 {
+                    at += reading::signed(column[place] - 1);
+                    found.push(Time::new(at));
+                }
+            }
+            assert_eq!(found, message.moments().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_message_of_which_nothing_is_known_has_no_row() {
+        let mut job = Job::made(2, 3, 1);
+        (job.messages[1].send, job.messages[1].receive) = (None, None);
+        assert_eq!(rows(&job, &Lanes::of(&job)).len(), 2);
+    }
+}

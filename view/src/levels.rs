@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Levels of detail: what the page draws of a stretch of time that has too many messages to draw each.
+//!
+//! Bands: for each lane and each bin of time how many arrows begin or end there, by protocol and by what was waited
+//! for. Each level has eight times the bins of the one above it. And the arrows that stand out: of each bin of a
+//! level (32 of the coarsest, four times as many of each next) the message that took longest and is of no coarser
+//! level; so whatever the page shows, the slowest are among what it draws. `page/bands.js` and `page/arrows.js` draw
+//! them. Called by `page.rs` and `columns.rs`. Tests: below.
+
+use crate::block::{self, Column};
+use crate::columns::{self, Row};
+use ibex_messages::{Job, Time};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Bins of the coarsest level of bands.
+const COARSEST: usize = 512;
+/// Cells (lanes times bins) of a level at most.
+const MOST_CELLS: usize = 1 << 20;
+/// Fewer messages than this the page counts itself while one looks.
+const FEW: usize = 100_000;
+/// Levels of detail of arrows.
+pub(crate) const DETAILS: u8 = 9;
+
+/// What the page has to know of a level to find its way in it.
+#[derive(Serialize)]
+pub(crate) struct Level {
+    pub(crate) bins: usize,
+    /// The protocols that occur, by their places in the page's tables: a plane of cells for each.
+    pub(crate) protocols: Vec<usize>,
+    /// The same of what was waited for.
+    pub(crate) waits: Vec<usize>,
+}
+
+/// Which levels are worth writing.
+pub(crate) fn levels(job: &Job, rows: &[Row], lanes: usize) -> Vec<Level> {
+    let mut protocols: Vec<_> = rows.iter().map(|row| columns::protocol(job.messages[row.place].protocol)).collect();
+    let mut waits: Vec<_> = rows.iter().map(|row| columns::wait(row.wait.map(|wait| wait.0))).collect();
+    for classes in [&mut protocols, &mut waits] {
+        classes.sort_unstable();
+        classes.dedup();
+    }
+    let is_worth = |bins: &usize| {
+        let first = *bins == COARSEST;
+        first || (bins * lanes <= MOST_CELLS && rows.len() / bins * COARSEST * 2 > FEW / 4)
+    };
+    let bins = std::iter::successors(Some(COARSEST), |bins| Some(bins * 8)).take_while(is_worth);
+    bins.map(|bins| Level { bins, protocols: protocols.clone(), waits: waits.clone() }).collect()
+}
+
+/// Writes the bands of a level as a block `level-NUMBER`: a column for each plane, by lane and bin.
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn write(
+    number: usize,
+    level: &Level,
+    lanes: usize,
+    job: &Job,
+    rows: &[Row],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (start, end) = job.span.unwrap_or((Time::new(0), Time::new(1)));
+    let bin = |time: Time| bin_of(time.since(start), end.since(start), level.bins);
+    let plane = |is_of: &dyn Fn(&Row) -> bool| {
+        let mut cells = vec![0_u64; lanes * level.bins];
+        for row in rows.iter().filter(|row| is_of(row)) {
+            for (lane, time) in [(row.lanes.0, row.from), (row.lanes.1, row.to)] {
+                if let Some(cell) = cells.get_mut(lane as usize * level.bins + bin(time)) {
+                    *cell += 1;
+                }
+            }
+        }
+        cells.into_iter().collect::<Column>()
+    };
+    let mut planes: Vec<Column> = Vec::new();
+    for class in &level.protocols {
+        planes.push(plane(&|row| columns::protocol(job.messages[row.place].protocol) == *class));
+    }
+    for class in &level.waits {
+        planes.push(plane(&|row| columns::wait(row.wait.map(|wait| wait.0)) == *class));
+    }
+    block::write(&format!("level-{number}"), &planes, out)
+}
+
+/// The bin of a moment so many nanoseconds after the start; as `page/bands.js` computes it.
+fn bin_of(after: i64, span: i64, bins: usize) -> usize {
+    let bin = (after.max(0) as f64 * bins as f64 / span.max(1) as f64) as usize;
+    bin.min(bins - 1)
+}
+
+/// Says of each row from which level on its arrow is drawn.
+pub(crate) fn give_details(rows: &mut [Row]) {
+    let Some(start) = rows.first().map(|row| row.first) else { return };
+    let span = rows.iter().map(|row| row.from.since(start)).max().unwrap_or_default();
+    let mut slowest: Vec<u32> = (0..rows.len() as u32).collect();
+    slowest.sort_by_key(|place| std::cmp::Reverse(rows[*place as usize].took));
+    let mut left = slowest;
+    for detail in 0..DETAILS {
+        let bins = 32 << (2 * detail);
+        let mut is_taken = vec![false; bins];
+        left.retain(|place| {
+            let row = &mut rows[*place as usize];
+            let taken = &mut is_taken[bin_of(row.from.since(start), span, bins)];
+            if !*taken {
+                row.detail = detail;
+            }
+            std::mem::replace(taken, true)
+        });
+    }
+    for place in left {
+        rows[place as usize].detail = DETAILS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::reading;
+    use crate::lanes::Lanes;
+
+    fn made(messages: usize) -> (Job, Vec<Row>, usize) {
+        let job = Job::made(8, messages, 2);
+        let lanes = Lanes::of(&job);
+        let rows = columns::rows(&job, &lanes);
+        (job, rows, lanes.all.len())
+    }
+
+    #[test]
+    fn each_level_counts_each_message_at_both_ends_and_is_the_sum_of_the_next() {
+        let (job, rows, lanes) = made(60_000);
+        let levels = levels(&job, &rows, lanes);
+        assert_eq!(levels.iter().map(|level| level.bins).collect::<Vec<_>>(), [512, 4096]);
+        let planes = |number: usize| {
+            let mut page = Vec::new();
+            write(number, &levels[number], lanes, &job, &rows, &mut page).unwrap();
+            reading::columns(&String::from_utf8(page).unwrap(), &format!("level-{number}"))
+        };
+        let (coarse, fine) = (planes(0), planes(1));
+        let protocols = levels[0].protocols.len();
+        for planes in [&coarse, &fine] {
+            for of_one_kind in [&planes[..protocols], &planes[protocols..]] {
+                assert_eq!(of_one_kind.iter().flatten().sum::<u64>(), 120_000);
+            }
+        }
+        for (coarse, fine) in coarse.iter().zip(&fine) {
+            assert!(coarse.iter().zip(fine.chunks(8)).all(|(sum, parts)| *sum == parts.iter().sum::<u64>()));
+        }
+    }
+
+    #[test]
+    fn the_slowest_message_of_each_bin_is_drawn_at_the_level_of_the_bin() {
+        let (_, rows, _) = made(20_000);
+        let of = |detail| rows.iter().filter(move |row| row.detail == detail);
+        assert_eq!(of(0).count(), 32);
+        assert_eq!(of(1).count(), 128);
+        assert_eq!(rows.iter().map(|row| row.took).max(), of(0).map(|row| row.took).max());
+        assert_eq!(of(u8::MAX).count(), 0);
+    }
+
+    #[test]
+    fn a_job_without_messages_has_one_empty_level() {
+        let (job, rows, lanes) = made(0);
+        let levels = levels(&job, &rows, lanes);
+        assert_eq!(levels.len(), 1);
+        let mut page = Vec::new();
+        write(0, &levels[0], lanes, &job, &rows, &mut page).unwrap();
+        assert!(reading::columns(&String::from_utf8(page).unwrap(), "level-0").is_empty());
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Puts the page together: text, style and scripts of `page/`, then the data.
+//!
+//! What is needed for the first look comes first, so that a browser shows the whole run while it still reads the rest.
+//! The policy in the page's head forbids it any network. Called by `lib.rs`. Tests: below.
+
+use crate::about::About;
+use crate::lanes::Lanes;
+use crate::{block, columns, levels, rare};
+use ibex_messages::{Job, Time};
+use std::io::{self, Write};
+
+const FRAME: &str = include_str!("page/frame.html");
+const STYLES: [&str; 2] = [include_str!("page/colours.css"), include_str!("page/layout.css")];
+
+/// In the order in which they need each other; all share one scope.
+const SCRIPTS: [(&str, &str); 21] = [
+    ("words.js", include_str!("page/words.js")),
+    ("colours.js", include_str!("page/colours.js")),
+    ("block.js", include_str!("page/block.js")),
+    ("messages.js", include_str!("page/messages.js")),
+    ("life.js", include_str!("page/life.js")),
+    ("filter.js", include_str!("page/filter.js")),
+    ("state.js", include_str!("page/state.js")),
+    ("rows.js", include_str!("page/rows.js")),
+    ("bands.js", include_str!("page/bands.js")),
+    ("arrows.js", include_str!("page/arrows.js")),
+    ("phases.js", include_str!("page/phases.js")),
+    ("marks.js", include_str!("page/marks.js")),
+    ("timeline.js", include_str!("page/timeline.js")),
+    ("overview.js", include_str!("page/overview.js")),
+    ("hands.js", include_str!("page/hands.js")),
+    ("histogram.js", include_str!("page/histogram.js")),
+    ("matrix.js", include_str!("page/matrix.js")),
+    ("slowest.js", include_str!("page/slowest.js")),
+    ("details.js", include_str!("page/details.js")),
+    ("controls.js", include_str!("page/controls.js")),
+    ("main.js", include_str!("page/main.js")),
+];
+
+/// Writes the page.
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
+    let lanes = Lanes::of(job);
+    let rows = columns::rows(job, &lanes);
+    let levels = levels::levels(job, &rows, lanes.all.len());
+    let start = job.span.map_or(Time::new(0), |span| span.0);
+    let write_level =
+        |number: usize, level, out: &mut dyn Write| levels::write(number, level, lanes.all.len(), job, &rows, out);
+    let mut coarsest = Vec::new();
+    write_level(0, &levels[0], &mut coarsest)?;
+    let mut finer = Vec::new();
+    for (number, level) in levels.iter().enumerate().skip(1) {
+        write_level(number, level, &mut finer)?;
+    }
+    let about = serde_json::to_string(&About::of(job, &lanes, &rows, levels))?;
+    out.write_all(head(job).as_bytes())?;
+    // `</script>` in a name would end the element.
+    writeln!(out, "<script type=\"application/json\" id=\"about\">{}</script>", about.replace('<', "\\u003c"))?;
+    out.write_all(&coarsest)?;
+    writeln!(out, "<script>\n\"use strict\";\n(() => {{")?;
+    for (name, script) in SCRIPTS {
+        writeln!(out, "// ---- {name}\n{script}")?;
+    }
+    writeln!(out, "}})();\n</script>")?;
+    columns::write_messages(job, &rows, start, out)?;
+    rare::write(job, &lanes, start, out)?;
+    out.write_all(&finer)?;
+    columns::write_lives(job, &rows, out)?;
+    // Tells the script that the file is whole.
+    block::write("end", &[], out)?;
+    out.write_all(b"</body>\n</html>\n")
+}
+
+/// The page up to its data.
+fn head(job: &Job) -> String {
+    let name = if job.name.is_empty() { "a job" } else { &job.name };
+    let name = name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    FRAME.replace("{{name}}", &name).replace("{{style}}", &STYLES.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn page(job: &Job) -> String {
+        let mut page = Vec::new();
+        write(job, &mut page).unwrap();
+        String::from_utf8(page).unwrap()
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere_and_a_name_cannot_end_an_element() {
+        let mut job = Job::made(4, 100, 1);
+        job.name = "</script><b>".to_owned();
+        job.ranks[0].program = "</script>".to_owned();
+        let page = page(&job);
+        for foreign in ["src=", "href=\"http", "@import", "url(", "fetch(", "XMLHttpRequest", "import("] {
+            assert!(!page.replace("url(#", "").contains(foreign), "{foreign} is in the page");
+        }
+        assert!(page.contains("default-src 'none'"));
+        assert_eq!(page.matches("<script").count(), page.matches("</script>").count());
+        assert!(!page.contains("<b>"));
+    }
+
+    #[test]
+    fn each_script_is_in_the_page_and_of_a_size_to_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+            assert!(lines <= 400, "{name} has {lines} lines");
+            let is_script = path.extension().is_some_and(|extension| extension == "js");
+            assert!(!is_script || SCRIPTS.iter().any(|script| script.0 == name), "{name} is not in the page");
+        }
+    }
+
+    #[test]
+    fn an_empty_job_has_a_page() {
+        assert!(page(&Job::default()).contains("id=\"about\""));
+    }
+}

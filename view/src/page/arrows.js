@@ -1,0 +1,125 @@
+// Arrows: a line from where a message leaves to where it arrives, coloured by its class. Draws all that are in sight
+// where they are few, else those that stand out. What was drawn can be found again by where it is.
+
+/// More arrows than this nobody can tell apart.
+const MOST_ARROWS = 700;
+/// So many of those that stand out are drawn over bands.
+const MOST_STANDING = 260;
+
+/// The messages in sight, or undefined if there are more than can be drawn.
+function inSight(from, to) {
+  const found = [];
+  // Asking the columns for more than a few ten thousand takes longer than a picture may.
+  if (begunBefore(to) - begunBefore(from) > 60000 && !filter.isOn) return undefined;
+  visit(from, to, (place) => {
+    if (found.length <= MOST_ARROWS && isInRows(place)) found.push(place);
+  });
+  return found.length <= MOST_ARROWS ? found : undefined;
+}
+
+const isInRows = (place) => rows.of[messages.sender[place]] >= 0 || rows.of[messages.receiver[place]] >= 0;
+const hasBothRows = (place) => rows.of[messages.sender[place]] >= 0 && rows.of[messages.receiver[place]] >= 0;
+
+/// The slowest of each part of the stretch: coarser levels first, until they are enough.
+function standingOut(from, to) {
+  const found = [];
+  for (const level of messages.standing.slice(0, -1)) {
+    const before = found.length;
+    let [low, high] = [0, level.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (messages.first[level[middle]] < from) low = middle + 1;
+      else high = middle;
+    }
+    for (let at = low; at < level.length && messages.first[level[at]] <= to; at += 1) {
+      if (passes[level[at]] !== 0 && hasBothRows(level[at])) found.push(level[at]);
+      if (found.length > MOST_STANDING) return found.slice(0, before > 0 ? before : MOST_STANDING);
+    }
+  }
+  return found;
+}
+
+/// Draws arrows; `anchors`, where bars are drawn, says at which height of its row each has its ends.
+function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
+  const { of } = schemes[state.colour];
+  const byClass = new Map();
+  for (const place of places) {
+    if (!hasBothRows(place)) continue;
+    const group = byClass.get(of(place));
+    if (group) group.push(place);
+    else byClass.set(of(place), [place]);
+  }
+  // Beside the chosen one all others stand back.
+  pen.globalAlpha = faint ? 0.62 : state.chosen !== undefined ? 0.45 : places.length > 200 ? 0.75 : 0.95;
+  pen.lineWidth = places.length > 300 ? 1 : 1.4;
+  const hasHeads = places.length <= 400;
+  for (const [group, members] of byClass) {
+    pen.strokeStyle = pen.fillStyle = ink[state.colour][group];
+    pen.beginPath();
+    for (const place of members) {
+      const { x1, y1, x2, y2 } = endsOf(place, xOf, anchors);
+      pen.moveTo(x1, y1);
+      pen.lineTo(x2, y2);
+    }
+    pen.stroke();
+    if (hasHeads) members.forEach((place) => drawHead(pen, endsOf(place, xOf, anchors), 6));
+  }
+  pen.globalAlpha = 1;
+}
+
+/// Where an arrow begins and ends. Far ends are brought near, which browsers draw faster.
+function endsOf(place, xOf, anchors) {
+  const anchor = anchors?.get(place);
+  const [y1, y2] = [anchor?.sent ?? middleOf(messages.sender[place]), anchor?.came ?? middleOf(messages.receiver[place])];
+  return { x1: near(xOf(messages.from[place])), y1, x2: near(xOf(messages.to[place])), y2 };
+}
+const near = (x) => Math.min(Math.max(x, -20000), 20000);
+
+function drawHead(pen, { x1, y1, x2, y2 }, size) {
+  const angle = Math.atan2(y2 - y1, x2 - x1);
+  if (Math.hypot(x2 - x1, y2 - y1) < size) return;
+  pen.beginPath();
+  pen.moveTo(x2, y2);
+  pen.lineTo(x2 - size * Math.cos(angle - 0.4), y2 - size * Math.sin(angle - 0.4));
+  pen.lineTo(x2 - size * Math.cos(angle + 0.4), y2 - size * Math.sin(angle + 0.4));
+  pen.fill();
+}
+
+/// The chosen message's arrow, above all others.
+function drawChosen({ pen }, place, xOf, anchors) {
+  if (!hasBothRows(place)) return;
+  const ends = endsOf(place, xOf, anchors);
+  const line = (width, colour) => {
+    pen.lineWidth = width;
+    pen.strokeStyle = pen.fillStyle = colour;
+    pen.beginPath();
+    pen.moveTo(ends.x1, ends.y1);
+    pen.lineTo(ends.x2, ends.y2);
+    pen.stroke();
+  };
+  line(6, ink.paper);
+  line(2.4, ink.chosen);
+  drawHead(pen, ends, 10);
+  for (const [x, y] of [[ends.x1, ends.y1], [ends.x2, ends.y2]]) {
+    pen.beginPath();
+    pen.arc(x, y, 3.5, 0, 2 * Math.PI);
+    pen.fill();
+  }
+}
+
+/// The arrow at a point: the nearest within a few pixels.
+function arrowAt(x, y, places, xOf, anchors) {
+  let [nearest, found] = [7, undefined];
+  for (const place of places) {
+    if (!hasBothRows(place)) continue;
+    const far = farFrom(x, y, endsOf(place, xOf, anchors));
+    if (far < nearest) [nearest, found] = [far, place];
+  }
+  return found;
+}
+
+function farFrom(x, y, { x1, y1, x2, y2 }) {
+  const [dx, dy] = [x2 - x1, y2 - y1];
+  const share = Math.min(Math.max(((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy || 1), 0), 1);
+  return Math.hypot(x - x1 - share * dx, y - y1 - share * dy);
+}

@@ -1,0 +1,126 @@
+// Bands: where there are too many messages to draw each, how many begin and end in each row and bin of time, by class.
+// From the levels that the writer has prepared where there is no search and the stretch is long; counted otherwise.
+
+/// By number: the planes of cells, or a promise of them.
+const levels = new Map();
+/// Bins are not narrower than this.
+const NARROWEST = 2;
+/// More messages than this are not counted while one looks if a level has them counted.
+const MOST_COUNTED = 100000;
+
+function levelOf(number, later) {
+  if (!levels.has(number)) {
+    levels.set(number, columnsOf(`level-${number}`).then((columns) => {
+      levels.set(number, columns.map((column) => all(column, Uint32Array)));
+    }));
+  }
+  const level = levels.get(number);
+  if (level instanceof Promise) {
+    level.then(later, fail);
+    return undefined;
+  }
+  return level;
+}
+
+/// The bands of a stretch in so many pixels: `{ begin, step, bins, classes, planes }`, a plane of cells a class, by lane.
+function bandsOf(from, to, width, later) {
+  const most = Math.max(Math.floor(width / NARROWEST), 1);
+  const inSight = begunBefore(to) - begunBefore(from);
+  const isPrepared = !filter.isOn && (!is.complete() || inSight > MOST_COUNTED);
+  return (isPrepared && preparedBands(from, to, most, later)) || countedBands(from, to, most);
+}
+
+function preparedBands(from, to, most, later) {
+  const wanted = (most * SPAN) / (to - from) / 2;
+  // Until the finer levels are in the page there is only the first.
+  const within = is.complete() ? about.levels : about.levels.slice(0, 1);
+  let number = within.findIndex((level) => level.bins >= wanted);
+  if (number < 0) number = within.length - 1;
+  const level = about.levels[number];
+  const planes = levelOf(number, later) ?? (number > 0 ? levelOf(0, later) : undefined);
+  if (!planes?.length) return undefined;
+  const all = planes[0].length / Math.max(about.lanes.length, 1);
+  const first = Math.max(0, Math.floor((from / SPAN) * all));
+  const end = Math.min(all, Math.ceil((to / SPAN) * all));
+  const group = Math.max(1, Math.ceil((end - first) / most));
+  const bins = Math.ceil((end - first) / group);
+  const { protocols, waits } = level;
+  const [classes, skipped] = state.colour === "protocol" ? [protocols, 0] : [waits, protocols.length];
+  const sums = classes.map((_, place) => {
+    const [plane, sum] = [planes[skipped + place], new Uint32Array(about.lanes.length * bins)];
+    for (let lane = 0; lane < about.lanes.length; lane += 1) {
+      for (let bin = first; bin < end; bin += 1) {
+        sum[lane * bins + Math.floor((bin - first) / group)] += plane[lane * all + bin];
+      }
+    }
+    return sum;
+  });
+  return { begin: (first * SPAN) / all, step: (group * SPAN) / all, bins, classes, planes: sums };
+}
+
+function countedBands(from, to, most) {
+  const step = (to - from) / most;
+  const { of, names } = schemes[state.colour];
+  const planes = names.map(() => undefined);
+  const { sender, receiver, from: begin, to: end } = messages;
+  visit(from, to, (place) => {
+    const plane = (planes[of(place)] ??= new Uint32Array(about.lanes.length * most));
+    const [sent, came] = [Math.floor((begin[place] - from) / step), Math.floor((end[place] - from) / step)];
+    if (sent >= 0 && sent < most) plane[sender[place] * most + sent] += 1;
+    if (came >= 0 && came < most) plane[receiver[place] * most + came] += 1;
+  });
+  const classes = names.map((_, place) => place).filter((place) => planes[place]);
+  return { begin: from, step, bins: most, classes, planes: classes.map((place) => planes[place]) };
+}
+
+const image = document.createElement("canvas");
+
+/// Draws them: in each row columns as high as the root of what they count, divided among the classes.
+function drawBands({ pen, width, height, scale }, bands, xOf) {
+  const [wide, high] = [Math.round((width - GUTTER) * scale), Math.round((height - AXIS) * scale)];
+  if (wide < 1 || high < 1) return;
+  if (image.width !== wide || image.height !== high) Object.assign(image, { width: wide, height: high });
+  const canvas = image.getContext("2d");
+  const data = canvas.createImageData(wide, high);
+  const dots = new Uint32Array(data.data.buffer);
+  const colours = bands.classes.map((place) => pixels[state.colour][place]);
+  const most = Math.sqrt(highest(bands));
+  const rowHeight = Math.max(1, Math.round(rows.height * scale - (rows.height > 8 ? 2 * scale : 1)));
+  const edge = (bin) => Math.round((xOf(bands.begin + bin * bands.step) - GUTTER) * scale);
+  const edges = Array.from({ length: bands.bins + 1 }, (_, bin) => Math.min(Math.max(edge(bin), 0), wide));
+  for (const lane of rows.lanes) {
+    const floor = Math.round((topOf(lane) - AXIS + rows.height) * scale) - 1;
+    if (floor < 0 || floor - rowHeight > high) continue;
+    for (let bin = 0; bin < bands.bins; bin += 1) {
+      const cell = lane * bands.bins + bin;
+      let total = 0;
+      for (const plane of bands.planes) total += plane[cell];
+      if (total === 0) continue;
+      const tall = Math.max(Math.round((rowHeight * Math.sqrt(total)) / most), 1);
+      let [sum, y] = [0, floor];
+      bands.planes.forEach((plane, place) => {
+        sum += plane[cell];
+        const top = floor - Math.round((tall * sum) / total);
+        for (; y > top; y -= 1) {
+          if (y >= 0 && y < high) dots.fill(colours[place], y * wide + edges[bin], y * wide + edges[bin + 1]);
+        }
+      });
+    }
+  }
+  canvas.putImageData(data, 0, 0);
+  pen.globalAlpha = 0.88;
+  pen.drawImage(image, GUTTER, AXIS, width - GUTTER, height - AXIS);
+  pen.globalAlpha = 1;
+}
+
+function highest(bands) {
+  let most = 1;
+  for (const lane of rows.lanes) {
+    for (let cell = lane * bands.bins; cell < (lane + 1) * bands.bins; cell += 1) {
+      let total = 0;
+      for (const plane of bands.planes) total += plane[cell];
+      if (total > most) most = total;
+    }
+  }
+  return most;
+}

@@ -1,0 +1,115 @@
+// The life of the chosen message: what it is, how it went and why, a picture of its phases, and all its moments.
+
+const details = element("details");
+const MOMENT_MEANS = {
+  activated: "the call begins", begun: "the first bytes go", ended: "the adapter has the last", completed: "the request is done",
+  notified: "the caller is told", arrived: "arrives", unexpected: "nobody expects it: queued", requested: "the receive's call begins",
+  posted: "the receive is posted", matched: "matched", put: "the first bytes are put in place", filled: "the last are there",
+  received: "the request is done", told: "the caller is told",
+};
+
+function drawDetails() {
+  const place = state.chosen;
+  details.hidden = place === undefined || !is.complete();
+  if (details.hidden) return;
+  // The panel takes room from the time line, or gives it back.
+  redraw();
+  const life = lifeOf(place, drawDetails);
+  if (!life) return;
+  const m = messages;
+  const [sender, receiver] = [rankOf(m.sender[place]), rankOf(m.receiver[place])];
+  details.innerHTML = `<h2><span>Rank ${nameOf(sender)} → rank ${nameOf(receiver)}, ${bytes(m.bytes[place])}</span>
+      <button class="close" type="button" aria-label="Close (Escape)" title="Close (Esc)">×</button></h2>
+    <p>${sentence(place)}</p>
+    <div class="jump"><button type="button" data-go="zoom" title="Enter">Zoom</button><button type="button" data-go="back" title="The message before (p)">‹ Before</button>
+      <button type="button" data-go="next" title="The next message (n)">Next ›</button><button type="button" data-go="pair">Its pair</button></div>
+    ${lifePicture(place, life)}
+    <dl>${facts(place, life).map(([name, value]) => `<dt>${name}</dt><dd>${value}</dd>`).join("")}</dl>
+    ${times(life, SEND_NAMES, `Rank ${nameOf(sender)} sends`)}${times(life, RECEIVE_NAMES, `Rank ${nameOf(receiver)} receives`)}`;
+}
+
+/// The message in one sentence.
+function sentence(place) {
+  const m = messages;
+  const took = Number.isNaN(m.took[place]) ? "Only one side of it is known." : `It took ${duration(m.took[place])}.`;
+  const wait = m.wait[place] === 0 ? "" : ` Longest wait, ${duration(m.waited[place])}: ${WAIT_MEANS[m.wait[place]]} (${WAITS[m.wait[place]]}).`;
+  return took + wait;
+}
+
+function facts(place, life) {
+  const m = messages;
+  const { context, name, members, remote } = about.communicators[m.communicator[place]] ?? { context: "?", name: "", members: 0 };
+  const group = remote > 0 ? `${members} and ${remote}` : members;
+  const port = about.ports[life.port];
+  const rails = life.rails > 1 ? `, with ${life.rails - 1} more` : "";
+  return [
+    ["Message", `number ${place}${life.number ? `, ${count(life.number)} of its receiver` : ""}`],
+    ["Bytes", count(m.bytes[place])],
+    ["Tag", `${m.tag[place]}${m.tag[place] < 0 ? " (a collective operation)" : ""}`],
+    ["Communicator", plain(`${name || `context ${context}`} (${group} ranks)`)],
+    ["Protocol", `${PROTOCOLS[m.protocol[place]]}: ${PROTOCOL_MEANS[m.protocol[place]]}`],
+    ["Why", REASONS[m.reason[place]]],
+    ["Port", port ? plain(`${port.device}:${port.number}${port.gid ? ` (${port.gid})` : ""}${rails}`) : "none, or not recorded"],
+    ["Queue pair", life.queuePair ? `${life.queuePair} (0x${life.queuePair.toString(16)})` : "none, or not recorded"],
+    ["One-way delay", delayWords(place, life)],
+    ["Hosts", plain(`${hostOf(rankOf(m.sender[place]))} → ${hostOf(rankOf(m.receiver[place]))}`)],
+    ["Requests", `${life.request ?? "?"} and ${life.receiveRequest ?? "?"}`],
+  ];
+}
+
+/// The delay with its error: that of both clocks, or none where both are one.
+function delayWords(place, life) {
+  if (life.begun === undefined || life.arrived === undefined) return "not known";
+  const ends = [messages.sender[place], messages.receiver[place]].map((lane) => about.ranks[rankOf(lane)]);
+  const delay = duration(life.arrived - life.begun);
+  if (ends[0] === ends[1] || (ends[0].host === ends[1].host && ends[0].host !== "")) return `${delay} (one clock)`;
+  if (ends.some((rank) => rank.clock_error === null)) return `${delay} (clocks not compared)`;
+  return `${delay} ± ${duration(ends[0].clock_error + ends[1].clock_error)}`;
+}
+
+/// The phases of both sides, one below the other.
+function lifePicture(place, life) {
+  const [from, to] = [messages.first[place], Math.max(messages.last[place], messages.first[place] + 1)];
+  const [width, left] = [318, 2];
+  const x = (time) => left + ((time - from) / (to - from)) * (width - 2 * left);
+  const paint = (kind) => (kind === "transfer" ? `var(--${state.colour}-${schemes[state.colour].of(place)})` : `var(--phase-${kind})`);
+  const bars = (phases, y) => phases.map(([kind, begin, end, words]) => `<rect x="${x(begin)}" y="${y}" height="18" width="${Math.max(x(end) - x(begin), 1)}"
+    fill="${kind === "wait" ? "url(#hatched)" : paint(kind)}"><title>${words}: ${duration(end - begin)}</title></rect>`).join("");
+  const arrow = life.begun !== undefined && life.arrived !== undefined
+    ? `<line x1="${x(life.begun)}" y1="30" x2="${x(life.arrived)}" y2="54" stroke="var(--text)" stroke-width="1.5" marker-end="url(#tip-of-arrow)"/>` : "";
+  const kinds = new Set([...sendPhases(life), ...receivePhases(life)].filter(([, begin, end]) => end > begin).map(([kind]) => kind));
+  const legend = [...kinds].map((kind) => `<span><i class="swatch ${kind === "wait" ? "hatched" : ""}" style="${
+    kind === "wait" ? "" : `background:${paint(kind)}`}"></i>${PHASES[kind]}</span>`);
+  return `<svg viewBox="0 0 ${width} 74" role="img" aria-label="Phases of both sides">
+    <defs><pattern id="hatched" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">
+      <rect width="6" height="6" fill="var(--phase-wait)" fill-opacity=".45"/><rect width="6" height="2" fill="var(--phase-wait)"/></pattern>
+      <marker id="tip-of-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="var(--text)"/></marker></defs>
+    <rect x="0" y="12" width="${width}" height="18" fill="var(--grid)"/><rect x="0" y="54" width="${width}" height="18" fill="var(--grid)"/>
+    <text x="0" y="9">sender</text><text x="0" y="50">receiver</text><text x="${width}" y="9" text-anchor="end">${duration(to - from)}</text>
+    ${bars(sendPhases(life), 12)}${bars(receivePhases(life), 54)}${arrow}</svg>
+    <div class="phases">${legend.join("")}</div>`;
+}
+
+/// The moments of a side in order: since the message's first, and since the one before.
+function times(life, names, title) {
+  const known = names.filter((name) => life[name] !== undefined).sort((one, other) => life[one] - life[other]);
+  if (known.length === 0) return `<h3>${title}</h3><p>No trace of this side.</p>`;
+  const start = messages.first[life.place];
+  const lines = known.map((name, at) => {
+    const since = at === 0 ? "" : `+${duration(life[name] - life[known[at - 1]])}`;
+    return `<tr><td>${duration(life[name] - start)}</td><td>${MOMENT_MEANS[name]}</td><td>${since}</td></tr>`;
+  });
+  return `<h3>${title}</h3><table class="times">${lines.join("")}</table>`;
+}
+
+function followDetails() {
+  details.addEventListener("click", ({ target }) => {
+    if (target.closest(".close")) change({ chosen: undefined });
+    const go = target.dataset?.go;
+    const [sender, receiver] = [rankOf(messages.sender[state.chosen]), rankOf(messages.receiver[state.chosen])];
+    if (go === "zoom") goTo(state.chosen);
+    else if (go === "back") step(-1);
+    else if (go === "next") step(1);
+    else if (go === "pair") search(`from:${nameOf(sender)} to:${nameOf(receiver)}`);
+  });
+}

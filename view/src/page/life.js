@@ -1,0 +1,90 @@
+// The whole life of a message: all its moments and by what it went. Looked up, a chunk at a time, when somebody comes
+// near enough to see it.
+
+const MOMENTS = [
+  "activated", "begun", "ended", "completed", "notified",
+  "arrived", "unexpected", "requested", "posted", "matched", "put", "filled", "received", "told",
+];
+const SENT = 5;
+/// Protocols that ask the receiver first.
+const ANNOUNCED = new Set([2, 3, 4]);
+const chunks = new Map();
+
+/// The chunk's columns, or a promise of them.
+function chunkOf(place) {
+  const number = Math.floor(place / about.chunk);
+  if (!chunks.has(number)) {
+    const reading = columnsOf(`life-${number}`).then((columns) => {
+      const chunk = columns.map((column) => all(column));
+      chunks.set(number, chunk);
+      return chunk;
+    });
+    chunks.set(number, reading);
+  }
+  return chunks.get(number);
+}
+
+/// The life of a message if it is in memory; otherwise fetches it and calls `later`.
+function lifeOf(place, later) {
+  const chunk = chunkOf(place);
+  if (chunk instanceof Promise) {
+    chunk.then(later, fail);
+    return undefined;
+  }
+  return lifeIn(chunk, place);
+}
+
+function lifeIn(chunk, place) {
+  const row = place % about.chunk;
+  const life = { place };
+  let at = messages.from[place];
+  MOMENTS.forEach((name, number) => {
+    if (number === SENT) at = messages.to[place];
+    const far = distance(chunk[number][row]);
+    if (!Number.isNaN(far)) life[name] = at += far;
+  });
+  const known = (column) => (chunk[column][row] > 0 ? chunk[column][row] : undefined);
+  const placed = (column) => (chunk[column][row] > 0 ? chunk[column][row] - 1 : undefined);
+  return Object.assign(life, {
+    request: known(14), receiveRequest: known(15), number: known(16), port: placed(17), queuePair: placed(18), rails: known(19),
+  });
+}
+
+/// The phases of a side, each `[kind, from, to, what]`, in order.
+function sendPhases(life) {
+  const end = life.ended ?? life.completed;
+  // What is announced waits for its receive before its bytes go.
+  const isAnnounced = ANNOUNCED.has(messages.protocol[life.place]) && life.matched > life.begun && life.matched < end;
+  const going = isAnnounced ? life.matched : life.begun;
+  return joined([
+    ["prepare", life.activated, life.begun ?? end, "until the first bytes go"],
+    ["wait", life.begun, isAnnounced ? going : undefined, "announced: waits for the receive"],
+    ["transfer", going, end, "the bytes go"],
+    ["finish", life.ended, life.completed, "until the request is done"],
+    ["untold", life.completed, life.notified, "until the caller asks"],
+  ]);
+}
+
+function receivePhases(life) {
+  const matched = life.matched ?? life.put ?? life.filled;
+  return joined([
+    ["prepare", life.requested, life.posted ?? undefined, "until the receive is posted"],
+    ["wait", life.posted, matched, "posted: waits for the message"],
+    ["wait", life.unexpected ?? undefined, matched, "unexpected: waits for its receive"],
+    ["prepare", matched, life.put, "until the first bytes are put in place"],
+    ["transfer", life.put ?? matched, life.filled ?? life.received, "the bytes are put in place"],
+    ["finish", life.filled, life.received, "until the request is done"],
+    ["untold", life.received, life.told, "until the caller asks"],
+  ]);
+}
+
+/// Those of which both ends are known.
+const joined = (phases) => phases.filter(([, from, to]) => from !== undefined && to !== undefined && to >= from);
+
+/// From the first to the last moment of a side, or nothing.
+function stretchOf(life, names) {
+  const times = names.map((name) => life[name]).filter((time) => time !== undefined);
+  return times.length > 0 ? [Math.min(...times), Math.max(...times)] : undefined;
+}
+const SEND_NAMES = MOMENTS.slice(0, SENT);
+const RECEIVE_NAMES = MOMENTS.slice(SENT);

@@ -1,0 +1,110 @@
+// Starts the page: shows the whole run from what stands before this script, then reads the messages behind it.
+
+let gathered;
+const problems = [];
+
+/// Says that something went wrong, where the reader sees it.
+function fail(error) {
+  problems.push(String(error?.message ?? error));
+  const place = element("error");
+  place.hidden = false;
+  place.textContent = `Something of this page cannot be shown. ${problems.join(" ")}`;
+  describe();
+}
+addEventListener("error", (event) => fail(event.error ?? event.message));
+addEventListener("unhandledrejection", (event) => fail(event.reason));
+
+const timing = {};
+const stamp = (name) => { timing[name] ??= Math.round(performance.now()); };
+
+/// What the page shows, for programs: tests read it, and whoever drives a browser without eyes.
+function describe() {
+  stamp("first");
+  const { mode, places, bars, marks, draws, cost } = drawn;
+  element("self").textContent = JSON.stringify({
+    ready: is.complete() && gathered !== undefined && (state.chosen === undefined || details.textContent !== ""), problems, mode, total: TOTAL,
+    arrows: places.length, bars: bars.length, marks: marks.length, shown: gathered?.count, bytes: gathered?.bytes, rows: rows.lanes.length,
+    passing: filter.count, size: [line.clientWidth, line.clientHeight, line.width, line.height, innerWidth, innerHeight], error: filter.error, from: state.from, to: state.to, chosen: state.chosen, slowest: gathered?.slowest.slice(0, 5),
+    draws, cost: Math.round(cost ?? 0), timing,
+  });
+}
+
+/// Counts anew what the time line shows.
+function countAgain() {
+  if (!is.complete()) return;
+  const begun = performance.now();
+  gathered = gather();
+  timing.gather = Math.round(performance.now() - begun);
+  drawSizes(gathered);
+  drawDelays(gathered);
+  drawMatrix(gathered);
+  drawSlowest(gathered);
+  drawWindow();
+  stamp("counted");
+  describe();
+}
+const recount = rested(120, countAgain);
+
+function follow() {
+  changes.time.push(redraw, recount);
+  changes.rows.push(redraw, recount);
+  changes.colour.push(redraw, drawLegend, drawDetails);
+  changes.query.push(refilter);
+  changes.chosen.push(redraw, drawDetails, markSlowest);
+  changes.theme.push(drawTheme, redraw, () => drawMatrix());
+  followHands();
+  followOverview();
+  followHistograms();
+  followMatrix();
+  followSlowest();
+  followDetails();
+  followControls();
+  followKeys();
+  element("measure").addEventListener("change", recount);
+  addEventListener("hashchange", () => change(fromAddress()));
+  // At once: what is drawn a picture later would be stretched until then.
+  new ResizeObserver(() => {
+    drawNow();
+    recount();
+  }).observe(line);
+}
+
+function refilter() {
+  applyFilter(state.query);
+  drawQuery();
+  drawLegend();
+  redraw();
+  recount();
+}
+
+/// The elements behind this script are there.
+const parsed = () => new Promise((resume) => {
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", resume, { once: true });
+  else resume();
+});
+
+async function start() {
+  Object.assign(state, fromAddress());
+  setColour(state.colour);
+  drawTheme();
+  drawSummary();
+  drawLegend();
+  follow();
+  redraw();
+  await parsed();
+  stamp("parsed");
+  if (!element("end")) fail("This file is not whole: its end is missing.");
+  await readMessages(redraw);
+  stamp("read");
+  refilter();
+  countAgain();
+  // An address that names a message alone leads to it.
+  if (state.chosen !== undefined && !/(^|[#&])t=/.test(location.hash)) goTo(state.chosen);
+  drawDetails();
+  await readRare();
+  redraw();
+  stamp("done");
+}
+
+if (typeof DecompressionStream === "undefined") fail("This browser is too old for it: it has no DecompressionStream (Chrome 80, Firefox 113, Safari 16.4 have one).");
+else start().catch(fail);

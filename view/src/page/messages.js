@@ -1,0 +1,81 @@
+// What the page knows of all messages: a column each, by their first moments. Times are nanoseconds from the run's
+// start. Filled chunk by chunk while the page already shows the run; everybody else only reads.
+
+const about = JSON.parse(element("about").textContent);
+const TOTAL = about.messages;
+/// Messages whose last moment is remembered together, so that a search for a stretch of time can skip them.
+const STRIDE = 1024;
+
+const messages = {
+  loaded: 0,
+  first: new Float64Array(TOTAL), last: new Float64Array(TOTAL), from: new Float64Array(TOTAL), to: new Float64Array(TOTAL),
+  took: new Float64Array(TOTAL), sender: new Uint32Array(TOTAL), receiver: new Uint32Array(TOTAL),
+  communicator: new Uint32Array(TOTAL), tag: new Int32Array(TOTAL), bytes: new Float64Array(TOTAL),
+  protocol: new Uint8Array(TOTAL), reason: new Uint8Array(TOTAL), wait: new Uint8Array(TOTAL), waited: new Float64Array(TOTAL),
+  detail: new Uint8Array(TOTAL),
+  /// The last moment of each STRIDE messages.
+  ends: new Float64Array(Math.ceil(TOTAL / STRIDE)),
+  /// The messages of each level of detail, in order.
+  standing: Array.from({ length: about.details + 1 }, () => []),
+};
+
+const rankOf = (lane) => about.lanes[lane]?.rank ?? 0;
+const is = { complete: () => messages.loaded === TOTAL };
+
+/// Reads all chunks; calls `progress` after each and lets the browser draw.
+async function readMessages(progress) {
+  for (let chunk = 0; chunk * about.chunk < TOTAL; chunk += 1) {
+    takeChunk(await columnsOf(`messages-${chunk}`), messages.loaded);
+    progress();
+    await new Promise((resume) => setTimeout(resume));
+  }
+}
+
+function takeChunk(columns, begin) {
+  const m = messages;
+  const inOrder = [m.first, m.from, m.to, m.last, m.tag, m.took, m.sender, m.receiver, m.communicator, m.bytes, m.protocol,
+    m.reason, m.wait, m.waited, m.detail];
+  let length = 0;
+  columns.forEach((column, place) => {
+    // A tag is an Int32, which the number with its sign in the lowest bit may not fit.
+    if (inOrder[place] === m.tag) all(column).forEach((value, at) => { m.tag[begin + at] = signed(value); });
+    else length = numbers(column, inOrder[place], begin);
+  });
+  // The first of a chunk is counted from the start of the run.
+  let before = 0;
+  for (let place = begin; place < begin + length; place += 1) {
+    before = m.first[place] = before + signed(m.first[place]);
+    m.from[place] = before + signed(m.from[place]);
+    m.to[place] = m.from[place] + signed(m.to[place]);
+    m.last[place] = m.to[place] + signed(m.last[place]);
+    m.took[place] = distance(m.took[place]);
+    const stride = Math.floor(place / STRIDE);
+    m.ends[stride] = Math.max(m.ends[stride], m.last[place]);
+    m.standing[m.detail[place]].push(place);
+  }
+  m.loaded = begin + length;
+}
+
+/// How many messages begin before a time.
+function begunBefore(time) {
+  let [low, high] = [0, messages.loaded];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (messages.first[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/// Calls `visit` with each message that the filter lets through and that has a part between two times.
+function visit(from, to, visitor) {
+  const { ends, last } = messages;
+  const high = begunBefore(to);
+  for (let stride = 0; stride * STRIDE < high; stride += 1) {
+    if (ends[stride] < from) continue;
+    const end = Math.min(high, (stride + 1) * STRIDE);
+    for (let place = stride * STRIDE; place < end; place += 1) {
+      if (last[place] >= from && passes[place] !== 0) visitor(place);
+    }
+  }
+}

@@ -1,0 +1,102 @@
+// What the page shows: a stretch of time, colours, a search, rows and one message. It stands in the address after `#`,
+// so that an address leads to a moment: `#t=1.2ms..1.3ms&m=17&c=wait&q=tag:3&r=0,3`.
+
+const SPAN = Math.max(about.span, 1);
+/// A stretch is not shorter than this, in nanoseconds.
+const SHORTEST = 20;
+
+/// By what messages are coloured at first: by what is known of them.
+const USUAL = about.levels[0].protocols.every((place) => PROTOCOLS[place] === "unknown") ? "wait" : "protocol";
+
+const state = {
+  from: 0, to: SPAN, colour: USUAL, query: "", chosen: undefined,
+  /// Ranks that have rows; all of them where it is undefined.
+  ranks: undefined,
+  /// How many times as high as needed to fit are the rows, and how many pixels of them are above the drawing.
+  stretch: 1, above: 0,
+  theme: undefined,
+};
+
+const changes = { time: [], colour: [], query: [], chosen: [], rows: [], theme: [] };
+
+/// Changes some of it, and tells those who follow that.
+function change(what) {
+  const before = { ...state };
+  Object.assign(state, what);
+  keepInside();
+  const told = new Set();
+  const tell = (name, keys) => {
+    if (keys.some((key) => before[key] !== state[key])) changes[name].forEach((answer) => told.add(answer));
+  };
+  tell("time", ["from", "to"]);
+  tell("colour", ["colour"]);
+  tell("query", ["query"]);
+  tell("chosen", ["chosen"]);
+  tell("rows", ["ranks", "stretch", "above"]);
+  tell("theme", ["theme"]);
+  told.forEach((answer) => answer());
+  if (told.size > 0) keepAddress();
+}
+
+function keepInside() {
+  const margin = SPAN * 0.02;
+  const length = Math.min(Math.max(state.to - state.from, SHORTEST), SPAN + 2 * margin);
+  const middle = (state.from + state.to) / 2;
+  state.from = Math.min(Math.max(middle - length / 2, -margin), SPAN + margin - length);
+  state.to = state.from + length;
+}
+
+/// Shows a stretch of time.
+const show = (from, to) => change({ from, to });
+const showWhole = () => show(0, SPAN);
+
+/// Makes the stretch so many times as long around a moment.
+function zoom(factor, around = (state.from + state.to) / 2) {
+  const least = SHORTEST / (state.to - state.from);
+  const by = Math.max(factor, least);
+  show(around - (around - state.from) * by, around + (state.to - around) * by);
+}
+
+const pan = (share) => {
+  const by = (state.to - state.from) * share;
+  show(state.from + by, state.to + by);
+};
+
+const isWhole = () => state.from <= 0 && state.to >= SPAN;
+
+function addressed() {
+  const parts = [];
+  if (!isWhole()) parts.push(`t=${precise(state.from)}..${precise(state.to)}`);
+  if (state.chosen !== undefined) parts.push(`m=${state.chosen}`);
+  if (state.colour !== USUAL) parts.push(`c=${state.colour}`);
+  if (state.query) parts.push(`q=${encodeURIComponent(state.query).replaceAll("%3A", ":").replaceAll("%2C", ",")}`);
+  if (state.ranks) parts.push(`r=${state.ranks.join(",")}`);
+  if (state.theme) parts.push(`theme=${state.theme}`);
+  return parts.join("&");
+}
+const precise = (time) => Math.round(time * 10) / 10;
+
+const keepAddress = rested(250, () => history.replaceState(undefined, "", `#${addressed()}`));
+
+/// What an address says; what it does not say is as at first.
+function fromAddress() {
+  const parts = Object.fromEntries(location.hash.slice(1).split("&").map((part) => part.split(/=(.*)/s, 2)));
+  const times = (parts.t ?? "").split("..").map(timeOf);
+  const isTime = times.length === 2 && times.every((time) => time !== undefined) && times[0] < times[1];
+  const place = parts.m === undefined ? NaN : Number(parts.m);
+  const ranks = (parts.r ?? "").split(",").filter((rank) => /^\d+$/.test(rank)).map(Number).filter((rank) => rank < about.ranks.length);
+  let query = "";
+  try {
+    query = decodeURIComponent(parts.q ?? "");
+  } catch {
+    // An address that somebody has cut: as if it had no search.
+  }
+  return {
+    from: isTime ? times[0] : 0, to: isTime ? times[1] : SPAN,
+    chosen: Number.isInteger(place) && place >= 0 && place < TOTAL ? place : undefined,
+    colour: Object.hasOwn(schemes, parts.c ?? "") ? parts.c : USUAL,
+    query,
+    ranks: ranks.length > 0 ? ranks : undefined,
+    theme: ["light", "dark"].includes(parts.theme) ? parts.theme : undefined,
+  };
+}

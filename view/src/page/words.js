@@ -1,0 +1,95 @@
+// Words and numbers as the page shows them. Who says something to the reader takes the words from here.
+
+const PROTOCOLS = ["inline", "copied", "read", "written", "pieces", "receiver first", "shared memory", "oneself", "unknown"];
+const PROTOCOL_MEANS = [
+  "in the send request itself", "copied into a buffer, sent, and copied out", "announced, and read by the receiver",
+  "announced, and written by the sender", "announced, and sent in copied pieces", "written at once: the receiver had said where",
+  "through memory that the processes of the host share", "to oneself: copied once", "not recorded",
+];
+const REASONS = [
+  "by its size", "the call asks for an answer", "its datatype has gaps", "its memory could not be registered",
+  "the receiver holds senders back", "the adapter cannot do better", "the receiver is the sender", "the receiver is on this host",
+  "the receiver had said where", "reason not recorded",
+];
+const WAITS = ["nothing", "late sender", "late receiver", "late wait", "connection", "queue"];
+const WAIT_MEANS = [
+  "waited for nothing", "the receive was posted before the message came", "the message came before its receive was posted",
+  "done before anybody asked", "the connection was being made", "no room in a queue of the adapter",
+];
+const INCIDENTS = [
+  "request queued", "request posted from the queue", "receiver not ready", "memory registered", "memory deregistered",
+  "adapter event", "port event",
+];
+const OPERATIONS = ["put", "get", "atomic"];
+
+/// A word as a search has it: without spaces.
+const dashed = (word) => word.replaceAll(" ", "-");
+
+const NARROW = "\u202f";
+
+/// 1 234 567.
+function count(number) {
+  return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, NARROW);
+}
+
+/// `1 message`, `2 messages`.
+const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
+/// So many digits that three or four count.
+function short(value) {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2);
+}
+
+function bytes(number) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let unit = 0;
+  for (; number >= 1024 && unit < 5; unit += 1) number /= 1024;
+  return short(number) + NARROW + units[unit];
+}
+
+/// A length of time.
+function duration(nanoseconds) {
+  if (!Number.isFinite(nanoseconds)) return "unknown";
+  const size = Math.abs(nanoseconds);
+  // What would be rounded to 1000 of a unit is 1 of the next.
+  const [unit, name] = size >= 999.5e6 ? [1e9, "s"] : size >= 999.5e3 ? [1e6, "ms"] : size >= 999.5 ? [1e3, "µs"] : [1, "ns"];
+  return short(nanoseconds / unit) + NARROW + name;
+}
+
+/// A moment of the run, exact enough to tell it from others `step` nanoseconds away.
+function moment(nanoseconds, step) {
+  const span = Math.max(Math.abs(nanoseconds), step);
+  const [unit, name] = span >= 1e9 ? [1e9, "s"] : span >= 1e6 ? [1e6, "ms"] : span >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+  const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(unit / step))));
+  return (nanoseconds / unit).toFixed(digits) + NARROW + name;
+}
+
+const UNITS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
+const SIZES = { b: 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 };
+
+/// `12.5us` in nanoseconds; a number alone is nanoseconds.
+function timeOf(text) {
+  const parts = /^(-?[\d.]+)\s*(ns|us|µs|ms|s)?$/.exec(text.trim());
+  return parts && Number.isFinite(+parts[1]) ? +parts[1] * UNITS[parts[2] ?? "ns"] : undefined;
+}
+
+/// `64K` in bytes.
+function sizeOf(text) {
+  const parts = /^([\d.]+)\s*(?:([kmgt])(?:i?b)?|b)?$/i.exec(text.trim());
+  return parts && Number.isFinite(+parts[1]) ? +parts[1] * SIZES[(parts[2] ?? "b").toLowerCase()] : undefined;
+}
+
+/// What is not to be taken for HTML.
+const plain = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+const element = (id) => document.getElementById(id);
+
+/// What happens often is answered once the hands rest.
+function rested(milliseconds, answer) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(answer, milliseconds);
+  };
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each message waited for longest: its own moments tell of late senders, receivers and calls, the connections
+//! and the queues of its sender of the rest.
+//!
+//! Called by `columns.rs`. Tests: below.
+
+use ibex_messages::{IncidentKind, Job, Message, Time, Wait, WaitKind};
+use std::collections::HashMap;
+
+/// A stretch of time.
+type Stretch = (Time, Time);
+
+/// When the senders of a job could not send.
+pub(crate) struct Waits {
+    /// By rank and peer, by their begins.
+    connecting: HashMap<(u32, u32), Vec<Stretch>>,
+    queued: HashMap<(u32, u32), Vec<Stretch>>,
+}
+
+impl Waits {
+    pub(crate) fn of(job: &Job) -> Waits {
+        let mut connecting: HashMap<(u32, u32), Vec<Stretch>> = HashMap::new();
+        for connection in &job.connections {
+            if let Some(stretch) = connection.begun.zip(connection.established.or(connection.failed)) {
+                connecting.entry((connection.rank, connection.peer)).or_default().push(stretch);
+            }
+        }
+        connecting.values_mut().for_each(|stretches| stretches.sort_unstable());
+        Waits { connecting, queued: queued(job) }
+    }
+
+    /// The longest; none where it waited for nothing.
+    pub(crate) fn longest(&self, message: &Message) -> Option<Wait> {
+        let pair = (message.sender, message.receiver);
+        let sending = message.send.and_then(|side| side.activated.zip(side.begun.or(side.ended)));
+        let within = |stretches: &HashMap<_, Vec<Stretch>>, kind| {
+            let (from, to) = sending?;
+            overlap(stretches.get(&pair)?, from, to).map(|(from, to)| Wait { kind, from, to })
+        };
+        let connection = within(&self.connecting, WaitKind::Connection);
+        let queue = within(&self.queued, WaitKind::Queue);
+        let all = message.waits().chain(connection).chain(queue);
+        all.filter(|wait| wait.from < wait.to).max_by_key(|wait| wait.to.since(wait.from))
+    }
+}
+
+/// From the first request that has to wait to the last that need not any more.
+fn queued(job: &Job) -> HashMap<(u32, u32), Vec<Stretch>> {
+    let mut stretches: HashMap<_, Vec<Stretch>> = HashMap::new();
+    let mut open = HashMap::new();
+    for incident in &job.incidents {
+        let Some(peer) = incident.peer else { continue };
+        let pair = (incident.rank, peer);
+        match incident.kind {
+            IncidentKind::QueuedBegin => {
+                open.entry(pair).or_insert(incident.time);
+            }
+            IncidentKind::QueuedEnd if incident.value == 0 => {
+                let stretch = open.remove(&pair).map(|begun| (begun, incident.time));
+                stretches.entry(pair).or_default().extend(stretch);
+            }
+            _ => {}
+        }
+    }
+    stretches
+}
+
+/// What the stretches, which are in order, have of a span: the longest part.
+fn overlap(stretches: &[Stretch], from: Time, to: Time) -> Option<Stretch> {
+    let end = stretches.partition_point(|stretch| stretch.0 < to);
+    let parts = stretches[..end].iter().rev().take(8).map(|stretch| (stretch.0.max(from), stretch.1.min(to)));
+    parts.filter(|part| part.0 < part.1).max_by_key(|part| part.1.since(part.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibex_messages::{Connection, Incident};
+
+    fn job() -> Job {
+        let mut job = Job::made(2, 1, 3);
+        let message = &mut job.messages[0];
+        message.receive = None;
+        let send = message.send.as_mut().unwrap();
+        (send.activated, send.begun) = (Some(Time::new(1000)), Some(Time::new(9000)));
+        send.notified = send.completed;
+        job
+    }
+
+    #[test]
+    fn a_message_waits_for_the_connection_that_was_made_while_it_could_not_begin() {
+        let mut job = job();
+        let (rank, peer) = (job.messages[0].sender, job.messages[0].receiver);
+        assert_eq!(Waits::of(&job).longest(&job.messages[0]), None);
+        job.connections.push(Connection {
+            rank,
+            peer,
+            port: None,
+            queue_pair: 1,
+            remote_queue_pair: 2,
+            begun: Some(Time::new(1100)),
+            established: Some(Time::new(8000)),
+            failed: None,
+            status: 0,
+        });
+        let wait = Wait { kind: WaitKind::Connection, from: Time::new(1100), to: Time::new(8000) };
+        assert_eq!(Waits::of(&job).longest(&job.messages[0]), Some(wait));
+    }
+
+    #[test]
+    fn a_message_waits_for_the_queue_that_was_full_in_front_of_it() {
+        let mut job = job();
+        let (rank, peer) = (job.messages[0].sender, Some(job.messages[0].receiver));
+        let incident = |time, kind, value| Incident { rank, time: Time::new(time), kind, peer, port: None, value };
+        job.incidents = vec![
+            incident(500, IncidentKind::QueuedBegin, 1),
+            incident(2000, IncidentKind::QueuedBegin, 2),
+            incident(6000, IncidentKind::QueuedEnd, 1),
+            incident(8500, IncidentKind::QueuedEnd, 0),
+        ];
+        let wait = Wait { kind: WaitKind::Queue, from: Time::new(1000), to: Time::new(8500) };
+        assert_eq!(Waits::of(&job).longest(&job.messages[0]), Some(wait));
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pages as a browser shows them: Chromium without a window opens them at an address and tells what the page says of
+//! itself (the element `self`), and draws pictures, which stay in the target folder's `tmp` for who wants to look.
+
+use ibex_messages::{Connection, Incident, IncidentKind, Job, Loss, Message, Protocol, Time};
+use ibex_view::picture::Browser;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+struct Page {
+    file: PathBuf,
+    browser: Browser,
+}
+
+impl Page {
+    fn of(name: &str, job: &Job) -> Page {
+        let mut bytes = Vec::new();
+        ibex_view::page(job, &mut bytes).unwrap();
+        Page::from_bytes(name, &bytes)
+    }
+
+    fn from_bytes(name: &str, bytes: &[u8]) -> Page {
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name} page.html"));
+        fs::write(&file, bytes).unwrap();
+        let browser = Browser::find().expect("`cargo xtask setup` installs what tests need");
+        Page { file, browser }
+    }
+
+    /// The page's text at an address.
+    fn text(&self, fragment: &str) -> String {
+        self.browser.text(&self.file, fragment).unwrap()
+    }
+
+    /// What it says of itself there; nothing may have gone wrong.
+    fn shows(&self, fragment: &str) -> Value {
+        let shown = said(&self.text(fragment));
+        assert_eq!(shown["problems"], Value::Array(Vec::new()), "{shown}");
+        assert_eq!(shown["ready"], true, "{shown}");
+        shown
+    }
+
+    /// Draws it, and takes an empty picture for none.
+    fn draw(&self, name: &str, fragment: &str) {
+        let file = self.file.with_file_name(format!("{name}.png"));
+        let _ = fs::remove_file(&file);
+        self.browser.draw(&self.file, fragment, (1600, 1000), &file).unwrap();
+        let bytes = fs::read(&file).unwrap();
+        assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+        assert!(bytes.len() > 30_000, "{name} has {} bytes: nothing can be in it", bytes.len());
+    }
+}
+
+fn said(text: &str) -> Value {
+    let begin = text.find("id=\"self\">").expect("the page describes itself") + "id=\"self\">".len();
+    let end = begin + text[begin..].find("</script>").unwrap();
+    serde_json::from_str(&text[begin..end]).unwrap()
+}
+
+/// Messages with a part between two times of the run.
+fn between<'a>(job: &'a Job, from: i64, to: i64) -> impl Iterator<Item = &'a Message> {
+    let start = job.span.unwrap().0;
+    let is_between = move |message: &&Message| {
+        let first = message.moments().min().unwrap().since(start);
+        let last = message.moments().max().unwrap().since(start);
+        first < to && last >= from
+    };
+    job.messages.iter().filter(is_between)
+}
+
+#[test]
+fn the_whole_run_a_part_of_it_and_one_message() {
+    let job = Job::made(16, 60_000, 4);
+    let page = Page::of("levels", &job);
+    let whole = page.shows("");
+    assert_eq!((&whole["mode"], &whole["shown"]), (&"bands".into(), &60_000.into()));
+    assert_eq!(whole["rows"], 16);
+
+    let part = page.shows("t=20ms..20.2ms");
+    assert_eq!(part["mode"], "phases");
+    assert_eq!(part["shown"], between(&job, 20_000_000, 20_200_000).count());
+    assert_eq!(part["arrows"], part["shown"]);
+    // Each message has a bar on both sides.
+    assert_eq!(part["bars"].as_u64(), part["shown"].as_u64().map(|shown| 2 * shown));
+
+    let text = page.text("m=12345");
+    let message = &job.messages[12345];
+    assert_eq!(said(&text)["rows"], 2);
+    assert_eq!(said(&text)["chosen"], 12345);
+    let title = format!("Rank {} → rank {}", message.sender, message.receiver);
+    let pair = format!("({0:#x})", message.queue_pair.unwrap());
+    for words in [&title, "MPI_COMM_WORLD (16 ranks)", "mlx5_0:1 (fe80::", &pair, "± 300\u{202f}ns", "by its size"] {
+        assert!(text.contains(words), "{words} is not in the page");
+    }
+
+    page.draw("whole", "");
+    page.draw("part", "t=20ms..20.2ms&c=wait&theme=dark");
+    page.draw("message", "m=12345");
+}
+
+#[test]
+fn a_search_shows_what_the_job_has_and_says_what_it_does_not_know() {
+    let job = Job::made(4, 3000, 9);
+    let page = Page::of("search", &job);
+    let passing = |fragment: &str| page.shows(fragment)["passing"].as_u64().unwrap() as usize;
+    let count = |test: &dyn Fn(&Message) -> bool| job.messages.iter().filter(|message| test(message)).count();
+    assert_eq!(passing("q=tag:3%20size:>=64K"), count(&|each| each.tag == 3 && each.bytes >= 65536));
+    assert_eq!(
+        passing("q=rank:2%20tag:-17"),
+        count(&|each| each.tag == -17 && (each.sender == 2 || each.receiver == 2))
+    );
+    let pair = count(&|each| (each.sender, each.receiver) == (1, 3) && each.protocol == Some(Protocol::Copied));
+    assert_eq!(passing("q=from:1%20to:3%20protocol:copied%20comm:MPI_COMM_WORLD"), pair);
+    let refused = page.shows("q=colour:blue");
+    assert!(refused["error"].as_str().unwrap().contains("is no term"), "{refused}");
+    assert_eq!(refused["passing"], 3000);
+}
+
+#[test]
+fn the_slowest_are_those_of_the_job() {
+    let job = Job::made(4, 3000, 11);
+    let shown = Page::of("slowest", &job).shows("");
+    let took = |message: &Message| {
+        let (send, receive) = (message.send.unwrap(), message.receive.unwrap());
+        receive.completed.max(send.completed).unwrap().since(send.activated.unwrap())
+    };
+    let mut all: Vec<i64> = job.messages.iter().map(took).collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let slowest = shown["slowest"].as_array().unwrap().iter();
+    let slowest: Vec<i64> = slowest.map(|place| took(&job.messages[place.as_u64().unwrap() as usize])).collect();
+    assert_eq!(slowest, all[..5]);
+}
+
+#[test]
+fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
+    let mut job = Job::made(4, 400, 2);
+    let start = job.span.unwrap().0;
+    let at = |nanoseconds: i64| Time::new(start.nanoseconds() + nanoseconds);
+    let incident = |time, kind| Incident { rank: 1, time: at(time), kind, peer: Some(2), port: Some(1), value: 4096 };
+    job.incidents =
+        vec![incident(100_000, IncidentKind::ReceiverNotReady), incident(200_000, IncidentKind::RegistrationMiss)];
+    job.connections = vec![Connection {
+        rank: 0,
+        peer: 3,
+        port: None,
+        queue_pair: 7,
+        remote_queue_pair: 8,
+        begun: Some(at(1000)),
+        established: None,
+        failed: Some(at(50_000)),
+        status: 12,
+    }];
+    job.losses = vec![Loss { rank: 1, event: "ibex_comm_msg_arrived".to_owned(), count: 12 }];
+    job.faults = vec!["Block 7 of <the trace> of rank 2 is damaged.".to_owned()];
+    job.messages[10].receive = None;
+    let page = Page::of("faults", &job);
+    assert_eq!(page.shows("")["marks"], 3);
+    let text = page.text("m=10");
+    for words in ["12 events were lost", "Block 7 of &lt;the trace&gt; of rank 2", "No trace of this side."] {
+        assert!(text.contains(words), "{words} is not in the page");
+    }
+    page.draw("faults", "");
+}
+
+#[test]
+fn a_page_that_was_cut_says_so() {
+    let mut bytes = Vec::new();
+    ibex_view::page(&Job::made(4, 2000, 2), &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let cut = text.find("id=\"life-0\"").unwrap();
+    let page = Page::from_bytes("cut", &text.as_bytes()[..cut]);
+    let problems = said(&page.text(""))["problems"].to_string();
+    assert!(problems.contains("This file is not whole"), "{problems}");
+}
+
+#[test]
+fn a_job_without_messages_is_an_empty_page_and_not_a_broken_one() {
+    let shown = Page::of("empty", &Job::default()).shows("");
+    assert_eq!((&shown["total"], &shown["rows"]), (&0.into(), &0.into()));
+}
