@@ -86,7 +86,7 @@ static PROTOCOL_ELEMENTS: [Element; PROTOCOL_KINDS.len()] = [
     element(
         PROTOCOL_KINDS[5],
         "reason",
-        "Why so. 0: for its length; 1: a synchronous send; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter, or the connection, does not permit what would be better; 6: it is to this process; 7: the other process is on this host; 8: the receiver had offered a place.",
+        "Why so. 0: for its length; 1: a synchronous send; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter cannot do better, or not now: there is no connection yet, or no room; 6: it is to this process; 7: the other process is on this host; 8: the receiver had offered a place.",
     ),
     element(
         PROTOCOL_KINDS[6],
@@ -135,7 +135,7 @@ static NAMES: [(&str, u8, &str); 18] = [
     (
         "comm_req_protocol",
         2,
-        "It is known how the bytes of a message go: of a send before its transfer ends, of a receive after it has its message. PERUSE has no such event. One of each request that tools know; another where ports that were to read have failed, or of the copies of a persistent buffered send.",
+        "It is known how the bytes of a message go: of a send before its transfer ends, of a receive after it has its message. PERUSE has no such event. A second one follows where ports that were to read have failed, and copies are sent instead.",
     ),
 ];
 

@@ -141,15 +141,42 @@ pub(crate) enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Reason {
+    /// For their length.
     Size,
+    /// The sender is to hear that its message is matched.
     Synchronous,
+    /// A datatype has gaps, here or there.
     Gaps,
+    /// Memory could not be registered.
     NotRegistered,
+    /// The receiver holds its senders back.
     HeldBack,
+    /// The adapter cannot do what would be better, or not now: there is no connection yet, or no room.
     Adapter,
+    /// They stay in this process.
     Oneself,
+    /// The other process is on this host.
     SameHost,
+    /// The receiver had said where to write.
     Offered,
+}
+
+/// How the bytes of a message go, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passage {
+    pub(crate) protocol: Protocol,
+    pub(crate) reason: Reason,
+    /// The port's place among the process's; [`Passage::NO_PORT`]: none.
+    pub(crate) port: u32,
+    /// This side's queue pair; 0: none.
+    pub(crate) queue_pair: u32,
+    /// By how many ports they go.
+    pub(crate) rails: u32,
+}
+
+impl Passage {
+    /// See [`Passage::port`].
+    pub(crate) const NO_PORT: u32 = u32::MAX;
 }
 
 /// What [`Event::Protocol`] is told with, in place of a [`Spec`].
@@ -160,11 +187,7 @@ pub(crate) struct ProtocolSpec {
     pub(crate) spec: Spec,
     /// Of a receive: the number of its message.
     pub(crate) message: u64,
-    pub(crate) protocol: Protocol,
-    pub(crate) reason: Reason,
-    pub(crate) port: u32,
-    pub(crate) queue_pair: u32,
-    pub(crate) rails: u32,
+    pub(crate) passage: Passage,
 }
 
 /// `peruse_comm_callback_f`

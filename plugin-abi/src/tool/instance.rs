@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use engine::events::{self, EventInstance, MatchingEvent, ProtocolEvent, SourceId, TypeId};
 
 use super::host::Code;
-use crate::runtime::listeners::{self, ProtocolSpec, Spec};
+use crate::runtime::listeners::{self, Passage, ProtocolSpec, Spec};
 
 /// An `MPI_T_event_registration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,8 @@ pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> 
 
 /// The elements of the event that says how the bytes of a request's message go.
 fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
-    let ProtocolSpec { spec, message, protocol, reason, port, queue_pair, rails } = *told;
+    let ProtocolSpec { spec, message, passage } = *told;
+    let Passage { protocol, reason, port, queue_pair, rails } = passage;
     let (protocol, reason) = (protocol as u32, reason as u32);
     ProtocolEvent { id, message, bytes: spec.bytes, context: spec.context, protocol, reason, port, queue_pair, rails }
 }
