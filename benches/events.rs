@@ -91,6 +91,7 @@ fn events(criterion: &mut Criterion) {
     let registration = listen(PutComplete::TYPE, Options::default(), &count);
     let clock = PortClock {
         name: "bench:1".into(),
+        gid: [0; 16],
         ticks_per_second: 1_000_000_000,
         bits: 48,
         window: 1000,

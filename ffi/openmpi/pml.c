@@ -57,6 +57,28 @@ int ibex_comm_peers(const ompi_communicator_t *comm)
     return comm->c_remote_group->grp_proc_count;
 }
 
+int ibex_comm_is_inter(const ompi_communicator_t *comm)
+{
+    return OMPI_COMM_IS_INTER(comm);
+}
+
+static ompi_group_t *group_of(const ompi_communicator_t *comm, int is_remote)
+{
+    return is_remote ? comm->c_remote_group : comm->c_local_group;
+}
+
+int ibex_comm_members(const ompi_communicator_t *comm, int is_remote)
+{
+    const ompi_group_t *group = group_of(comm, is_remote);
+    return group == NULL ? 0 : group->grp_proc_count;
+}
+
+uint64_t ibex_comm_member(const ompi_communicator_t *comm, int is_remote, int rank)
+{
+    opal_process_name_t name = ompi_group_get_proc_name(group_of(comm, is_remote), rank);
+    return (uint64_t) name.jobid << 32 | name.vpid;
+}
+
 void ibex_request_hold(ompi_request_t *request, ompi_communicator_t *comm, ompi_datatype_t *datatype)
 {
     OBJ_RETAIN(comm);

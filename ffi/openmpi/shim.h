@@ -72,6 +72,12 @@ opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);
 /* The processes in the group of a communicator's peers, and this process' rank in it; -1: in the other group. */
 int ibex_comm_peers(const ompi_communicator_t *comm);
 
+/* Whether it is an intercommunicator; how many processes are in its local or its remote group; of one of them, by its rank in the
+ * group, the job and, in the lower half, the rank in it. */
+int ibex_comm_is_inter(const ompi_communicator_t *comm);
+int ibex_comm_members(const ompi_communicator_t *comm, int is_remote);
+uint64_t ibex_comm_member(const ompi_communicator_t *comm, int is_remote, int rank);
+
 /* OMPI_REQUEST_INIT of a request that is active, with references to what it uses. */
 void ibex_request_hold(ompi_request_t *request, ompi_communicator_t *comm, ompi_datatype_t *datatype);
 

@@ -57,6 +57,7 @@ fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
         .collect();
     let clock = PortClock {
         name: "test:1".into(),
+        gid: [0; 16],
         ticks_per_second: 1_000_000_000,
         bits: 32,
         window: 1000,

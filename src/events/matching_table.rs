@@ -3,19 +3,23 @@
 //!
 //! The last rows of the table (`table.rs`), after those that the engine raises itself. They have the names of PERUSE's
 //! events, in the order of their numbers, and all have the same elements ([`MatchingEvent`]), as there a specification
-//! is the same for all. No site of the engine looks whether somebody listens to them, so that they have no bit in the
-//! mask; their raiser hands them to registrations itself (`direct.rs`). Path: setup, but for
-//! [`MatchingEvent::instance`], which is made when a callback reads. Threads: plain data. Tests: `tests/table.rs`.
+//! is the same for all; but for the last, which PERUSE has not ([`ProtocolEvent`]). No site of the engine looks whether
+//! somebody listens to them, so that they have no bit in the mask; their raiser hands them to registrations itself
+//! (`direct.rs`). Path: setup, but for [`MatchingEvent::instance`], which is made when a callback reads. Threads: plain
+//! data. Tests: `tests/table.rs`.
 
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, Words, displacements, extent};
 use super::instance::EventInstance;
 use super::source_info::SourceId;
 
-/// How many words its elements fill.
+/// How many words the elements of most of them fill.
 pub(super) const USED: usize = extent(KINDS).div_ceil(8);
 
 /// How many there are.
 pub const MATCHING_TYPES: usize = NAMES.len();
+
+/// The place among them of the one whose elements are a [`ProtocolEvent`].
+pub const PROTOCOL: usize = MATCHING_TYPES - 1;
 
 const KINDS: [ElementType; 10] = {
     use ElementType::{I32, U32, U64};
@@ -25,47 +29,88 @@ const KINDS: [ElementType; 10] = {
 /// In the order in which the raiser has most of them in its memory, so that two are copied at once.
 static ELEMENTS: [Element; KINDS.len()] = [
     element(
-        0,
+        KINDS[0],
         "id",
         "The number of the request, the message or the search that this is of: the same in all its events, and no other's. PERUSE has the same.",
     ),
     element(
-        1,
+        KINDS[1],
         "bytes",
         "Of a message its bytes; of a request, and of the search for its message, those of what its caller gave, which may be more than come. 0 of a probe.",
     ),
     element(
-        2,
+        KINDS[2],
         "buffer",
         "The address that the request's caller gave. 0 of a message, of the search for its receive and of a probe.",
     ),
     element(
-        3,
+        KINDS[3],
         "peer",
         "The rank of the other process in the communicator (in the remote group of an intercommunicator). Of a receive or a probe that takes any: `MPI_ANY_SOURCE`.",
     ),
     element(
-        4,
+        KINDS[4],
         "tag",
         "The message's tag, negative in collective operations. Of a receive or a probe that takes any: `MPI_ANY_TAG`.",
     ),
-    element(5, "operation", "0: a send; 1: a receive, a message that has arrived, or a search."),
-    element(6, "context", "The context number of the communicator."),
-    element(7, "posted", "How many receives wait for their messages, in this communicator, when this is read."),
-    element(8, "unexpected", "How many messages are unexpected, in this communicator, when this is read."),
+    element(KINDS[5], "operation", "0: a send; 1: a receive, a message that has arrived, or a search."),
+    element(KINDS[6], "context", "The context number of the communicator."),
+    element(KINDS[7], "posted", "How many receives wait for their messages, in this communicator, when this is read."),
+    element(KINDS[8], "unexpected", "How many messages are unexpected, in this communicator, when this is read."),
     element(
-        9,
+        KINDS[9],
         "count",
         "As many elements of its datatype as the request's caller gave, at most `INT_MAX`; of a message as `bytes`.",
     ),
 ];
 
-const fn element(index: usize, name: &'static str, help: &'static str) -> Element {
-    Element { name, element_type: KINDS[index], help }
+const PROTOCOL_KINDS: [ElementType; 9] = {
+    use ElementType::{U32, U64};
+    [U64, U64, U64, U32, U32, U32, U32, U32, U32]
+};
+
+static PROTOCOL_ELEMENTS: [Element; PROTOCOL_KINDS.len()] = [
+    element(PROTOCOL_KINDS[0], "id", "The number of the request: the same in all its events."),
+    element(
+        PROTOCOL_KINDS[1],
+        "message",
+        "Of a receive the number of the message that it has, as the events of the message have it. 0 of a send.",
+    ),
+    element(PROTOCOL_KINDS[2], "bytes", "The bytes of the message; the receive may have room for fewer."),
+    element(PROTOCOL_KINDS[3], "context", "The context number of the communicator."),
+    element(
+        PROTOCOL_KINDS[4],
+        "protocol",
+        "How its bytes go. 0: inside the work request; 1: copied to a buffer of ibex, sent, and copied from one; 2: announced, and read by the receiver; 3: announced, and written by the sender (not used); 4: announced, and sent in copied pieces; 5: written at once, as the receiver had said where; 6: by the memory that the processes of a host share; 7: copied within this process. A receiver cannot tell 0 from 1 and goes by the length.",
+    ),
+    element(
+        PROTOCOL_KINDS[5],
+        "reason",
+        "Why so. 0: for its length; 1: a synchronous send; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter cannot do better, or not now: there is no connection yet, or no room; 6: it is to this process; 7: the other process is on this host; 8: the receiver had offered a place.",
+    ),
+    element(
+        PROTOCOL_KINDS[6],
+        "port",
+        "The index of the port among those of this process, from 0; of several the first. 4294967295: none, or it is not known.",
+    ),
+    element(
+        PROTOCOL_KINDS[7],
+        "queue_pair",
+        "The number of this side's queue pair on that port. 0: none, or it is not known.",
+    ),
+    element(
+        PROTOCOL_KINDS[8],
+        "rails",
+        "By how many ports it goes. Of a send that the receiver reads: by how many it was announced; the receiver's event has by how many it is read.",
+    ),
+];
+
+const fn element(element_type: ElementType, name: &'static str, help: &'static str) -> Element {
+    Element { name, element_type, help }
 }
 
 /// Name, level, and what it tells.
-static NAMES: [(&str, u8, &str); 17] = [
+static NAMES: [(&str, u8, &str); 18] = [
     ("comm_req_activate", 2, "A call begins a send or a receive."),
     ("comm_req_match_unex", 2, "A receive has an unexpected message."),
     ("comm_req_insert_in_posted_q", 2, "A receive waits for its message."),
@@ -87,26 +132,35 @@ static NAMES: [(&str, u8, &str); 17] = [
         3,
         "A piece of a message, neither the first nor the last, has gone or is where it belongs; a read of it, not the last, is done.",
     ),
+    (
+        "comm_req_protocol",
+        2,
+        "It is known how the bytes of a message go: of a send before its transfer ends, of a receive after it has its message. PERUSE has no such event. A second one follows where ports that were to read have failed, and copies are sent instead.",
+    ),
 ];
 
 static DISPLACEMENTS: [usize; KINDS.len()] = displacements(KINDS);
+static PROTOCOL_DISPLACEMENTS: [usize; PROTOCOL_KINDS.len()] = displacements(PROTOCOL_KINDS);
 
 /// The row of the type at a place among these.
 pub(super) const fn row(place: usize) -> EventType {
     let (name, level, description) = NAMES[place];
-    EventType {
-        name,
-        description,
-        level,
-        elements: &ELEMENTS,
-        displacements: &DISPLACEMENTS,
-        extent: extent(KINDS),
-        bound: Some(6),
-        stamp: StampedBy::Raiser,
+    let stamp = StampedBy::Raiser;
+    if place == PROTOCOL {
+        let (elements, displacements, extent) = (&PROTOCOL_ELEMENTS, &PROTOCOL_DISPLACEMENTS, extent(PROTOCOL_KINDS));
+        return EventType { name, description, level, elements, displacements, extent, bound: Some(3), stamp };
     }
+    let (elements, displacements, extent) = (&ELEMENTS, &DISPLACEMENTS, extent(KINDS));
+    EventType { name, description, level, elements, displacements, extent, bound: Some(6), stamp }
 }
 
-/// The elements of such an event.
+/// Two elements of 32 bits in a word.
+#[inline(always)]
+fn both(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// The elements of such an event, but for the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is an element of the table, which says what it is")]
 pub struct MatchingEvent {
@@ -125,7 +179,6 @@ pub struct MatchingEvent {
 impl MatchingEvent {
     #[inline(always)]
     pub(super) fn words(&self) -> Words {
-        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         [
             self.id,
             self.bytes,
@@ -145,6 +198,35 @@ impl MatchingEvent {
     /// As an instance.
     #[must_use]
     #[inline]
+    pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
+        EventInstance { event_type, source, timestamp, words: self.words() }
+    }
+}
+
+/// The elements of the event that says how the bytes of a message go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is an element of the table, which says what it is")]
+pub struct ProtocolEvent {
+    pub id: u64,
+    pub message: u64,
+    pub bytes: u64,
+    pub context: u32,
+    pub protocol: u32,
+    pub reason: u32,
+    pub port: u32,
+    pub queue_pair: u32,
+    pub rails: u32,
+}
+
+impl ProtocolEvent {
+    fn words(&self) -> Words {
+        let (context, port) = (both(self.context, self.protocol), both(self.reason, self.port));
+        let queue_pair = both(self.queue_pair, self.rails);
+        [self.id, self.message, self.bytes, context, port, queue_pair, 0, 0, 0, 0, 0, 0]
+    }
+
+    /// As an instance.
+    #[must_use]
     pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
         EventInstance { event_type, source, timestamp, words: self.words() }
     }

@@ -63,7 +63,7 @@ pub(crate) use interest_mask::ordered_interest;
 pub use interest_mask::{
     InterestMask, activation_epoch, has_interest, immediate_interest, interest, is_idle, is_nearly_full,
 };
-pub use matching_table::{MATCHING_TYPES, MatchingEvent};
+pub use matching_table::{MATCHING_TYPES, MatchingEvent, PROTOCOL, ProtocolEvent};
 pub use page::markdown;
 pub use port_source::{PolledBatch, PortClock, ReadClock};
 pub use raise::{EventGroup, raise, stage, stage_stamped};

@@ -13,8 +13,8 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\n\
          Tools see each event as `ibex_NAME`; `btl_ibex_NAME`, as they were called, is found as well in this version, for the last time.\n\
-         Those whose names begin with `comm_` come where ibex does the matching (`--mca pml ibex`), and are PERUSE's events, lengthened by\n\
-         `PERUSE_` (docs/peruse.md says when each comes, and in which order); the others of messages (`xfer_`, `msg_`, `_chosen`) come\n\
+         Those whose names begin with `comm` come where ibex does the matching (`--mca pml ibex`). But for the last, those that begin with\n\
+         `comm_` are PERUSE's, lengthened by `PERUSE_` (docs/peruse.md says when each comes, and in which order). The others of messages (`xfer_`, `msg_`, `_chosen`) come\n\
          where ibex is a transport beneath another PML, such as `ob1`. The level says for whom it is: 1 to 3 users, 4 to 6 tuning, 7 to 9 developers of\n\
          ibex. The clock says who stamps the event. Where it is the adapter's, the host still stamps the event if the adapter does\n\
          not stamp completions, or if ibex read the stamp so late that the adapter's clock may have wrapped since; the event's\n\
@@ -35,7 +35,7 @@ pub fn markdown() -> String {
             "\n## {}\n\n{} Level {}; bound to {bound}; clock: {clock}; {} bytes.\n\n",
             row.name, row.description, row.level, row.extent
         );
-        if index > RAISED {
+        if index > RAISED && std::ptr::eq(row.elements, TABLE[RAISED].elements) {
             let _ = writeln!(page, "Its elements are those of [{0}](#{0}).", TABLE[RAISED].name);
             continue;
         }

@@ -10,6 +10,7 @@
 //! Path: [`PortSource::submit`] hot, behind the branch of a site: a lock that is never held while a callback runs.
 //! Threads: any. Units: the adapter's ticks. Tests: `tests/ports.rs`.
 
+use std::net::Ipv6Addr;
 use std::sync::Mutex;
 
 use arrayvec::ArrayVec;
@@ -32,6 +33,8 @@ pub type ReadClock = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 pub struct PortClock {
     /// Device and port, as `mlx5_0:1`.
     pub name: String,
+    /// The GID in use, in network order.
+    pub gid: [u8; 16],
     /// The rate of the adapter's core clock.
     pub ticks_per_second: u64,
     /// How many bits of a stamp count; it wraps after 2 to the power of these.
@@ -69,6 +72,7 @@ const OPEN_BATCHES: usize = 128;
 
 /// What the lock of a [`PortSource`] guards.
 struct Guarded {
+    gid: Ipv6Addr,
     unwrap: Unwrap,
     reorder: ReorderBuffer,
     correlation: ClockCorrelation,
@@ -84,6 +88,7 @@ impl PortSource {
         let window = host.ticks(clock.window);
         let reorder = ReorderBuffer::new(clock.room, ((window as f64 * rate) as u64, window));
         let guarded = Guarded {
+            gid: clock.gid.into(),
             unwrap: Unwrap::new(clock.bits, rate),
             reorder,
             correlation: ClockCorrelation::new(1.0 / rate, host.ticks(SPACING_NS)),
@@ -114,9 +119,10 @@ impl PortSource {
 
     /// The port is opened again: its clock can be asked again, and goes on where it was.
     pub(super) fn reopen(&self, again: PortSource) {
-        let Guarded { read_clock, .. } = again.guarded.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Guarded { gid, read_clock, .. } =
+            again.guarded.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut guarded = self.locked();
-        guarded.read_clock = read_clock;
+        (guarded.gid, guarded.read_clock) = (gid, read_clock);
         guarded.sample();
     }
 
@@ -134,8 +140,10 @@ impl PortSource {
         SourceInfo {
             name: self.name.clone(),
             description: format!(
-                "completions of port {}, stamped by the adapter's clock ({} bits, carried past their end)",
-                self.name, self.bits
+                "completions of port {}, stamped by the adapter's clock ({} bits, carried past their end), GID {}",
+                self.name,
+                self.bits,
+                self.locked().gid
             ),
             ordered: true,
             ticks_per_second: self.ticks_per_second,

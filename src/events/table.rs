@@ -380,4 +380,25 @@ table! {
         event: U32 "The event (`enum ibv_event_type`).";
         port: U32 "The index of the port among those of this process, from 0.";
     }
+
+    // Communicators, where ibex does the matching.
+    CommunicatorCreated = communicator_created: stamp Host, bound "", level 2,
+        "A communicator is there, those of Open MPI's own included: of each run of members whose ranks in their job are an arithmetic progression, one event. `MPI_COMM_WORLD` is one event; an intercommunicator has those of both groups. Before any event of the communicator's messages."
+    {
+        context: U32 "The context number of the communicator. Another may have it once this one is freed.";
+        kind: U32 "0: an intracommunicator; 1: an intercommunicator.";
+        rank: I32 "The rank of this process in it, in the local group.";
+        size: U32 "How many members the group has that `side` names.";
+        side: U32 "0: of the local group; 1: of the remote group.";
+        first: U32 "The rank, in that group, of the first member of this run.";
+        count: U32 "How many members the run has: those of the ranks from `first` on.";
+        process: U32 "The rank of the first member in its job.";
+        stride: I32 "By how much the rank in the job of each further member is greater; 0 where there is none.";
+        job: U32 "The job of these members, as Open MPI names it.";
+    }
+    CommunicatorFreed = communicator_freed: stamp Host, bound "", level 2,
+        "A communicator is no longer there: its last request has ended, and this process has freed it, or MPI is being finalized. After all events of its messages."
+    {
+        context: U32 "The context number of the communicator.";
+    }
 }

@@ -18,7 +18,8 @@
 //! COUNTED costs no bytes: the message is one of those that its sender counts (`place.rs`)
 //! then   Eager        nothing: 12 or 16 bytes in all; the data follows
 //!        Synchronous  request 4: to be acknowledged when it is matched; the data follows
-//!        Announce     request 4, key 4, address 8, length 8: where the data is
+//!        Announce     request 4, key 4, address 8, length 8: where the data is; at address 0 it cannot be read, and the key says
+//!                     why, for who tells tools
 //!        AnnounceKeyed  the same; for each further port of the sender's, by which the data can be read as well, 8 bytes follow:
 //!                     its number 4, its key of the data 4
 //! ```
@@ -26,7 +27,8 @@
 //! The others are about a request of one side, by the number that this side gave it. Bytes 1 to 3 are 0.
 //!
 //! ```text
-//! ClearToSend   request 4, receive 4, key 4, address 8, length 8    answers Announce: write there
+//! ClearToSend   request 4, receive 4, key 4, address 8, length 8    answers Announce: write there; at address 0 as pieces, and
+//!                                                                   the key says why data is not read that could be
 //! Place         as short or long above with the receiver's rank and the tag that it takes, then
 //!               id 4, epoch 4, after 4, key 4, address 8, length 4  an offer (`place.rs`): write there
 //! Placed        id 4, context 4, length 4                           so much has been written to that place

@@ -47,7 +47,11 @@ pub(crate) fn wants_stamps() -> bool {
 }
 
 /// The source of a port whose completion queue gives stamps; `None` where it does not.
-pub(crate) fn open_source(context: &Arc<Context>, cq: &CompletionQueue, name: &str) -> Option<SourceId> {
+pub(crate) fn open_source(
+    context: &Arc<Context>,
+    cq: &CompletionQueue,
+    (name, gid): (&str, [u8; 16]),
+) -> Option<SourceId> {
     let clock = context.clock().filter(|_| cq.can_stamp())?;
     // A weak reference: the source may outlive the port, and the device would stay open.
     let weak = Arc::downgrade(context);
@@ -55,6 +59,7 @@ pub(crate) fn open_source(context: &Arc<Context>, cq: &CompletionQueue, name: &s
         context.raw_clock().map(|_| -> events::ReadClock { Box::new(move || weak.upgrade()?.raw_clock()) });
     events::open_port(PortClock {
         name: name.to_owned(),
+        gid,
         ticks_per_second: clock.ticks_per_second,
         bits: clock.bits,
         window: WINDOW,

@@ -35,7 +35,7 @@ const CHECKED: [(&str, &str, usize); 15] = [
 ];
 
 /// Those that are run where ibex does the matching: a sentence, the program, its argument, and on how many ranks.
-const OVER_THE_PML: [(&str, &str, &[&str], usize); 10] = [
+const OVER_THE_PML: [(&str, &str, &[&str], usize); 11] = [
     ("PERUSE supports every event", "peruse_queries", &["all"], 2),
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
     ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
@@ -46,6 +46,24 @@ const OVER_THE_PML: [(&str, &str, &[&str], usize); 10] = [
     ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", &[], 2),
     ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", &[], 4),
     ("PERUSE works with threads", "peruse_threads", &[], 2),
+    ("MPI_T tells that communicators come and go, and who is in them", "mpi_t_communicators", &["spawn"], 4),
+];
+
+/// MCA parameters and their values.
+type Parameters = &'static [(&'static str, &'static str)];
+
+/// What MPI_T tells of how messages go: a sentence, what the program is to do, and with which parameters that is so.
+const PROTOCOLS: [(&str, &str, Parameters); 6] = [
+    ("by the adapter, and to oneself", "adapter", &[]),
+    ("by shared memory", "shared", &[("btl", "self,vader,ibex")]),
+    (
+        "by shared memory that the kernel lets nobody read",
+        "shared",
+        &[("btl", "self,vader,ibex"), ("btl_vader_single_copy_mechanism", "none")],
+    ),
+    ("of senders that are held back", "held-back", &[("pml_ibex_unexpected_memory", "1024")]),
+    ("to where the receiver says", "offered", &[("pml_ibex_receiver_first", "2")]),
+    ("by an adapter that takes nothing inside a work request", "adapter", &[("btl_ibex_max_inline", "0")]),
 ];
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -53,7 +71,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("every tool in the folder is run by a test", |_| {
             let over_the_pml = OVER_THE_PML.iter().map(|(_, program, _, _)| *program);
             let listed = CHECKED.iter().map(|(_, program, _)| *program).chain(over_the_pml);
-            every_program_is_listed("tools", listed.chain(["writing_a_tool", "peruse_ending"]), file!())
+            let elsewhere = ["writing_a_tool", "peruse_ending", "mpi_t_protocols"];
+            every_program_is_listed("tools", listed.chain(elsewhere), file!())
         }),
         Test::new("the tool of the page counts what was sent", counts),
         Test::new("the logger writes down what a job did", logs),
@@ -79,12 +98,37 @@ pub(crate) fn tests() -> Vec<Test> {
             Launch::new(program, ranks).arguments(arguments).with("pml", "ibex").passes(site)
         }));
     }
+    tests.extend(told_protocols());
     // Whatever is kept at all is beyond the bound, so that short messages are announced, and some pend.
     tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {
         let launch = Launch::new("peruse_profiler", 2).with("pml", "ibex");
         launch.with("pml_ibex_unexpected_memory", "1").passes(site)
     }));
     tests.into_iter().map(Test::device_independent).collect()
+}
+
+/// By which protocol, why and by which port messages go.
+fn told_protocols() -> impl Iterator<Item = Test> {
+    let launch = |site: &Site, what: &str, parameters: Parameters| {
+        let is_inline = site.has_inline() && !parameters.iter().any(|(name, _)| *name == "btl_ibex_max_inline");
+        let arguments = if is_inline { vec![what] } else { vec![what, "no-inline"] };
+        let launch = Launch::new("mpi_t_protocols", 2).arguments(&arguments).with("pml", "ibex");
+        parameters.iter().fold(launch, |launch, (name, value)| launch.with(name, value))
+    };
+    let plain = PROTOCOLS.into_iter().map(move |(sentence, what, parameters)| {
+        let name = format!("over the pml, MPI_T tells how messages go {sentence}");
+        Test::new(name, move |site| launch(site, what, parameters).passes(site))
+    });
+    let rails = Test::on_emulated("over the pml, MPI_T tells how messages go by two ports", move |site| {
+        launch(site, "rails", &[])
+            .on_adapters("[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n")
+            .passes(site)
+    });
+    let faulty = "[[device]]\n[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
+    let unregistered = "over the pml, MPI_T tells how messages go whose memory cannot be registered";
+    let unregistered =
+        Test::on_emulated(unregistered, move |site| launch(site, "unregistered", &[]).on_adapters(faulty).passes(site));
+    plain.chain([rails, unregistered])
 }
 
 /// 90 messages of 8 bytes and 10 of 1 MiB each way, in fragments that add up.

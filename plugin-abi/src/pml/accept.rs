@@ -16,8 +16,9 @@ use super::arrived::{Arrived, Body};
 use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
+use super::passage::{Protocol, Reason};
 use super::request::Request;
-use super::{datatype, flight, flow, getting, oneself, pieces, reading, routing, striped, watch};
+use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, striped, watch};
 use crate::runtime::listeners::{Event, Listeners};
 
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
@@ -150,6 +151,7 @@ pub(crate) unsafe fn announced(
     }
     // SAFETY: this function's rule.
     unsafe { flight::begins(&mut *request.as_ptr(), sender, wanted) };
+    let mut why = Reason::Gaps;
     if memory.address != 0 && !extent.start.is_null() {
         let message = (from, sender, memory);
         // SAFETY: memory of one piece; this function's rule.
@@ -163,9 +165,18 @@ pub(crate) unsafe fn announced(
         if is_read {
             return;
         }
+        why = Reason::NotRegistered;
+        // By shared memory it goes as was told, read or not.
+        if from.as_local().is_none() {
+            // SAFETY: this function's rule.
+            unsafe {
+                let how = (Protocol::Pieces, why);
+                watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, how)));
+            }
+        }
     }
     // SAFETY: this function's rule.
-    unsafe { pieces::ask(pml, state, request, (from, sender), wanted) };
+    unsafe { pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why))) };
 }
 
 /// A message that was unexpected goes to a receive.

@@ -14,6 +14,7 @@ use super::flow;
 use super::incoming::deliver;
 use super::instance::pml;
 use super::listening::follow;
+use super::members;
 use super::progress::leave;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners;
@@ -29,7 +30,10 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         communicator.comm = comm;
         let communicator = NonNull::from(Box::leak(communicator));
         // SAFETY: one that Open MPI has just made; `pml_del_comm` says that it goes.
-        unsafe { listeners::begins(comm) };
+        unsafe {
+            members::created(comm);
+            listeners::begins(comm);
+        }
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: just leaked; entered.
         unsafe { follow(communicator.as_ref()) };
@@ -39,6 +43,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
             drop(state);
             // SAFETY: it is still there.
             unsafe { listeners::ends(comm) };
+            members::freed(context);
             return sys::OPAL_ERROR;
         };
         // SAFETY: as above.
@@ -61,16 +66,22 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: a communicator of Open MPI's.
         let communicator = unsafe { std::mem::replace(&mut (*comm).c_pml_comm, null_mut()) };
+        let mut was_there = None;
         if let Some(communicator) = NonNull::new(communicator.cast::<c_void>().cast::<Communicator>()) {
             // SAFETY: leaked by `pml_add_comm`, and taken out of the table here, once.
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
             state.contexts.remove(communicator.context);
+            was_there = Some(communicator.context);
             // Receives that nothing came for stay as they are: whoever holds them can still free them.
             for message in communicator.into_queues().into_remains().messages {
                 flow::give_up(pml, &mut state, &message.message);
             }
         }
         leave(pml, state);
+        // Another thread may have the number again once this has returned.
+        if let Some(context) = was_there {
+            members::freed(context);
+        }
         sys::OPAL_SUCCESS
     })
 }

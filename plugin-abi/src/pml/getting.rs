@@ -83,6 +83,6 @@ unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_r
         unsafe { finish(state, request) };
     } else {
         // SAFETY: matched, with nothing under way.
-        unsafe { pieces::ask(pml, state, request, (r.link, sender), length) };
+        unsafe { pieces::ask(pml, state, request, (r.link, sender), (length, 0)) };
     }
 }

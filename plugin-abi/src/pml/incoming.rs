@@ -18,7 +18,7 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Owner, Request};
 use super::several::ByRail;
-use super::{accept, flow, offering, pieces, placing, reading, resume, unexpected, watch};
+use super::{accept, flow, offering, passage, pieces, placing, reading, resume, unexpected, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::tag::Tag;
 
@@ -168,7 +168,11 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
     let listeners = unsafe { Listeners::of(communicator.comm) };
     let taken = match listeners {
         // SAFETY: as above.
-        Some(listeners) => unsafe { watch::take_posted_watched(listeners, communicator, envelope, length) },
+        Some(listeners) => unsafe {
+            let (of, from) = ((communicator, envelope), Link::UNKNOWN);
+            let how = |_: &Request| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
+            watch::take_posted_watched(listeners, communicator, envelope, length, (how, || {}))
+        },
         // Within a callback all have been taken away.
         // SAFETY: as above.
         None => unsafe { communicator.take_posted_watched(envelope) }.ok_or(0),
@@ -246,7 +250,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
             deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::ClearToSend { request, receive, memory } => {
-            pieces::wanted(pml, state, TransferId(request), TransferId(receive), memory.length);
+            pieces::wanted(pml, state, TransferId(request), TransferId(receive), memory);
         }
         Header::Fragment { receive, .. } => {
             // SAFETY: the slot's bytes.
@@ -297,7 +301,7 @@ fn whole(
     state: &mut State,
     of: Match,
     bytes: &[u8],
-    (kept, sender): (impl FnOnce() -> Arrived, impl FnOnce() -> Option<Link>),
+    (kept, sender): (impl FnOnce() -> Arrived, impl Fn() -> Option<Link> + Copy),
 ) {
     let envelope = Envelope::new(of.rank, of.tag);
     let Some(communicator) = state.contexts.get(of.context).copied() else {
@@ -305,13 +309,20 @@ fn whole(
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
+    let mut from = Link::UNKNOWN;
+    let of = (communicator, envelope);
+    let how = |_: &Request| {
+        Some(passage::came_whole(pml, state, of, sender().unwrap_or(Link::UNKNOWN), (EAGER_SIZE, bytes.len())))
+    };
+    // One that is kept is told of with the way that it came by, of several.
+    let keeping = || from = sender().unwrap_or(Link::UNKNOWN);
     // SAFETY: as above.
-    match unsafe { watch::take_posted(communicator, envelope, bytes.len()) } {
+    match unsafe { watch::take_posted(communicator, envelope, bytes.len(), (how, keeping)) } {
         // SAFETY: posted, so alive, and matched.
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: as above.
         Err(id) => unsafe {
-            unexpected::insert(pml, state, communicator, (envelope, Arrived { id, ..kept() }), sender);
+            unexpected::insert(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
         },
     }
 }
@@ -325,8 +336,9 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     };
     // SAFETY: in the table, so alive; the PML is entered.
     let communicator = unsafe { communicator.as_ref() };
+    let how = |receive: &Request| passage::came(pml, state, (communicator, envelope), &message, receive);
     // SAFETY: as above.
-    match unsafe { watch::take_posted(communicator, envelope, message.length()) } {
+    match unsafe { watch::take_posted(communicator, envelope, message.length(), (how, || {})) } {
         // SAFETY: posted, so alive, and matched.
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: as above.

@@ -3,10 +3,10 @@
 //!
 //! Open MPI's nouns first: `component` (once per process), `module` (what Open MPI calls), `procs` and `context`
 //! (processes and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`,
-//! `communicator`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
+//! `communicator`, `members`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
 //! what), `progress` (what has happened; `handed_on`: to another face), `incoming` (a message came), `accept` (it met
 //! its receive), `unexpected` (it did not), `reading` and `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and
-//! `resume` (or not yet), `finish` (a request ends), `watch` (tools are told of it), `listening` and `notify` (what is
+//! `resume` (or not yet), `finish` (a request ends), `watch` (tools are told of it; `passage`: how a message goes), `listening` and `notify` (what is
 //! otherwise while they listen). With several ports: `rails` (which is used), `announcing` and `striped` (long messages
 //! by all), `moving` and `merging` (one that goes down). Processes of the same host: `local` (what comes), `backlog`
 //! (what waits), `getting` (long ones), by `shared_memory`. This process: `oneself`. `peer`, `link`, `bounds`, `buffer`, `token`, `arrived`,
@@ -37,12 +37,14 @@ mod lengths;
 mod link;
 mod listening;
 mod local;
+mod members;
 mod merging;
 mod module;
 mod moving;
 mod notify;
 mod offering;
 mod oneself;
+mod passage;
 mod peer;
 mod persistent;
 mod pieces;

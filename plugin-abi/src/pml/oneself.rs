@@ -21,7 +21,7 @@ use super::finish::{Outcome, finish, note};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
-use super::{transmit, unexpected, watch};
+use super::{passage, transmit, unexpected, watch};
 
 /// Bytes that are copied at a time where there are gaps on both sides.
 const PIECE: usize = 32 * 1024;
@@ -37,8 +37,9 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     // SAFETY: a live communicator.
     let communicator = unsafe { Communicator::of(r.comm()) };
     let envelope = Envelope::new(communicator.rank, r.tag);
+    let told = (|_: &Request| Some(passage::ONESELF), || {});
     // SAFETY: a live communicator, as the request is on it; the PML is entered.
-    let id = match unsafe { watch::take_posted(communicator, envelope, r.extent.length) } {
+    let id = match unsafe { watch::take_posted(communicator, envelope, r.extent.length, told) } {
         // SAFETY: matched by this message, which nothing was done with.
         Ok(receive) => return unsafe { meet(state, request, receive, envelope) },
         Err(id) => id,
@@ -47,7 +48,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let is_copied = r.role == Role::Send(Mode::Standard) && r.extent.length <= longest;
     let body = if is_copied {
         // SAFETY: as above.
-        unsafe { watch::begins(r) };
+        unsafe { watch::begins_by(r, |_| Some(passage::ONESELF)) };
         // SAFETY: the user's buffer, which is his until the send is finished (M3).
         let Some(body) = (unsafe { copied(&r.data, r.extent) }) else {
             _ = transmit::failed(state);
@@ -95,7 +96,7 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
     // SAFETY: this function's rule. The buffers are the user's, and his until the requests are finished (M3).
     unsafe {
         note(receive, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
-        watch::begins(s);
+        watch::begins_by(s, |_| Some(passage::ONESELF));
         watch::begins(r);
         copy((&s.data, s.extent), (&r.data, r.extent), length.min(room));
         watch::ends(s);

@@ -20,12 +20,13 @@ use super::link::Link;
 use super::request::{Request, Transfer};
 use super::resume;
 use super::transmit::{self, Transmitted};
-use super::{announcing, flight, moving, rails, routing, token, watch};
+use super::{announcing, flight, moving, passage, rails, routing, token, watch};
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
 
-/// A receive that was matched asks for the first `wanted` bytes, at least 1, of an announced message.
+/// A receive that was matched asks for the first `wanted` bytes, at least 1, of an announced message; `why` it does not
+/// read them, as a number ([`super::passage::code`]), where they could be read.
 ///
 /// # Safety
 /// A receive of the PML's, matched, with nothing under way.
@@ -34,13 +35,13 @@ pub(crate) unsafe fn ask(
     state: &mut State,
     request: NonNull<Request>,
     (from, sender): (Link, TransferId),
-    wanted: u64,
+    (wanted, why): (u64, u32),
 ) {
     let receiver = state.transfers.begin(request);
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
-    let memory = Memory { key: 0, address: 0, length: wanted };
+    let memory = Memory { key: why, address: 0, length: wanted };
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, memory };
     routing::control(pml, state, from, &header);
 }
@@ -82,8 +83,8 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     }
 }
 
-/// The receiver of an announced message wants copies.
-pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver: TransferId, bytes: u64) {
+/// The receiver of an announced message wants copies of the first bytes of it; of one that it could read it says why.
+pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver: TransferId, memory: Memory) {
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
@@ -91,8 +92,13 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let counted = unsafe { resume::counted(r) };
     // SAFETY: as above.
     unsafe { flight::answered(r, sender, true) };
-    let sending = Transfer::Sending { state: Sending::new(bytes, MOST), receiver };
+    let sending = Transfer::Sending { state: Sending::new(memory.length, MOST), receiver };
     let announced = std::mem::replace(&mut r.transfer, sending);
+    if let Transfer::Announced { registered: Some(_), .. } = announced {
+        let link = r.link;
+        // SAFETY: a send that is not finished.
+        unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, memory.key))) };
+    }
     // SAFETY: the receiver will not read.
     unsafe { announcing::put_back(pml, r.link, announced) };
     // SAFETY: a send under way.

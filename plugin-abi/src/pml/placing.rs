@@ -27,10 +27,11 @@ use super::datatype::Extent;
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
+use super::passage::{Protocol, Reason};
 use super::places::{MOST_UNPLACED, Offers};
 use super::request::{Request, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{routing, token, watch};
+use super::{passage, routing, token, watch};
 use crate::runtime::memory::Registered;
 
 /// An offer has come: in a communicator, of the receiver with this rank there.
@@ -149,7 +150,10 @@ unsafe fn write(
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: as above.
-    unsafe { watch::begins(r) };
+    unsafe {
+        let how = (Protocol::ReceiverFirst, Reason::Offered);
+        watch::begins_by(r, |r| Some(passage::by(pml, r.link, how, 1)));
+    }
     let (link, Extent { start, length }) = (r.link, r.extent);
     r.transfer = Transfer::Placing { registered: Some(registered), is_header_waiting: false };
     let port = pml.rails().get(link.rail()).and_then(Rail::enter);

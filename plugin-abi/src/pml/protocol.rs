@@ -16,9 +16,10 @@ use super::datatype::Extent;
 use super::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
+use super::passage::Reason;
 use super::request::{Mode, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{announcing, flight, flow, oneself, placing, rails, routing, watch};
+use super::{announcing, flight, flow, oneself, passage, placing, rails, routing, watch};
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
@@ -68,11 +69,13 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     let Some(of) = (unsafe { placing::send(pml, state, request, of, is_long && way == Way::Free) }) else { return };
     match way {
         // SAFETY: this function's rule.
-        Way::Announced { counted } => return unsafe { announce(pml, state, request, (of, is_long, counted)) },
+        Way::Announced { counted } => unsafe {
+            return announce(pml, state, request, (of, is_long, counted), Reason::HeldBack);
+        },
         // Nobody hears of a synchronous one that waits for the port, so that it must not.
         // SAFETY: this function's rule.
         Way::Free if is_long || is_synchronous && !has_room(pml, state, link) => unsafe {
-            return announce(pml, state, request, (of, is_long, false));
+            return announce(pml, state, request, (of, is_long, false), Reason::Synchronous);
         },
         Way::Free | Way::Pends => {}
     }
@@ -93,8 +96,9 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
         unsafe { routing::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
     };
     if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
+        let waits = transmitted == Transmitted::Waits;
         // SAFETY: not finished.
-        unsafe { watch::ends(&mut *request.as_ptr()) };
+        unsafe { watch::ends_by(&mut *request.as_ptr(), |r| Some(passage::sent(pml, state, r, waits))) };
     }
     match transmitted {
         // SAFETY: all of it is with the adapter.
@@ -114,7 +118,7 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
 }
 
 /// Announces a message, with the place where it can be read if it is long and its memory can be registered. A short one
-/// is quicker sent as a copy.
+/// is quicker sent as a copy; `why` it is announced is said then.
 ///
 /// # Safety
 /// As for [`begin`].
@@ -124,6 +128,7 @@ unsafe fn announce(
     state: &mut State,
     request: NonNull<Request>,
     (of, is_long, counted): (Match, bool, bool),
+    why: Reason,
 ) {
     let sender = state.transfers.begin(request);
     // SAFETY: this function's rule.
@@ -138,11 +143,16 @@ unsafe fn announce(
         // SAFETY: the user's buffer, until the send is finished (M3).
         unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
     });
+    let why = match (is_long, start.is_null()) {
+        (false, _) => why,
+        (true, true) => Reason::Gaps,
+        (true, false) => Reason::NotRegistered,
+    };
     let memory = match registered {
         Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
         // By shared memory it is read without a key. With gaps the address is 0.
         None if rail.is_none() && is_long => Memory { key: 0, address, length: length as u64 },
-        None => Memory { key: 0, address: 0, length: length as u64 },
+        None => Memory { key: passage::code(why), address: 0, length: length as u64 },
     };
     let others = match registered {
         // SAFETY: as above.
@@ -152,7 +162,10 @@ unsafe fn announce(
     let link = r.link;
     if memory.address != 0 {
         // SAFETY: this function's rule. From here on it may be read.
-        unsafe { watch::begins(r) };
+        unsafe { watch::begins_by(r, |_| passage::announced(pml, link, (memory, why))) };
+    } else {
+        // SAFETY: this function's rule. Copies of it are sent.
+        unsafe { watch::goes(r, |_| passage::announced(pml, link, (memory, why))) };
     }
     match registered {
         Some(registered) if pml.has_several() => {

@@ -17,8 +17,9 @@ use ibex_ffi::verbs::RemoteSpan;
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
+use super::passage::{Protocol, Reason};
 use super::request::{Request, Transfer};
-use super::{announcing, flight, resume, routing, striped, transmit, watch};
+use super::{announcing, flight, passage, resume, routing, striped, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -46,7 +47,7 @@ pub(crate) unsafe fn begin(
     let reading = Reading::new(wanted, rail.read_limit, MOST);
     r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
     // SAFETY: this function's rule.
-    unsafe { watch::begins(r) };
+    unsafe { watch::begins_by(r, |r| Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1))) };
     // SAFETY: being read.
     unsafe { post(rail, state, request) };
     true
@@ -123,13 +124,12 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     // SAFETY: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
     let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
+    // SAFETY: not finished. Of one that was sent whole tools have been told.
+    unsafe { watch::ends_by(r, |r| passage::was_read(pml, r, &transfer)) };
     // SAFETY: the receiver has read.
     unsafe { announcing::put_back(pml, r.link, transfer) };
-    // SAFETY: not finished. Of one that was sent whole tools have been told.
-    unsafe {
-        watch::ends(r);
-        flight::answered(r, sender, false);
-    }
+    // SAFETY: not finished.
+    unsafe { flight::answered(r, sender, false) };
     // SAFETY: a send that is through.
     unsafe { finish(state, request) };
     resume::answered(pml, state, counted);

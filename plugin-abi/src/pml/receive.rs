@@ -7,10 +7,11 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use engine::matching::{ANY_TAG, Envelope, MessageHandle, Pattern};
+use engine::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::accept;
+use super::arrived::Arrived;
 use super::communicator::Communicator;
 use super::datatype::Data;
 use super::finish::{self, finish};
@@ -20,7 +21,7 @@ use super::places::Offers;
 use super::progress::{Idle, leave, poll_here, until};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
-use super::{offering, returning, watch};
+use super::{offering, passage, returning, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -386,7 +387,10 @@ unsafe fn post_watched(
         let communicator = Communicator::of(r.comm());
         watch::told(listeners, r, Event::Activate);
         let is_any = communicator.queues().unexpected() > 0;
-        let Some(message) = watch::take_unexpected(listeners, communicator, r, pattern) else {
+        let how = |receive: &Request, found: &Message<Arrived>| {
+            passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
+        };
+        let Some(message) = watch::take_unexpected(listeners, communicator, r, pattern, how) else {
             if is_any {
                 flow::found_nothing(pml, state, communicator.context);
             }
@@ -414,7 +418,10 @@ unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: 
             let r = &mut *request.as_ptr();
             (r.peer, r.tag) = (message.envelope.source(), message.envelope.tag());
             watch::request(r, Event::Activate);
-            watch::request(r, Event::MatchUnexpected);
+            let communicator = Communicator::of(comm);
+            watch::match_probed(r, &message, |receive, found| {
+                passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
+            });
             accept::unexpected(pml, state, request, message.envelope, message.message);
         },
         // Received before, which MPI forbids.

@@ -108,6 +108,9 @@ pub(crate) struct Request {
     pub(crate) told: Told,
     /// Of a persistent request: it was begun, and its caller has not been told of its end.
     pub(crate) is_to_notify: bool,
+    /// Of a receive that has its message, while a tool asks how that goes: what tools know the message by, behind the
+    /// number of the receive, as this is left over from another otherwise.
+    pub(crate) message: (u64, u64),
 }
 
 /// What tools have been told of a transfer.
@@ -206,6 +209,7 @@ impl Request {
             spec: Spec::EMPTY,
             told: Told::Nothing,
             is_to_notify: false,
+            message: (0, 0),
         }
     }
 

@@ -14,7 +14,7 @@ use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::{Account, Link};
 use super::request::{Request, Transfer};
-use super::{flow, protocol, rails, watch};
+use super::{flow, passage, protocol, rails, watch};
 
 /// Lets sends go that pended, as far as they may.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
@@ -43,7 +43,7 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
     let (link, length) = unsafe { ((*request.as_ptr()).link, (*request.as_ptr()).extent.length) };
     // SAFETY: as above.
     unsafe {
-        watch::ends(&mut *request.as_ptr());
+        watch::ends_by(&mut *request.as_ptr(), |r| Some(passage::sent(pml, state, r, true)));
         finish(state, request);
     }
     let account = rails::account(pml, state, link);

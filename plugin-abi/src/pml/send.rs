@@ -21,7 +21,7 @@ use super::instance::{Pml, State, pml, unwatched};
 use super::link::Link;
 use super::progress::{leave, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
-use super::{peer, protocol, returning, transmit, watch};
+use super::{passage, peer, protocol, returning, transmit, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -203,6 +203,16 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         }
     });
     if is_posted {
+        // SAFETY: as above.
+        if unsafe { listeners.wants(Event::Protocol) } {
+            let passage = passage::sent_at_once(pml, link, extent.length);
+            // SAFETY: as above.
+            unsafe { watch::tell_passage_of(listeners, id, &spec, passage) };
+        }
+        let mut tell = |event| {
+            // SAFETY: as above.
+            unsafe { listeners.tell(event, id, &mut spec) };
+        };
         tell(Event::XferEnd);
         tell(Event::Complete);
         tell(Event::Notify);

@@ -20,9 +20,10 @@ use ibex_ffi::verbs::RemoteSpan;
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
+use super::passage::{Passage, Protocol, Reason};
 use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
-use super::{flight, moving, pieces, rails, routing, transmit, watch};
+use super::{flight, moving, passage, pieces, rails, routing, transmit, watch};
 
 /// Reads of a message that are posted to a port at a time.
 const MOST: usize = 4;
@@ -68,10 +69,17 @@ pub(crate) unsafe fn begin(
     let reads = Reads { state: striping, lanes, sender, from: link, address: memory.address };
     r.transfer = Transfer::Striped(Box::new(reads));
     // SAFETY: this function's rule.
-    unsafe { watch::begins(r) };
+    unsafe { watch::begins_by(r, |r| read_by(pml, r)) };
     // SAFETY: being read.
     unsafe { post(pml, state, request) };
     true
+}
+
+/// How a message goes that is being read.
+fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
+    let Transfer::Striped(reads) = &request.transfer else { return None };
+    let first = reads.lanes.first()?;
+    Some(passage::by(pml, first.link, (Protocol::Read, Reason::Size), reads.lanes.len()))
 }
 
 /// The links by which a message can be read now, with the sender's keys: a short one by the link that announced it if
@@ -126,7 +134,11 @@ unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>
     // SAFETY: this function's rule.
     if let Some(reads) = unsafe { take(pml, request) } {
         // SAFETY: this function's rule; nothing is under way.
-        unsafe { pieces::ask(pml, state, request, (reads.from, reads.sender), reads.state.length()) };
+        unsafe {
+            let (from, why) = (reads.from, Reason::Adapter);
+            watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, (Protocol::Pieces, why))));
+            pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), passage::code(why)));
+        }
     }
 }
 

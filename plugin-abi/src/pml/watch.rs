@@ -13,6 +13,7 @@
 //! `hw-tests/tools/peruse_requests.c`.
 
 use std::ffi::c_int;
+use std::hint::cold_path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +25,7 @@ use super::communicator::{Communicator, Queues};
 use super::datatype::Data;
 use super::instance::Pml;
 use super::request::{Owner, Request, Role, Told};
-use crate::runtime::listeners::{Event, Listeners, Spec};
+use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
 pub(crate) const SEND: c_int = 0;
@@ -197,10 +198,20 @@ pub(crate) fn forget(request: &mut Request) {
 /// As for [`request`].
 #[inline]
 pub(crate) unsafe fn begins(of: &mut Request) {
+    // SAFETY: this function's rule.
+    unsafe { begins_by(of, |_| None) };
+}
+
+/// [`begins`], where it is known now how the bytes go, if `how` says so.
+///
+/// # Safety
+/// As for [`request`].
+#[inline]
+pub(crate) unsafe fn begins_by(of: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told == Told::Nothing && of.owner != Owner::Call {
         of.told = Told::Begun;
         // SAFETY: this function's rule.
-        unsafe { request(of, Event::XferBegin) };
+        unsafe { request_by(of, Event::XferBegin, how) };
     }
 }
 
@@ -210,10 +221,120 @@ pub(crate) unsafe fn begins(of: &mut Request) {
 /// As for [`request`].
 #[inline]
 pub(crate) unsafe fn ends(of: &mut Request) {
+    // SAFETY: this function's rule.
+    unsafe { ends_by(of, |_| None) };
+}
+
+/// [`ends`], where it is known now how the bytes have gone, if `how` says so.
+///
+/// # Safety
+/// As for [`request`].
+#[inline]
+pub(crate) unsafe fn ends_by(of: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told != Told::Ended && of.owner != Owner::Call {
         of.told = Told::Ended;
         // SAFETY: this function's rule.
-        unsafe { request(of, Event::XferEnd) };
+        unsafe { request_by(of, Event::XferEnd, how) };
+    }
+}
+
+/// [`request`], before which it is told how the bytes of the message go, if `how` says so. It costs nothing where
+/// nobody listens to the communicator.
+///
+/// # Safety
+/// As for [`request`].
+#[inline(always)]
+unsafe fn request_by(request: &mut Request, event: Event, how: impl FnOnce(&Request) -> Option<Passage>) {
+    // SAFETY: this function's rule.
+    if let Some(listeners) = unsafe { Listeners::of(request.comm()) } {
+        // SAFETY: as above.
+        unsafe {
+            goes_as(listeners, request, how);
+            tell(listeners, request, event);
+        }
+    }
+}
+
+/// It is known how the bytes of a request's message go, if `how` says so.
+///
+/// # Safety
+/// As for [`request`].
+#[inline]
+pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
+    // SAFETY: this function's rule.
+    if let Some(listeners) = unsafe { Listeners::of(request.comm()) } {
+        // SAFETY: as above.
+        unsafe { goes_as(listeners, request, how) };
+    }
+}
+
+/// # Safety
+/// As for [`request`]; the listeners are the communicator's.
+#[inline(always)]
+unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
+    // SAFETY: this function's rule.
+    if unsafe { listeners.wants(Event::Protocol) } && request.owner != Owner::Call {
+        cold_path();
+        let Some(passage) = how(request) else { return };
+        let bytes = match request.role {
+            Role::Receive => request.base().req_status._ucount,
+            Role::Send(_) => request.extent.length,
+        };
+        // SAFETY: as above.
+        unsafe { tell_passage(listeners, request, bytes, passage) };
+    }
+}
+
+/// A send that has no request goes so.
+///
+/// # Safety
+/// The PML is entered, and somebody listens to this event of the specification's communicator.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn tell_passage_of(listeners: &Listeners, id: u64, spec: &Spec, passage: Passage) {
+    let mut told = ProtocolSpec { spec: *spec, message: 0, passage };
+    // SAFETY: this function's rule.
+    unsafe { listeners.tell_protocol(id, &mut told) };
+}
+
+/// # Safety
+/// As for [`request`]; the listeners are the communicator's.
+#[cold]
+#[inline(never)]
+unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
+    if request.id == 0 {
+        introduce_itself(request, name());
+    }
+    let (of, message) = request.message;
+    let message = if of == request.id { message } else { 0 };
+    let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
+    // SAFETY: this function's rule.
+    unsafe { listeners.tell_protocol(request.id, &mut told) };
+}
+
+/// A receive has its message of so many bytes, which tools know by `id`. It is told how its bytes go, if `how` says so
+/// now.
+///
+/// # Safety
+/// As for [`request`]; the listeners are the communicator's.
+#[cold]
+#[inline(never)]
+unsafe fn has_message(
+    listeners: &Listeners,
+    receive: &mut Request,
+    (id, length): (u64, usize),
+    how: impl FnOnce(&Request) -> Option<Passage>,
+) {
+    if receive.owner == Owner::Call {
+        return;
+    }
+    if receive.id == 0 {
+        introduce_itself(receive, name());
+    }
+    receive.message = (receive.id, id);
+    if let Some(passage) = how(receive) {
+        // SAFETY: this function's rule.
+        unsafe { tell_passage(listeners, receive, length, passage) };
     }
 }
 
@@ -237,7 +358,8 @@ pub(crate) unsafe fn piece(of: &mut Request, is_first: bool, is_last: bool) {
 }
 
 /// A message has come. Takes out the receive that it goes to; if there is none, says by what number tools know the
-/// message.
+/// message. While a tool asks how messages go, `how` says that of this one, if it is known now, or `kept` is called
+/// where there is no receive.
 ///
 /// # Safety
 /// The communicator is in the table; the PML is entered.
@@ -246,13 +368,14 @@ pub(crate) unsafe fn take_posted(
     communicator: &Communicator,
     envelope: Envelope,
     length: usize,
+    (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
     // SAFETY: this function's rule.
     match unsafe { Listeners::of(communicator.comm) } {
         // SAFETY: this function's rule.
         None => unsafe { communicator.take_posted(envelope) }.ok_or(0),
         // SAFETY: as above.
-        Some(listeners) => unsafe { take_posted_watched(listeners, communicator, envelope, length) },
+        Some(listeners) => unsafe { take_posted_watched(listeners, communicator, envelope, length, (how, kept)) },
     }
 }
 
@@ -264,6 +387,7 @@ pub(crate) unsafe fn take_posted_watched(
     communicator: &Communicator,
     envelope: Envelope,
     length: usize,
+    (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
     let id = names(2);
     let search = id + 2;
@@ -275,9 +399,17 @@ pub(crate) unsafe fn take_posted_watched(
         listeners.tell(Event::SearchPostedBegin, search, &mut spec);
         let found = communicator.take_posted_watched(envelope);
         listeners.tell(Event::SearchPostedEnd, search, &mut spec);
-        let mut found = found.ok_or(id)?;
+        let Some(mut found) = found else {
+            if listeners.wants(Event::Protocol) {
+                kept();
+            }
+            return Err(id);
+        };
         told(listeners, found.as_mut(), Event::RemovePosted);
         listeners.tell(Event::MatchPosted, id, &mut spec);
+        if listeners.wants(Event::Protocol) {
+            has_message(listeners, found.as_mut(), (id, length), how);
+        }
         Ok(found)
     }
 }
@@ -297,7 +429,11 @@ pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: En
 /// # Safety
 /// As for [`take_posted`].
 #[inline]
-unsafe fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, length): (u64, Envelope, usize)) {
+unsafe fn tell_of_message(
+    communicator: &Communicator,
+    event: Event,
+    (id, envelope, length): (u64, Envelope, usize),
+) -> u64 {
     // SAFETY: this function's rule.
     if let Some(listeners) = unsafe { Listeners::of(communicator.comm) } {
         // One that arrived when nobody listened has no number yet.
@@ -306,10 +442,13 @@ unsafe fn tell_of_message(communicator: &Communicator, event: Event, (id, envelo
         let mut spec = unsafe { spec_of_message(communicator.comm, envelope, length) };
         // SAFETY: as above.
         unsafe { listeners.tell(event, id, &mut spec) };
+        return id;
     }
+    id
 }
 
-/// A receive is posted, which has a number. Takes out the message that it has.
+/// A receive is posted, which has a number. Takes out the message that it has; `how` says how that goes, if it is known
+/// now.
 ///
 /// # Safety
 /// As for [`take_posted`]; the request is a receive on this communicator.
@@ -319,6 +458,7 @@ pub(crate) unsafe fn take_unexpected(
     communicator: &Communicator,
     of: &mut Request,
     pattern: Pattern,
+    how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
 ) -> Option<Message<Arrived>> {
     let search = name();
     // SAFETY: this function's rule.
@@ -328,12 +468,12 @@ pub(crate) unsafe fn take_unexpected(
         let found = if is_any { communicator.take_unexpected(pattern) } else { None };
         listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
         let found = found?;
-        tell_of_message(
-            communicator,
-            Event::RemoveUnexpected,
-            (found.message.id, found.envelope, found.message.length()),
-        );
+        let length = found.message.length();
+        let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
         request(of, Event::MatchUnexpected);
+        if listeners.wants(Event::Protocol) {
+            has_message(listeners, of, (id, length), |receive| how(receive, &found));
+        }
         Some(found)
     }
 }
@@ -384,6 +524,32 @@ pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelo
     if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
         let (id, length) = (message.id, message.length());
         // SAFETY: as above.
-        unsafe { tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length)) };
+        let id = unsafe { tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length)) };
+        // SAFETY: as above. Its receive is told of with the same number.
+        if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
+            message.id = id;
+        }
+    }
+}
+
+/// The message of a matched probe goes to a receive.
+///
+/// # Safety
+/// As for [`request`]; a receive.
+pub(crate) unsafe fn match_probed(
+    receive: &mut Request,
+    found: &Message<Arrived>,
+    how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
+) {
+    // SAFETY: this function's rule.
+    if let Some(listeners) = unsafe { Listeners::of(receive.comm()) } {
+        // SAFETY: as above.
+        unsafe {
+            tell(listeners, receive, Event::MatchUnexpected);
+            if listeners.wants(Event::Protocol) {
+                let of = (found.message.id, found.message.length());
+                has_message(listeners, receive, of, |receive| how(receive, found));
+            }
+        }
     }
 }

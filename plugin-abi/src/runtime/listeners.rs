@@ -46,14 +46,16 @@ pub(crate) enum Event {
     SearchUnexpectedBegin,
     SearchUnexpectedEnd,
     XferContinue,
+    /// PERUSE has no such event; [`Listeners::tell_protocol`] tells it.
+    Protocol,
 }
 
 impl Event {
     /// All, in the order of their numbers.
-    pub(crate) const ALL: [Event; 17] = {
+    pub(crate) const ALL: [Event; 18] = {
         use Event::{
             Activate, Arrived, Complete, InsertPosted, InsertUnexpected, MatchPosted, MatchUnexpected, Notify,
-            RemovePosted, RemoveUnexpected, SearchPostedBegin, SearchPostedEnd, SearchUnexpectedBegin,
+            Protocol, RemovePosted, RemoveUnexpected, SearchPostedBegin, SearchPostedEnd, SearchUnexpectedBegin,
             SearchUnexpectedEnd, XferBegin, XferContinue, XferEnd,
         };
         [
@@ -74,6 +76,7 @@ impl Event {
             SearchUnexpectedBegin,
             SearchUnexpectedEnd,
             XferContinue,
+            Protocol,
         ]
     };
 }
@@ -112,6 +115,79 @@ impl Spec {
         bytes: 0,
         stamp: 0,
     };
+}
+
+/// How the bytes of a message go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Protocol {
+    /// Inside the work request.
+    Inline,
+    /// Copied into a buffer, sent, and copied out.
+    Copied,
+    /// Announced, and read by the receiver.
+    Read,
+    /// Announced, and sent in copied pieces: 3 would be what is written.
+    Pieces = 4,
+    /// Written at once: the receiver had said where.
+    ReceiverFirst,
+    /// By the memory that the processes of a host share.
+    SharedMemory,
+    /// Copied within this process.
+    Oneself,
+}
+
+/// Why they go so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Reason {
+    /// For their length.
+    Size,
+    /// The sender is to hear that its message is matched.
+    Synchronous,
+    /// A datatype has gaps, here or there.
+    Gaps,
+    /// Memory could not be registered.
+    NotRegistered,
+    /// The receiver holds its senders back.
+    HeldBack,
+    /// The adapter cannot do what would be better, or not now: there is no connection yet, or no room.
+    Adapter,
+    /// They stay in this process.
+    Oneself,
+    /// The other process is on this host.
+    SameHost,
+    /// The receiver had said where to write.
+    Offered,
+}
+
+/// How the bytes of a message go, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passage {
+    pub(crate) protocol: Protocol,
+    pub(crate) reason: Reason,
+    /// The port's place among the process's; [`Passage::NO_PORT`]: none.
+    pub(crate) port: u32,
+    /// This side's queue pair; 0: none.
+    pub(crate) queue_pair: u32,
+    /// By how many ports they go.
+    pub(crate) rails: u32,
+}
+
+impl Passage {
+    /// See [`Passage::port`].
+    pub(crate) const NO_PORT: u32 = u32::MAX;
+}
+
+/// What [`Event::Protocol`] is told with, in place of a [`Spec`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProtocolSpec {
+    /// The request's, but that `bytes` are the message's.
+    pub(crate) spec: Spec,
+    /// Of a receive: the number of its message.
+    pub(crate) message: u64,
+    pub(crate) passage: Passage,
 }
 
 /// `peruse_comm_callback_f`
@@ -507,18 +583,32 @@ impl Listeners {
     pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
         let Called { function, handle, param } = self.called[event as usize].get();
         if let Some(function) = function {
-            call(function, handle, param, id as isize, spec);
+            // SAFETY: a specification that outlives the call.
+            unsafe { call(function, handle, param, id as isize, spec) };
+        }
+    }
+
+    /// Tells all who listen to it by which protocol the bytes of a request's message go.
+    ///
+    /// # Safety
+    /// As for [`Self::tell`].
+    pub(crate) unsafe fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
+        let Called { function, handle, param } = self.called[Event::Protocol as usize].get();
+        if let Some(function) = function {
+            // SAFETY: as above; who listens to this event knows what stands behind the specification.
+            unsafe { call(function, handle, param, id as isize, std::ptr::from_mut(spec).cast()) };
         }
     }
 }
 
+/// # Safety
+/// A specification that outlives the call.
 #[inline(always)]
-fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: &mut Spec) {
+unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: *mut Spec) {
     if IS_LOCKED.load(Ordering::Relaxed) {
         return call_beside_lock(handle, function, param, id, spec);
     }
-    // SAFETY: the tool's function with what the tool gave for it, or [`call_each`] with its list; the specification
-    // outlives the call.
+    // SAFETY: the tool's function with what the tool gave for it, or [`call_each`] with its list; this function's rule.
     let code = unsafe { function(handle, id, spec, param) };
     if code != 0 {
         // Of one whose own callback has released it the name is not known any more.
@@ -531,12 +621,12 @@ fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: &m
 unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_void) -> c_int {
     let list = list.cast_const().cast::<Vec<Listener>>();
     // SAFETY: the raiser's, for the call.
-    let spec = unsafe { &mut *spec };
-    spec.stamp = 0;
+    unsafe { (*spec).stamp = 0 };
     let mut place = 0;
     // SAFETY: of the table whose event is told, which is inside the raising face.
     while let Some(Listener { handle, function, param, .. }) = unsafe { &*list }.get(place).copied() {
-        call(function, handle, param, id, spec);
+        // SAFETY: as above.
+        unsafe { call(function, handle, param, id, spec) };
         place += 1;
     }
     0
@@ -544,7 +634,7 @@ unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_
 
 #[cold]
 #[inline(never)]
-fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: &mut Spec) {
+fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: *mut Spec) {
     let listener = Listener { handle, function, alone: function, param };
     let upcall = UPCALL.get();
     let code = upcall.map_or(0, |upcall| (upcall.beside_lock)(listener, id, spec));

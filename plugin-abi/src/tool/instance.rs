@@ -12,10 +12,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine::events::{self, EventInstance, MatchingEvent, SourceId, TypeId};
+use engine::events::{self, EventInstance, MatchingEvent, ProtocolEvent, SourceId, TypeId};
 
 use super::host::Code;
-use crate::runtime::listeners::{self, Spec};
+use crate::runtime::listeners::{self, Passage, ProtocolSpec, Spec};
 
 /// An `MPI_T_event_registration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,23 +66,38 @@ pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> 
     }
 }
 
+/// The elements of the event that says how the bytes of a request's message go.
+fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
+    let ProtocolSpec { spec, message, passage } = *told;
+    let Passage { protocol, reason, port, queue_pair, rails } = passage;
+    let (protocol, reason) = (protocol as u32, reason as u32);
+    ProtocolEvent { id, message, bytes: spec.bytes, context: spec.context, protocol, reason, port, queue_pair, rails }
+}
+
 impl MatchingInstance {
     /// Its elements, without a timestamp.
     fn event(&self) -> &EventInstance {
-        self.made.get_or_init(|| self.elements().instance(self.event_type, events::matching_source(), 0))
+        self.made.get_or_init(|| self.instance(0))
     }
 
     /// As an instance that outlives the callback.
     pub(super) fn whole(&self) -> EventInstance {
-        self.elements().instance(self.event_type, events::matching_source(), self.timestamp())
+        self.instance(self.timestamp())
     }
 
     #[inline]
-    fn elements(&self) -> MatchingEvent {
-        // SAFETY: the raiser's, which outlives the callback, and nobody else writes to.
+    fn instance(&self, timestamp: u64) -> EventInstance {
+        let source = events::matching_source();
+        if self.event_type.place_in_matching() == Some(events::PROTOCOL) {
+            // SAFETY: what this event is told with, which outlives the callback, and nobody else writes to.
+            let told = unsafe { &*self.spec.cast::<ProtocolSpec>() };
+            return protocol(self.id, told).instance(self.event_type, source, timestamp);
+        }
+        // SAFETY: the raiser's, as above.
         let spec = unsafe { &*self.spec };
         // SAFETY: the communicator of an event that is being told.
-        elements(self.id, spec, unsafe { listeners::queues(spec.comm) })
+        let queues = unsafe { listeners::queues(spec.comm) };
+        elements(self.id, spec, queues).instance(self.event_type, source, timestamp)
     }
 
     /// When it happened: now, if nobody has asked before.

@@ -316,7 +316,8 @@ impl Matching {
             if changing.registration.look_for_room() || !is_fit {
                 watch::serve_soon();
             }
-            if is_fit && changing.registration.is_buffered() {
+            // What is kept quickly has the elements that most have.
+            if is_fit && changing.registration.is_buffered() && self.event != Event::Protocol {
                 changing.quick.how = u8::from(has_threads) | KEPT;
                 if !was_kept {
                     listeners::set_alone(self.event, self.handle.0, keep_alone);

@@ -35,6 +35,7 @@ impl Adapter {
         let adapter = self.clone();
         PortClock {
             name: name.to_owned(),
+            gid: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7],
             ticks_per_second: 1_000_000_000,
             bits: self.bits,
             window,
@@ -52,6 +53,20 @@ fn listen_puts(options: Options, seen: &Seen) -> Arc<Registration> {
     let registration = register(PutComplete::TYPE, options);
     set_callback(&registration, Safety::ThreadSafe, Some(seen.callback())).expect("live");
     registration
+}
+
+#[test]
+fn a_ports_source_says_its_gid_and_that_of_today_where_it_is_opened_again() {
+    let _alone = alone();
+    let adapter = Adapter::new(48);
+    let source = open_port(adapter.clock("gid:1", 1000, false)).expect("room");
+    let says = |gid| source_info(source).description.ends_with(gid);
+    assert!(says(", GID fe80::7"), "{}", source_info(source).description);
+    close_port(source, Safety::MpiRestricted);
+    let again = PortClock { gid: [0; 16], ..adapter.clock("gid:1", 1000, false) };
+    assert_eq!(open_port(again), Some(source));
+    assert!(says(", GID ::") && source_info(source).name == "gid:1");
+    close_port(source, Safety::MpiRestricted);
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Port<Verbs> {
             .map_err(|error| failed(&format!("making a queue pair of {} sends", limits.sends), error))?;
         let max_inline = probe.max_inline().min(limits.inline);
         drop(probe);
-        let source = watch::open_source(&device.context, &cq, &place);
+        let source = watch::open_source(&device.context, &cq, (&place, choice.gid));
         let handshakes = handshakes(&device, choice, tunables, &setup)
             .map_err(|error| failed("making the handshake's queue pair and listener", error))?;
 

@@ -11,7 +11,7 @@
 use super::Port;
 use crate::counters::subtract;
 use crate::transport::adapter::Adapter;
-use crate::transport::connections::connection::Phase;
+use crate::transport::connections::connection::{Connection, Phase};
 use crate::transport::kept::Unposted;
 use crate::transport::tx::request::Request;
 use crate::transport::work_request::EndpointId;
@@ -62,6 +62,12 @@ impl<A: Adapter> Port<A> {
         // Refused where it has failed: then it is not ready either.
         let _ = self.queue(to, Request::NOTHING);
         false
+    }
+
+    /// The number of the queue pair by which the peer is reached, once there is one.
+    #[must_use]
+    pub fn queue_pair(&self, to: EndpointId) -> Option<u32> {
+        self.connections.get(to).map(Connection::number)
     }
 
     /// The port of the peer that the endpoint stands for, as the peer numbers it.

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// By which protocol, why and by which port messages go, as ibex_comm_req_protocol tells where ibex does the matching: one event of each
+// request, with the request's number and at the receiver the message's, before the request is done. Rank 0 sends to rank 1. 2 ranks.
+//
+// usage: mpi_t_protocols WHAT [no-inline]
+//   adapter       by the adapter, each way that does not need a parameter; and to oneself
+//   shared        by shared memory
+//   held-back     with pml_ibex_unexpected_memory so small that senders are held back
+//   unregistered  where memory cannot be registered from some moment on
+//   offered       with pml_ibex_receiver_first 2: the tool listens at the sender alone
+//   rails         long messages by two ports
+// no-inline: the adapter takes nothing inside a work request
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+
+enum protocol { INLINE, COPIED, READ, WRITTEN, PIECES, FIRST, SHARED, ONESELF };
+enum reason { SIZE, SYNCHRONOUS, GAPS, NOT_REGISTERED, HELD_BACK, ADAPTER, TO_ONESELF, SAME_HOST, OFFERED };
+
+enum { MOST = 1 << 14, LONG = 1 << 20, SHORT = 4096, TAG = 7, TRIES = 200 };
+static const uint32_t NO_PORT = 4294967295u;
+
+// The elements, as docs/events.md lays them out.
+struct protocol_event {
+    uint64_t id, message, bytes;
+    uint32_t context, protocol, reason, port, queue_pair, rails;
+};
+
+struct matching_event {
+    uint64_t id, bytes, buffer;
+    int32_t peer, tag;
+    uint32_t operation, context, posted, unexpected;
+    int32_t count;
+};
+
+struct connected_event {
+    uint32_t peer, port, queue_pair, remote_queue_pair;
+};
+
+// What is listened to, by the letter that an event gets: of a request activated, its protocol, complete; a message that has arrived.
+static const char letters[] = "ApCam";
+static const char *const names[] = {"ibex_comm_req_activate", "ibex_comm_req_protocol", "ibex_comm_req_complete", "ibex_comm_msg_arrived",
+                                    "ibex_comm_msg_remove_from_unex_q"};
+enum { EVENTS = sizeof names / sizeof *names };
+
+static struct told {
+    char letter;
+    uint64_t id;
+    uint32_t context;
+    int tag;
+    struct protocol_event protocol;
+} told[MOST];
+static int count;
+static uint32_t queue_pair_to[2][8];
+
+static MPI_Comm comm;
+static uint32_t context;
+static bool has_inline = true;
+static unsigned char *sent, *got;
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety;
+    const char letter = *(const char *)user;
+    struct told event = {.letter = letter};
+    if (letter == 'p') {
+        struct protocol_event *protocol = &event.protocol;
+        uint32_t read = 0;
+        check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, protocol));
+        check_int("read", MPI_SUCCESS, MPI_T_event_read(instance, 4, &read));
+        check_int("the same protocol", protocol->protocol, read);
+        event.id = protocol->id, event.context = protocol->context;
+        bool is_nowhere = protocol->protocol == SHARED || protocol->protocol == ONESELF;
+        check_true("a protocol", protocol->protocol <= ONESELF && protocol->protocol != WRITTEN);
+        check_true("a reason", protocol->reason <= OFFERED);
+        check_true("a port if it goes by one", is_nowhere == (protocol->port == NO_PORT));
+        check_true("a queue pair", is_nowhere == (protocol->queue_pair == 0));
+        check_true("rails", is_nowhere ? protocol->rails == 0 : protocol->rails >= 1);
+        check_true("a number", protocol->id != 0 && protocol->id != protocol->message);
+    } else {
+        struct matching_event matching;
+        check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &matching));
+        event.id = matching.id, event.context = matching.context, event.tag = matching.tag;
+    }
+    if (count < MOST)
+        told[count++] = event;
+}
+
+static void on_connected(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety, (void)user;
+    struct connected_event connected;
+    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &connected));
+    if (connected.peer < 2 && connected.port < 8)
+        queue_pair_to[connected.peer][connected.port] = connected.queue_pair;
+}
+
+static void listen_to(const char *name, MPI_T_event_cb_function *function, void *user) {
+    MPI_T_event_registration registration;
+    int index = -1;
+    check_int(name, MPI_SUCCESS, MPI_T_event_get_index(name, &index));
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &registration));
+    check_int("callback", MPI_SUCCESS,
+              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, user, function));
+}
+
+static void listen_to_all(void) {
+    for (int i = 0; i < EVENTS; i++)
+        listen_to(names[i], on_event, (void *)&letters[i]);
+    listen_to("ibex_connection_established", on_connected, NULL);
+}
+
+static void meet(void) {
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// The next event of this letter in the communicator, from a place on; MOST: there is none.
+static int next(char letter, int from, uint64_t id) {
+    while (from < count && !(told[from].letter == letter && told[from].context == context && (id == 0 || told[from].id == id)))
+        from++;
+    return from < count ? from : MOST;
+}
+
+// What one request was told to go by, since the last time: one event of its own, between its beginning and its end, with the number of
+// the one message that has arrived. Of a receive, if it is one. A buffered send may go after its end.
+static const struct protocol_event *the_one(bool is_receive, bool is_buffered, int bytes) {
+    for (int is_there = 0; is_buffered && !is_there;) {
+        MPI_OK(MPI_Iprobe(1 - check.rank, TAG, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE));
+        is_there = next('p', 0, 0) < MOST;
+    }
+    int activated = next('A', 0, 0), at = next('p', 0, 0);
+    static const struct protocol_event none = {.protocol = 99, .reason = 99};
+    if (at == MOST || activated == MOST) {
+        check_fail("expected an event, got %s", at == MOST ? "none of a protocol" : "no request");
+        return &none;
+    }
+    const struct protocol_event *event = &told[at].protocol;
+    check_int("no second one", MOST, next('p', at + 1, 0));
+    check_true("the request's number", event->id == told[activated].id && at > activated);
+    check_true("before its end", is_buffered || next('C', 0, event->id) > at);
+    check_int("bytes", bytes, (long long)event->bytes);
+    if (is_receive) {
+        int arrived = next('a', 0, 0);
+        check_true("the message's number", arrived < at && event->message == told[arrived].id);
+        int removed = next('m', 0, 0);
+        check_true("as when it was unexpected", removed == MOST || (removed < at && told[removed].id == event->message));
+    } else {
+        check_true("a send has no message", event->message == 0);
+    }
+    uint32_t of_connection = event->port < 8 ? queue_pair_to[1 - check.rank][event->port] : 0;
+    check_true("the queue pair of the connection", of_connection == 0 || of_connection == event->queue_pair);
+    return event;
+}
+
+static void goes(const struct protocol_event *event, enum protocol protocol, enum reason reason) {
+    if (event->protocol != protocol || event->reason != reason)
+        check_fail("expected protocol %d for reason %d, got %u for %u", protocol, reason, event->protocol, event->reason);
+}
+
+enum sending { SEND, SSEND, ISEND, ISSEND, BSEND, RSEND, STARTED, SENDINGS };
+enum receiving { RECV, EARLY, LATE, PROBED, EARLY_STARTED, RECEIVINGS };
+
+static void send_by(enum sending how, const void *from, int items, MPI_Datatype type, int to) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    switch (how) {
+    case SEND: MPI_OK(MPI_Send(from, items, type, to, TAG, comm)); break;
+    case SSEND: MPI_OK(MPI_Ssend(from, items, type, to, TAG, comm)); break;
+    case ISEND: MPI_OK(MPI_Isend(from, items, type, to, TAG, comm, &request)); break;
+    case ISSEND: MPI_OK(MPI_Issend(from, items, type, to, TAG, comm, &request)); break;
+    case BSEND: MPI_OK(MPI_Bsend(from, items, type, to, TAG, comm)); break;
+    case RSEND: MPI_OK(MPI_Rsend(from, items, type, to, TAG, comm)); break;
+    default:
+        MPI_OK(MPI_Send_init(from, items, type, to, TAG, comm, &request));
+        MPI_OK(MPI_Start(&request));
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Request_free(&request));
+    }
+    if (request != MPI_REQUEST_NULL)
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+}
+
+// What a rank's side of a message is expected to be.
+struct expected {
+    enum protocol protocol;
+    enum reason reason;
+};
+
+// One message of so many integers; with gaps at either side if the types have some.
+static void one(const char *what, enum sending sending, enum receiving receiving, int items, bool gaps_here, bool gaps_there,
+                struct expected sender, struct expected receiver) {
+    MPI_Datatype spread;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Message message;
+    int bytes = 4 * items;
+    bool with_gaps = check.rank == 0 ? gaps_here : gaps_there;
+    MPI_OK(MPI_Type_vector(items, 1, 2, MPI_INT, &spread));
+    MPI_OK(MPI_Type_commit(&spread));
+    MPI_Datatype type = with_gaps ? spread : MPI_INT;
+    int of_type = with_gaps ? (items > 0) : items;
+    check_case("%s, %d bytes, sent %d, received %d, gaps %d %d", what, bytes, sending, receiving, gaps_here, gaps_there);
+    pattern_fill(sent, (size_t)bytes * 2, (uint64_t)bytes);
+    count = 0;
+    meet();
+    bool is_early = receiving == EARLY || receiving == EARLY_STARTED;
+    if (check.rank == 1 && receiving == EARLY)
+        MPI_OK(MPI_Irecv(got, of_type, type, 0, TAG, comm, &request));
+    if (check.rank == 1 && receiving == EARLY_STARTED) {
+        MPI_OK(MPI_Recv_init(got, of_type, type, 0, TAG, comm, &request));
+        MPI_OK(MPI_Start(&request));
+    }
+    if (is_early)
+        meet();
+    if (check.rank == 0) {
+        // One that is received late must not wait for that.
+        if (receiving == LATE || receiving == PROBED) {
+            MPI_OK(sending == SSEND ? MPI_Issend(sent, of_type, type, 1, TAG, comm, &request)
+                                    : MPI_Isend(sent, of_type, type, 1, TAG, comm, &request));
+            meet();
+            MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        } else {
+            send_by(sending, sent, of_type, type, 1);
+        }
+        goes(the_one(false, sending == BSEND, bytes), sender.protocol, sender.reason);
+    } else {
+        if (receiving == LATE || receiving == PROBED)
+            meet();
+        if (is_early) {
+            MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        } else if (receiving == PROBED) {
+            MPI_OK(MPI_Mprobe(0, TAG, comm, &message, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Mrecv(got, of_type, type, &message, MPI_STATUS_IGNORE));
+        } else {
+            MPI_OK(MPI_Recv(got, of_type, type, 0, TAG, comm, MPI_STATUS_IGNORE));
+        }
+        goes(the_one(true, false, bytes), receiver.protocol, receiver.reason);
+        if (request != MPI_REQUEST_NULL)
+            MPI_OK(MPI_Request_free(&request));
+    }
+    MPI_OK(MPI_Type_free(&spread));
+    check_end_case();
+}
+
+// Each way to send and to receive it. What is buffered is packed, and has no gaps.
+static void each(const char *what, int items, bool gaps_here, bool gaps_there, struct expected sender, struct expected receiver) {
+    for (enum sending sending = SEND; sending < SENDINGS; sending++)
+        if (sending != BSEND || !gaps_here)
+            one(what, sending, EARLY, items, gaps_here, gaps_there, sender, receiver);
+    for (enum receiving receiving = RECV; receiving < RECEIVINGS; receiving++)
+        one(what, receiving == LATE ? SSEND : SEND, receiving, items, gaps_here, gaps_there, sender, receiver);
+}
+
+static void to_oneself(void) {
+    MPI_Request request;
+    for (int items = 0; items <= LONG / 4; items = items == 0 ? 2 : items == 2 ? SHORT / 4 : items == SHORT / 4 ? LONG / 4 : LONG) {
+        for (int is_late = 0; is_late < 2; is_late++) {
+            check_case("to oneself, %d bytes, %s", 4 * items, is_late ? "late" : "early");
+            count = 0;
+            if (is_late)
+                MPI_OK(MPI_Isend(sent, items, MPI_INT, check.rank, TAG, comm, &request));
+            else
+                MPI_OK(MPI_Irecv(got, items, MPI_INT, check.rank, TAG, comm, &request));
+            if (is_late)
+                MPI_OK(MPI_Recv(got, items, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
+            else
+                MPI_OK(MPI_Send(sent, items, MPI_INT, check.rank, TAG, comm));
+            MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            int receives = 0, all = 0;
+            for (int at = next('p', 0, 0); at < MOST; at = next('p', at + 1, 0), all++) {
+                goes(&told[at].protocol, ONESELF, TO_ONESELF);
+                check_int("bytes", 4 * items, (long long)told[at].protocol.bytes);
+                if (told[at].protocol.message != 0) {
+                    receives++;
+                    check_true("its message", next('a', 0, told[at].protocol.message) < at);
+                }
+                check_true("its request", next('A', 0, told[at].id) < at && next('C', 0, told[at].id) > at);
+            }
+            check_int("one of the send, one of the receive", 2, all);
+            check_int("one of the receive", 1, receives);
+            check_end_case();
+        }
+    }
+}
+
+static void by_the_adapter(void) {
+    const struct expected small = {has_inline ? INLINE : COPIED, has_inline ? SIZE : ADAPTER};
+    const struct expected copied = {COPIED, has_inline ? SIZE : ADAPTER}, read = {READ, SIZE}, pieces = {PIECES, GAPS};
+    const struct expected scattered = {COPIED, has_inline ? GAPS : ADAPTER};
+    each("short", 2, false, false, small, small);
+    each("empty", 0, false, false, small, small);
+    each("with gaps there", 2, false, true, small, small);
+    each("with gaps", 2, true, false, scattered, small);
+    each("copied", SHORT / 4, false, false, copied, copied);
+    each("copied with gaps", SHORT / 4, true, true, copied, copied);
+    each("long", LONG / 4, false, false, read, read);
+    each("long with gaps", LONG / 4, true, false, pieces, pieces);
+    each("long with gaps there", LONG / 4, false, true, pieces, pieces);
+    each("long with gaps on both sides", LONG / 4, true, true, pieces, pieces);
+    one("buffered with gaps", BSEND, EARLY, 2, true, false, small, small);
+    one("buffered with gaps", BSEND, EARLY, LONG / 4, true, false, read, read);
+    to_oneself();
+}
+
+static void by_shared_memory(void) {
+    const struct expected shared = {SHARED, SAME_HOST};
+    for (int gaps = 0; gaps < 4; gaps++) {
+        each("shared", 2, gaps & 1, gaps & 2, shared, shared);
+        each("shared", SHORT / 4, gaps & 1, gaps & 2, shared, shared);
+        each("shared", LONG / 4, gaps & 1, gaps & 2, shared, shared);
+    }
+    to_oneself();
+}
+
+// The first message between two processes waits for their connection, and is copied; its receiver cannot see that.
+static void the_first(void) {
+    check_case("the first message waits for the connection");
+    count = 0;
+    if (check.rank == 0)
+        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, MPI_COMM_WORLD));
+    else
+        MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    context = 0;
+    goes(the_one(check.rank == 1, false, 8), check.rank == 0 || !has_inline ? COPIED : INLINE,
+         check.rank == 0 || !has_inline ? ADAPTER : SIZE);
+    check_end_case();
+}
+
+// What the protocols of all requests in the communicator were, in order.
+static int all_told(struct expected *all, int most) {
+    int found = 0;
+    for (int at = next('p', 0, 0); at < MOST && found < most; at = next('p', at + 1, 0))
+        all[found++] = (struct expected){(enum protocol)told[at].protocol.protocol, (enum reason)told[at].protocol.reason};
+    return found;
+}
+
+// How each of so many messages went, of which the receiver's view is the sender's but for what it cannot know.
+static void compare(int messages, enum protocol protocol, enum reason reason) {
+    struct expected mine[TRIES], others[TRIES];
+    int there = 0, found = all_told(mine, TRIES), seen = 0;
+    check_int("one of each", messages, found);
+    MPI_OK(MPI_Sendrecv(mine, sizeof mine, MPI_BYTE, 1 - check.rank, 0, others, sizeof others, MPI_BYTE, 1 - check.rank, 0,
+                        MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Sendrecv(&found, 1, MPI_INT, 1 - check.rank, 0, &there, 1, MPI_INT, 1 - check.rank, 0, MPI_COMM_WORLD,
+                        MPI_STATUS_IGNORE));
+    check_int("as many there", found, there);
+    for (int i = 0; i < found; i++) {
+        bool here = mine[i].reason == reason;
+        seen += here;
+        check_true("both say so", here == (others[i].reason == reason) && (!here || mine[i].protocol == protocol));
+    }
+    check_true("some", seen > 0);
+}
+
+static void held_back(void) {
+    enum { BYTES = 100 };
+    MPI_Request requests[TRIES];
+    check_case("senders that are held back announce, and send pieces");
+    count = 0;
+    meet();
+    for (int i = 0; i < TRIES; i++) {
+        if (check.rank == 0)
+            MPI_OK(MPI_Isend(sent, BYTES, MPI_BYTE, 1, TAG, comm, &requests[i]));
+        if (i < TRIES / 4)
+            meet();
+    }
+    for (int i = 0; i < TRIES && check.rank == 1; i++)
+        MPI_OK(MPI_Recv(got, BYTES, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
+    if (check.rank == 0)
+        MPI_OK(MPI_Waitall(TRIES, requests, MPI_STATUSES_IGNORE));
+    compare(TRIES, PIECES, HELD_BACK);
+    check_end_case();
+}
+
+static void unregistered(void) {
+    enum { MESSAGES = 40, BYTES = 1 << 16 };
+    check_case("what cannot be registered goes in pieces");
+    count = 0;
+    meet();
+    for (int i = 0; i < MESSAGES; i++) {
+        // Memory that was not registered before, and is not given back.
+        unsigned char *fresh = check_alloc(BYTES);
+        memset(fresh, i, BYTES);
+        if (check.rank == 0)
+            MPI_OK(MPI_Send(fresh, BYTES, MPI_BYTE, 1, TAG, comm));
+        else
+            MPI_OK(MPI_Recv(fresh, BYTES, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
+    }
+    compare(MESSAGES, PIECES, NOT_REGISTERED);
+    check_end_case();
+}
+
+static void offered(void) {
+    int seen = 0;
+    check_case("what the receiver has said a place for is written");
+    for (int i = 0; i < TRIES; i++) {
+        count = 0;
+        meet();
+        if (check.rank == 1) {
+            MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
+            continue;
+        }
+        for (double until = MPI_Wtime() + 1e-3; MPI_Wtime() < until;)
+            ;
+        MPI_OK(MPI_Send(sent, LONG, MPI_BYTE, 1, TAG, comm));
+        const struct protocol_event *event = the_one(false, false, LONG);
+        if (event->protocol == FIRST) {
+            goes(event, FIRST, OFFERED);
+            seen++;
+        } else {
+            goes(event, READ, SIZE);
+        }
+    }
+    check_true("some were", check.rank == 1 || seen > 0);
+    check_end_case();
+}
+
+static void by_rails(void) {
+    int both = 0;
+    check_case("long messages go by both ports");
+    for (int i = 0; i < TRIES && both < 3; i++) {
+        count = 0;
+        meet();
+        if (check.rank == 0)
+            MPI_OK(MPI_Send(sent, LONG, MPI_BYTE, 1, TAG, comm));
+        else
+            MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
+        const struct protocol_event *event = the_one(check.rank == 1, false, LONG);
+        goes(event, READ, SIZE);
+        if (check.rank == 0)
+            check_int("announced by both", 2, event->rails);
+        int is_by_both = event->rails == 2;
+        MPI_OK(MPI_Bcast(&is_by_both, 1, MPI_INT, 1, MPI_COMM_WORLD));
+        both += is_by_both;
+    }
+    check_int("read by both", 3, both);
+    check_end_case();
+    const struct expected small = {has_inline ? INLINE : COPIED, has_inline ? SIZE : ADAPTER};
+    const struct expected copied = {COPIED, has_inline ? SIZE : ADAPTER};
+    each("short by one of two", 2, false, false, small, small);
+    each("copied by one of two", SHORT / 4, false, false, copied, copied);
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    static unsigned char attached[2 * LONG + 4096];
+    const char *what = argc > 1 ? argv[1] : "adapter";
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    bool is_offered = strcmp(what, "offered") == 0;
+    has_inline = argc < 3 || strcmp(argv[2], "no-inline") != 0;
+    if (!is_offered)
+        listen_to_all();
+    check_start(&argc, &argv, 2);
+    if (is_offered && check.rank == 0)
+        listen_to_all();
+    sent = check_alloc(2 * LONG), got = check_alloc(2 * LONG);
+    memset(sent, 1, 2 * LONG);
+    MPI_OK(MPI_Buffer_attach(attached, sizeof attached));
+    if (strcmp(what, "adapter") == 0)
+        the_first();
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    // Both are connected, and what the communicator is known by is found out by a message in it.
+    count = 0;
+    meet();
+    MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
+    for (int at = 0; at < count; at++)
+        context = told[at].letter == 'A' ? told[at].context : context;
+    check_int("flush", MPI_SUCCESS, ibex_events_flush());
+    if (strcmp(what, "shared") == 0)
+        by_shared_memory();
+    else if (strcmp(what, "held-back") == 0)
+        held_back();
+    else if (strcmp(what, "unregistered") == 0)
+        unregistered();
+    else if (is_offered)
+        offered();
+    else if (strcmp(what, "rails") == 0)
+        by_rails();
+    else
+        by_the_adapter();
+    meet();
+    MPI_OK(MPI_Comm_free(&comm));
+    void *detached;
+    int size;
+    MPI_OK(MPI_Buffer_detach(&detached, &size));
+    return check_finish();
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tools are told that a communicator is there, and who is in it; and that it is there no more.
+//!
+//! Who is in it is told in runs: members whose ranks in their job are an arithmetic progression, so that most
+//! communicators are one event, however large. Called by `context.rs`. Grade: setup; nobody listens: a load and a
+//! branch. Threads: any, with nothing entered, as callbacks run here. Tests: below, and
+//! `hw-tests/tools/mpi_t_communicators.c`.
+
+use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
+use ibex_ffi::openmpi::sys;
+
+use crate::runtime::watch::SAFETY;
+
+/// Members of consecutive ranks, from `first` on: the processes `process`, `process + stride` and so on of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u32,
+    count: u32,
+    process: u32,
+    stride: i32,
+    job: u32,
+}
+
+impl Run {
+    /// Whether the process is the next of it; takes it in then.
+    fn takes(&mut self, (job, process): (u32, u32)) -> bool {
+        if job != self.job {
+            return false;
+        }
+        let last = i64::from(self.process) + i64::from(self.stride) * i64::from(self.count - 1);
+        let step = i64::from(process) - last;
+        let Ok(stride) = i32::try_from(step) else { return false };
+        if self.count > 1 && stride != self.stride {
+            return false;
+        }
+        (self.stride, self.count) = (stride, self.count + 1);
+        true
+    }
+}
+
+/// The runs of processes, each its job and its rank in that.
+fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (first, (job, process)) in (0..).zip(members) {
+        if !runs.last_mut().is_some_and(|run| run.takes((job, process))) {
+            runs.push(Run { first, count: 1, process, stride: 0, job });
+        }
+    }
+    runs
+}
+
+/// A communicator is there. Before any event of its messages.
+///
+/// # Safety
+/// One that Open MPI has filled in.
+pub(crate) unsafe fn created(comm: *mut sys::ompi_communicator_t) {
+    if events::interest().has(CommunicatorCreated::TYPE) {
+        // SAFETY: this function's rule.
+        unsafe { tell_created(comm) };
+    }
+}
+
+/// # Safety
+/// As for [`created`].
+#[cold]
+#[inline(never)]
+unsafe fn tell_created(comm: *mut sys::ompi_communicator_t) {
+    // SAFETY: this function's rule.
+    let (context, rank, is_inter) =
+        unsafe { ((*comm).c_contextid, (*comm).c_my_rank, sys::ibex_comm_is_inter(comm) != 0) };
+    for side in 0..=u32::from(is_inter) {
+        let is_remote = side as i32;
+        // SAFETY: as above.
+        let size = unsafe { sys::ibex_comm_members(comm, is_remote) };
+        // SAFETY: a rank of the group.
+        let member = |rank| unsafe { sys::ibex_comm_member(comm, is_remote, rank) };
+        let members = (0..size).map(member).map(|name| ((name >> 32) as u32, name as u32));
+        for Run { first, count, process, stride, job } in runs(members) {
+            let (kind, size) = (u32::from(is_inter), size as u32);
+            let event = CommunicatorCreated { context, kind, rank, size, side, first, count, process, stride, job };
+            events::raise(SAFETY, || event);
+        }
+    }
+}
+
+/// A communicator is there no more. After all events of its messages.
+pub(crate) fn freed(context: u32) {
+    events::raise(SAFETY, || CommunicatorFreed { context });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the events say it: first, count, process, stride, job.
+    fn told(members: &[(u32, u32)]) -> Vec<(u32, u32, u32, i32, u32)> {
+        let all = runs(members.iter().copied());
+        // Each member is in one run, and is what that says.
+        let again = all.iter().flat_map(|run| {
+            (0..run.count).map(|at| {
+                let process = i64::from(run.process) + i64::from(run.stride) * i64::from(at);
+                (run.job, u32::try_from(process).expect("a rank"))
+            })
+        });
+        assert_eq!(again.collect::<Vec<_>>(), members);
+        all.iter().map(|run| (run.first, run.count, run.process, run.stride, run.job)).collect()
+    }
+
+    fn of_job(job: u32, ranks: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
+        ranks.into_iter().map(|rank| (job, rank)).collect()
+    }
+
+    #[test]
+    fn an_arithmetic_progression_is_one_run_whatever_its_length_and_direction() {
+        assert_eq!(told(&of_job(7, 0..1000)), [(0, 1000, 0, 1, 7)]);
+        assert_eq!(told(&of_job(7, (0..10).rev())), [(0, 10, 9, -1, 7)]);
+        assert_eq!(told(&of_job(7, (1..10).step_by(2))), [(0, 5, 1, 2, 7)]);
+        assert_eq!(told(&of_job(7, [5])), [(0, 1, 5, 0, 7)]);
+        assert_eq!(told(&[]), []);
+    }
+
+    #[test]
+    fn what_is_none_is_several_and_so_are_processes_of_several_jobs() {
+        assert_eq!(told(&of_job(1, [0, 1, 2, 4, 6, 5])), [(0, 3, 0, 1, 1), (3, 2, 4, 2, 1), (5, 1, 5, 0, 1)]);
+        let two = [of_job(1, 0..3), of_job(2, 3..5)].concat();
+        assert_eq!(told(&two), [(0, 3, 0, 1, 1), (3, 2, 3, 1, 2)]);
+        // The same number in two jobs, and steps that no stride can say.
+        assert_eq!(told(&[(1, 0), (2, 1), (1, 2)]), [(0, 1, 0, 0, 1), (1, 1, 1, 0, 2), (2, 1, 2, 0, 1)]);
+        let far = of_job(1, [0, u32::MAX - 1, 0]);
+        assert_eq!(told(&far).len(), 3);
+        assert_eq!(told(&of_job(1, [0, i32::MAX as u32])), [(0, 2, 0, i32::MAX, 1)]);
+    }
+}
