@@ -17,6 +17,13 @@ pub(crate) struct Form {
     json: bool,
 }
 
+impl Form {
+    /// Whether for a program.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+}
+
 /// Prints what was found.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ mod facts;
 mod info;
 mod pages;
 mod parameters;
+mod trace;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ enum Command {
     Info(info::Arguments),
     /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
     Doctor(doctor::Arguments),
+    /// Run a job and record what becomes of its messages
+    Trace(trace::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

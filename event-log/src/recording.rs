@@ -167,9 +167,8 @@ impl Recording {
         }
         let head = self.head(rank);
         let made = std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string());
-        let begun = made.and_then(|()| {
-            Writer::create(&self.folder, &head, Options::default()).map_err(|error| error.to_string())
-        });
+        let begun = made
+            .and_then(|()| Writer::create(&self.folder, &head, Options::default()).map_err(|error| error.to_string()));
         match begun {
             Ok(writer) => writing.recorder = Some(Recorder::new(writer)),
             Err(error) => {

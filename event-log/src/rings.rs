@@ -98,11 +98,8 @@ impl Ring {
         let head = self.head.0.load(Ordering::Relaxed);
         let (place, count) = (head & (self.room - 1), records.len());
         let ends_here = place + count >= self.room;
-        let (place, next) = if place + count <= self.room {
-            (place, head + count)
-        } else {
-            (0, head - place + self.room + count)
-        };
+        let (place, next) =
+            if place + count <= self.room { (place, head + count) } else { (0, head - place + self.room + count) };
         let has_room = next - self.known_tail.load(Ordering::Relaxed) <= self.room || {
             // Acquire: pairs with the release in `release`, so that what is read there is not overwritten before.
             self.known_tail.store(self.tail.0.load(Ordering::Acquire), Ordering::Relaxed);
@@ -323,7 +320,8 @@ mod tests {
             });
             assert!(numbers.insert(number), "{number} in round {round}");
             // The system may say that a thread is there for a little longer than its scope.
-            while rings.readable().count() > 0 || rings.rings.iter().any(|ring| ring.state.load(Ordering::Relaxed) != FREE)
+            while rings.readable().count() > 0
+                || rings.rings.iter().any(|ring| ring.state.load(Ordering::Relaxed) != FREE)
             {
                 rings.recycle();
                 rings.readable().for_each(|ring| ring.release(ring.waiting().len()));

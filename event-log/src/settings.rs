@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn groups_stand_for_their_events_and_searches_are_left_out_unless_they_are_named() {
-        let types = ["ibex_xfer_end", "ibex_comm_msg_arrived", "ibex_comm_search_unex_q_end", "ibex_new", "ibex_queued_end"];
+        let types =
+            ["ibex_xfer_end", "ibex_comm_msg_arrived", "ibex_comm_search_unex_q_end", "ibex_new", "ibex_queued_end"];
         let chosen = |text| Chosen::from(text).choose(&types);
         assert_eq!(chosen(None), (vec![0, 1, 3, 4], vec![]));
         assert_eq!(chosen(Some("messages")), (vec![0, 1], vec![]));
