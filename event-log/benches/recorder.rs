@@ -110,7 +110,7 @@ fn run(pace: f64, seconds: f64) {
         });
         let ring = rings.mine().expect("one of few threads");
         let (begin, processor) = (Instant::now(), processor_time());
-        let (mut put, mut lost, mut ticks) = (0_u64, 0_u64, 0_u64);
+        let (mut put, mut lost, mut ticks, mut chance) = (0_u64, 0_u64, 0_u64, 1_u64);
         // In bursts of a tenth of a millisecond, as a pace of single events is not to be had of a clock.
         let burst = if pace.is_finite() { (pace * 100.0) as u64 } else { 1000 };
         let mut bursts = 0_u32;
@@ -119,8 +119,14 @@ fn run(pace: f64, seconds: f64) {
                 let message = put / 7;
                 let bytes = if message.is_multiple_of(10) { 1 << 20 } else { 8 };
                 let mut values: Values = [0; 16];
-                values[..10].copy_from_slice(&[message, bytes, 0x7ffd_1234_5670, message % 16, 42, 1, 3, 2, 0, bytes]);
-                ticks += 90 + message % 23;
+                // xorshift: peers, tags and times as they come.
+                chance ^= chance << 13;
+                chance ^= chance >> 7;
+                chance ^= chance << 17;
+                let (peer, tag, buffer) = (chance % 16, 40 + (chance >> 8) % 4, (chance >> 16) % 8 * 4096);
+                let address = 0x7ffd_1234_5670 + buffer;
+                values[..10].copy_from_slice(&[message, bytes, address, peer, tag, 1, 3, (chance >> 20) % 3, 0, bytes]);
+                ticks += 60 + (chance >> 24) % 64;
                 let packed = layouts[(put % 7) as usize].pack(0, ticks, black_box(&values));
                 // SAFETY: `mine` gave it.
                 lost += u64::from(!unsafe { ring.put(packed.records()) });

@@ -17,6 +17,7 @@
 mod catalogue;
 mod clock;
 mod entry;
+mod exchange;
 mod listing;
 mod mpi;
 mod output;

@@ -9,16 +9,13 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use ibex_trace::{Error, Record, Writer, Written};
+use ibex_trace::{ClockSample, Error, Record, Writer, Written};
 
 use crate::rings::{Ring, Rings};
 
 /// How long an event waits at most for its block to be written. A process that is killed leaves a trace that lacks no
 /// more than this.
 const FLUSH: Duration = Duration::from_secs(1);
-
-/// After about so many records the room in a ring is given back: while this is written there is room for more.
-const PIECE: usize = 8192;
 
 /// Who writes a trace.
 pub(crate) struct Recorder<W: Write> {
@@ -43,14 +40,21 @@ impl<W: Write> Recorder<W> {
         }
         prepare(&mut self.writer);
         let mut taken = 0;
-        for (ring, waiting) in found.into_iter().flatten() {
+        for (ring, mut waiting) in found.into_iter().flatten() {
             taken += waiting.len();
-            for piece in pieces(waiting) {
-                if self.failed.is_none() {
-                    let outcome = self.writer.write(ring.thread(), piece);
-                    self.failed = outcome.err();
-                }
-                ring.release(piece.len());
+            while !waiting.is_empty() {
+                let count = if self.failed.is_some() {
+                    waiting.len()
+                } else {
+                    let outcome = self.writer.write_some(ring.thread(), waiting);
+                    outcome.unwrap_or_else(|error| {
+                        self.failed = Some(error);
+                        waiting.len()
+                    })
+                };
+                waiting = &waiting[count..];
+                // Block by block: while the next one is written there is room for more.
+                ring.release(count);
             }
         }
         if self.flushed.elapsed() >= FLUSH {
@@ -68,6 +72,11 @@ impl<W: Write> Recorder<W> {
         }
     }
 
+    /// What a clock showed.
+    pub(crate) fn clock(&mut self, sample: ClockSample) {
+        self.writer.clock(sample);
+    }
+
     /// Why the trace lacks what came later.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
@@ -83,19 +92,6 @@ impl<W: Write> Recorder<W> {
             None => self.writer.finish(),
         }
     }
-}
-
-/// Parts of about [`PIECE`] records, each of whole events.
-fn pieces(mut records: &[Record]) -> impl Iterator<Item = &[Record]> {
-    std::iter::from_fn(move || {
-        let mut end = 0;
-        while end < PIECE.min(records.len()) {
-            end += records[end].records();
-        }
-        let (piece, rest) = records.split_at_checked(end)?;
-        records = rest;
-        if piece.is_empty() { None } else { Some(piece) }
-    })
 }
 
 #[cfg(test)]

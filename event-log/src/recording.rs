@@ -20,6 +20,7 @@ use ibex_trace::{Clock, ClockSample, Head, Layout, MOST_ELEMENTS, MOST_SOURCES, 
 
 use crate::catalogue::{self, EventType, Place, WORDS};
 use crate::clock::{self, Reading};
+use crate::exchange::{self, Exchange, Hidden};
 use crate::mpi::{self, Instance, Registration};
 use crate::recorder::Recorder;
 use crate::rings::Rings;
@@ -37,12 +38,17 @@ const BUSY: usize = 1 << 14;
 /// How often the clocks of sources are read.
 const SAMPLE: Duration = Duration::from_millis(50);
 
+/// The messages of this recorder's own.
+static HIDDEN: Hidden = Hidden::new();
+
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
 
 /// What the callbacks of a type are given (L1).
 struct Target {
     layout: Layout,
     places: [Place; MOST_ELEMENTS],
+    /// Where the context of its communicator is.
+    context: Option<Place>,
     rings: &'static Rings,
     lost: AtomicU64,
 }
@@ -68,6 +74,7 @@ struct Recording {
     writing: Mutex<Writing>,
     registrations: Mutex<Vec<Registration>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    exchange: Mutex<Option<Exchange>>,
     stop: (Mutex<bool>, Condvar),
     finished: AtomicBool,
 }
@@ -102,9 +109,11 @@ pub(crate) fn begin() {
 
 /// After MPI is initialised: the rank is known, the file can be made.
 pub(crate) fn initialized() {
-    if let Some(recording) = recording()
-        && recording.open(mpi::rank())
-    {
+    let Some(recording) = recording() else { return };
+    let is_open = recording.open(mpi::rank());
+    // Whether or not this rank has a file: others wait for it.
+    recording.meet();
+    if is_open {
         recording.start();
     }
 }
@@ -112,6 +121,9 @@ pub(crate) fn initialized() {
 /// Before MPI is finalised: clocks of adapters can be asked for the last time.
 pub(crate) fn finalizing() {
     if let Some(recording) = recording() {
+        if let Some(exchange) = lock(&recording.exchange).take() {
+            recording.relate(exchange.end());
+        }
         recording.pass(true);
     }
 }
@@ -133,7 +145,8 @@ impl Recording {
         let rings: &'static Rings = Box::leak(Box::new(rings));
         let target = |(number, of): (usize, &EventType)| {
             let (layout, places) = (Layout::new(number as u8, &of.recorded()), of.places());
-            &*Box::leak(Box::new(Target { layout, places, rings, lost: AtomicU64::new(0) }))
+            let context = of.element("context").map(|element| places[element]);
+            &*Box::leak(Box::new(Target { layout, places, context, rings, lost: AtomicU64::new(0) }))
         };
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
         let mut registrations = Vec::new();
@@ -154,6 +167,7 @@ impl Recording {
             rings,
             registrations: Mutex::new(registrations),
             thread: Mutex::new(None),
+            exchange: Mutex::new(None),
             stop: (Mutex::new(false), Condvar::new()),
             finished: AtomicBool::new(false),
         })
@@ -198,6 +212,28 @@ impl Recording {
             calendar: clock::calendar_offset(),
             types: self.types.iter().map(EventType::recorded).collect(),
             sources: Vec::new(),
+        }
+    }
+
+    /// Puts the clocks of all hosts together, where there are several.
+    fn meet(&self) {
+        let (Some(rank), Some(ranks)) = (mpi::rank(), mpi::ranks()) else { return };
+        let mut exchange = lock(&self.exchange);
+        if exchange.is_some() || !exchange::is_wanted(|name| std::env::var(name).ok()) {
+            return;
+        }
+        if let Some((begun, sample)) = Exchange::begin(rank, ranks, &(settings::host(), settings::clock()), &HIDDEN) {
+            *exchange = Some(begun);
+            self.relate(sample);
+        }
+    }
+
+    /// What another rank's clock showed.
+    fn relate(&self, sample: Option<ClockSample>) {
+        if let Some(sample) = sample
+            && let Some(recorder) = &mut lock(&self.writing).recorder
+        {
+            recorder.clock(sample);
         }
     }
 
@@ -370,6 +406,9 @@ unsafe extern "C" fn on_event(
     let mut data = [0; WORDS];
     // SAFETY: only types whose data fit are registered for.
     unsafe { event.copy(&mut data) };
+    if target.context.is_some_and(|context| HIDDEN.hides(context.value(&data))) {
+        return;
+    }
     let mut values = [0; MOST_ELEMENTS];
     for (value, place) in values.iter_mut().zip(&target.places).take(target.layout.elements()) {
         *value = place.value(&data);
