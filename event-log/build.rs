@@ -11,7 +11,7 @@ use std::process::Command;
 const INCLUDE: &str = "../plugin-abi/include";
 
 fn main() {
-    for file in ["build.rs", "src/mpi.c", INCLUDE] {
+    for file in ["build.rs", "src/mpi.c", "src/exchange.c", INCLUDE] {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rerun-if-env-changed=MPICC");
@@ -19,7 +19,11 @@ fn main() {
     let includes = showme("-showme:incdirs");
     bind(&out, &includes);
     let mut shim = cc::Build::new();
-    shim.file("src/mpi.c").include(INCLUDE).includes(&includes).flag_if_supported("-Wno-unused-parameter");
+    shim.file("src/mpi.c")
+        .file("src/exchange.c")
+        .include(INCLUDE)
+        .includes(&includes)
+        .flag_if_supported("-Wno-unused-parameter");
     shim.compile("ibex-log-mpi");
     stand_in(&out);
     for directory in showme("-showme:libdirs") {

@@ -13,6 +13,7 @@ mod info;
 mod pages;
 mod parameters;
 mod top;
+mod trace;
 mod view;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -40,6 +41,8 @@ enum Command {
     Top(top::Arguments),
     /// Write a page that shows what a traced job did: time line, messages, waits
     View(view::Arguments),
+    /// Run a job and record what becomes of its messages
+    Trace(trace::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Flight(arguments) => flight::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

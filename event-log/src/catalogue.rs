@@ -4,6 +4,8 @@
 //!
 //! Grade: setup; [`Element::value`] is pending (the writing thread). Threads: plain data. Tests: below.
 
+use ibex_trace::{ElementKind, MOST_ELEMENTS};
+
 use crate::mpi::{self, RawElement};
 use crate::settings;
 
@@ -31,6 +33,24 @@ pub(crate) struct Element {
     kind: Kind,
     /// Where it begins in the event's data, bytes.
     pub(crate) at: usize,
+}
+
+/// Where an element is in an event's data: moved to the top of a word, and down again, with its sign.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    word: u8,
+    up: u8,
+    down: u8,
+    is_signed: bool,
+}
+
+impl Place {
+    /// The element's 64 bits.
+    #[inline]
+    pub(crate) fn value(self, data: &[u64; WORDS]) -> u64 {
+        let top = data[usize::from(self.word) % WORDS] << self.up;
+        if self.is_signed { (top.cast_signed() >> self.down).cast_unsigned() } else { top >> self.down }
+    }
 }
 
 /// What numbers an element can be.
@@ -65,6 +85,17 @@ impl EventType {
         self.elements.iter().all(|element| element.kind != Kind::Unknown && element.at + element.size() <= WORDS * 8)
     }
 
+    /// What a trace says of it.
+    pub(crate) fn recorded(&self) -> ibex_trace::EventType {
+        let elements = self.elements.iter().filter_map(Element::recorded).collect();
+        ibex_trace::EventType { name: self.name.clone(), description: self.description.clone(), elements }
+    }
+
+    /// Where the elements are in an event's data.
+    pub(crate) fn places(&self) -> [Place; MOST_ELEMENTS] {
+        std::array::from_fn(|element| self.elements.get(element).map(Element::place).unwrap_or_default())
+    }
+
     /// The place of the element of this name.
     pub(crate) fn element(&self, name: &str) -> Option<usize> {
         self.elements.iter().position(|element| element.name == name)
@@ -88,6 +119,27 @@ impl Element {
             Kind::I32 | Kind::U32 => 4,
             _ => 8,
         }
+    }
+
+    fn place(&self) -> Place {
+        let down = if self.size() == 4 { 32 } else { 0 };
+        let up = if self.at.is_multiple_of(8) { down } else { 0 };
+        let is_signed = matches!(self.kind, Kind::I32 | Kind::I64);
+        Place { word: (self.at / 8) as u8, up, down, is_signed }
+    }
+
+    /// What it is in a trace; `None` of a datatype that this tool does not know.
+    pub(crate) fn recorded(&self) -> Option<ibex_trace::Element> {
+        let kind = match self.kind {
+            Kind::I32 => ElementKind::I32,
+            Kind::U32 => ElementKind::U32,
+            Kind::I64 => ElementKind::I64,
+            Kind::U64 => ElementKind::U64,
+            Kind::Unknown => return None,
+        };
+        // The interface tells no units.
+        let unit = if matches!(self.name.as_str(), "bytes" | "total" | "offset") { "bytes" } else { "" };
+        Some(ibex_trace::Element::new(&self.name, kind, unit))
     }
 
     /// C's word for what it is.
@@ -140,6 +192,11 @@ pub(crate) mod tests {
         data[1] = u64::MAX;
         data[2] = u64::MAX;
         let values: Vec<i128> = made.elements.iter().map(|element| element.value(&data)).collect();
+        assert_eq!(values, [7, -5, -1, i128::from(u64::MAX)]);
+        let recorded = made.recorded().elements;
+        let places = made.places();
+        let values: Vec<i128> =
+            recorded.iter().zip(places).map(|(element, place)| element.kind.number(place.value(&data))).collect();
         assert_eq!(values, [7, -5, -1, i128::from(u64::MAX)]);
     }
 

@@ -76,8 +76,7 @@ pub(crate) struct Clocks {
 impl Clocks {
     /// No source yet.
     pub(crate) fn new() -> Clocks {
-        let (calendar, monotonic) = closest(|| Some(mpi::calendar())).unwrap_or_default();
-        Clocks { offset: calendar - monotonic, names: Vec::new(), relations: Vec::new() }
+        Clocks { offset: calendar_offset(), names: Vec::new(), relations: Vec::new() }
     }
 
     /// Reads the clocks of all sources there are now.
@@ -110,16 +109,32 @@ impl Clocks {
     }
 }
 
-/// What a clock showed, and what the monotonic one did at that time; of a few readings the one that took the least
-/// time.
+/// What is added to the monotonic clock to have the calendar's, nanoseconds.
+pub(crate) fn calendar_offset() -> i64 {
+    let (calendar, monotonic) = closest(|| Some(mpi::calendar())).unwrap_or_default();
+    calendar - monotonic
+}
+
+/// What a clock showed, and what the monotonic one did at that time.
 fn closest(clock: impl Fn() -> Option<i64>) -> Option<(i64, i64)> {
+    let Reading { shown, around: (before, after) } = narrowest(clock)?;
+    Some((shown, before + (after - before) / 2))
+}
+
+/// What a clock showed, and the monotonic one before and after.
+pub(crate) struct Reading {
+    pub(crate) shown: i64,
+    pub(crate) around: (i64, i64),
+}
+
+/// Of a few readings of a clock the one that took the least time.
+pub(crate) fn narrowest(clock: impl Fn() -> Option<i64>) -> Option<Reading> {
     let reading = |_| {
         let before = mpi::monotonic();
         let shown = clock()?;
-        let took = mpi::monotonic() - before;
-        Some((took, (shown, before + took / 2)))
+        Some(Reading { shown, around: (before, mpi::monotonic()) })
     };
-    (0..READINGS).filter_map(reading).min_by_key(|(took, _)| *took).map(|(_, both)| both)
+    (0..READINGS).filter_map(reading).min_by_key(|reading| reading.around.1 - reading.around.0)
 }
 
 #[cfg(test)]

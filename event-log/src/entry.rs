@@ -8,7 +8,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::{mpi, session};
+use crate::{mpi, recording, session};
 
 /// Exports functions that do something, go on, and do something.
 macro_rules! entries {
@@ -38,24 +38,40 @@ macro_rules! entries {
 }
 
 entries! {
-    fn MPI_Init = c"MPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { session::begin, initialized }
-    fn PMPI_Init = c"PMPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { session::begin, initialized }
+    fn MPI_Init = c"MPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin, initialized }
+    fn PMPI_Init = c"PMPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin, initialized }
     fn MPI_Init_thread = c"MPI_Init_thread" (
         count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
-    ) { session::begin, initialized }
+    ) { begin, initialized }
     fn PMPI_Init_thread = c"PMPI_Init_thread" (
         count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
-    ) { session::begin, initialized }
-    fn MPI_Finalize = c"MPI_Finalize" () { session::finalizing, ignore }
-    fn PMPI_Finalize = c"PMPI_Finalize" () { session::finalizing, ignore }
-    fn MPI_Abort = c"MPI_Abort" (comm: *mut c_void, status: c_int) { session::end, ignore }
-    fn PMPI_Abort = c"PMPI_Abort" (comm: *mut c_void, status: c_int) { session::end, ignore }
+    ) { begin, initialized }
+    fn MPI_Finalize = c"MPI_Finalize" () { finalizing, ignore }
+    fn PMPI_Finalize = c"PMPI_Finalize" () { finalizing, ignore }
+    fn MPI_Abort = c"MPI_Abort" (comm: *mut c_void, status: c_int) { finish, ignore }
+    fn PMPI_Abort = c"PMPI_Abort" (comm: *mut c_void, status: c_int) { finish, ignore }
+}
+
+fn begin() {
+    session::begin();
+    recording::begin();
 }
 
 fn initialized(code: c_int) {
     if mpi::succeeded(code) {
         session::initialized();
+        recording::initialized();
     }
+}
+
+fn finalizing() {
+    session::finalizing();
+    recording::finalizing();
+}
+
+fn finish() {
+    session::end();
+    recording::end();
 }
 
 fn ignore(_: c_int) {}
@@ -67,5 +83,5 @@ fn ignore(_: c_int) {}
 static END: extern "C" fn() = end;
 
 extern "C" fn end() {
-    session::end();
+    finish();
 }

@@ -17,12 +17,16 @@
 mod catalogue;
 mod clock;
 mod entry;
+mod exchange;
 mod listing;
 mod mpi;
 mod output;
 mod pairs;
 mod queues;
+mod recorder;
+mod recording;
 mod ring;
+mod rings;
 mod session;
 mod settings;
 mod writer;

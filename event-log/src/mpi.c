@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What of MPI's public headers only a C compiler can read: names that are macros. See mpi.rs. */
 #include <ibex_mpi_t.h>
+#include <stddef.h>
 
 int ibex_log_is_success(int code)
 {
@@ -42,4 +43,27 @@ int ibex_log_rank(void)
 {
     int rank = -1;
     return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
+}
+
+/* How many ranks MPI_COMM_WORLD has; only while MPI is initialised. */
+int ibex_log_ranks(void)
+{
+    int ranks = -1;
+    return PMPI_Comm_size(MPI_COMM_WORLD, &ranks) == MPI_SUCCESS ? ranks : -1;
+}
+
+/* Whether other processes have spawned this one; only while MPI is initialised. */
+int ibex_log_is_spawned(void)
+{
+    MPI_Comm parent = MPI_COMM_NULL;
+    return PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
+}
+
+/* The calling thread's ring (rings.rs). Of this model, the variable is there with the thread: no access allocates, which within a
+ * callback, and so within free, it must not. */
+static __thread size_t mine __attribute__((tls_model("initial-exec")));
+
+size_t *ibex_log_mine(void)
+{
+    return &mine;
 }

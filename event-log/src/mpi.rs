@@ -26,6 +26,8 @@ unsafe extern "C" {
     safe fn ibex_log_info_null() -> sys::MPI_Info;
     fn ibex_log_kind(datatype: sys::MPI_Datatype, size: *mut c_int) -> c_int;
     safe fn ibex_log_rank() -> c_int;
+    safe fn ibex_log_ranks() -> c_int;
+    safe fn ibex_log_is_spawned() -> c_int;
 }
 
 #[cfg(test)]
@@ -61,6 +63,8 @@ pub(crate) struct RawSource {
     pub(crate) description: String,
     pub(crate) ordered: bool,
     pub(crate) ticks_per_second: i64,
+    /// The greatest timestamp.
+    pub(crate) max_ticks: i64,
 }
 
 fn check(code: c_int) -> Result<(), Refused> {
@@ -89,6 +93,16 @@ pub(crate) fn succeeded(code: c_int) -> bool {
 /// The rank in `MPI_COMM_WORLD`, while MPI is initialised.
 pub(crate) fn rank() -> Option<u32> {
     u32::try_from(ibex_log_rank()).ok()
+}
+
+/// How many ranks `MPI_COMM_WORLD` has, while MPI is initialised.
+pub(crate) fn ranks() -> Option<u32> {
+    u32::try_from(ibex_log_ranks()).ok()
+}
+
+/// Whether other processes have spawned this one, while MPI is initialised.
+pub(crate) fn is_spawned() -> bool {
+    ibex_log_is_spawned() != 0
 }
 
 /// How many event types there are.
@@ -178,7 +192,7 @@ pub(crate) fn source(index: c_int) -> Result<RawSource, Refused> {
         )
     })?;
     let ordered = order == sys::MPI_T_SOURCE_ORDERED;
-    Ok(RawSource { name: text(&name), description: text(&description), ordered, ticks_per_second })
+    Ok(RawSource { name: text(&name), description: text(&description), ordered, ticks_per_second, max_ticks: most })
 }
 
 /// What a source's clock shows now, in its ticks; `None` where it cannot be asked.

@@ -17,6 +17,7 @@ use crate::catalogue::{self, EventType, WORDS};
 use crate::listing;
 use crate::mpi::{self, Instance, Registration};
 use crate::output::Output;
+use crate::recording;
 use crate::ring::{LoggedEvent, Ring};
 use crate::settings::{self, Wanted};
 use crate::writer::Writer;
@@ -70,6 +71,9 @@ fn session() -> Option<&'static Session> {
 pub(crate) fn begin() {
     SESSION.get_or_init(|| {
         let wanted = Wanted::from(std::env::var("IBEX_LOG_EVENTS").ok().as_deref());
+        if wanted == Wanted::List && recording::is_wanted() {
+            return None;
+        }
         match mpi::initialize() {
             Ok(()) => Some(Session::new(wanted)),
             Err(refused) => {

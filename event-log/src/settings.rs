@@ -4,7 +4,8 @@
 //! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or `btl_ibex_`, as
 //! it was); `all` for all; unset or empty: at the end, what there is, is listed. `IBEX_LOG_FILE`: the file of a rank;
 //! `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank is appended; unset:
-//! standard error. Grade: setup. Tests: below.
+//! standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: what of it, names as above and groups
+//! ([`GROUPS`]). Grade: setup. Tests: below.
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,6 +37,74 @@ impl Wanted {
     }
 }
 
+/// What `IBEX_TRACE_EVENTS` takes beside names of events.
+pub(crate) const GROUPS: [&str; 10] = [
+    "all",
+    "default",
+    "messages",
+    "searches",
+    "communicators",
+    "protocols",
+    "operations",
+    "connections",
+    "waits",
+    "incidents",
+];
+
+/// The group of an event, by its name. Those of later versions that are in none are recorded with `default`.
+fn group(name: &str) -> &'static str {
+    let name = short(name);
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    if begins(&["comm_search_"]) {
+        "searches"
+    } else if begins(&["comm_", "xfer_", "msg_"]) {
+        "messages"
+    } else if begins(&["communicator_"]) {
+        "communicators"
+    } else if begins(&["eager_", "rendezvous_"]) {
+        "protocols"
+    } else if begins(&["put_", "get_", "atomic_"]) {
+        "operations"
+    } else if begins(&["connection_"]) {
+        "connections"
+    } else if begins(&["queued_", "receiver_not_ready", "registration_"]) {
+        "waits"
+    } else if begins(&["device_", "port_"]) {
+        "incidents"
+    } else {
+        "default"
+    }
+}
+
+/// Which events are recorded.
+#[derive(Debug)]
+pub(crate) struct Chosen(Vec<String>);
+
+impl Chosen {
+    /// From the value of `IBEX_TRACE_EVENTS`. Unset: all but those of searches, of which each message has four, and which
+    /// tell nothing that its other events do not, but how long they took.
+    pub(crate) fn from(value: Option<&str>) -> Chosen {
+        match Wanted::from(value) {
+            Wanted::Events(names) => Chosen(names),
+            Wanted::List => Chosen(vec!["default".to_owned()]),
+        }
+    }
+
+    /// Of types with these names, the wanted ones, and the names nothing has.
+    pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
+        let is = |name: &str, known: &str| match name {
+            "all" => true,
+            "default" => group(known) != "searches",
+            name => short(known) == short(name) || group(known) == name,
+        };
+        let wanted = |known: &&str| self.0.iter().any(|name| is(name, known));
+        let chosen = types.iter().enumerate().filter(|(_, known)| wanted(known)).map(|(index, _)| index).collect();
+        let is_known = |name: &str| GROUPS.contains(&name) || types.iter().any(|known| is(name, known));
+        let unknown = self.0.iter().filter(|name| !is_known(name)).cloned().collect();
+        (chosen, unknown)
+    }
+}
+
 /// The name of an event without ibex's prefix, or that which it had before.
 pub(crate) fn short(name: &str) -> &str {
     name.strip_prefix("btl_").unwrap_or(name).strip_prefix("ibex_").unwrap_or(name)
@@ -44,6 +113,38 @@ pub(crate) fn short(name: &str) -> &str {
 /// The rank that the launcher gave this process; `variable` has the environment's.
 pub(crate) fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"].iter().find_map(|name| variable(name)?.parse().ok())
+}
+
+/// The job's name: the site's, or else the launcher's.
+pub(crate) fn job(variable: impl Fn(&str) -> Option<String>) -> String {
+    let site = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"].iter().find_map(|name| variable(name));
+    let launcher = || Some((variable("PMIX_NAMESPACE")?.parse::<u32>().ok()? >> 16).to_string());
+    site.or_else(launcher).unwrap_or_default()
+}
+
+/// The number of the `MPI_COMM_WORLD`, from its name in PMIx: 0, but for processes that others have spawned. Of these it
+/// is the number that Open MPI has given them within the job, which no other world has.
+pub(crate) fn world(namespace: Option<&str>, is_spawned: bool) -> u32 {
+    let number = |name: &str| match name.rsplit_once('@') {
+        // Open MPI 5: `prterun-host-77@2`.
+        Some((_, number)) => number.parse().ok(),
+        // Open MPI 4: the job in the upper half, the world in the lower.
+        None => name.parse::<u32>().ok().map(|name| name & 0xffff),
+    };
+    if is_spawned { namespace.and_then(number).unwrap_or(1).max(1) } else { 0 }
+}
+
+/// The host's name.
+pub(crate) fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// Which monotonic clock this process has: processes with the same have one, and those of another boot or of another
+/// namespace of times another.
+pub(crate) fn clock() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let times = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    format!("{} {}", boot.trim(), times.display())
 }
 
 /// What stands for the rank. Of a process whose rank nobody knows: its number.
@@ -81,6 +182,36 @@ mod tests {
         assert_eq!(chosen("other xfer"), (vec![2], vec!["xfer".to_owned()]));
         assert_eq!(chosen("all"), (vec![0, 1, 2], vec![]));
         assert_eq!(Wanted::List.choose(&types), (vec![], vec![]));
+    }
+
+    #[test]
+    fn groups_stand_for_their_events_and_searches_are_left_out_unless_they_are_named() {
+        let types =
+            ["ibex_xfer_end", "ibex_comm_msg_arrived", "ibex_comm_search_unex_q_end", "ibex_new", "ibex_queued_end"];
+        let chosen = |text| Chosen::from(text).choose(&types);
+        assert_eq!(chosen(None), (vec![0, 1, 3, 4], vec![]));
+        assert_eq!(chosen(Some("messages")), (vec![0, 1], vec![]));
+        assert_eq!(chosen(Some("waits,searches,new")), (vec![2, 3, 4], vec![]));
+        assert_eq!(chosen(Some("default,searches")), chosen(Some("all")));
+        assert_eq!(chosen(Some("mesages,xfer_end,operations")), (vec![0], vec!["mesages".to_owned()]));
+    }
+
+    #[test]
+    fn worlds_are_told_apart_and_the_first_is_0() {
+        assert_eq!(world(Some("1431502849"), false), 0);
+        assert_eq!(world(Some("1431502850"), true), 1431502850 & 0xffff);
+        assert_eq!((world(Some("prterun-n1-77@2"), true), world(Some("prterun-n1-77@1"), false)), (2, 0));
+        assert_eq!((world(None, true), world(Some("slurm.pmix.5.0"), true), world(None, false)), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_job_has_the_sites_name_or_the_launchers() {
+        let of = |given: &'static [(&str, &str)]| {
+            job(|name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(of(&[("PMIX_NAMESPACE", "1431502849"), ("SLURM_JOB_ID", "12")]), "12");
+        assert_eq!(of(&[("PMIX_NAMESPACE", "1431502849")]), (1431502849_u32 >> 16).to_string());
+        assert_eq!(of(&[]), "");
     }
 
     #[test]

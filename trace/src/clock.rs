@@ -5,7 +5,7 @@
 //! something: that of a source of the process (an adapter's, say), or the host's clock of another rank. Between two
 //! samples the relation is a straight line through their middles, so that an error of neither clock's rate adds up;
 //! beyond them the source's own rate counts. [`Relation::moment`] says by how much a time may be wrong. Samples of
-//! other ranks' clocks are kept, and used by nobody yet.
+//! other ranks' clocks make time lines of hosts (`timeline.rs`).
 //!
 //! Path: pending, once per event. Threads: plain data. Units: nanoseconds, ticks. Tests: below.
 
@@ -114,6 +114,11 @@ impl Relation {
         if is_later && self.ticks_per_second > 0.0 {
             self.points.push(Point { ticks: sample.shown, time, error: (sample.after.abs_diff(time)) as i64 });
         }
+    }
+
+    /// The first sample: ticks and time.
+    pub(crate) fn first(&self) -> Option<(i64, i64)> {
+        self.points.first().map(|point| (point.ticks.cast_signed(), point.time))
     }
 
     /// When the clock showed so many ticks; `None` without a sample.

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A trace of a job: a folder with a file for each process.
 //!
-//! Opens all of them, and gives their events on one time line. The processes of a host share its monotonic clock: its
-//! offset to the calendar is taken from the first of them, so that times of a host stay as exact to each other as they
-//! were measured. Hosts are to each other as their calendars are.
+//! Opens all of them, and gives their events on one time line (`timeline.rs`): that of the first file's host, on which
+//! hosts are put by what the ranks have measured between them.
 //!
 //! Path: setup. Threads: any. Tests: tests/folder.rs.
 
-use std::collections::HashMap;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +13,7 @@ use crate::error::Error;
 use crate::merge::Merge;
 use crate::reader::Reader;
 use crate::storage::refused;
+use crate::timeline::{self, Timeline};
 
 /// How many files are kept open at once: a process may have 1024, and has others.
 const MOST_OPEN: usize = 256;
@@ -23,6 +22,7 @@ const MOST_OPEN: usize = 256;
 #[derive(Debug)]
 pub struct Folder {
     readers: Vec<Reader>,
+    lines: Vec<Timeline>,
     unreadable: Vec<Error>,
 }
 
@@ -58,7 +58,8 @@ impl Folder {
             return Err(unreadable.into_iter().next().unwrap_or_else(none));
         }
         readers.sort_by_key(|reader| (reader.head().world, reader.head().rank, reader.head().pid));
-        Ok(Folder { readers, unreadable })
+        let lines = timeline::of(&readers);
+        Ok(Folder { readers, lines, unreadable })
     }
 
     /// The files, by world and rank.
@@ -73,17 +74,35 @@ impl Folder {
         &self.unreadable
     }
 
-    /// What is added to the times of each file to have nanoseconds since 1970.
+    /// For each file, what makes its times those of all, and how wrong that may be.
+    #[must_use]
+    pub fn lines(&self) -> &[Timeline] {
+        &self.lines
+    }
+
+    /// By how much the times of a file's events may be wrong at most against those of the first file's host,
+    /// nanoseconds; `None`: they were put together by their calendars, or there is no event with a time.
+    #[must_use]
+    pub fn error(&self, file: usize) -> Option<i64> {
+        let (reader, line) = (self.readers.get(file)?, self.lines.get(file)?);
+        let spans = reader.summaries().flat_map(|summary| &summary.sources);
+        let times = spans.flat_map(|span| {
+            [span.first, span.last].map(|ticks| reader.relation(span.source).and_then(|relation| relation.time(ticks)))
+        });
+        times.flatten().filter_map(|time| line.error(time)).max()
+    }
+
+    /// What is added to the times of each file at its first moment to have nanoseconds since 1970. Later it may be
+    /// another, as clocks go differently: [`Folder::lines`] has it.
     #[must_use]
     pub fn shifts(&self) -> Vec<i64> {
-        let mut hosts = HashMap::new();
-        let shift = |reader: &Reader| *hosts.entry(reader.head().host.clone()).or_insert(reader.head().calendar);
-        self.readers.iter().map(shift).collect()
+        let first = |reader: &Reader| reader.samples().first().map_or(0, |sample| sample.before);
+        self.readers.iter().zip(&self.lines).map(|(of, line)| line.time(first(of)) - first(of)).collect()
     }
 
     /// The events of all files within a range of times, in their order; times are nanoseconds since 1970.
     pub fn events(&self, range: &impl RangeBounds<i64>) -> Merge<'_> {
-        Merge::new(&self.readers, self.shifts(), range, self.unreadable.clone())
+        Merge::new(&self.readers, self.lines.clone(), range, self.unreadable.clone())
     }
 }
 
@@ -91,6 +110,6 @@ impl Reader {
     /// The events within a range of times, in their order; times are those of the host's monotonic clock. Blocks
     /// beyond the range are not read.
     pub fn by_time(&self, range: &impl RangeBounds<i64>) -> Merge<'_> {
-        Merge::new(std::slice::from_ref(self), vec![0], range, Vec::new())
+        Merge::new(std::slice::from_ref(self), vec![Timeline::default()], range, Vec::new())
     }
 }

@@ -36,6 +36,9 @@ pub struct Head {
     /// The host.
     #[serde(default)]
     pub host: String,
+    /// Which monotonic clock the process has: those of a job with the same have one. Empty: that of the host.
+    #[serde(default)]
+    pub clock: String,
     /// The process's number there.
     #[serde(default)]
     pub pid: u32,

@@ -5,7 +5,7 @@
 //! memory an event is a [`Record`] or a few (`record.rs`); [`Writer`] makes blocks of them (`events.rs`, `columns.rs`),
 //! each compressed and with checksums (`frame.rs`), and an index at the end (`index.rs`). [`Reader`] finds the blocks
 //! by the index or without it (`contents.rs`), and gives [`Event`]s; [`Folder`] gives those of all ranks in the order
-//! of their times (`merge.rs`), which samples of the clocks (`clock.rs`) put on one scale. What is damaged is an
+//! of their times (`merge.rs`), which samples of the clocks (`clock.rs`, `timeline.rs`) put on one scale. What is damaged is an
 //! [`Error`] that says where, and costs its own block.
 //!
 //! The crate knows nothing of MPI, adapters or ibex's events: which types there are, with which elements, each file
@@ -29,6 +29,7 @@ mod reader;
 mod record;
 mod storage;
 mod summary;
+mod timeline;
 mod writer;
 
 pub use clock::{Clock, ClockSample, Moment, Relation};
@@ -41,4 +42,5 @@ pub use merge::{Merge, MergedEvent};
 pub use reader::{Counts, Reader};
 pub use record::{Layout, MOST_ELEMENTS, MOST_RECORDS, Packed, Record, Values};
 pub use summary::{MOST_EVENTS, SourceSpan, Summary, TypeCount};
+pub use timeline::Timeline;
 pub use writer::{Options, Writer, Written};

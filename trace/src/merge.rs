@@ -14,6 +14,7 @@ use std::ops::{Bound, RangeBounds};
 use crate::error::Error;
 use crate::events::{Block, Event};
 use crate::reader::Reader;
+use crate::timeline::Timeline;
 
 /// An event of one of several files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +28,8 @@ pub struct MergedEvent {
 /// The events of several files in the order of their times.
 pub struct Merge<'a> {
     readers: &'a [Reader],
-    /// What is added to each file's times.
-    shifts: Vec<i64>,
+    /// What makes each file's times those of all.
+    lines: Vec<Timeline>,
     range: (i64, i64),
     /// Blocks, by their first times.
     spans: std::vec::IntoIter<Span<'a>>,
@@ -52,19 +53,19 @@ struct OpenBlock {
 }
 
 impl<'a> Merge<'a> {
-    /// The events of `readers` within `range`, after their times had `shifts` added; then their faults and these.
+    /// The events of `readers` within `range`, by the clock that `lines` say; then their faults and these.
     pub(crate) fn new(
         readers: &'a [Reader],
-        shifts: Vec<i64>,
+        lines: Vec<Timeline>,
         range: &impl RangeBounds<i64>,
         mut faults: Vec<Error>,
     ) -> Merge<'a> {
         let range = limits(range);
         let mut spans = Vec::new();
-        for (file, (reader, shift)) in readers.iter().zip(&shifts).enumerate() {
+        for (file, (reader, line)) in readers.iter().zip(&lines).enumerate() {
             faults.extend(reader.faults().cloned());
             for place in reader.places().filter(|place| place.summary.events > 0) {
-                let (first, last) = times(reader, place, *shift);
+                let (first, last) = times(reader, place, line);
                 if first <= range.1 && last >= range.0 {
                     spans.push(Span { first, file, place });
                 }
@@ -72,7 +73,7 @@ impl<'a> Merge<'a> {
         }
         spans.sort_by_key(|span| (span.first, span.file, span.place.number));
         let (spans, faults) = (spans.into_iter(), faults.into_iter());
-        Merge { readers, shifts, range, spans, open: Vec::new(), next: BinaryHeap::new(), faults }
+        Merge { readers, lines, range, spans, open: Vec::new(), next: BinaryHeap::new(), faults }
     }
 
     /// Opens a block, and sorts what it has within the range.
@@ -83,8 +84,8 @@ impl<'a> Merge<'a> {
         let mut left = Vec::with_capacity(block.len());
         for event in 0..block.len() {
             let (source, ticks) = block.stamp(event);
-            let shift = self.shifts[span.file];
-            let time = reader.time(source, ticks, &mut near).map(|time| time.saturating_add(shift));
+            let line = &self.lines[span.file];
+            let time = reader.time(source, ticks, &mut near).map(|time| line.time(time));
             if (self.range.0..=self.range.1).contains(&time.unwrap_or(i64::MIN)) {
                 left.push((time, event as u32));
             }
@@ -137,12 +138,12 @@ impl Iterator for Merge<'_> {
 }
 
 /// The first and the last time of a block.
-fn times(reader: &Reader, place: &crate::index::Place, shift: i64) -> (i64, i64) {
+fn times(reader: &Reader, place: &crate::index::Place, line: &Timeline) -> (i64, i64) {
     let mut all = (i64::MAX, i64::MIN);
     for span in &place.summary.sources {
         let time = |ticks| reader.relation(span.source).and_then(|relation| relation.time(ticks));
-        let shifted = |ticks| time(ticks).map_or(i64::MIN, |time| time.saturating_add(shift));
-        all = (all.0.min(shifted(span.first)), all.1.max(shifted(span.last)));
+        let common = |ticks| time(ticks).map_or(i64::MIN, |time| line.time(time));
+        all = (all.0.min(common(span.first)), all.1.max(common(span.last)));
     }
     all
 }

@@ -171,6 +171,20 @@ impl<W: Write> Writer<W> {
     /// They are no whole events of types and sources that there are (of this batch, full blocks before are written), or
     /// a block cannot be written.
     pub fn write(&mut self, thread: u32, records: &[Record]) -> Result<(), Error> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let taken = self.write_some(thread, rest)?;
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// As [`Writer::write`], but takes no more than there is room for in the thread's block, which it writes when it is
+    /// full: the caller can give back the memory of these before it gives more. How many records it took.
+    ///
+    /// # Errors
+    /// As [`Writer::write`]; nothing was taken then.
+    pub fn write_some(&mut self, thread: u32, records: &[Record]) -> Result<usize, Error> {
         let mut gathered = self.threads.remove(&thread).unwrap_or_default();
         let outcome = self.take(thread, &mut gathered, records);
         self.threads.insert(thread, gathered);
@@ -213,33 +227,32 @@ impl<W: Write> Writer<W> {
         Ok(Written { bytes: self.written + trailer.len() as u64, blocks: self.framer.made(), events })
     }
 
-    /// Takes records to those that are gathered, and makes blocks while there is enough for one.
-    fn take(&mut self, thread: u32, gathered: &mut Gathered, mut records: &[Record]) -> Result<(), Error> {
-        while !records.is_empty() {
-            let room = self.options.block - gathered.events;
-            let (taken, count) = match whole(records, room, self.layouts.len(), self.sources) {
-                Ok((0, _)) => return Err(self.refuse("half an event at the end of a batch".to_owned())),
-                Ok(whole) => whole,
-                Err(at) => return Err(self.refuse_record(&records[at])),
-            };
-            let (now, later) = records.split_at(taken);
-            records = later;
-            if count == room && gathered.events == 0 {
-                // A whole block in the batch: a copy less.
-                self.put_names()?;
-                self.put_events(thread, now)?;
-                continue;
+    /// Takes records to those that are gathered, up to a whole block, and writes that.
+    fn take(&mut self, thread: u32, gathered: &mut Gathered, records: &[Record]) -> Result<usize, Error> {
+        let room = self.options.block - gathered.events;
+        let (taken, count) = match whole(records, room, self.layouts.len(), self.sources) {
+            Ok((0, _)) if !records.is_empty() => {
+                return Err(self.refuse("half an event at the end of a batch".to_owned()));
             }
-            gathered.records.extend_from_slice(now);
-            gathered.events += count;
-            if count == room {
-                self.put_names()?;
-                let outcome = self.put_events(thread, &gathered.records);
-                gathered.clear();
-                outcome?;
-            }
+            Ok(whole) => whole,
+            Err(at) => return Err(self.refuse_record(&records[at])),
+        };
+        let now = &records[..taken];
+        if count == room && gathered.events == 0 {
+            // A whole block in the batch: a copy less.
+            self.put_names()?;
+            self.put_events(thread, now)?;
+            return Ok(taken);
         }
-        Ok(())
+        gathered.records.extend_from_slice(now);
+        gathered.events += count;
+        if count == room {
+            self.put_names()?;
+            let outcome = self.put_events(thread, &gathered.records);
+            gathered.clear();
+            outcome?;
+        }
+        Ok(taken)
     }
 
     /// A block of these events, with the losses there are.

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* An application under the logger's tests, on the mock of ibex: what it does is named by its first word. */
+#include <dirent.h>
 #include <mpi.h>
 #include <signal.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +58,46 @@ static void wait_for_an_event(void)
     }
 }
 
+/* The bytes of all files of the trace. */
+static long recorded(void)
+{
+    long bytes = 0;
+    DIR *folder = opendir(getenv("IBEX_TRACE"));
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        char name[4096];
+        struct stat status;
+        snprintf(name, sizeof name, "%s/%s", getenv("IBEX_TRACE"), entry->d_name);
+        if (stat(name, &status) == 0 && S_ISREG(status.st_mode))
+            bytes += status.st_size;
+    }
+    closedir(folder);
+    return bytes;
+}
+
+/* Returns when the trace has been written to three times: what was raised before is in it. */
+static void wait_for_the_trace(void)
+{
+    for (int times = 0; times < 3; ++times)
+        for (long before = recorded(); recorded() == before;)
+            usleep(1000);
+}
+
+/* A message goes there and back, many times; each is an event where it is sent, and one where it has arrived. */
+static void exchange(void)
+{
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = 0; i < 200; ++i) {
+        if (i % 2 == rank) {
+            mock_raise(0, 0, i, rank);
+            MPI_Send(&i, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(&i, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            mock_raise(1, 0, i, rank);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -100,6 +142,18 @@ int main(int argc, char **argv)
         mock_raise(0, 0, 1, 1);
         wait_for_an_event();
         raise(SIGKILL);
+    } else if (strcmp(what, "killed-later") == 0) {
+        mock_raise(0, 0, 1, 1);
+        wait_for_the_trace();
+        raise(SIGKILL);
+    } else if (strcmp(what, "exchange") == 0) {
+        exchange();
+    } else if (strcmp(what, "one-leaves") == 0) {
+        int rank;
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        mock_raise(0, 0, 1, 1);
+        if (rank == 1)
+            exit(3);
     } else if (strcmp(what, "allocations") == 0) {
         mock_raise(0, 0, 1, 1);
         unsigned long before = allocations;

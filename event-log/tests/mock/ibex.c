@@ -17,11 +17,13 @@ struct ibex_event_registration {
     MPI_T_event_cb_function *callback;
     MPI_T_event_dropped_cb_function *dropped;
     void *user;
-    int freed;
+    int type, taken;
 };
 
+enum { TYPES = 3, EACH = 4 };
+
 static const char *const types[] = {"ibex_get_started", "ibex_get_complete", "ibex_late"};
-static struct ibex_event_registration registrations[3];
+static struct ibex_event_registration registrations[TYPES][EACH];
 static int waiting;
 
 static MPI_Count now(int source)
@@ -36,16 +38,16 @@ static MPI_Count now(int source)
 void mock_raise(int type, int source, unsigned long operation, int value)
 {
     struct ibex_event_instance event = {type, source, now(source), {operation, (unsigned) value}};
-    struct ibex_event_registration *registration = &registrations[type];
-    if (registration->callback)
-        registration->callback(&event, registration, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, registration->user);
+    for (struct ibex_event_registration *registration = registrations[type]; registration < registrations[type] + EACH; ++registration)
+        if (registration->callback)
+            registration->callback(&event, registration, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, registration->user);
 }
 
 void mock_lose(int type, MPI_Count count)
 {
-    struct ibex_event_registration *registration = &registrations[type];
-    if (registration->dropped)
-        registration->dropped(count, registration, 0, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, registration->user);
+    for (struct ibex_event_registration *registration = registrations[type]; registration < registrations[type] + EACH; ++registration)
+        if (registration->dropped)
+            registration->dropped(count, registration, 0, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, registration->user);
 }
 
 /* So many events of the type ibex_late are delivered when it is freed. */
@@ -84,8 +86,14 @@ int MPI_T_enum_get_item(MPI_T_enum enumtype, int index, int *value, char *name, 
 int MPI_T_event_handle_alloc(int index, void *object, MPI_Info info, MPI_T_event_registration *registration)
 {
     (void) object, (void) info;
-    *registration = &registrations[index];
-    return MPI_SUCCESS;
+    for (int i = 0; i < EACH; ++i)
+        if (!registrations[index][i].taken) {
+            *registration = &registrations[index][i];
+            (*registration)->taken = 1;
+            (*registration)->type = index;
+            return MPI_SUCCESS;
+        }
+    return MPI_ERR_OTHER;
 }
 
 int MPI_T_event_register_callback(MPI_T_event_registration registration, MPI_T_cb_safety safety, MPI_Info info, void *user,
@@ -106,7 +114,7 @@ int MPI_T_event_set_dropped_handler(MPI_T_event_registration registration, MPI_T
 int MPI_T_event_handle_free(MPI_T_event_registration registration, void *user, MPI_T_event_free_cb_function callback)
 {
     (void) user, (void) callback;
-    for (; registration == &registrations[2] && waiting > 0; --waiting)
+    for (; registration->type == 2 && waiting > 0; --waiting)
         mock_raise(2, 0, 0, waiting);
     registration->callback = NULL;
     return MPI_SUCCESS;

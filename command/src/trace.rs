@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibex trace -- mpirun ... ./app`: runs a job with the recorder, and says what was recorded.
+//!
+//! The recorder is libibex-log.so, which is preloaded into the ranks; it leaves a file for each in a folder. How the
+//! ranks get their environment depends on the launcher: `mpirun` is told by `-x`, so that ranks on other hosts have it
+//! too; others hand theirs on. Grade: setup. Tests: below; with a device, hw-tests/tests/device/recorder.rs.
+
+use crate::answer::{self, Form};
+use anyhow::{Context, Result, bail, ensure};
+use ibex_trace::{Folder, Reader};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// Launchers of Open MPI, which take variables for the ranks by `-x`.
+const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun"];
+
+/// Arguments of `ibex trace`.
+#[derive(clap::Args)]
+#[command(after_help = "Example: record a job, then look at it\n  \
+                        ibex trace -o run1 -- mpirun -n 4 ./app\n  \
+                        ibex view run1")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    form: Form,
+    /// The folder for the trace, which all hosts of the job must share; made if it is not there
+    #[arg(short, long, value_name = "DIR", default_value = "ibex-trace")]
+    output: PathBuf,
+    /// Which events: names of docs/events.md, and groups: default (all but searches), all, messages, searches,
+    /// communicators, protocols, operations, connections, waits, incidents
+    #[arg(long, value_name = "LIST")]
+    events: Option<String>,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs the job, and says what was recorded. The exit status is the job's.
+///
+/// # Errors
+/// The folder has a trace, the recorder is not installed, the command cannot be started, or nothing was recorded.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let folder = prepared(&arguments.output)?;
+    let variables = variables(&recorder()?, &folder, arguments.events.as_deref());
+    let mut command = launched(&arguments.command, &variables);
+    let status =
+        command.status().with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+    let recorded = Recorded::of(&folder, status);
+    match recorded {
+        Ok(recorded) if arguments.form.is_json() => answer::print(&arguments.form, &recorded)?,
+        // Not where the job writes, which may be a pipe.
+        Ok(recorded) => eprint!("{recorded}"),
+        Err(error) => {
+            eprintln!("ibex: {error:#}");
+            eprintln!(
+                "ibex: nothing was recorded. Does the job call MPI_Init of a shared library of Open MPI, and do its hosts share {}?",
+                folder.display()
+            );
+            return Ok(if status.success() { ExitCode::FAILURE } else { code(status) });
+        }
+    }
+    Ok(code(status))
+}
+
+/// The folder, which has no trace yet, by a path that holds on every host and in every directory.
+fn prepared(folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = fs::canonicalize(folder).with_context(|| format!("cannot find {}", folder.display()))?;
+    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let is_trace = |name: OsString| Path::new(&name).extension().is_some_and(|extension| extension == "ibex");
+    if entries.flatten().any(|entry| is_trace(entry.file_name())) {
+        bail!(
+            "{0} has a trace already, and files of two jobs in one folder would be taken for one job: name another \
+             folder with -o, or remove it (rm -r {0})",
+            folder.display()
+        );
+    }
+    Ok(folder)
+}
+
+/// The recorder that was installed with this command.
+fn recorder() -> Result<PathBuf> {
+    let program = env::current_exe().context("cannot find out where this program lies")?;
+    let beside = program.parent().context("a program lies in a folder")?;
+    // Installed; in the tree of the source.
+    let places = ["../lib/libibex-log.so", "../ibex/lib/libibex-log.so"].map(|place| beside.join(place));
+    let found = places.iter().find_map(|place| fs::canonicalize(place).ok());
+    found.with_context(|| {
+        let places = places.map(|place| place.display().to_string());
+        format!(
+            "the recorder is not installed: there is no {}. `cargo xtask install` installs it",
+            places.join(" and no ")
+        )
+    })
+}
+
+/// What the ranks need in their environment.
+fn variables(recorder: &Path, folder: &Path, events: Option<&str>) -> Vec<(&'static str, OsString)> {
+    let mut preload = recorder.as_os_str().to_owned();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    // All ranks have the recorder, so that they may exchange messages to put their clocks together.
+    let mut variables =
+        vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
+    variables.extend(events.map(|events| ("IBEX_TRACE_EVENTS", events.into())));
+    variables
+}
+
+/// The job's command with these variables for its ranks. The launcher may stand behind others: `timeout 60 mpirun`.
+fn launched(words: &[OsString], variables: &[(&'static str, OsString)]) -> Command {
+    let mut command = Command::new(&words[0]);
+    let Some(launcher) = words.iter().position(|word| is_launcher(word)) else {
+        command.args(&words[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
+        return command;
+    };
+    let options: Vec<OsString> = variables
+        .iter()
+        .flat_map(|(name, value)| {
+            let mut given = OsString::from(format!("{name}="));
+            given.push(value);
+            [OsString::from("-x"), given]
+        })
+        .collect();
+    command.args(words.get(1..=launcher).unwrap_or_default()).args(&options);
+    for word in &words[launcher + 1..] {
+        command.arg(word);
+        // A further program of the same job has options of its own.
+        if word == ":" {
+            command.args(&options);
+        }
+    }
+    command
+}
+
+fn is_launcher(word: &OsStr) -> bool {
+    Path::new(word).file_name().is_some_and(|name| LAUNCHERS.iter().any(|launcher| name == *launcher))
+}
+
+/// As a shell says it.
+fn code(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// What is in a folder of traces.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    folder: PathBuf,
+    /// How the job ended; `None`: by a signal.
+    status: Option<i32>,
+    files: Vec<File>,
+    /// How many ranks should have a file and have none.
+    missing: u32,
+    bytes: u64,
+    events: u64,
+    lost: u64,
+    /// Of each type of which there is one, or of which some were lost.
+    types: BTreeMap<String, Count>,
+    /// What cannot be read, or was not finished: a sentence each.
+    faults: Vec<String>,
+}
+
+/// A file of a rank.
+#[derive(Debug, Serialize)]
+struct File {
+    file: PathBuf,
+    world: u32,
+    rank: Option<u32>,
+    host: String,
+    pid: u32,
+    bytes: u64,
+    events: u64,
+    lost: u64,
+    /// Whether the process finished it.
+    finished: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Count {
+    events: u64,
+    lost: u64,
+}
+
+impl Recorded {
+    fn of(folder: &Path, status: ExitStatus) -> Result<Recorded> {
+        let traces = Folder::open(folder)?;
+        let mut recorded = Recorded {
+            folder: folder.to_owned(),
+            status: status.code(),
+            files: Vec::new(),
+            missing: 0,
+            bytes: 0,
+            events: 0,
+            lost: 0,
+            types: BTreeMap::new(),
+            faults: traces.unreadable().iter().map(ToString::to_string).collect(),
+        };
+        let mut worlds: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+        for reader in traces.readers() {
+            let head = reader.head();
+            let world = worlds.entry(head.world).or_default();
+            *world = (world.0.max(head.ranks.unwrap_or(0)), world.1 + 1);
+            recorded.take(reader);
+        }
+        recorded.missing = worlds.values().map(|(ranks, files)| ranks.saturating_sub(*files)).sum();
+        ensure!(!recorded.files.is_empty(), "no file of {} can be read", folder.display());
+        Ok(recorded)
+    }
+
+    fn take(&mut self, reader: &Reader) {
+        let head = reader.head();
+        let (mut events, mut lost) = (0, 0);
+        for (of, counts) in head.types.iter().zip(reader.counts()) {
+            if counts.events + counts.lost > 0 {
+                let count = self.types.entry(of.name.clone()).or_default();
+                count.events += counts.events;
+                count.lost += counts.lost;
+            }
+            events += counts.events;
+            lost += counts.lost;
+        }
+        let bytes = fs::metadata(reader.file()).map_or(0, |of| of.len());
+        self.bytes += bytes;
+        self.events += events;
+        self.lost += lost;
+        self.faults.extend(reader.faults().map(ToString::to_string));
+        self.files.push(File {
+            file: reader.file().to_owned(),
+            world: head.world,
+            rank: head.rank,
+            host: head.host.clone(),
+            pid: head.pid,
+            bytes,
+            events,
+            lost,
+            finished: reader.is_finished(),
+        });
+    }
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: std::collections::BTreeSet<_> = self.files.iter().map(|file| &file.host).collect();
+        writeln!(
+            f,
+            "ibex: recorded {} of {} on {}, {} MB, in {}",
+            many(self.events, "event"),
+            many(self.files.len() as u64, "rank"),
+            many(hosts.len() as u64, "host"),
+            (self.bytes as f64 / 1e5).round() / 10.0,
+            self.folder.display()
+        )?;
+        if self.events == 0 {
+            writeln!(
+                f,
+                "ibex: no event happened. If messages were to go through ibex: --mca pml ibex, and see `ibex info`"
+            )?;
+        }
+        if self.lost > 0 {
+            let lost = self.types.iter().filter(|(_, count)| count.lost > 0);
+            let each: Vec<String> = lost.map(|(name, count)| format!("{} {name}", count.lost)).collect();
+            writeln!(
+                f,
+                "ibex: {} are lost ({}): record fewer with --events",
+                many(self.lost, "event"),
+                each.join(", ")
+            )?;
+        }
+        if self.missing > 0 {
+            writeln!(f, "ibex: {} left no file", many(self.missing.into(), "rank"))?;
+        }
+        for fault in &self.faults {
+            writeln!(f, "ibex: {fault}")?;
+        }
+        writeln!(f, "ibex: to look at it: ibex view {}", self.folder.display())
+    }
+}
+
+fn many(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    fn shown(command: &Command) -> String {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn mpirun_is_told_of_the_variables_and_of_each_program() {
+        let variables = [("A", OsString::from("1")), ("B", OsString::from("2,3"))];
+        for (given, made) in [
+            ("mpirun -n 2 ./app -x", "mpirun -x A=1 -x B=2,3 -n 2 ./app -x"),
+            ("timeout 9 /opt/bin/mpiexec ./app", "timeout 9 /opt/bin/mpiexec -x A=1 -x B=2,3 ./app"),
+            ("mpirun -n 1 ./a : -n 1 ./b", "mpirun -x A=1 -x B=2,3 -n 1 ./a : -x A=1 -x B=2,3 -n 1 ./b"),
+        ] {
+            let command = launched(&words(given), &variables);
+            assert_eq!(shown(&command), made);
+            assert_eq!(command.get_envs().count(), 0, "the launcher itself is left alone");
+        }
+    }
+
+    #[test]
+    fn other_launchers_hand_their_environment_on() {
+        let variables = [("A", OsString::from("1"))];
+        for given in ["srun -n 2 ./app", "./app"] {
+            let command = launched(&words(given), &variables);
+            assert_eq!(shown(&command), given);
+            assert_eq!(command.get_envs().collect::<Vec<_>>(), [(OsStr::new("A"), Some(OsStr::new("1")))]);
+        }
+    }
+
+    #[test]
+    fn a_folder_with_a_trace_is_refused_with_advice_and_others_are_not() {
+        let folder = env::temp_dir().join(format!("ibex-trace-command-{}", std::process::id()));
+        let inner = folder.join("a/b");
+        assert_eq!(prepared(&inner).expect("made"), fs::canonicalize(&inner).expect("there"));
+        fs::write(inner.join("notes"), "").expect("a folder of our own");
+        prepared(&inner).expect("no trace yet");
+        fs::write(inner.join("trace.0.0.n1.5.ibex"), "").expect("a folder of our own");
+        let refused = prepared(&inner).expect_err("a trace is there").to_string();
+        assert!(refused.contains("another folder with -o, or remove it (rm -r "), "{refused}");
+        fs::remove_dir_all(folder).expect("a folder of our own");
+    }
+
+    #[test]
+    fn what_was_recorded_is_told_with_what_lacks() {
+        let file = |rank| File {
+            file: "f".into(),
+            world: 0,
+            rank: Some(rank),
+            host: "n1".into(),
+            pid: 5,
+            bytes: 0,
+            events: 5,
+            lost: 0,
+            finished: true,
+        };
+        let recorded = Recorded {
+            folder: "/run1".into(),
+            status: Some(0),
+            files: vec![file(0), file(1)],
+            missing: 1,
+            bytes: 1_234_567,
+            events: 10,
+            lost: 3,
+            types: BTreeMap::from([("ibex_xfer_end".to_owned(), Count { events: 10, lost: 3 })]),
+            faults: vec!["x was not finished".to_owned()],
+        };
+        let text = recorded.to_string();
+        for line in [
+            "recorded 10 events of 2 ranks on 1 host, 1.2 MB, in /run1\n",
+            "3 events are lost (3 ibex_xfer_end)",
+            "1 rank left no file",
+            "x was not finished",
+            "ibex view /run1",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whose clock shows what: ranks of different hosts exchange stamped messages, at the end of `MPI_Init` and before
+//! `MPI_Finalize`, where all ranks come by together.
+//!
+//! One rank of each host, its first, asks rank 0 many times what its clock shows; of these the time that took least
+//! counts, as what rank 0 showed lies between the asking and the answer. All ranks of a host have one clock, so that all
+//! of them get what their first rank has found. Ranks whose job lies on one host exchange nothing.
+//!
+//! All ranks must take part, or those that do wait for ever: so it is only done where whoever started the job says that
+//! all have the recorder (`IBEX_TRACE_CLOCKS=1`, as `ibex trace` does). The messages go over a communicator of their
+//! own, and the recorder leaves them out ([`Hidden`]). Grade: setup, but for [`Hidden::hides`], which is hot. Threads: the
+//! one that initialises MPI. Tests: below; tests/trace.rs.
+
+use std::ffi::c_int;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ibex_trace::{Clock, ClockSample};
+
+unsafe extern "C" {
+    safe fn ibex_log_meet() -> c_int;
+    fn ibex_log_share(mine: *const i64, count: c_int, all: *mut i64) -> c_int;
+    safe fn ibex_log_answer(rank: c_int) -> c_int;
+    fn ibex_log_ask(rank: c_int, rounds: c_int, most: i64, sample: *mut i64) -> c_int;
+    safe fn ibex_log_part();
+}
+
+/// How often a host asks.
+const ROUNDS: c_int = 200;
+
+/// For how long it asks at most, nanoseconds: ranks may share a processor.
+const MOST: i64 = 50_000_000;
+
+/// The number of what is no communicator's context, in 64 bits.
+const NONE: u64 = u64::MAX;
+/// All messages are the recorder's or the MPI's own.
+const ALL: u64 = u64::MAX - 1;
+/// The same, and the context that is not the world's is the recorder's.
+const LEARNING: u64 = u64::MAX - 2;
+
+/// Which communicator's events are left out, by its context.
+pub(crate) struct Hidden {
+    state: AtomicU64,
+    learnt: AtomicU64,
+}
+
+impl Hidden {
+    /// None.
+    pub(crate) const fn new() -> Hidden {
+        Hidden { state: AtomicU64::new(NONE), learnt: AtomicU64::new(NONE) }
+    }
+
+    /// Whether an event of this context is left out.
+    #[inline]
+    pub(crate) fn hides(&self, context: u64) -> bool {
+        match self.state.load(Ordering::Relaxed) {
+            NONE => false,
+            ALL => true,
+            LEARNING => {
+                // MPI_COMM_WORLD's is 0 in every version of Open MPI.
+                if context != 0 {
+                    self.learnt.store(context, Ordering::Relaxed);
+                }
+                true
+            }
+            hidden => hidden == context,
+        }
+    }
+
+    fn set(&self, state: u64) {
+        self.state.store(state, Ordering::Relaxed);
+    }
+
+    /// From now on only what was learnt.
+    fn settle(&self) {
+        self.set(self.learnt.load(Ordering::Relaxed));
+    }
+}
+
+/// A job whose ranks have met.
+pub(crate) struct Exchange {
+    rank: usize,
+    /// The first rank of each rank's host.
+    first: Vec<usize>,
+}
+
+/// Whether ranks may lie on several hosts, and whoever started them says that all have the recorder.
+pub(crate) fn is_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let number = |name| variable(name)?.parse::<u32>().ok();
+    let (all, here) = (number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE"));
+    let is_one_host = all.is_some() && all == here;
+    number("IBEX_TRACE_CLOCKS") == Some(1) && !is_one_host
+}
+
+impl Exchange {
+    /// After `MPI_Init`, by all ranks: they meet, and put their clocks together a first time. `None`: there is one clock,
+    /// or the MPI refuses. No rank of the application's can have sent anything before all are here.
+    pub(crate) fn begin(
+        rank: u32,
+        ranks: u32,
+        clock: &(String, String),
+        hidden: &Hidden,
+    ) -> Option<(Exchange, Option<ClockSample>)> {
+        hidden.set(ALL);
+        let mut begun = None;
+        if ibex_log_meet() == 0 {
+            hidden.set(LEARNING);
+            let mut hasher = DefaultHasher::new();
+            clock.hash(&mut hasher);
+            if let Some(clocks) = share(&[hasher.finish().cast_signed()], ranks) {
+                let exchange = Exchange { rank: rank as usize, first: first_of_each(&clocks) };
+                // The last call of it: who leaves it early sends what is the application's.
+                begun = exchange.sample_after(|| hidden.settle()).map(|sample| (exchange, sample));
+            }
+        }
+        hidden.settle();
+        begun
+    }
+
+    /// Before `MPI_Finalize`, by all ranks.
+    pub(crate) fn end(self) -> Option<ClockSample> {
+        let sample = self.sample_after(|| {});
+        ibex_log_part();
+        sample.flatten()
+    }
+
+    /// Asks, answers, and gets what this host's first rank has found, `None` on rank 0's host; `None` where the MPI
+    /// refuses. `asked` is called before the last call, which all ranks are in together.
+    fn sample_after(&self, asked: impl FnOnce()) -> Option<Option<ClockSample>> {
+        let mut found = [0_i64; 3];
+        let mut failed = 0;
+        if self.rank == 0 {
+            for host in self.others() {
+                failed |= ibex_log_answer(host as c_int);
+            }
+        } else if self.others().any(|host| host == self.rank) {
+            // SAFETY: three numbers, as it says.
+            failed |= unsafe { ibex_log_ask(0, ROUNDS, MOST, found.as_mut_ptr()) };
+        }
+        asked();
+        let all = share(&found, self.first.len() as u32)?;
+        let first = self.first[self.rank];
+        if failed != 0 || first == 0 {
+            return Some(None);
+        }
+        let [shown, before, after] = all[first * 3..][..3] else { return None };
+        let shown = u64::try_from(shown).ok().filter(|shown| *shown > 0);
+        Some(shown.map(|shown| ClockSample { clock: Clock::Rank(0), shown, before, after }))
+    }
+
+    /// The first ranks of the hosts that are not rank 0's.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        self.first.iter().enumerate().filter(|(rank, first)| rank == *first && *rank != 0).map(|(rank, _)| rank)
+    }
+}
+
+/// Everyone's numbers.
+fn share(mine: &[i64], ranks: u32) -> Option<Vec<i64>> {
+    let mut all = vec![0; mine.len() * ranks as usize];
+    // SAFETY: as many numbers of each rank as this one has, for all ranks.
+    let code = unsafe { ibex_log_share(mine.as_ptr(), mine.len() as c_int, all.as_mut_ptr()) };
+    (code == 0).then_some(all)
+}
+
+/// For each rank, the first that has the same clock.
+fn first_of_each(clocks: &[i64]) -> Vec<usize> {
+    let mut first = std::collections::HashMap::new();
+    clocks.iter().enumerate().map(|(rank, clock)| *first.entry(*clock).or_insert(rank)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rank_of_each_host_asks_and_rank_0_does_not() {
+        let first = first_of_each(&[7, 7, -3, 7, -3, 9]);
+        assert_eq!(first, [0, 0, 2, 0, 2, 5]);
+        assert_eq!(Exchange { rank: 0, first }.others().collect::<Vec<_>>(), [2, 5]);
+    }
+
+    #[test]
+    fn only_the_recorders_communicator_is_left_out_and_only_once_it_is_known() {
+        let hidden = Hidden::new();
+        assert!(!hidden.hides(0) && !hidden.hides(4));
+        hidden.set(ALL);
+        assert!(hidden.hides(0) && hidden.hides(3));
+        hidden.set(LEARNING);
+        assert!(hidden.hides(0) && hidden.hides(4));
+        hidden.settle();
+        assert!(hidden.hides(4) && !hidden.hides(0) && !hidden.hides(3));
+        // Where the recorder's messages raise no events, as another transport has them.
+        let hidden = Hidden::new();
+        hidden.set(LEARNING);
+        hidden.settle();
+        assert!(!hidden.hides(0) && !hidden.hides(4));
+    }
+
+    #[test]
+    fn ranks_of_one_host_and_those_that_nobody_vouches_for_exchange_nothing() {
+        let wanted = |vouched: Option<&str>, all: Option<&str>, here: &str| {
+            is_wanted(|name| match name {
+                "IBEX_TRACE_CLOCKS" => vouched.map(str::to_owned),
+                "OMPI_COMM_WORLD_SIZE" => all.map(str::to_owned),
+                _ => Some(here.to_owned()),
+            })
+        };
+        assert!(wanted(Some("1"), Some("4"), "2") && wanted(Some("1"), None, "2"));
+        assert!(!wanted(Some("1"), Some("4"), "4") && !wanted(None, Some("4"), "2") && !wanted(Some("0"), None, "2"));
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From the rings to the file of a trace: takes what the threads have recorded, and hands it on in whole events.
+//!
+//! Called by the recorder's writing thread, and by who ends the process (`recording.rs`). It knows nothing of MPI: who
+//! calls says which sources there are, and what their clocks show, between the look at the rings and the writing. Once
+//! the file cannot be written, it empties the rings all the same. Grade: pending; it must keep up with all threads.
+//! Threads: its owner's. Tests: below; `cargo bench -p ibex-event-log`; tests/log.rs.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use ibex_trace::{ClockSample, Error, Record, Writer, Written};
+
+use crate::rings::{Ring, Rings};
+
+/// How long an event waits at most for its block to be written. A process that is killed leaves a trace that lacks no
+/// more than this.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Who writes a trace.
+pub(crate) struct Recorder<W: Write> {
+    writer: Writer<W>,
+    flushed: Instant,
+    failed: Option<Error>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// To this trace.
+    pub(crate) fn new(writer: Writer<W>) -> Recorder<W> {
+        Recorder { writer, flushed: Instant::now(), failed: None }
+    }
+
+    /// Takes what waits in the rings and writes it; before that, `prepare` tells the trace of sources and clocks. How
+    /// many records that were.
+    pub(crate) fn pass(&mut self, rings: &Rings, prepare: impl FnOnce(&mut Writer<W>)) -> usize {
+        // What is taken has been raised before `prepare` looks at clocks, which then lie around it.
+        let mut found: [Option<(&Ring, &[Record])>; crate::rings::THREADS] = [const { None }; _];
+        for (place, ring) in found.iter_mut().zip(rings.readable()) {
+            *place = Some((ring, ring.waiting()));
+        }
+        prepare(&mut self.writer);
+        let mut taken = 0;
+        for (ring, mut waiting) in found.into_iter().flatten() {
+            taken += waiting.len();
+            while !waiting.is_empty() {
+                let count = if self.failed.is_some() {
+                    waiting.len()
+                } else {
+                    let outcome = self.writer.write_some(ring.thread(), waiting);
+                    outcome.unwrap_or_else(|error| {
+                        self.failed = Some(error);
+                        waiting.len()
+                    })
+                };
+                waiting = &waiting[count..];
+                // Block by block: while the next one is written there is room for more.
+                ring.release(count);
+            }
+        }
+        if self.flushed.elapsed() >= FLUSH {
+            self.flush();
+            rings.recycle();
+        }
+        taken
+    }
+
+    /// Writes what has been gathered: who kills the process leaves it.
+    pub(crate) fn flush(&mut self) {
+        self.flushed = Instant::now();
+        if self.failed.is_none() {
+            self.failed = self.writer.flush().err();
+        }
+    }
+
+    /// What a clock showed.
+    pub(crate) fn clock(&mut self, sample: ClockSample) {
+        self.writer.clock(sample);
+    }
+
+    /// Why the trace lacks what came later.
+    pub(crate) fn failed(&self) -> Option<&Error> {
+        self.failed.as_ref()
+    }
+
+    /// The end of the trace.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn finish(self) -> Result<Written, Error> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.writer.finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibex_trace::{Element, ElementKind, EventType, Head, Options, Reader, Source};
+    use std::path::Path;
+
+    fn head() -> Head {
+        let elements = ["a", "b", "c"].map(|name| Element::new(name, ElementKind::U64, "")).to_vec();
+        let of = EventType { name: "t".into(), description: String::new(), elements };
+        let source = Source {
+            name: "host:0".into(),
+            description: String::new(),
+            ticks_per_second: 1_000_000_000,
+            max_ticks: 0,
+            ordered: true,
+        };
+        Head { types: vec![of], sources: vec![source], ..Head::default() }
+    }
+
+    #[test]
+    fn what_threads_have_recorded_is_in_the_trace_each_in_its_order() {
+        let (rings, head, mut file) = (Rings::new(1 << 12).expect("memory"), head(), Vec::new());
+        let layout = head.layouts()[0];
+        let writer = Writer::new(&mut file, Path::new("memory"), &head, Options::default()).expect("begun");
+        let mut recorder = Recorder::new(writer);
+        let each = 20_000_u64;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let ring = rings.mine().expect("one of few threads");
+                        for number in 0..each {
+                            let mut values = [0; ibex_trace::MOST_ELEMENTS];
+                            // Of one record, two or three.
+                            values[..3].copy_from_slice(&[number, number << (number % 3 * 20), u64::MAX]);
+                            let packed = layout.pack(0, number, &values);
+                            // SAFETY: `mine` gave it.
+                            while !unsafe { ring.put(packed.records()) } {
+                                std::thread::yield_now();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                recorder.pass(&rings, |_| {});
+            }
+        });
+        while recorder.pass(&rings, |_| {}) > 0 {}
+        assert!(recorder.failed().is_none());
+        assert_eq!(recorder.finish().expect("written").events, 3 * each);
+        let reader = Reader::from_bytes("memory", file).expect("a trace");
+        let mut next = std::collections::BTreeMap::new();
+        for event in reader.events().map(|event| event.expect("whole")) {
+            let next = next.entry(event.thread).or_insert(0);
+            assert_eq!((event.ticks, event.values[0], event.values[2]), (*next, *next, u64::MAX));
+            *next += 1;
+        }
+        assert_eq!(next.into_values().collect::<Vec<_>>(), [each; 3]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_does_not_keep_the_rings_full() {
+        let (rings, head) = (Rings::new(16).expect("memory"), head());
+        let layout = head.layouts()[0];
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0 += 1;
+                if self.0 > 1 { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(bytes.len()) }
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let writer = Writer::new(Full(0), Path::new("full"), &head, Options { block: 1, ..Options::default() });
+        let mut recorder = Recorder::new(writer.expect("begun"));
+        let ring = rings.mine().expect("one of few threads");
+        for number in 0..100 {
+            // SAFETY: `mine` gave it.
+            assert!(unsafe { ring.put(layout.pack(0, number, &[0; 16]).records()) }, "{number}");
+            recorder.pass(&rings, |_| {});
+        }
+        assert!(recorder.failed().is_some_and(|error| error.to_string().contains("full")));
+        assert!(recorder.finish().is_err());
+    }
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder, from `MPI_Init` to the end of the process: registrations, a ring for each thread, the writing thread,
+//! the file.
+//!
+//! Called by `entry.rs`; with `IBEX_TRACE`, beside the text (`session.rs`) or instead of it. As there, `MPI_T` is not
+//! finalised: events come until the process ends. Grade: setup, but for [`on_event`], which is hot: no lock, no
+//! allocation, no system call but one for a thread's first event, and no memory that two threads write to. Threads: each
+//! function says its own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ibex_trace::{Clock, ClockSample, Head, Layout, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Source, Writer};
+
+use crate::catalogue::{self, EventType, Place, WORDS};
+use crate::clock::{self, Reading};
+use crate::exchange::{self, Exchange, Hidden};
+use crate::mpi::{self, Instance, Registration};
+use crate::recorder::Recorder;
+use crate::rings::Rings;
+use crate::settings::{self, Chosen};
+
+/// How many records of a thread may wait: 16 MiB, of which the system gives what is used.
+const ROOM: usize = 1 << 19;
+
+/// How long the writing thread sleeps between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// After a look that found so many records there is another at once.
+const BUSY: usize = 1 << 14;
+
+/// How often the clocks of sources are read.
+const SAMPLE: Duration = Duration::from_millis(50);
+
+/// The messages of this recorder's own.
+static HIDDEN: Hidden = Hidden::new();
+
+static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
+
+/// What the callbacks of a type are given (L1).
+struct Target {
+    layout: Layout,
+    places: [Place; MOST_ELEMENTS],
+    /// Where the context of its communicator is.
+    context: Option<Place>,
+    rings: &'static Rings,
+    lost: AtomicU64,
+}
+
+/// What belongs to who writes.
+#[derive(Default)]
+struct Writing {
+    recorder: Option<Recorder<File>>,
+    /// The sources that the trace knows: whether each counts the host's monotonic clock.
+    sources: Vec<bool>,
+    sampled: Option<Instant>,
+    /// The losses of each type that the trace has been told of.
+    lost: Vec<u64>,
+    failure_told: bool,
+}
+
+struct Recording {
+    process: u32,
+    folder: PathBuf,
+    types: Vec<EventType>,
+    targets: Vec<&'static Target>,
+    rings: &'static Rings,
+    writing: Mutex<Writing>,
+    registrations: Mutex<Vec<Registration>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    exchange: Mutex<Option<Exchange>>,
+    stop: (Mutex<bool>, Condvar),
+    finished: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn recording() -> Option<&'static Recording> {
+    // A process that was forked off has the memory of its parent, but not its trace.
+    RECORDING.get()?.as_ref().filter(|recording| recording.process == std::process::id())
+}
+
+/// Whether a trace is to be recorded.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var_os("IBEX_TRACE").is_some_and(|folder| !folder.is_empty())
+}
+
+/// Before MPI is initialised: registers for what is wanted. A second time it does nothing.
+pub(crate) fn begin() {
+    RECORDING.get_or_init(|| {
+        let folder = std::env::var_os("IBEX_TRACE").filter(|folder| !folder.is_empty())?;
+        match mpi::initialize() {
+            Ok(()) => Recording::new(folder.into()),
+            Err(refused) => {
+                mpi::complain(&format!("MPI_T_init_thread answers {}: nothing is recorded", refused.0));
+                None
+            }
+        }
+    });
+}
+
+/// After MPI is initialised: the rank is known, the file can be made.
+pub(crate) fn initialized() {
+    let Some(recording) = recording() else { return };
+    let is_open = recording.open(mpi::rank());
+    // Whether or not this rank has a file: others wait for it.
+    recording.meet();
+    if is_open {
+        recording.start();
+    }
+}
+
+/// Before MPI is finalised: clocks of adapters can be asked for the last time.
+pub(crate) fn finalizing() {
+    if let Some(recording) = recording() {
+        if let Some(exchange) = lock(&recording.exchange).take() {
+            recording.relate(exchange.end());
+        }
+        recording.pass(true);
+    }
+}
+
+/// The process ends, or asks for the end of the job: writes the rest.
+pub(crate) fn end() {
+    if let Some(recording) = recording() {
+        recording.finish();
+    }
+}
+
+impl Recording {
+    fn new(folder: PathBuf) -> Option<Recording> {
+        let types = chosen_types();
+        let Some(rings) = Rings::new(ROOM) else {
+            mpi::complain("IBEX_TRACE: no memory for the events of threads: nothing is recorded");
+            return None;
+        };
+        let rings: &'static Rings = Box::leak(Box::new(rings));
+        let target = |(number, of): (usize, &EventType)| {
+            let (layout, places) = (Layout::new(number as u8, &of.recorded()), of.places());
+            let context = of.element("context").map(|element| places[element]);
+            &*Box::leak(Box::new(Target { layout, places, context, rings, lost: AtomicU64::new(0) }))
+        };
+        let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
+        let mut registrations = Vec::new();
+        for (of, target) in types.iter().zip(&targets) {
+            let user = std::ptr::from_ref::<Target>(target).cast_mut().cast();
+            // SAFETY: the target is never freed, and shared (L1).
+            match unsafe { Registration::new(of.index, on_event, on_dropped, user) } {
+                Ok(registration) => registrations.push(registration),
+                Err(refused) => mpi::complain(&format!("{}: registering answers {}", of.name, refused.0)),
+            }
+        }
+        Some(Recording {
+            process: std::process::id(),
+            folder,
+            writing: Mutex::new(Writing { lost: vec![0; types.len()], ..Writing::default() }),
+            types,
+            targets,
+            rings,
+            registrations: Mutex::new(registrations),
+            thread: Mutex::new(None),
+            exchange: Mutex::new(None),
+            stop: (Mutex::new(false), Condvar::new()),
+            finished: AtomicBool::new(false),
+        })
+    }
+
+    /// Makes the file; false: there is none. Of a rank that MPI has not told, as the launcher says.
+    fn open(&self, rank: Option<u32>) -> bool {
+        let mut writing = lock(&self.writing);
+        if writing.recorder.is_some() {
+            return true;
+        }
+        let head = self.head(rank);
+        let made = std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string());
+        let begun = made
+            .and_then(|()| Writer::create(&self.folder, &head, Options::default()).map_err(|error| error.to_string()));
+        match begun {
+            Ok(writer) => writing.recorder = Some(Recorder::new(writer)),
+            Err(error) => {
+                mpi::complain(&format!("IBEX_TRACE={}: {error}: nothing is recorded", self.folder.display()));
+                drop(writing);
+                lock(&self.registrations).drain(..).for_each(Registration::free);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What the file says of this process. Sources are told when they are there.
+    fn head(&self, rank: Option<u32>) -> Head {
+        let variable = |name: &str| std::env::var(name).ok();
+        let (ranks, is_spawned) = if rank.is_some() { (mpi::ranks(), mpi::is_spawned()) } else { (None, false) };
+        Head {
+            ibex: env!("CARGO_PKG_VERSION").to_owned(),
+            job: settings::job(variable),
+            world: settings::world(variable("PMIX_NAMESPACE").as_deref(), is_spawned),
+            rank: rank.or_else(|| settings::launched(variable)),
+            ranks,
+            host: settings::host(),
+            clock: settings::clock(),
+            pid: self.process,
+            program: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
+            calendar: clock::calendar_offset(),
+            types: self.types.iter().map(EventType::recorded).collect(),
+            sources: Vec::new(),
+        }
+    }
+
+    /// Puts the clocks of all hosts together, where there are several.
+    fn meet(&self) {
+        let (Some(rank), Some(ranks)) = (mpi::rank(), mpi::ranks()) else { return };
+        let mut exchange = lock(&self.exchange);
+        if exchange.is_some() || !exchange::is_wanted(|name| std::env::var(name).ok()) {
+            return;
+        }
+        if let Some((begun, sample)) = Exchange::begin(rank, ranks, &(settings::host(), settings::clock()), &HIDDEN) {
+            *exchange = Some(begun);
+            self.relate(sample);
+        }
+    }
+
+    /// What another rank's clock showed.
+    fn relate(&self, sample: Option<ClockSample>) {
+        if let Some(sample) = sample
+            && let Some(recorder) = &mut lock(&self.writing).recorder
+        {
+            recorder.clock(sample);
+        }
+    }
+
+    /// Starts the writing thread, which takes no signal. Returns when it has written for the first time: until then it
+    /// gets its heap (`Session::start` says why).
+    fn start(&'static self) {
+        let mut thread = lock(&self.thread);
+        if thread.is_some() {
+            return;
+        }
+        let before = mpi::block_signals();
+        let (ready, is_ready) = sync_channel(1);
+        *thread = std::thread::Builder::new().name("ibex-trace".into()).spawn(move || self.write(&ready)).ok();
+        mpi::restore_signals(&before);
+        if thread.is_none() || is_ready.recv().is_err() {
+            mpi::complain("cannot start a thread: events are recorded at the end, as far as there is room");
+        }
+    }
+
+    /// The writing thread; `ready` is told when it has written for the first time.
+    fn write(&self, ready: &SyncSender<()>) {
+        self.pass(true);
+        let (stop, told) = &self.stop;
+        let mut stopped = lock(stop);
+        let _nobody_else_waits = ready.try_send(());
+        while !*stopped {
+            stopped = told.wait_timeout(stopped, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+            drop(stopped);
+            while self.pass(false) >= BUSY {}
+            stopped = lock(stop);
+        }
+    }
+
+    /// Takes what was recorded and writes it; `now`: so that it is in the file. How many records that were.
+    fn pass(&self, now: bool) -> usize {
+        let mut writing = lock(&self.writing);
+        let Writing { recorder, sources, sampled, lost, failure_told } = &mut *writing;
+        let Some(recorder) = recorder else { return 0 };
+        let is_due = now || sampled.is_none_or(|sampled| sampled.elapsed() >= SAMPLE);
+        let taken = recorder.pass(self.rings, |writer| {
+            learn(writer, sources);
+            if is_due {
+                *sampled = Some(Instant::now());
+                sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
+                for (event_type, (target, told)) in self.targets.iter().zip(lost).enumerate() {
+                    let all = target.lost.load(Ordering::Relaxed);
+                    writer.lost(event_type as u8, all - *told);
+                    *told = all;
+                }
+            }
+        });
+        if now {
+            recorder.flush();
+        }
+        if let Some(error) = recorder.failed()
+            && !*failure_told
+        {
+            *failure_told = true;
+            mpi::complain(&format!("{error}: what comes later is not recorded"));
+        }
+        taken
+    }
+
+    fn finish(&self) {
+        if self.finished.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may
+        // be missed.
+        lock(&self.registrations).drain(..).for_each(Registration::free);
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+        // A process that ends without having initialised MPI, though it tried, has no file.
+        while self.pass(true) > 0 {}
+        let Some(recorder) = lock(&self.writing).recorder.take() else { return };
+        let failed_before = recorder.failed().is_some();
+        if let Err(error) = recorder.finish()
+            && !failed_before
+        {
+            mpi::complain(&format!("{error}: the trace is not complete"));
+        }
+        self.tell_losses();
+    }
+
+    fn tell_losses(&self) {
+        let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost.load(Ordering::Relaxed)));
+        let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
+        if !lost.is_empty() {
+            let all: u64 = lost.iter().map(|(_, lost)| lost).sum();
+            let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
+            let rank = settings::launched(|name| std::env::var(name).ok());
+            let whose = settings::rank(rank, self.process);
+            mpi::complain(&format!(
+                "rank {whose}: {all} events are lost ({}): name fewer in IBEX_TRACE_EVENTS",
+                each.join(", ")
+            ));
+        }
+    }
+}
+
+/// The types that are to be recorded.
+fn chosen_types() -> Vec<EventType> {
+    let types = catalogue::types();
+    let names: Vec<&str> = types.iter().map(|of| of.name.as_str()).collect();
+    let wanted = Chosen::from(std::env::var("IBEX_TRACE_EVENTS").ok().as_deref());
+    let (chosen, unknown) = wanted.choose(&names);
+    // The same in all ranks: told by one.
+    if !unknown.is_empty() && settings::launched(|name| std::env::var(name).ok()).is_none_or(|rank| rank == 0) {
+        let known: Vec<&str> = types.iter().map(EventType::short).collect();
+        mpi::complain(&format!(
+            "IBEX_TRACE_EVENTS: there is no event and no group {}; it takes {}, or of these: {}",
+            unknown.join(", "),
+            settings::GROUPS.join(", "),
+            known.join(", ")
+        ));
+    }
+    let (mut fit, strange): (Vec<_>, Vec<_>) = chosen
+        .into_iter()
+        .map(|index| types[index].clone())
+        .partition(|of| of.fits() && of.elements.len() <= MOST_ELEMENTS);
+    for of in strange {
+        mpi::complain(&format!("{}: has elements that no trace can hold; it is left out", of.name));
+    }
+    fit.truncate(MOST_TYPES);
+    fit
+}
+
+/// Tells the trace of sources that it does not know.
+fn learn(writer: &mut Writer<File>, known: &mut Vec<bool>) {
+    while known.len() < (mpi::source_count().unsigned_abs() as usize).min(MOST_SOURCES) {
+        let Ok(source) = mpi::source(known.len() as c_int) else { return };
+        let is_host = source.name.starts_with("host:") && source.ticks_per_second == 1_000_000_000;
+        let added = writer.add_source(Source {
+            name: source.name,
+            description: source.description,
+            ticks_per_second: source.ticks_per_second.unsigned_abs(),
+            max_ticks: source.max_ticks.unsigned_abs(),
+            ordered: source.ordered,
+        });
+        if added.is_err() {
+            return;
+        }
+        known.push(is_host);
+    }
+}
+
+/// What the clock of a source shows, between two looks at the host's.
+fn sample((source, is_host): (usize, &bool)) -> Option<ClockSample> {
+    let Reading { shown, around: (before, after) } = clock::narrowest(|| mpi::source_now(source as c_int))?;
+    // It is the same clock: no reading of it is needed to know how it goes.
+    let (before, after) = if *is_host && (before..=after).contains(&shown) { (shown, shown) } else { (before, after) };
+    Some(ClockSample { clock: Clock::Source(source as u8), shown: u64::try_from(shown).ok()?, before, after })
+}
+
+/// Hot; safe in a signal handler, where it may lose its event.
+unsafe extern "C" fn on_event(
+    instance: mpi::MPI_T_event_instance,
+    _: mpi::MPI_T_event_registration,
+    _: mpi::Safety,
+    user: *mut c_void,
+) {
+    // SAFETY: a target that is never freed (L1).
+    let target = unsafe { &*user.cast::<Target>() };
+    // SAFETY: the instance of this callback (L2).
+    let event = unsafe { Instance::new(instance) };
+    let (source, ticks) = event.stamp();
+    let mut data = [0; WORDS];
+    // SAFETY: only types whose data fit are registered for.
+    unsafe { event.copy(&mut data) };
+    if target.context.is_some_and(|context| HIDDEN.hides(context.value(&data))) {
+        return;
+    }
+    let mut values = [0; MOST_ELEMENTS];
+    for (value, place) in values.iter_mut().zip(&target.places).take(target.layout.elements()) {
+        *value = place.value(&data);
+    }
+    let packed = target.layout.pack(source as u8, ticks.cast_unsigned(), &values);
+    // SAFETY: `mine` gave this thread's ring.
+    let put = |ring: &crate::rings::Ring| unsafe { ring.put(packed.records()) };
+    if source as usize >= MOST_SOURCES || !target.rings.mine().is_some_and(put) {
+        target.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Events that ibex had no room for.
+unsafe extern "C" fn on_dropped(
+    count: mpi::Count,
+    _: mpi::MPI_T_event_registration,
+    _source: c_int,
+    _: mpi::Safety,
+    user: *mut c_void,
+) {
+    // SAFETY: a target that is never freed (L1).
+    let target = unsafe { &*user.cast::<Target>() };
+    target.lost.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
+}

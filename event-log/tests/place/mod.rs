@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The library, the mock of ibex beside it, and the application, for the tests of the text and of the trace.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Runs a command that must succeed, within two minutes but for cargo.
+pub(crate) fn done(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said(&output));
+    output
+}
+
+/// A folder with the logger, the mock and the application, made once.
+pub(crate) fn place() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("event-log");
+        std::fs::create_dir_all(&place).expect("the target directory can be written to");
+        let target = place.ancestors().nth(2).expect("cargo's directory lies in the target directory");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "ibex-event-log", "--lib", "--target-dir"]).arg(target);
+        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        if profile == "release" {
+            cargo.arg("--release");
+        }
+        done(&mut cargo);
+        // A copy, not a link: the loader looks for libibex.so beside the real file.
+        std::fs::copy(target.join(profile).join("libibex_log.so"), place.join("libibex-log.so")).expect("it was built");
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let include = format!("-I{}", here.join("../plugin-abi/include").display());
+        let mut mock = Command::new("mpicc");
+        mock.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libibex.so", &include, "-o"]);
+        done(mock.arg(place.join("libibex.so")).arg(here.join("tests/mock/ibex.c")));
+        let mut application = Command::new("mpicc");
+        application.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(place.join("application"));
+        application.arg(here.join("tests/mock/application.c")).arg(format!("-L{}", place.display())).arg("-libex");
+        application.arg(format!("-Wl,-rpath,{}", place.display()));
+        done(&mut application);
+        // The same with the logger linked.
+        done(application.args(["-Wl,--no-as-needed", "-libex-log", "-o"]).arg(place.join("linked")));
+        place
+    })
+}
+
+/// All that a command said.
+pub(crate) fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}

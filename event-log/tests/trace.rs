@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder around an application, on a mock of ibex of which the tests know everything (`mock/`): what was raised
+//! is in the trace, whatever becomes of the process. With ibex and a device it is tested by hw-tests. Needs Open MPI
+//! with its headers and commands, and no device.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ibex_trace::{Clock, Error, Event, Folder, Reader};
+
+mod place;
+use place::{place, said};
+
+/// What a command under the recorder said, and where it recorded. The folder goes with it.
+struct Traced {
+    output: Output,
+    folder: PathBuf,
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Traced {
+    /// The trace of all its ranks.
+    fn folder(&self) -> Folder {
+        Folder::open(&self.folder.join("t")).unwrap_or_else(|error| panic!("{error}: {}", said(&self.output)))
+    }
+
+    /// Its only file.
+    fn only(&self) -> Reader {
+        let files: Vec<_> = std::fs::read_dir(self.folder.join("t")).expect("made").flatten().collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        Reader::open(&files[0].path()).expect("a trace")
+    }
+}
+
+/// A command under the recorder, with variables of its own.
+fn traced_with(words: &[&str], environment: &[(&str, &str)]) -> Traced {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    // Only a number of its own for each run.
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let folder = place().join(format!("trace-{}-{run}", std::process::id()));
+    std::fs::create_dir(&folder).expect("the target directory can be written to");
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "900"]).args(words);
+    command.env("LD_PRELOAD", place().join("libibex-log.so")).env("IBEX_TRACE", folder.join("t"));
+    command.env("IBEX_LOG_FILE", folder.join("log")).env_remove("IBEX_LOG_EVENTS").env_remove("IBEX_TRACE_EVENTS");
+    command.env("OMPI_MCA_btl", "self,vader").env_remove("LD_LIBRARY_PATH").envs(environment.iter().copied());
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    Traced { output, folder }
+}
+
+/// The application under the recorder.
+fn traced(what: &str) -> Traced {
+    traced_with(&[place().join("application").to_str().expect("UTF-8"), what], &[])
+}
+
+/// All events of a file, which has no fault.
+fn events(reader: &Reader) -> Vec<Event> {
+    reader.events().collect::<Result<_, _>>().expect("no fault")
+}
+
+/// Name and values.
+fn told(reader: &Reader, event: &Event) -> (String, u64, i64) {
+    let name = reader.head().types[usize::from(event.event_type)].name.clone();
+    (name, event.values[0], event.values[1].cast_signed())
+}
+
+#[test]
+fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
+    let traced = traced("pairs");
+    assert!(traced.output.status.success(), "{}", said(&traced.output));
+    let reader = traced.only();
+    let head = reader.head();
+    assert_eq!(
+        (head.rank, head.ranks, head.world, head.ibex.as_str()),
+        (Some(0), Some(1), 0, env!("CARGO_PKG_VERSION"))
+    );
+    assert!(head.program.ends_with("application") && head.pid > 0 && !head.host.is_empty() && head.clock.len() > 36);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos();
+    let events = events(&reader);
+    let first = events[0].time.expect("its clock is known") + head.calendar;
+    assert!(now.abs_diff(first.unsigned_abs().into()) < 120_000_000_000, "{first}: nanoseconds since 1970");
+    let told: Vec<_> = events.iter().map(|event| told(&reader, event)).collect();
+    assert_eq!(told.len(), 24);
+    assert_eq!(told[0], ("ibex_get_started".to_owned(), 1, -1));
+    assert_eq!(told[19], ("ibex_get_complete".to_owned(), 10, 10));
+    assert_eq!(told[20], ("ibex_late".to_owned(), 0, 99), "after MPI_Finalize");
+    assert_eq!(told[21], ("ibex_late".to_owned(), 0, 3), "what was delivered only by freeing");
+    let times: Vec<i64> = events.iter().map(|event| event.time.expect("its clock is known")).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    // The pause was 30 ms, on two clocks of which one goes wrong by 1 %; half a second for a busy machine.
+    assert!((29_990_000..530_000_000).contains(&(times[10] - times[0])), "{times:?}");
+    assert_eq!(reader.counts().iter().map(|of| (of.events, of.lost)).collect::<Vec<_>>(), [(10, 0), (10, 7), (4, 0)]);
+    assert!(said(&traced.output).contains("7 events are lost (7 get_complete)"), "{}", said(&traced.output));
+    assert!(reader.is_finished());
+}
+
+#[test]
+fn what_several_threads_raise_is_there_once_each_in_each_ones_order() {
+    let traced = traced("threads");
+    let reader = traced.only();
+    let mut last = std::collections::BTreeMap::new();
+    let events = events(&reader);
+    for event in &events {
+        let before = last.insert(event.thread, event.values[0]);
+        assert!(before.is_none_or(|before| before < event.values[0]), "{event:?}");
+    }
+    assert_eq!((events.len(), last.len()), (20_001, 5), "four threads, and one event after MPI_Finalize");
+}
+
+#[test]
+fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_its_trace() {
+    for (what, count) in [("fork", 2), ("exit", 1), ("abort", 1)] {
+        let traced = traced(what);
+        let reader = traced.only();
+        assert_eq!((events(&reader).len(), reader.is_finished()), (count, true), "{what}: {}", said(&traced.output));
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_what_was_raised_a_moment_before() {
+    let traced = traced("killed-later");
+    let reader = traced.only();
+    let events: Vec<_> = reader.events().collect();
+    assert!(matches!(events[..], [Ok(_), Err(Error::Unfinished { .. })]), "{events:?}");
+    assert!(events[0].as_ref().is_ok_and(|event| event.time.is_some()), "its clock was written before it");
+}
+
+#[test]
+fn a_callback_allocates_nothing() {
+    let traced = traced("allocations");
+    let said = said(&traced.output);
+    assert!(said.starts_with("allocated 0 of ") && !said.contains("of 0\n"), "{said}");
+    assert_eq!(events(&traced.only()).len(), 1002);
+}
+
+#[test]
+fn a_process_without_mpi_leaves_no_trace() {
+    let traced = traced("no-mpi");
+    assert!(traced.output.status.success() && !traced.folder.join("t").exists(), "{}", said(&traced.output));
+}
+
+#[test]
+fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
+    let application = place().join("application");
+    let application = application.to_str().expect("UTF-8");
+    let both = traced_with(&[application, "threads"], &[("IBEX_LOG_EVENTS", "get_started,late")]);
+    let text = std::fs::read_to_string(both.folder.join("log.0")).expect("written");
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let reader = both.only();
+    let calendar = reader.head().calendar;
+    // Each has measured the calendar by itself: the events are compared.
+    let line = |event: &Event| {
+        let (name, operation, value) = told(&reader, event);
+        format!("host:0 {name} operation={operation} value={value}")
+    };
+    let events = events(&reader);
+    let mut recorded: Vec<String> = events.iter().map(line).collect();
+    recorded.sort();
+    lines.sort_unstable_by_key(|line| line.split_once(' ').expect("a time and more").1);
+    assert!(recorded.iter().eq(lines.iter().map(|line| line.split_once(' ').expect("a time and more").1)));
+    let seconds = |time: i64| (time + calendar) as f64 / 1e9;
+    let first = events.iter().filter_map(|event| event.time).min().map(seconds).expect("its clock is known");
+    let logged = lines.iter().map(|line| line.split_once(' ').expect("a time and more").0);
+    let logged = logged.map(|time| time.parse::<f64>().expect("seconds")).fold(f64::INFINITY, f64::min);
+    assert!((first - logged).abs() < 0.001, "{first} {logged}");
+    let alone = traced_with(&[application, "fork"], &[]);
+    assert!(!alone.folder.join("log.0").exists(), "nothing was asked of the text");
+}
+
+#[test]
+fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
+    let application = place().join("application");
+    let application = application.to_str().expect("UTF-8");
+    let traced = traced_with(&[application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
+    let names: Vec<String> = traced.only().head().types.iter().map(|of| of.name.clone()).collect();
+    assert_eq!(names, ["ibex_get_started", "ibex_get_complete"]);
+    let said = said(&traced.output);
+    assert!(said.contains("there is no event and no group gone; it takes all, default, messages, "), "{said}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_and_the_application_runs() {
+    let application = place().join("application");
+    let environment = [("IBEX_TRACE", "/dev/null/trace")];
+    let traced = traced_with(&[application.to_str().expect("UTF-8"), "pairs"], &environment);
+    let said = said(&traced.output);
+    assert!(traced.output.status.success(), "{said}");
+    assert!(
+        said.contains("IBEX_TRACE=/dev/null/trace: Not a directory") && said.contains("nothing is recorded"),
+        "{said}"
+    );
+}
+
+/// Two ranks, the second of which has a monotonic clock of its own, as on another host; `None` where the system has no
+/// namespaces of times or lets nobody make one.
+fn on_two_clocks(what: &str) -> Option<Traced> {
+    let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        eprintln!("skipped: unshare --time does not work here");
+        return None;
+    }
+    let application = place().join("application");
+    let script = "export OMPI_COMM_WORLD_LOCAL_SIZE=1; \
+                  if [ $OMPI_COMM_WORLD_RANK = 1 ]; then exec unshare --time --monotonic 5000 \"$@\"; fi; exec \"$@\"";
+    let words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "--mca", "mpi_yield_when_idle", "1"];
+    let words = [&words[..], &["sh", "-c", script, "sh", application.to_str().expect("UTF-8"), what]].concat();
+    Some(traced_with(&words, &[("IBEX_TRACE_CLOCKS", "1")]))
+}
+
+#[test]
+fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
+    let Some(traced) = on_two_clocks("exchange") else { return };
+    assert!(traced.output.status.success(), "{}", said(&traced.output));
+    let folder = traced.folder();
+    let samples: Vec<usize> = folder
+        .readers()
+        .iter()
+        .map(|reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count())
+        .collect();
+    assert_eq!(samples, [0, 2], "rank 1 has asked at the start and at the end");
+    assert_eq!(folder.error(0), Some(0));
+    let bound = folder.error(1).expect("it was measured");
+    assert!(bound < 1_000_000_000, "{bound} ns, where the clocks differ by 5000 s");
+    let mut times = std::collections::BTreeMap::new();
+    for event in folder.events(&..).map(|event| event.expect("no fault")) {
+        let name = &folder.readers()[event.file].head().types[usize::from(event.event.event_type)].name;
+        if name != "ibex_late" {
+            let is_arrival = name == "ibex_get_complete";
+            times.insert((event.event.values[0], is_arrival), event.event.time.expect("its clock is known"));
+        }
+    }
+    assert_eq!(times.len(), 400);
+    for message in 0..200 {
+        let took = times[&(message, true)] - times[&(message, false)];
+        assert!(took >= -bound, "message {message} took {took} ns: the bound is {bound}");
+        assert!(
+            message == 0 || times[&(message, false)] >= times[&(message - 1, true)],
+            "in one rank there is no doubt"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_never_finalizes_ends_the_job_as_it_does_without_the_recorder() {
+    let Some(traced) = on_two_clocks("one-leaves") else { return };
+    assert_eq!(traced.output.status.code(), Some(3), "{}", said(&traced.output));
+    assert!(traced.folder().readers().iter().any(|reader| reader.head().rank == Some(1) && reader.is_finished()));
+}

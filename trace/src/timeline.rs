@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One time line for the files of a job: from the monotonic clock of each process's host to nanoseconds since 1970.
+//!
+//! Processes with the same clock ([`Head::clock`](crate::Head)) stay as exact to each other as they were measured. A
+//! host whose processes have samples of another rank's clock ([`Clock::Rank`]) is put on that one's, by straight lines
+//! between the samples; one that has none goes by its calendar, and nobody can say how wrong that is. All hosts that
+//! were measured against the same one have its calendar.
+//!
+//! Called by `folder.rs`. Path: setup; [`Timeline::time`] is pending, once for an event. Threads: plain data. Tests:
+//! below; tests/folder.rs.
+
+use std::collections::HashMap;
+
+use crate::clock::{Clock, ClockSample, Moment, Relation};
+use crate::reader::Reader;
+
+/// From the clock of a process to the one that all files have in common.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    /// To the clock by which it was measured; `None`: it is that.
+    relation: Option<Relation>,
+    /// What is added to that to have nanoseconds since 1970.
+    calendar: i64,
+    /// Whether it was measured against the first file's clock, or is that.
+    is_measured: bool,
+}
+
+impl Timeline {
+    /// The common time at a time of the process's monotonic clock, nanoseconds since 1970.
+    #[must_use]
+    pub fn time(&self, monotonic: i64) -> i64 {
+        let measured = |relation: &Relation| relation.time(monotonic.max(0).cast_unsigned());
+        let time = self.relation.as_ref().and_then(measured).unwrap_or(monotonic);
+        time.saturating_add(self.calendar)
+    }
+
+    /// By how much that may be wrong, against the clock of the first file's host, nanoseconds. `None`: nobody knows, as
+    /// they were put together by their calendars.
+    #[must_use]
+    pub fn error(&self, monotonic: i64) -> Option<i64> {
+        let measured = |relation: &Relation| relation.moment(monotonic.max(0).cast_unsigned());
+        let error = match &self.relation {
+            Some(relation) => measured(relation).map(|Moment { error, .. }| error)?,
+            None => 0,
+        };
+        self.is_measured.then_some(error)
+    }
+}
+
+/// What a file says of its clock.
+struct Said<'a> {
+    world: u32,
+    rank: Option<u32>,
+    clock: (&'a str, &'a str),
+    calendar: i64,
+    samples: &'a [ClockSample],
+}
+
+/// The clocks of a job: those of files, and those of ranks that have left none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Which<'a> {
+    Of(&'a str, &'a str),
+    Rank(u32, u32),
+}
+
+/// The time lines of files, the first of which is the one that others are measured against where that can be.
+pub(crate) fn of<'a>(readers: &'a [Reader]) -> Vec<Timeline> {
+    let said = |reader: &'a Reader| {
+        let head = reader.head();
+        Said {
+            world: head.world,
+            rank: head.rank,
+            clock: (&head.host, &head.clock),
+            calendar: head.calendar,
+            samples: reader.samples(),
+        }
+    };
+    let files: Vec<Said<'_>> = readers.iter().map(said).collect();
+    lines(&files)
+}
+
+fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
+    let which = |world, rank| {
+        let found = files.iter().find(|file| file.world == world && file.rank == Some(rank));
+        found.map_or(Which::Rank(world, rank), |file| Which::Of(file.clock.0, file.clock.1))
+    };
+    let mut calendars: HashMap<Which<'_>, i64> = HashMap::new();
+    let mut against: HashMap<Which<'_>, (Which<'_>, Vec<ClockSample>)> = HashMap::new();
+    for file in files {
+        let own = Which::Of(file.clock.0, file.clock.1);
+        // Of each clock that of the first file.
+        calendars.entry(own).or_insert(file.calendar);
+        for sample in file.samples {
+            let Clock::Rank(rank) = sample.clock else { continue };
+            let other = which(file.world, rank);
+            let (target, samples) = against.entry(own).or_insert_with(|| (other, Vec::new()));
+            // All processes of a host have the same samples.
+            if other != own && *target == other && !samples.contains(sample) {
+                samples.push(*sample);
+            }
+        }
+    }
+    let relations: HashMap<Which<'_>, (Which<'_>, Relation)> =
+        against.into_iter().filter_map(|(own, (target, samples))| Some((own, (target, relation(samples)?)))).collect();
+    // What it was measured against was measured against nothing: rank 0 answers and does not ask.
+    let roots: Vec<Which<'_>> = files
+        .iter()
+        .map(|file| Which::Of(file.clock.0, file.clock.1))
+        .map(|own| relations.get(&own).map_or(own, |(target, _)| *target))
+        .collect();
+    // The clock of a rank without a file has the calendar of the first that was measured against it.
+    for file in files {
+        let own = Which::Of(file.clock.0, file.clock.1);
+        if let Some((target, relation)) = relations.get(&own)
+            && let Some((monotonic, shown)) = relation.first()
+        {
+            calendars.entry(*target).or_insert(monotonic.saturating_add(file.calendar).saturating_sub(shown));
+        }
+    }
+    let line = |(file, root): (&Said<'_>, &Which<'_>)| {
+        let own = Which::Of(file.clock.0, file.clock.1);
+        Timeline {
+            relation: relations.get(&own).map(|(_, relation)| relation.clone()),
+            calendar: calendars.get(root).copied().unwrap_or(file.calendar),
+            is_measured: roots.first() == Some(root),
+        }
+    };
+    files.iter().zip(&roots).map(line).collect()
+}
+
+/// From the own clock, in the middle of each sample, to what the other one showed.
+fn relation(mut samples: Vec<ClockSample>) -> Option<Relation> {
+    samples.sort_by_key(|sample| sample.before.midpoint(sample.after));
+    let mut relation = Relation::new(1_000_000_000);
+    for sample in samples {
+        let own = u64::try_from(sample.before.midpoint(sample.after)).ok()?;
+        let (shown, half) = (sample.shown.cast_signed(), (sample.after.abs_diff(sample.before) / 2 + 1).cast_signed());
+        let (before, after) = (shown.saturating_sub(half), shown.saturating_add(half));
+        relation.add(ClockSample { shown: own, before, after, ..sample });
+    }
+    relation.first().is_some().then_some(relation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said<'a>(rank: u32, clock: &'a str, calendar: i64, samples: &'a [ClockSample]) -> Said<'a> {
+        Said { world: 0, rank: Some(rank), clock: ("n", clock), calendar, samples }
+    }
+
+    fn sample(shown: u64, before: i64, after: i64) -> ClockSample {
+        ClockSample { clock: Clock::Rank(0), shown, before, after }
+    }
+
+    #[test]
+    fn a_host_that_was_measured_goes_by_the_other_clock_and_has_its_calendar() {
+        let samples = [sample(1_000, 50_000, 50_200), sample(1_001_000, 1_050_000, 1_050_400)];
+        let files = [said(0, "a", 7_000_000, &[]), said(1, "b", 9_999_999, &samples), said(2, "b", 0, &[])];
+        let lines = lines(&files);
+        assert_eq!((lines[0].time(500), lines[0].error(500)), (7_000_500, Some(0)));
+        for line in &lines[1..] {
+            assert_eq!([50_100, 1_050_200].map(|own| line.time(own)), [7_001_000, 8_001_000]);
+            assert_eq!(line.time(60_100), 7_011_000 - 1, "half a nanosecond in ten thousand");
+            assert!(line.error(50_100).is_some_and(|error| (101..=203).contains(&error)), "{:?}", line.error(50_100));
+            assert!(line.error(100_000_000) > line.error(1_050_200), "it grows beyond the samples");
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_not_measured_goes_by_its_calendar_and_has_no_bound() {
+        let lines = lines(&[said(0, "a", 100, &[]), said(1, "b", 200, &[])]);
+        assert_eq!((lines[1].time(5), lines[1].error(5)), (205, None));
+    }
+
+    #[test]
+    fn hosts_that_were_measured_against_a_rank_without_a_file_agree() {
+        let (one, two) = ([sample(1_000, 500, 500)], [sample(2_000, 800, 800)]);
+        let lines = lines(&[said(1, "b", 10_000, &one), said(2, "c", 77, &two)]);
+        assert_eq!((lines[0].time(500), lines[1].time(800)), (10_500, 11_500));
+        assert!(lines.iter().all(|line| line.error(800).is_some()));
+    }
+
+    /// A clock as hosts have them: it began somewhere, and goes up to 100 millionths too fast or too slow, and up to a
+    /// millionth differently from one moment to another.
+    #[derive(Debug, Clone, Copy)]
+    struct Made {
+        began: i64,
+        drift: f64,
+        wander: f64,
+    }
+
+    impl Made {
+        /// What it shows at a true time.
+        fn shows(self, truth: i64) -> i64 {
+            let seconds = truth as f64 / 1e9;
+            self.began + truth + (truth as f64 * self.drift + (seconds * 0.7).sin() * self.wander * 1e9) as i64
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_arrives_before_it_was_sent_by_more_than_the_bounds(
+            began in proptest::collection::vec(0_i64..1 << 50, 3),
+            drift in proptest::collection::vec(-100e-6_f64..100e-6, 3),
+            wander in proptest::collection::vec(-1e-6_f64..1e-6, 3),
+            trips in proptest::collection::vec((500_i64..20_000, 500_i64..20_000), 8),
+            sends in proptest::collection::vec((0_i64..12_000_000_000, 300_i64..5_000, 0..3_usize, 0..3_usize), 200),
+            is_killed in any::<bool>(),
+        ) {
+            let clock = |host: usize| Made { began: began[host], drift: drift[host], wander: wander[host] };
+            // Each of the others asks at the beginning and, unless it was killed, at the end. Ways take what they take.
+            let exchange = |host: usize, at: i64, (there, back): (i64, i64)| ClockSample {
+                clock: Clock::Rank(0),
+                shown: clock(0).shows(at + there).cast_unsigned(),
+                before: clock(host).shows(at),
+                after: clock(host).shows(at + there + back),
+            };
+            let ends = if is_killed { vec![0] } else { vec![0, 12_000_000_000] };
+            let samples: Vec<Vec<ClockSample>> = (1..3)
+                .map(|host| ends.iter().enumerate().map(|(n, at)| exchange(host, *at, trips[host * 2 + n])).collect())
+                .collect();
+            let files = [said(0, "a", 0, &[]), said(1, "b", 0, &samples[0]), said(2, "c", 0, &samples[1])];
+            let lines = lines(&files);
+            for (at, way, from, to) in sends {
+                let (sent, arrived) = (clock(from).shows(at), clock(to).shows(at + way));
+                let bound = lines[from].error(sent).expect("measured") + lines[to].error(arrived).expect("measured");
+                let took = lines[to].time(arrived) - lines[from].time(sent);
+                prop_assert!(took >= -bound, "{took} ns, and the bound is {bound}");
+                prop_assert!((took - way).abs() <= bound + way / 1000 + 2, "{took} of {way}: {bound}");
+            }
+        }
+
+        #[test]
+        fn later_is_later_on_the_common_clock(
+            samples in proptest::collection::vec((0_u64..1 << 40, 0_i64..1 << 40, 0_i64..10_000), 0..8),
+            mut times in proptest::collection::vec(0_i64..1 << 41, 50),
+        ) {
+            let samples: Vec<_> = samples.iter().map(|(shown, at, took)| sample(*shown, *at, at + took)).collect();
+            let lines = lines(&[said(0, "a", 5, &[]), said(1, "b", 9, &samples)]);
+            times.sort_unstable();
+            prop_assert!(times.windows(2).all(|two| lines[1].time(two[0]) <= lines[1].time(two[1])));
+        }
+    }
+}
