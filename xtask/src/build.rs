@@ -57,6 +57,16 @@ pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
     Ok(command)
 }
 
+/// Builds the emulated adapter, which is optimised in the profile for development, too: tests and installation share one
+/// build.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
+    step("Building the emulated adapter");
+    run(cargo(workspace.root()).args(["build", "--package", "softhca"]))
+}
+
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
 fn put_down(workspace: &Workspace) -> Result<PathBuf> {
     let library = workspace.library();

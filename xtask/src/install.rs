@@ -6,7 +6,8 @@
 //! The library is one file, each component a symlink to it: two copies would be two instances. Beside it lies the
 //! logger. The command `ibex` goes where programs go, with its manual pages and completions, and the MPI programs that
 //! `ibex bench` measures with into `libexec/ibex`. These are compiled here and not by their user: like the library they
-//! are for the Open MPI that they were built with, and the hosts of a cluster often have no compiler.
+//! are for the Open MPI that they were built with, and the hosts of a cluster often have no compiler. The emulated adapter
+//! comes along, for who wants to try it all without one.
 //!
 //! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
 //! links removed before files. Each is renamed into place. The manifest is written before anything else.
@@ -55,6 +56,7 @@ pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     crate::setup::ensure(None)?;
     let (library, command) = (build::library(&workspace)?, build::command(&workspace)?);
     build::programs(&workspace, "benches/mpi")?;
+    build::emulated_adapter(&workspace)?;
     step("Installing");
     let manifest = put(&place, &Built::of(&workspace, &library, &command))?;
     let paths = manifest.files.iter().map(|file| &file.path).chain(manifest.links.iter().map(|link| &link.path));
@@ -85,13 +87,16 @@ pub(crate) struct Built {
     share: PathBuf,
     /// The folder of [`BENCH_PROGRAMS`].
     bench: PathBuf,
+    /// The folder of the emulated adapter: the command `softhca` and its library.
+    adapter: PathBuf,
 }
 
 impl Built {
     /// From this checkout.
     pub(crate) fn of(workspace: &Workspace, library: &Path, command: &Path) -> Self {
         let (library, command) = (library.to_path_buf(), command.to_path_buf());
-        Built { library, headers: workspace.headers(), command, share: workspace.share(), bench: workspace.programs() }
+        let (headers, share, bench) = (workspace.headers(), workspace.share(), workspace.programs());
+        Built { library, headers, command, share, bench, adapter: workspace.target().join("debug") }
     }
 }
 
@@ -173,6 +178,9 @@ fn copies(place: &Place, built: &Built) -> Result<Vec<(PathBuf, PathBuf)>> {
         (built.library.clone(), place.library.join("libibex.so")),
         (logger, place.library.join("libibex-log.so")),
         (built.command.clone(), place.programs.join("ibex")),
+        (built.adapter.join("softhca"), place.programs.join("softhca")),
+        // Where the command looks for it.
+        (built.adapter.join("libsofthca.so"), place.library.join("libsofthca.so")),
     ];
     let is_header = |path: &Path| path.extension().is_some_and(|extension| extension == "h");
     for path in files_under(&built.headers)?.into_iter().filter(|path| is_header(path)) {
@@ -270,10 +278,13 @@ fn how_to_run(place: &Place) -> String {
         "\n{found}See what it makes of this host:\n    {}\n\
          Measure it:\n    {} --quick\n\
          Run a program over it:\n    mpirun -n 2 ./app\n\
+         Record one, and look at its messages:\n    {} -o run -- mpirun -n 2 ./app\n    {} run\n\
          See its parameters:\n    ompi_info --param pml ibex --level 9\n    ompi_info --param btl ibex --level 9\n\
          See its events:\n    mpirun -n 2 -x LD_PRELOAD={} -x IBEX_LOG_EVENTS=all ./app\n",
         place.programs.join("ibex").display().to_string() + " info",
         place.programs.join("ibex").display().to_string() + " bench",
+        place.programs.join("ibex").display().to_string() + " trace",
+        place.programs.join("ibex").display().to_string() + " view",
         place.library.join("libibex-log.so").display()
     )
 }

@@ -142,6 +142,7 @@ fn installs_and_uninstalls(workspace: &Workspace, library: &Path, command: &Path
     if prefix.exists() {
         fs::remove_dir_all(&prefix).with_context(|| format!("cannot remove {}", prefix.display()))?;
     }
+    build::emulated_adapter(workspace)?;
     let components = install::put_under(&prefix, &install::Built::of(workspace, library, command))?;
     let path = format!("{}:SYSTEM_DEFAULT", components.display());
     let listing = output(Command::new("ompi_info").arg("--parsable").env("OMPI_MCA_mca_base_component_path", path))?;

@@ -48,7 +48,12 @@ fn built(folder: &Folder) -> Built {
     for name in BENCH_PROGRAMS {
         fs::copy(&command, bench.join(name)).unwrap();
     }
-    Built { library, headers, command, share, bench }
+    let adapter = folder.path().join("adapter");
+    fs::create_dir_all(&adapter).unwrap();
+    for name in ["softhca", "libsofthca.so"] {
+        fs::copy(&command, adapter.join(name)).unwrap();
+    }
+    Built { library, headers, command, share, bench, adapter }
 }
 
 fn everything_under(path: &Path) -> Vec<PathBuf> {
