@@ -96,12 +96,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     flights.retain(|(_, flight)| arguments.job.is_none_or(|job| job == flight.job));
     if flights.is_empty() {
-        let names: Vec<_> = named.iter().map(|path| path.display().to_string()).collect();
-        unreadable.iter().for_each(|why| eprintln!("ibex: {why}"));
+        let places: Vec<_> = named.iter().map(|path| path.display().to_string()).collect();
+        for why in &unreadable {
+            eprintln!("ibex: {why}");
+        }
         bail!(
             "there is no file of a flight recorder in {}. A process that ends well removes its own; \
              btl_ibex_flight_recorder says in which folder they are",
-            names.join(" and ")
+            places.join(" and ")
         );
     }
     answer::print(&arguments.form, &shown(&flights, unreadable, arguments.last))?;

@@ -160,6 +160,7 @@ pub fn end() {
 
 /// Something has failed, and the file is to stay. Returns where it is; `None`: there is none.
 #[cold]
+#[must_use]
 pub fn keep(why: &str) -> Option<&'static Path> {
     Some(current()?.keep(why))
 }

@@ -105,7 +105,7 @@ fn what_is_no_file_of_a_recorder_is_refused_with_the_reason() {
         Flight::read(&path).expect_err("it is not sound").to_string()
     };
     assert!(refusal(b"").contains("is no file of"));
-    assert!(refusal(&[b'x'; WORDS * 8]).contains("is no file of"));
+    assert!(refusal(&vec![b'x'; WORDS * 8]).contains("is no file of"));
     for length in [8, 16, 200, sound.len() - 1] {
         assert!(refusal(&sound[..length]).contains(&format!("has {length} bytes")), "{length}");
     }

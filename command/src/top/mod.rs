@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Seconds between two looks
     #[arg(long, default_value_t = 1.0)]
     interval: f64,
-    /// The folder of the recorders' files, where btl_ibex_flight_recorder names another
+    /// The folder of the recorders' files, where that parameter of the job names another
     #[arg(long, default_value = FOLDER)]
     folder: PathBuf,
 }

@@ -16,7 +16,7 @@ static COLUMNS: &[Column] = &[
     ("RANK", |process, _| process.rank.to_string()),
     ("PID", |process, _| process.pid.to_string()),
     ("PROGRAM", |process, _| process.program.clone()),
-    ("PORT", |_, port| port.port.clone()),
+    ("PORT", |_, port| port.name.clone()),
     ("PEERS", |_, port| port.count(&["connections"]).to_string()),
     ("SENT/s", |_, port| short(port.rate(SENT))),
     ("B/s", |_, port| short(port.rate(SENT_BYTES))),

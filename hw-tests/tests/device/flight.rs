@@ -14,9 +14,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+type Run = fn(&mut Site) -> Result<()>;
+
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
-    let tests: [(&str, fn(&mut Site) -> Result<()>); 6] = [
+    let tests: [(&str, Run); 6] = [
         ("the flight recorder tells of a peer that died", peer_dies),
         ("the flight recorder tells of a request that failed", request_fails),
         ("the flight recorder of a process that is killed stays", all_die),
