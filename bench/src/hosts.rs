@@ -49,11 +49,11 @@ pub(crate) struct Sides<'a> {
 /// What a server's shell prints when the server listens.
 const LISTENS: &str = "ibex-bench: it listens";
 
-/// How long a host may take to answer.
-const ANSWER: Duration = Duration::from_mins(1);
+/// How long a host may take to answer; ssh gives up by itself, and sooner, where there is none.
+const ANSWER: Duration = Duration::from_mins(5);
 
 /// How long a side of a measurement may take.
-const SIDE: Duration = Duration::from_mins(2);
+const SIDE: Duration = Duration::from_mins(5);
 
 /// How long a server may run on after its client, and after one that failed.
 const AFTER: Duration = Duration::from_secs(10);
