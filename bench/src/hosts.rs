@@ -6,7 +6,7 @@
 //! `mpirun` takes it), in a Slurm allocation through `srun`; on this host through nothing. The server ends when its
 //! standard input does, which is a pipe from here: whatever ends this program, no server is left.
 //!
-//! Rank 0 and the server are on the first host. Grade: setup. Called by [`super::run`] and `ibex bench`. Tests: at the
+//! The server is on the first host. Grade: setup. Called by [`super::run`] and `ibex bench`. Tests: at the
 //! end of this file, with made launchers.
 
 use super::here::{Here, Started};
@@ -49,11 +49,11 @@ pub(crate) struct Sides<'a> {
 /// What a server's shell prints when the server listens.
 const LISTENS: &str = "ibex-bench: it listens";
 
-/// How long a host may take to answer.
-const ANSWER: Duration = Duration::from_mins(1);
+/// How long a host may take to answer; ssh gives up by itself, and sooner, where there is none.
+const ANSWER: Duration = Duration::from_mins(5);
 
 /// How long a side of a measurement may take.
-const SIDE: Duration = Duration::from_mins(2);
+const SIDE: Duration = Duration::from_mins(5);
 
 /// How long a server may run on after its client, and after one that failed.
 const AFTER: Duration = Duration::from_secs(10);
@@ -152,7 +152,8 @@ impl Hosts {
         );
         let outcome = Here.run(&self.job(host, &script).limit(ANSWER), &mut |_, _| {})?;
         if !outcome.success {
-            bail!("{name} cannot be asked: {}\n{}", outcome.shown, self.remedy(name));
+            let said = if outcome.stderr.trim().is_empty() { &outcome.shown } else { &outcome.stderr };
+            bail!("{name} cannot be asked: {}\n{}", said.trim(), self.remedy(name));
         }
         let answer = Answer::read(&outcome.stdout);
         if !answer.has_program {

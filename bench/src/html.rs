@@ -250,7 +250,7 @@ small{color:#7a828c;font-size:12px}
 #[cfg(test)]
 mod tests {
     use super::super::plan::Kind;
-    use super::super::report::{summarise, tests::measured};
+    use super::super::report::{Failure, summarise, tests::measured};
     use super::super::{bars, catalogue};
     use super::*;
 
@@ -280,6 +280,25 @@ mod tests {
         assert!(page.contains("<span class=\"met\">met</span>"), "{page}");
         assert!(page.contains("<svg viewBox"), "{page}");
         assert!(page.contains("<td>ib_read_bw</td>"), "{page}");
+    }
+
+    #[test]
+    fn a_page_of_failures_alone_says_what_failed_and_has_no_plot() {
+        let tests = [catalogue::test("latency").unwrap()];
+        let mut report = summarise("rxe0", &tests, &[]);
+        let failure = Failure {
+            transport: "ibex".to_owned(),
+            tests: vec!["latency".to_owned()],
+            values: [8, 64].map(|bytes| ("latency".to_owned(), bytes)).into(),
+            round: 1,
+            reason: "no <route>".to_owned(),
+            busy: false,
+            missing: true,
+        };
+        report.lacks(&[failure], &[]);
+        let page = page((&[], ""), &report, &tests, &[]).unwrap();
+        assert!(page.contains("no &lt;route&gt;") && page.contains("<td>64 B</td>"), "{page}");
+        assert!(!page.contains("<svg") && !page.contains("What is wanted"), "{page}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Where<'_> {
         match self.hosts {
             Some(hosts) if self.kind == Kind::Adapter => {
                 format!(
-                    "Rank 0, and the server of perftest, are on {}, the others on {}.",
+                    "The two ranks, and the two sides of perftest, are on {} and {}.",
                     hosts.names()[0],
                     hosts.names()[1]
                 )

@@ -28,7 +28,7 @@ fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
     let words = [command.as_str()].into_iter().chain(words).chain(["--programs", &programs, "--out", &out]);
     let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
     let job = Job::new(words.chain(arguments.iter().copied())).env("OMPI_MCA_mca_base_component_path", path);
-    Ok(job.limit(Duration::from_mins(5)))
+    Ok(job.limit(Duration::from_mins(15)))
 }
 
 /// Both sizes over each of these.
