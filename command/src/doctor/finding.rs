@@ -65,7 +65,8 @@ pub(crate) struct Connection {
 /// All that was found.
 #[derive(Serialize)]
 pub(crate) struct Findings {
-    pub(crate) findings: Vec<Finding>,
+    #[serde(rename = "findings")]
+    pub(crate) all: Vec<Finding>,
     /// Hosts that were looked at, or were to be.
     pub(crate) hosts: usize,
     pub(crate) connections: Vec<Connection>,
@@ -73,7 +74,7 @@ pub(crate) struct Findings {
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut findings: Vec<&Finding> = self.findings.iter().collect();
+        let mut findings: Vec<&Finding> = self.all.iter().collect();
         findings.sort_by_key(|finding| finding.severity);
         for finding in &findings {
             let word = if finding.severity == Severity::Error { "error" } else { "warning" };
@@ -107,7 +108,7 @@ mod tests {
     fn errors_come_first_and_each_says_what_to_do() {
         let warning = Finding::new(Severity::Warning, "mtu", "a", "1024").expected("4096").mended("raise it");
         let error = Finding::new(Severity::Error, "port", "b", "down");
-        let text = Findings { findings: vec![warning, error], hosts: 1, connections: vec![] }.to_string();
+        let text = Findings { all: vec![warning, error], hosts: 1, connections: vec![] }.to_string();
         assert!(text.starts_with("error: b (port)\n  found  down\n"), "{text}");
         assert!(text.contains("  expected  4096\n  do        raise it\n"), "{text}");
         assert!(text.ends_with("2 findings on this host.\n"), "{text}");
