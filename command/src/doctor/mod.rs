@@ -95,7 +95,7 @@ fn say(arguments: &Arguments, parameters: &Parameters, visit: Visit, hosts: usiz
     findings.extend(hosts::judge(&facts));
     findings.extend(pairs::judge(&visit.hosts, &visit.meetings, &parameters.tunables));
     let connections = pairs::list(&visit.hosts, &visit.meetings);
-    let findings = Findings { all: findings, hosts, connections };
+    let findings = Findings { all: findings, hosts, is_here: arguments.host.is_empty(), connections };
     answer::print(&arguments.form, &findings)?;
     Ok(if findings.all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
