@@ -41,7 +41,10 @@ pub(crate) struct Parameters {
 /// A parameter that ibex does not have, or a value that it does not permit.
 pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
     let mut texts = of_file(&fs::read_to_string(file()).unwrap_or_default());
-    texts.extend(env::vars().filter_map(|(name, value)| Some((own(name.strip_prefix("OMPI_MCA_")?)?, value))));
+    // Any variable may hold what is no text.
+    let variables =
+        env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.extend(variables.filter_map(|(name, value)| Some((own(name.strip_prefix("OMPI_MCA_")?)?, value))));
     for pair in given.mca.chunks_exact(2) {
         // Others' parameters may stand there, as they do for mpirun.
         if let Some(name) = own(&pair[0]) {

@@ -71,15 +71,11 @@ fn say(answer: &Answer) -> Result<()> {
 fn listen() -> Receiver<Ask> {
     let (sender, asked) = mpsc::channel();
     thread::spawn(move || {
-        for line in io::stdin().lock().lines().map_while(Result::ok) {
-            match talk::read(&line) {
-                None => {}
-                Some(Err(_)) => return,
-                Some(Ok(ask)) => {
-                    if sender.send(ask).is_err() {
-                        return;
-                    }
-                }
+        let lines = io::stdin().lock().lines().map_while(Result::ok);
+        // Lines of others are passed over; what is not understood ends it.
+        for ask in lines.filter_map(|line| talk::read(&line)).map_while(Result::ok) {
+            if sender.send(ask).is_err() {
+                return;
             }
         }
     });

@@ -65,15 +65,19 @@ pub(crate) struct Connection {
 /// All that was found.
 #[derive(Serialize)]
 pub(crate) struct Findings {
-    pub(crate) findings: Vec<Finding>,
+    #[serde(rename = "findings")]
+    pub(crate) all: Vec<Finding>,
     /// Hosts that were looked at, or were to be.
     pub(crate) hosts: usize,
+    /// No host was named.
+    #[serde(skip)]
+    pub(crate) is_here: bool,
     pub(crate) connections: Vec<Connection>,
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut findings: Vec<&Finding> = self.findings.iter().collect();
+        let mut findings: Vec<&Finding> = self.all.iter().collect();
         findings.sort_by_key(|finding| finding.severity);
         for finding in &findings {
             let word = if finding.severity == Severity::Error { "error" } else { "warning" };
@@ -82,7 +86,11 @@ impl fmt::Display for Findings {
             let said = [("found", measured.clone()), ("expected", expected.clone()), ("do", mend.clone())];
             writeln!(f, "{}", rows(2, said))?;
         }
-        let hosts = if self.hosts == 1 { "this host".to_owned() } else { format!("{} hosts", self.hosts) };
+        let hosts = match self.hosts {
+            1 if self.is_here => "this host".to_owned(),
+            1 => "1 host".to_owned(),
+            some => format!("{some} hosts"),
+        };
         let (made, failed): (Vec<_>, Vec<_>) =
             self.connections.iter().partition(|connection| connection.failure.is_none());
         match (made.len(), failed.len()) {
@@ -107,7 +115,7 @@ mod tests {
     fn errors_come_first_and_each_says_what_to_do() {
         let warning = Finding::new(Severity::Warning, "mtu", "a", "1024").expected("4096").mended("raise it");
         let error = Finding::new(Severity::Error, "port", "b", "down");
-        let text = Findings { findings: vec![warning, error], hosts: 1, connections: vec![] }.to_string();
+        let text = Findings { all: vec![warning, error], hosts: 1, is_here: true, connections: vec![] }.to_string();
         assert!(text.starts_with("error: b (port)\n  found  down\n"), "{text}");
         assert!(text.contains("  expected  4096\n  do        raise it\n"), "{text}");
         assert!(text.ends_with("2 findings on this host.\n"), "{text}");

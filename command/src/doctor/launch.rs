@@ -121,17 +121,21 @@ fn explained(host: &str, said: &str) -> (&'static str, &'static str, String) {
     ("host", "the host could not be asked", String::new())
 }
 
-/// What runs on a host: this command by its name, or where it is here. Parameters of Open MPI go with it, as mpirun
-/// would have them go with a job.
+/// Parameters that go with an agent, as mpirun has them go with a job. Others are of the job that the doctor itself may
+/// be a process of.
+const PARAMETERS: [&str; 3] = ["OMPI_MCA_btl_ibex_", "OMPI_MCA_pml_ibex_", "OMPI_MCA_mca_base_component_path"];
+
+/// What runs on a host: this command by its name, or where it is here.
 pub(super) fn script(words: &str) -> String {
-    let parameters = env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_"));
-    let exports: String = parameters
-        .filter(|(name, _)| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
-        .map(|(name, value)| format!("export {name}={}; ", quoted(&value)))
-        .collect();
+    let is_ours = |name: &str| PARAMETERS.iter().any(|prefix| name.starts_with(prefix));
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    // Any variable may hold what is no text.
+    let text = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let parameters = text.filter(|(name, _)| is_ours(name) && is_name(name));
+    let exports: Vec<_> = parameters.map(|(name, value)| format!("export {name}={}; ", quoted(&value))).collect();
     let folder = env::current_exe().ok().and_then(|program| Some(program.parent()?.to_path_buf()));
     let folder = folder.map(|folder| format!("PATH=$PATH:{}; export PATH; ", quoted(&folder.display().to_string())));
-    format!("{exports}{}exec ibex {words}", folder.unwrap_or_default())
+    format!("{}{}exec ibex {words}", exports.concat(), folder.unwrap_or_default())
 }
 
 /// A word of a shell.

@@ -95,9 +95,9 @@ fn say(arguments: &Arguments, parameters: &Parameters, visit: Visit, hosts: usiz
     findings.extend(hosts::judge(&facts));
     findings.extend(pairs::judge(&visit.hosts, &visit.meetings, &parameters.tunables));
     let connections = pairs::list(&visit.hosts, &visit.meetings);
-    let findings = Findings { findings, hosts, connections };
+    let findings = Findings { all: findings, hosts, is_here: arguments.host.is_empty(), connections };
     answer::print(&arguments.form, &findings)?;
-    Ok(if findings.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if findings.all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// All that is found of one host; `needed` is what a process locks.

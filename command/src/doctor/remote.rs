@@ -136,18 +136,15 @@ impl Drop for Remote {
 fn hear(output: impl Read, answers: Option<&Sender<Result<Answer, String>>>, said: &Said) {
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        match answers.zip(talk::read(&line)) {
-            Some((answers, answer)) => {
-                // Nobody waits any more: then nobody wants it.
-                let _ = answers.send(answer.map_err(|error| format!("{error:#}")));
-            }
-            None => {
-                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                said.push_back(line.into_owned());
-                while said.len() > LINES {
-                    said.pop_front();
-                }
-            }
+        if let Some((answers, answer)) = answers.zip(talk::read(&line)) {
+            // Nobody waits any more: then nobody wants it.
+            let _ = answers.send(answer.map_err(|error| format!("{error:#}")));
+            continue;
+        }
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.push_back(line.into_owned());
+        while said.len() > LINES {
+            said.pop_front();
         }
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn read<T: DeserializeOwned>(line: &str) -> Option<Result<T>> {
 
 /// Bytes as hexadecimal digits.
 pub(super) fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 /// The bytes of hexadecimal digits; none where there are others.
