@@ -48,7 +48,7 @@ function drawWindow() {
     phases: "each with its phases", arrows: "each an arrow", bands: drawn.places.length > 0 ? "bands count them, arrows are the slowest" : "bands count them", nothing: "",
   }[drawn.mode];
   const reading = is.complete() ? "" : ` · reading: ${Math.floor((100 * messages.loaded) / TOTAL)} %`;
-  const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)} · ${words}` : "";
+  const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)}${gathered.count > 0 ? ` · ${words}` : ""}` : "";
   const text = `<b>${moment(state.from, step)} – ${moment(state.to, step)}</b> · ${which}${found}${reading}`;
   // Read out again only if it is something else.
   if (element("window").innerHTML !== text) element("window").innerHTML = text;
