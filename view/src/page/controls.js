@@ -16,6 +16,7 @@ function drawQuery() {
 
 /// The classes that occur, each a button that shows it alone or with others.
 function drawLegend() {
+  for (const radio of document.querySelectorAll('input[name="colour"]')) radio.checked = radio.value === state.colour;
   const { names, means } = schemes[state.colour];
   const occurring = state.colour === "protocol" ? about.levels[0].protocols : about.levels[0].waits;
   const picked = valuesOf(state.query, state.colour);
@@ -103,10 +104,7 @@ function toggleHelp() {
 
 const otherTheme = () => change({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" });
 
-function setColour(colour) {
-  change({ colour });
-  for (const radio of document.querySelectorAll('input[name="colour"]')) radio.checked = radio.value === colour;
-}
+const setColour = (colour) => change({ colour });
 
 function followControls() {
   const field = element("query");

@@ -85,7 +85,6 @@ const parsed = () => new Promise((resume) => {
 
 async function start() {
   Object.assign(state, fromAddress());
-  setColour(state.colour);
   drawTheme();
   drawSummary();
   drawLegend();
