@@ -62,7 +62,7 @@ function delayWords(place, life) {
   if (life.begun === undefined || life.arrived === undefined) return "not known";
   const ends = [messages.sender[place], messages.receiver[place]].map((lane) => about.ranks[rankOf(lane)]);
   const delay = duration(life.arrived - life.begun);
-  if (ends[0] === ends[1]) return `${delay} (one process)`;
+  if (ends[0] === ends[1]) return "none: it stays in its process";
   if (ends.some((rank) => rank.clock_error === null)) return `${delay} (clocks not compared)`;
   return `${delay} ± ${duration(ends[0].clock_error + ends[1].clock_error)}`;
 }
