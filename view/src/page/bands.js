@@ -75,6 +75,26 @@ function countedBands(from, to, most) {
 
 const image = document.createElement("canvas");
 
+/// Rows lower than this have no room for columns: the colours are mixed, and the stronger the more messages there are.
+const LOW = 15;
+
+/// The classes' colours by their shares, as a pixel.
+function mixed({ planes }, cell, total, colours, strength) {
+  let [red, green, blue] = [0, 0, 0];
+  planes.forEach((plane, place) => {
+    const share = plane[cell] / total;
+    red += share * (colours[place] & 0xff);
+    green += share * ((colours[place] >> 8) & 0xff);
+    blue += share * ((colours[place] >> 16) & 0xff);
+  });
+  const alpha = Math.round(50 + 205 * Math.min(strength, 1));
+  return ((alpha << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;
+}
+
+function fillLow(dots, colour, top, floor, wide, high, from, to) {
+  for (let y = Math.max(top, 0); y <= Math.min(floor, high - 1); y += 1) dots.fill(colour, y * wide + from, y * wide + to);
+}
+
 /// Draws them: in each row columns as high as the root of what they count, divided among the classes.
 function drawBands({ pen, width, height, scale }, bands, xOf) {
   const [wide, high] = [Math.round((width - GUTTER) * scale), Math.round((height - AXIS) * scale)];
@@ -86,6 +106,7 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
   const colours = bands.classes.map((place) => pixels[state.colour][place]);
   const most = Math.sqrt(highest(bands));
   const rowHeight = Math.max(1, Math.round(rows.height * scale - (rows.height > 8 ? 2 * scale : 1)));
+  const isLow = rows.height < LOW;
   const edge = (bin) => Math.round((xOf(bands.begin + bin * bands.step) - GUTTER) * scale);
   const edges = Array.from({ length: bands.bins + 1 }, (_, bin) => Math.min(Math.max(edge(bin), 0), wide));
   for (const lane of rows.lanes) {
@@ -96,6 +117,10 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
       let total = 0;
       for (const plane of bands.planes) total += plane[cell];
       if (total === 0) continue;
+      if (isLow) {
+        fillLow(dots, mixed(bands, cell, total, colours, Math.sqrt(total) / most), floor - rowHeight, floor, wide, high, edges[bin], edges[bin + 1]);
+        continue;
+      }
       const tall = Math.max(Math.round((rowHeight * Math.sqrt(total)) / most), 1);
       let [sum, y] = [0, floor];
       bands.planes.forEach((plane, place) => {

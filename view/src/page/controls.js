@@ -16,6 +16,7 @@ function drawQuery() {
 
 /// The classes that occur, each a button that shows it alone or with others.
 function drawLegend() {
+  for (const radio of document.querySelectorAll('input[name="colour"]')) radio.checked = radio.value === state.colour;
   const { names, means } = schemes[state.colour];
   const occurring = state.colour === "protocol" ? about.levels[0].protocols : about.levels[0].waits;
   const picked = valuesOf(state.query, state.colour);
@@ -48,7 +49,7 @@ function drawWindow() {
     phases: "each with its phases", arrows: "each an arrow", bands: drawn.places.length > 0 ? "bands count them, arrows are the slowest" : "bands count them", nothing: "",
   }[drawn.mode];
   const reading = is.complete() ? "" : ` · reading: ${Math.floor((100 * messages.loaded) / TOTAL)} %`;
-  const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)} · ${words}` : "";
+  const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)}${gathered.count > 0 ? ` · ${words}` : ""}` : "";
   const text = `<b>${moment(state.from, step)} – ${moment(state.to, step)}</b> · ${which}${found}${reading}`;
   // Read out again only if it is something else.
   if (element("window").innerHTML !== text) element("window").innerHTML = text;
@@ -103,10 +104,7 @@ function toggleHelp() {
 
 const otherTheme = () => change({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" });
 
-function setColour(colour) {
-  change({ colour });
-  for (const radio of document.querySelectorAll('input[name="colour"]')) radio.checked = radio.value === colour;
-}
+const setColour = (colour) => change({ colour });
 
 function followControls() {
   const field = element("query");

@@ -57,12 +57,12 @@ function facts(place, life) {
   ];
 }
 
-/// The delay with its error: that of both clocks, or none where both are one.
+/// The delay with its error, which is that of both clocks.
 function delayWords(place, life) {
   if (life.begun === undefined || life.arrived === undefined) return "not known";
   const ends = [messages.sender[place], messages.receiver[place]].map((lane) => about.ranks[rankOf(lane)]);
   const delay = duration(life.arrived - life.begun);
-  if (ends[0] === ends[1] || (ends[0].host === ends[1].host && ends[0].host !== "")) return `${delay} (one clock)`;
+  if (ends[0] === ends[1]) return "none: it stays in its process";
   if (ends.some((rank) => rank.clock_error === null)) return `${delay} (clocks not compared)`;
   return `${delay} ± ${duration(ends[0].clock_error + ends[1].clock_error)}`;
 }
@@ -85,7 +85,7 @@ function lifePicture(place, life) {
       <rect width="6" height="6" fill="var(--phase-wait)" fill-opacity=".45"/><rect width="6" height="2" fill="var(--phase-wait)"/></pattern>
       <marker id="tip-of-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="var(--text)"/></marker></defs>
     <rect x="0" y="12" width="${width}" height="18" fill="var(--grid)"/><rect x="0" y="54" width="${width}" height="18" fill="var(--grid)"/>
-    <text x="0" y="9">sender</text><text x="0" y="50">receiver</text><text x="${width}" y="9" text-anchor="end">${duration(to - from)}</text>
+    <text x="0" y="9">sender</text><text x="${width}" y="50" text-anchor="end">receiver</text><text x="${width}" y="9" text-anchor="end">${duration(to - from)}</text>
     ${bars(sendPhases(life), 12)}${bars(receivePhases(life), 54)}${arrow}</svg>
     <div class="phases">${legend.join("")}</div>`;
 }

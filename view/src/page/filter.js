@@ -5,14 +5,14 @@ const passes = new Uint8Array(TOTAL).fill(1);
 const filter = { isOn: false, count: TOTAL, error: "", text: "" };
 
 const rankTest = (values, isEither) => {
-  const ranks = values.map((value) => /^\d+$/.test(value) ? placeOfRank(+value) : -1);
+  const ranks = values.map(placeOfRank);
   if (ranks.some((rank) => rank < 0)) return undefined;
   const wanted = new Set(ranks);
   const lanes = about.lanes.map((lane) => wanted.has(lane.rank));
   return isEither(lanes);
 };
-/// The place of a rank of the first world that has it.
-const placeOfRank = (rank) => about.ranks.findIndex((each) => each.rank === rank);
+/// The place of a rank by its name: `3`, or `1:3` in another world than the first.
+const placeOfRank = (name) => about.ranks.findIndex((_, rank) => nameOf(rank) === name);
 
 /// By key: from the values a test of a message's place, or nothing if they are no such values.
 const KEYS = {

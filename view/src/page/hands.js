@@ -33,7 +33,7 @@ function followHands() {
   };
   line.addEventListener("pointerup", end);
   line.addEventListener("pointercancel", end);
-  line.addEventListener("pointerleave", () => { element("tip").hidden = true; });
+  line.addEventListener("pointerleave", hideTip);
   line.addEventListener("dblclick", (event) => {
     const place = messageAt(event.offsetX, event.offsetY);
     if (place === undefined) zoom(0.25, drawn.timeAt(event.offsetX));
@@ -72,6 +72,11 @@ function choose(event) {
     return;
   }
   change({ chosen: messageAt(x, y) });
+}
+
+/// What was under the pointer is elsewhere now.
+function hideTip() {
+  element("tip").hidden = true;
 }
 
 /// Says what is under the pointer.

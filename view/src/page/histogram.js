@@ -66,8 +66,13 @@ function drawHistogram(place, bars, marks, label) {
     return `<rect x="${at * wide + 0.5}" y="${height - foot - h}" width="${Math.max(wide - 1, 0.5)}" height="${h}" fill="var(--bar)"/>
       <rect class="hit" ${box} y="0" height="${height - foot}" data-terms="${plain(terms)}"><title>${plain(words)}</title></rect>`;
   });
+  let free = 0;
   const texts = marks.map(([bar, text]) => {
-    const x = Math.min(Math.max((bar) * wide, 12), width - 16);
+    const half = text.length * 3;
+    const x = Math.min(Math.max(bar * wide, half), width - half);
+    // A text that would touch the one before it is left out.
+    if (x - half < free) return "";
+    free = x + half + 6;
     return `<text x="${x}" y="${height - 4}" text-anchor="middle">${plain(text)}</text>`;
   });
   place.innerHTML = `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${plain(label)}">

@@ -46,8 +46,8 @@ function countAgain() {
 const recount = rested(120, countAgain);
 
 function follow() {
-  changes.time.push(redraw, recount);
-  changes.rows.push(redraw, recount);
+  changes.time.push(hideTip, redraw, recount);
+  changes.rows.push(hideTip, redraw, recount);
   changes.colour.push(redraw, drawLegend, drawDetails);
   changes.query.push(refilter);
   changes.chosen.push(redraw, drawDetails, markSlowest);
@@ -85,7 +85,6 @@ const parsed = () => new Promise((resume) => {
 
 async function start() {
   Object.assign(state, fromAddress());
-  setColour(state.colour);
   drawTheme();
   drawSummary();
   drawLegend();

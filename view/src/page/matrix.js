@@ -55,7 +55,7 @@ function drawMatrixFrame(pen, side, wide) {
     pen.textAlign = "right";
     pen.fillText(nameOf(at * pairs.group), MARGIN - 4, MARGIN + (at + 0.5) * wide);
   }
-  const [from, to] = [valuesOf(state.query, "from"), valuesOf(state.query, "to")].map((values) => placeOfRank(Number(values[0] ?? NaN)));
+  const [from, to] = [valuesOf(state.query, "from"), valuesOf(state.query, "to")].map((values) => placeOfRank(values[0]));
   const frame = (row, column, colour) => {
     pen.lineWidth = 2;
     pen.strokeStyle = colour;
