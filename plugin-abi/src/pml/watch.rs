@@ -285,18 +285,6 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
     }
 }
 
-/// A send that has no request goes so.
-///
-/// # Safety
-/// The PML is entered, and somebody listens to this event of the specification's communicator.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn tell_passage_of(listeners: &Listeners, id: u64, spec: &Spec, passage: Passage) {
-    let mut told = ProtocolSpec { spec: *spec, message: 0, passage };
-    // SAFETY: this function's rule.
-    unsafe { listeners.tell_protocol(id, &mut told) };
-}
-
 /// # Safety
 /// As for [`request`]; the listeners are the communicator's.
 #[cold]
