@@ -90,6 +90,12 @@ pub fn open_port(clock: PortClock) -> Option<SourceId> {
     Some(source)
 }
 
+/// The source of a port whose adapter does not stamp completions: of no event, but it says which port that is. The same
+/// again for a port that is opened again. Setup.
+pub fn open_unstamped_port(name: &str, gid: [u8; 16]) {
+    source::open_unstamped(name, gid.into());
+}
+
 /// The port is closed: what its source still holds is delivered, and its adapter not asked any more. Not from within a
 /// callback.
 pub fn close_port(source: SourceId, safety: Safety) {

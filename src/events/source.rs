@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sources of events: one per thread that raises (the host's clock), one per port whose adapter stamps completions.
+//! The sources of events: one per thread that raises (the host's clock), one per port. Where the adapter does not stamp
+//! completions no event is of the port's, which says then by its name and GID alone what port that is.
 //!
 //! Owns the table of sources, their counts, and what a tool may ask of one ([`SourceInfo`], [`timestamp`]). A number,
 //! once given, stays; a thread that ends leaves its source to the next that comes, and a port that is opened again gets
@@ -8,6 +9,7 @@
 //!
 //! Path: counting is hot, behind the branch of a site; the rest setup. Threads: any. Tests: `tests/sources.rs`.
 
+use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -55,6 +57,14 @@ pub(super) enum SourceKind {
     Matching,
     /// Of an adapter's port.
     Port(Box<PortSource>),
+    /// Of a port whose adapter does not stamp completions: its name and its GID. No event is of it.
+    Unstamped(String, Mutex<Ipv6Addr>),
+}
+
+impl SourceKind {
+    const fn is_of_port(&self) -> bool {
+        matches!(self, SourceKind::Port(_) | SourceKind::Unstamped(..))
+    }
 }
 
 /// One source.
@@ -225,6 +235,13 @@ pub fn info(source: SourceId) -> SourceInfo {
     };
     match source.source().kind.get() {
         Some(SourceKind::Port(port)) => port.info(),
+        Some(SourceKind::Unstamped(name, gid)) => {
+            let gid = *gid.lock().unwrap_or_else(PoisonError::into_inner);
+            let whose =
+                "nothing: the adapter of this port does not stamp completions, and what is of it is the threads'";
+            let about = host(name.clone(), whose.into(), true);
+            SourceInfo { description: format!("{}, GID {gid}", about.description), ..about }
+        }
         Some(SourceKind::Shared) => {
             host("host:shared".into(), "what happens in threads without a source of their own".into(), false)
         }
@@ -302,8 +319,32 @@ pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
     if known == 0 {
         add(SourceKind::Thread);
     }
-    let ports = TABLE.iter().take(known).filter(|source| source.port().is_some()).count();
-    if ports < SOURCES - THREADS - 2 { add(SourceKind::Port(port)) } else { None }
+    add_port(SourceKind::Port(port))
+}
+
+/// There is a port of this name whose adapter does not stamp completions: it has a source, of no event. Setup.
+pub(super) fn open_unstamped(name: &str, of: Ipv6Addr) {
+    let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    for source in TABLE.iter().take(COUNT.load(Ordering::Acquire)) {
+        if let Some(SourceKind::Unstamped(known, gid)) = source.kind.get()
+            && known == name
+        {
+            *gid.lock().unwrap_or_else(PoisonError::into_inner) = of;
+            return;
+        }
+    }
+    if COUNT.load(Ordering::Acquire) == 0 {
+        add(SourceKind::Thread);
+    }
+    let _ = add_port(SourceKind::Unstamped(name.to_owned(), Mutex::new(of)));
+}
+
+/// With `TABLE_LOCK` held.
+fn add_port(kind: SourceKind) -> Option<SourceId> {
+    let known = COUNT.load(Ordering::Acquire);
+    let is_of_port = |source: &&Source| source.kind.get().is_some_and(SourceKind::is_of_port);
+    let ports = TABLE.iter().take(known).filter(is_of_port).count();
+    if ports < SOURCES - THREADS - 2 { add(kind) } else { None }
 }
 
 /// The source of who does the matching: always the same. Setup.

@@ -46,13 +46,16 @@ pub(crate) fn wants_stamps() -> bool {
     events::ordered_interest().has_any(STAMPED)
 }
 
-/// The source of a port whose completion queue gives stamps; `None` where it does not.
+/// The source of a port whose completion queue gives stamps; `None` where it does not, and it has one of no event.
 pub(crate) fn open_source(
     context: &Arc<Context>,
     cq: &CompletionQueue,
     (name, gid): (&str, [u8; 16]),
 ) -> Option<SourceId> {
-    let clock = context.clock().filter(|_| cq.can_stamp())?;
+    let Some(clock) = context.clock().filter(|_| cq.can_stamp()) else {
+        events::open_unstamped_port(name, gid);
+        return None;
+    };
     // A weak reference: the source may outlive the port, and the device would stay open.
     let weak = Arc::downgrade(context);
     let read_clock =

@@ -14,10 +14,11 @@ use ibex_ffi::openmpi::sys;
 
 use super::arrived::{Arrived, Body};
 use super::communicator::Communicator;
-use super::instance::{Pml, Rail, State};
+use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
 use super::{peer, rails};
+use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 pub(crate) use crate::runtime::listeners::{Passage, Protocol, Reason};
 use crate::runtime::modex;
 
@@ -64,10 +65,21 @@ fn inline_of(rail: Option<&Rail>) -> usize {
     rail.map_or(0, |rail| rail.port().attributes().max_inline as usize)
 }
 
-/// A message of one piece is sent at once by a link: without a request, so that it does not wait.
-pub(crate) fn sent_at_once(pml: &Pml, link: Link, length: usize) -> Passage {
-    let how = at_once((EAGER_SIZE, length), false, false, inline_of(pml.rails().get(link.rail())));
-    by(pml, link, how, 1)
+/// Tells how a message of one piece has gone that is sent by the one port, and without a request. What it needs to know
+/// is in the specification, so that nothing is kept for it.
+///
+/// # Safety
+/// The PML is entered, and somebody listens to this event of the specification's communicator, which is alive.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
+    let Some(pml) = pml() else { return };
+    // SAFETY: this function's rule.
+    let link = unsafe { Communicator::of(spec.comm) }.link(spec.peer);
+    let how = at_once((EAGER_SIZE, spec.bytes as usize), false, false, inline_of(pml.rails().get(link.rail())));
+    let mut told = ProtocolSpec { spec: *spec, message: 0, passage: by(pml, link, how, 1) };
+    // SAFETY: this function's rule.
+    unsafe { listeners.tell_protocol(id, &mut told) };
 }
 
 /// The message of a request is sent at once, or waits for the port.

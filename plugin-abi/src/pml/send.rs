@@ -205,9 +205,8 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     if is_posted {
         // SAFETY: as above.
         if unsafe { listeners.wants(Event::Protocol) } {
-            let passage = passage::sent_at_once(pml, link, extent.length);
             // SAFETY: as above.
-            unsafe { watch::tell_passage_of(listeners, id, &spec, passage) };
+            unsafe { passage::tell_at_once(listeners, id, &spec) };
         }
         let mut tell = |event| {
             // SAFETY: as above.

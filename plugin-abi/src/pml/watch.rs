@@ -285,18 +285,6 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
     }
 }
 
-/// A send that has no request goes so.
-///
-/// # Safety
-/// The PML is entered, and somebody listens to this event of the specification's communicator.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn tell_passage_of(listeners: &Listeners, id: u64, spec: &Spec, passage: Passage) {
-    let mut told = ProtocolSpec { spec: *spec, message: 0, passage };
-    // SAFETY: this function's rule.
-    unsafe { listeners.tell_protocol(id, &mut told) };
-}
-
 /// # Safety
 /// As for [`request`]; the listeners are the communicator's.
 #[cold]
@@ -524,10 +512,13 @@ pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelo
     if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
         let (id, length) = (message.id, message.length());
         // SAFETY: as above.
-        let id = unsafe { tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length)) };
-        // SAFETY: as above. Its receive is told of with the same number.
-        if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
-            message.id = id;
+        let told = unsafe { tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length)) };
+        // Its receive is told of with the same number.
+        // SAFETY: as above.
+        if told != id
+            && let Some(message) = unsafe { communicator.queues() }.message_mut(handle)
+        {
+            message.id = told;
         }
     }
 }

@@ -70,6 +70,23 @@ fn a_ports_source_says_its_gid_and_that_of_today_where_it_is_opened_again() {
 }
 
 #[test]
+fn a_port_without_stamps_has_a_source_of_no_event_that_says_its_gid() {
+    let _alone = alone();
+    let mut gid = [0; 16];
+    gid[15] = 9;
+    open_unstamped_port("unstamped:1", gid);
+    let sources = || (0..source_count()).filter_map(SourceId::from_index);
+    let found: Vec<_> = sources().filter(|source| source_info(*source).name == "unstamped:1").collect();
+    let [source] = found[..] else { panic!("{found:?}") };
+    assert!(source_info(source).description.ends_with(", GID ::9"), "{}", source_info(source).description);
+    assert!(timestamp(source).is_some() && to_host(source, 5).is_some_and(|host| host.ticks == 5));
+    let before = source_count();
+    gid[15] = 10;
+    open_unstamped_port("unstamped:1", gid);
+    assert!(source_info(source).description.ends_with(", GID ::a") && source_count() == before);
+}
+
+#[test]
 fn who_is_about_to_stop_listening_is_shown_what_is_held() {
     let _alone = alone();
     let seen = Seen::default();

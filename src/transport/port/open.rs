@@ -188,9 +188,10 @@ impl Port<Verbs> {
             .map_err(|error| failed(&format!("making a queue pair of {} sends", limits.sends), error))?;
         let max_inline = probe.max_inline().min(limits.inline);
         drop(probe);
-        let source = watch::open_source(&device.context, &cq, (&place, choice.gid));
         let handshakes = handshakes(&device, choice, tunables, &setup)
             .map_err(|error| failed("making the handshake's queue pair and listener", error))?;
+        // Now that nothing can fail: tools number ports by their sources.
+        let source = watch::open_source(&device.context, &cq, (&place, choice.gid));
 
         let credits = cq.capacity().saturating_sub(depth);
         let tx = Tx::new(
