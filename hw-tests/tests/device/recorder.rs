@@ -19,7 +19,9 @@ use std::{env, fs};
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
         Test::on_emulated("a job is recorded as the logger writes it down", |site| as_logged(site, "ob1")),
-        Test::on_emulated("over the pml, a job is recorded as the logger writes it down", |site| as_logged(site, "ibex")),
+        Test::on_emulated("over the pml, a job is recorded as the logger writes it down", |site| {
+            as_logged(site, "ibex")
+        }),
         Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order),
         Test::on_emulated("over the pml, ranks with clocks of their own are on one time line", on_several_clocks),
         Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
