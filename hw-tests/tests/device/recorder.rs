@@ -188,7 +188,7 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
 
 fn killed(site: &mut Site) -> Result<()> {
     let place = Place::new();
-    let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--after", "20000"]).with("pml", "ibex");
+    let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--after", "3000"]).with("pml", "ibex");
     let outcome = recorded(launch.limit(300), &place, "")?.is_refused(site)?;
     let folder = Folder::open(&place.trace())?;
     ensure!(folder.readers().len() == 2, "{} files: {outcome}", folder.readers().len());
