@@ -108,8 +108,7 @@ fn variables(recorder: &Path, folder: &Path, events: Option<&str>) -> Vec<(&'sta
         preload.push(others);
     }
     // All ranks have the recorder, so that they may exchange messages to put their clocks together.
-    let mut variables =
-        vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
+    let mut variables = vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
     variables.extend(events.map(|events| ("IBEX_TRACE_EVENTS", events.into())));
     variables
 }

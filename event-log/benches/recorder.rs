@@ -6,10 +6,10 @@
 //! events were put in a second, how many were lost, what the file takes, and what each side had of a processor for an event. The events are
 //! those of messages of 8 bytes where ibex does the matching (ten elements), one message in ten of 1 MiB.
 
-#[allow(dead_code, reason = "the bench uses less of it than the library")]
+#[allow(dead_code, unused_imports, reason = "the bench uses less of it than the library, and not its tests")]
 #[path = "../src/recorder.rs"]
 mod recorder;
-#[allow(dead_code, reason = "as above")]
+#[allow(dead_code, unused_imports, reason = "as above")]
 #[path = "../src/rings.rs"]
 mod rings;
 

@@ -77,6 +77,9 @@ impl Hidden {
     }
 }
 
+/// The MPI has refused.
+struct Refused;
+
 /// A job whose ranks have met.
 pub(crate) struct Exchange {
     rank: usize,
@@ -110,7 +113,7 @@ impl Exchange {
             if let Some(clocks) = share(&[hasher.finish().cast_signed()], ranks) {
                 let exchange = Exchange { rank: rank as usize, first: first_of_each(&clocks) };
                 // The last call of it: who leaves it early sends what is the application's.
-                begun = exchange.sample_after(|| hidden.settle()).map(|sample| (exchange, sample));
+                begun = exchange.sample_after(|| hidden.settle()).ok().map(|sample| (exchange, sample));
             }
         }
         hidden.settle();
@@ -121,12 +124,11 @@ impl Exchange {
     pub(crate) fn end(self) -> Option<ClockSample> {
         let sample = self.sample_after(|| {});
         ibex_log_part();
-        sample.flatten()
+        sample.ok().flatten()
     }
 
-    /// Asks, answers, and gets what this host's first rank has found, `None` on rank 0's host; `None` where the MPI
-    /// refuses. `asked` is called before the last call, which all ranks are in together.
-    fn sample_after(&self, asked: impl FnOnce()) -> Option<Option<ClockSample>> {
+    /// Asks, answers, and gets what this host's first rank has found, `None` on rank 0's host. `asked` is called before the last call, which all ranks are in together.
+    fn sample_after(&self, asked: impl FnOnce()) -> Result<Option<ClockSample>, Refused> {
         let mut found = [0_i64; 3];
         let mut failed = 0;
         if self.rank == 0 {
@@ -138,14 +140,14 @@ impl Exchange {
             failed |= unsafe { ibex_log_ask(0, ROUNDS, MOST, found.as_mut_ptr()) };
         }
         asked();
-        let all = share(&found, self.first.len() as u32)?;
+        let all = share(&found, self.first.len() as u32).ok_or(Refused)?;
         let first = self.first[self.rank];
         if failed != 0 || first == 0 {
-            return Some(None);
+            return Ok(None);
         }
-        let [shown, before, after] = all[first * 3..][..3] else { return None };
+        let [shown, before, after] = all[first * 3..][..3] else { return Err(Refused) };
         let shown = u64::try_from(shown).ok().filter(|shown| *shown > 0);
-        Some(shown.map(|shown| ClockSample { clock: Clock::Rank(0), shown, before, after }))
+        Ok(shown.map(|shown| ClockSample { clock: Clock::Rank(0), shown, before, after }))
     }
 
     /// The first ranks of the hosts that are not rank 0's.

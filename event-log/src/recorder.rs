@@ -155,20 +155,22 @@ mod tests {
         assert_eq!(next.into_values().collect::<Vec<_>>(), [each; 3]);
     }
 
+    /// Takes the first write, and is full then.
+    struct Full(usize);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += 1;
+            if self.0 > 1 { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(bytes.len()) }
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn a_file_that_cannot_be_written_does_not_keep_the_rings_full() {
         let (rings, head) = (Rings::new(16).expect("memory"), head());
         let layout = head.layouts()[0];
-        struct Full(usize);
-        impl Write for Full {
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                self.0 += 1;
-                if self.0 > 1 { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(bytes.len()) }
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
         let writer = Writer::new(Full(0), Path::new("full"), &head, Options { block: 1, ..Options::default() });
         let mut recorder = Recorder::new(writer.expect("begun"));
         let ring = rings.mine().expect("one of few threads");

@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn worlds_are_told_apart_and_the_first_is_0() {
         assert_eq!(world(Some("1431502849"), false), 0);
-        assert_eq!(world(Some("1431502850"), true), 1431502850 & 0xffff);
+        assert_eq!(world(Some("1431502850"), true), 2);
         assert_eq!((world(Some("prterun-n1-77@2"), true), world(Some("prterun-n1-77@1"), false)), (2, 0));
         assert_eq!((world(None, true), world(Some("slurm.pmix.5.0"), true), world(None, false)), (1, 1, 0));
     }

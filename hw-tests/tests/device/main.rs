@@ -10,8 +10,9 @@
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
 //! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
-//! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`] measures from it;
-//! [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex and the logger; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
+//! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`]
+//! measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex and the logger,
+//! [`recorder`] its traces; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
 //! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -36,6 +37,7 @@ mod places;
 mod programs;
 mod rails;
 mod reasons;
+mod recorder;
 mod refusals;
 mod site;
 mod spawn;
@@ -139,6 +141,7 @@ fn main() -> ExitCode {
         flight::tests,
         reasons::tests,
         tools::tests,
+        recorder::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     let all = tests.len();

@@ -79,7 +79,7 @@ fn meeting(ranks: usize) -> Launch {
     Launch::new("connect_cycles", ranks).arguments(&["ports", "--cycles", "50"]).limit(240)
 }
 
-fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
+pub(crate) fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
     let arguments = ["spawn", "--cycles", cycles, "--children", children];
     // Each process that opens a port says so.
     Launch::new("connect_cycles", parents).arguments(&arguments).with("btl_ibex_verbose", "1").limit(60)
@@ -87,7 +87,7 @@ fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
 
 /// Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport, before one is opened: then
 /// the job is run once more, and that is said.
-fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
+pub(crate) fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     for _ in 0..HANGS {
         let outcome = launch.run(site)?;
         if !hangs_in_the_runtime(&outcome) {

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The recorder on emulated adapters: `ibex trace` around jobs, and what the crate that reads traces finds of them.
+//!
+//! `IBEX_COMMAND` names the command. The traces lie on this host, where emulated adapters are. Setup grade; one test at
+//! a time.
+
+use crate::Test;
+use crate::launch::Launch;
+use crate::site::Site;
+use crate::spawn::{spawned as spawned_by, spawning};
+use anyhow::{Context, Result, ensure};
+use hw_tests::Outcome;
+use ibex_trace::{Clock, Error, Folder, Reader};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let tests = [
+        Test::on_emulated("a job is recorded as the logger writes it down", |site| as_logged(site, "ob1")),
+        Test::on_emulated("over the pml, a job is recorded as the logger writes it down", |site| {
+            as_logged(site, "ibex")
+        }),
+        Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order),
+        Test::on_emulated("over the pml, ranks with clocks of their own are on one time line", on_several_clocks),
+        Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
+        Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
+        Test::on_emulated("a folder that has a trace is not recorded into", refused),
+    ];
+    tests.into_iter().map(Test::device_independent).collect()
+}
+
+/// A folder for a trace, which goes with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        let place = env::temp_dir().join(format!("ibex-recorder-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        Place(place)
+    }
+
+    /// Where the trace is.
+    fn trace(&self) -> PathBuf {
+        self.0.join("trace")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The launch, by `ibex trace`.
+fn recorded(launch: Launch, place: &Place, options: &str) -> Result<Launch> {
+    recorded_after("", launch, place, options)
+}
+
+/// The same, after some shell commands.
+fn recorded_after(prepare: &str, launch: Launch, place: &Place, options: &str) -> Result<Launch> {
+    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let trace = place.trace().display().to_string();
+    Ok(launch.inside(format!("{prepare}exec {command} trace {options} -o {trace} -- \"$@\"")))
+}
+
+/// All files of a trace, none of which has a fault.
+fn sound(trace: &Path) -> Result<Folder> {
+    let folder = Folder::open(trace)?;
+    let faults = folder.readers().iter().flat_map(Reader::faults).chain(folder.unreadable());
+    let faults: Vec<String> = faults.map(ToString::to_string).collect();
+    ensure!(faults.is_empty() && folder.readers().iter().all(Reader::is_finished), "{faults:?}");
+    Ok(folder)
+}
+
+/// Of each type as many events as the text has lines, or has lost.
+fn as_logged(site: &mut Site, pml: &str) -> Result<()> {
+    let place = Place::new();
+    fs::create_dir_all(&place.0)?;
+    let log = place.0.join("log").display().to_string();
+    let launch = Launch::new("traffic", 4).with("pml", pml).limit(300);
+    let launch = launch.environment("IBEX_LOG_EVENTS", "all").environment("IBEX_LOG_FILE", &log);
+    let launch = recorded(launch, &place, "--events all")?;
+    let outcome = launch.run(site)?;
+    launch.judge(site, outcome.clone())?;
+    let folder = sound(&place.trace())?;
+    ensure!(folder.readers().len() == 4, "{} files of 4 ranks", folder.readers().len());
+    let mut all = 0;
+    for (rank, reader) in folder.readers().iter().enumerate() {
+        let head = reader.head();
+        ensure!((head.rank, head.ranks, head.world) == (Some(rank as u32), Some(4), 0), "{head:?}");
+        let text = fs::read_to_string(format!("{log}.{rank}"))?;
+        let counted = |name: &str| {
+            let short = name.strip_prefix("ibex_").unwrap_or(name);
+            let row = text.lines().find(|line| line.split_whitespace().nth(1) == Some(short))?;
+            let numbers: Vec<u64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            Some(numbers.iter().sum::<u64>())
+        };
+        for (of, counts) in head.types.iter().zip(reader.counts()) {
+            let logged = counted(&of.name).with_context(|| format!("no row of {}: {text}", of.name))?;
+            let recorded = counts.events + counts.lost;
+            ensure!(recorded == logged, "rank {rank}: {recorded} {} are recorded, {logged} logged", of.name);
+            ensure!(counts.lost == 0, "rank {rank}: {} {} are lost", counts.lost, of.name);
+        }
+        let read = reader.events().filter(Result::is_ok).count() as u64;
+        ensure!(read == reader.counts().iter().map(|of| of.events).sum(), "{read} events can be read");
+        let without = reader.events().flatten().filter(|event| event.time.is_none()).count();
+        ensure!(without == 0, "{without} events have no time");
+        all += read;
+    }
+    ensure!(outcome.stderr.contains(&format!("recorded {all} events of 4 ranks on 1 host")), "{outcome}");
+    ensure!(outcome.stderr.contains("ibex view "), "it does not say what is next: {outcome}");
+    Ok(())
+}
+
+/// Sends and arrivals that belong together, first to first: of what happens in a communicator, from one rank to
+/// another, under one tag. Gives the time that each message took, and the ranks.
+fn ways(folder: &Folder) -> Result<Vec<(i64, usize, usize)>> {
+    let mut sends: HashMap<_, Vec<i64>> = HashMap::new();
+    let mut arrivals: HashMap<_, Vec<i64>> = HashMap::new();
+    for merged in folder.events(&..) {
+        let merged = merged?;
+        let head = folder.readers()[merged.file].head();
+        let of = &head.types[usize::from(merged.event.event_type)];
+        let value = |name: &str| {
+            let element = of.element(name)?;
+            Some(of.elements[element].kind.number(merged.event.values[element]))
+        };
+        let (Some(peer), Some(tag), Some(0)) = (value("peer"), value("tag"), value("context")) else { continue };
+        let (rank, time) = (i128::from(head.rank.context("a rank")?), merged.event.time.context("a time")?);
+        match of.name.as_str() {
+            "ibex_comm_req_activate" if value("operation") == Some(0) => {
+                sends.entry((rank, peer, tag)).or_default().push(time);
+            }
+            "ibex_comm_msg_arrived" => arrivals.entry((peer, rank, tag)).or_default().push(time),
+            _ => {}
+        }
+    }
+    let mut ways = Vec::new();
+    for (key, sent) in &sends {
+        let arrived = arrivals.get(key).map_or(&[][..], Vec::as_slice);
+        ensure!(sent.len() == arrived.len(), "{key:?}: {} are sent, {} have arrived", sent.len(), arrived.len());
+        let way = |(sent, arrived): (&i64, &i64)| (arrived - sent, key.0 as usize, key.1 as usize);
+        ways.extend(sent.iter().zip(arrived).map(way));
+    }
+    Ok(ways)
+}
+
+/// Ranks of one host have one clock: there is no doubt about what was first.
+fn in_order(site: &mut Site) -> Result<()> {
+    let place = Place::new();
+    let launch = Launch::new("pt2pt_flood", 2).with("pml", "ibex").limit(300);
+    recorded(launch, &place, "")?.passes(site)?;
+    let folder = sound(&place.trace())?;
+    let ways = ways(&folder)?;
+    ensure!(ways.len() > 10_000, "{} messages", ways.len());
+    for (took, from, to) in ways {
+        ensure!(took > 0, "a message from {from} to {to} took {took} ns");
+    }
+    Ok(())
+}
+
+/// The last two of four ranks have monotonic clocks that are 5000 s ahead, as hosts have their own.
+fn on_several_clocks(site: &mut Site) -> Result<()> {
+    let probe = std::process::Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        site.skip("ranks with clocks of their own", "unshare --time does not work here");
+        return Ok(());
+    }
+    let place = Place::new();
+    let script = "export OMPI_COMM_WORLD_LOCAL_SIZE=2; \
+                  [ $OMPI_COMM_WORLD_RANK -lt 2 ] || exec unshare --time --monotonic 5000 \"$@\"; exec \"$@\"";
+    let launch = Launch::new("collectives", 4).with("pml", "ibex").ranks_inside(script).limit(300);
+    recorded(launch, &place, "")?.passes(site)?;
+    let folder = sound(&place.trace())?;
+    let asked = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
+    let asked: Vec<usize> = folder.readers().iter().map(asked).collect();
+    ensure!(asked == [0, 0, 2, 2], "{asked:?} samples of rank 0's clock");
+    let bounds: Option<Vec<i64>> = (0..4).map(|rank| folder.error(rank)).collect();
+    let bounds = bounds.context("a bound of each rank")?;
+    ensure!(bounds[..2] == [0, 0] && bounds[2..].iter().all(|bound| *bound < 1_000_000_000), "{bounds:?}");
+    for (took, from, to) in ways(&folder)? {
+        ensure!(took >= -bounds[from] - bounds[to], "a message from {from} to {to} took {took} ns, bounds {bounds:?}");
+    }
+    Ok(())
+}
+
+fn killed(site: &mut Site) -> Result<()> {
+    let place = Place::new();
+    let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--after", "3000"]).with("pml", "ibex");
+    let outcome = recorded(launch.limit(300), &place, "")?.is_refused(site)?;
+    let folder = Folder::open(&place.trace())?;
+    ensure!(folder.readers().len() == 2, "{} files: {outcome}", folder.readers().len());
+    for reader in folder.readers() {
+        let faults: Vec<&Error> = reader.faults().collect();
+        ensure!(matches!(faults[..], [Error::Unfinished { .. }]), "{faults:?}");
+        let read = reader.events().flatten().filter(|event| event.time.is_some()).count();
+        ensure!(read > 0, "no event can be read: {outcome}");
+    }
+    ensure!(outcome.stderr.contains("was not finished"), "it does not say so: {outcome}");
+    Ok(())
+}
+
+/// Ranks begin at 0 again in each world.
+fn spawned(site: &mut Site) -> Result<()> {
+    let place = Place::new();
+    // It may be run again, as Debian's PMIx needs it.
+    let launch = spawning(2, "2", "2").with("pml", "ibex");
+    let launch = recorded_after(&format!("rm -rf {}; ", place.trace().display()), launch, &place, "")?;
+    spawned_by(site, &launch)?;
+    let folder = Folder::open(&place.trace())?;
+    let mut worlds: BTreeMap<u32, Vec<Option<u32>>> = BTreeMap::new();
+    for reader in folder.readers() {
+        worlds.entry(reader.head().world).or_default().push(reader.head().rank);
+    }
+    ensure!(worlds.len() == 3 && worlds.contains_key(&0), "{worlds:?}: one, and two that it has spawned");
+    ensure!(worlds.values().all(|ranks| *ranks == [Some(0), Some(1)]), "{worlds:?}");
+    Ok(())
+}
+
+fn refused(site: &mut Site) -> Result<()> {
+    let place = Place::new();
+    let launch = recorded(Launch::new("init_finalize", 2), &place, "")?;
+    launch.succeeds(site)?;
+    let says = |outcome: &Outcome| outcome.stderr.contains("has a trace already");
+    let again = launch.run(site)?;
+    ensure!(!again.success() && says(&again) && again.stderr.contains("another folder with -o"), "{again}");
+    let json = recorded(Launch::new("init_finalize", 2), &Place(place.0.join("other")), "--json")?.succeeds(site)?;
+    ensure!(json.stdout.contains("\"finished\": true") && json.stdout.contains("\"missing\": 0"), "{json}");
+    Ok(())
+}
