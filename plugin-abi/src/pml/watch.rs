@@ -513,12 +513,11 @@ pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelo
         let (id, length) = (message.id, message.length());
         // SAFETY: as above.
         let told = unsafe { tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length)) };
-        // Its receive is told of with the same number.
-        // SAFETY: as above.
-        if told != id
-            && let Some(message) = unsafe { communicator.queues() }.message_mut(handle)
-        {
-            message.id = told;
+        if told != id {
+            // SAFETY: as above. Its receive is told of with the same number.
+            if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
+                message.id = told;
+            }
         }
     }
 }
