@@ -170,7 +170,7 @@ struct Recorded {
 /// A file of a rank.
 #[derive(Debug, Serialize)]
 struct File {
-    file: PathBuf,
+    path: PathBuf,
     world: u32,
     rank: Option<u32>,
     host: String,
@@ -232,7 +232,7 @@ impl Recorded {
         self.lost += lost;
         self.faults.extend(reader.faults().map(ToString::to_string));
         self.files.push(File {
-            file: reader.file().to_owned(),
+            path: reader.file().to_owned(),
             world: head.world,
             rank: head.rank,
             host: head.host.clone(),
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn what_was_recorded_is_told_with_what_lacks() {
         let file = |rank| File {
-            file: "f".into(),
+            path: "f".into(),
             world: 0,
             rank: Some(rank),
             host: "n1".into(),

@@ -103,8 +103,8 @@ fn as_logged(site: &mut Site, pml: &str) -> Result<()> {
             ensure!(recorded == logged, "rank {rank}: {recorded} {} are recorded, {logged} logged", of.name);
             ensure!(counts.lost == 0, "rank {rank}: {} {} are lost", counts.lost, of.name);
         }
-        let read = reader.events().filter(Result::is_ok).count() as u64;
-        ensure!(read == reader.counts().iter().map(|of| of.events).sum(), "{read} events can be read");
+        let read = reader.events().flatten().count() as u64;
+        ensure!(read == reader.counts().iter().map(|of| of.events).sum::<u64>(), "{read} events can be read");
         let without = reader.events().flatten().filter(|event| event.time.is_none()).count();
         ensure!(without == 0, "{without} events have no time");
         all += read;
