@@ -51,7 +51,7 @@ struct Written {
     messages: usize,
     /// Events that the recorder lost.
     lost: u64,
-    /// What could not be read of the trace.
+    /// What could not be read or understood of the trace.
     faults: usize,
     picture: Option<PathBuf>,
 }
@@ -68,7 +68,7 @@ impl fmt::Display for Written {
             writeln!(f, "{lost} events were lost when they were recorded: something lacks in it.")?;
         }
         if *faults > 0 {
-            writeln!(f, "{faults} parts of the trace could not be read; the page says which.")?;
+            writeln!(f, "Faults of the trace, which the page names at its top: {faults}.")?;
         }
         Ok(())
     }

@@ -122,9 +122,13 @@ mod tests {
     fn what_is_written_is_read_again() {
         let mut signed = Column::default();
         let values = [0, 1, -1, 63, 64, -64, -65, i64::MAX, i64::MIN];
-        values.iter().for_each(|value| signed.push_signed(*value));
+        for value in values {
+            signed.push_signed(value);
+        }
         let mut distances = Column::default();
-        [None, Some(0), Some(-1), Some(5)].iter().for_each(|distance| distances.push_distance(*distance));
+        for distance in [None, Some(0), Some(-1), Some(5)] {
+            distances.push_distance(distance);
+        }
         let mut page = Vec::new();
         write("some", &[signed, Column::default(), distances], &mut page).unwrap();
         let columns = reading::columns(&String::from_utf8(page).unwrap(), "some");

@@ -141,8 +141,8 @@ pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::R
 fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
     let send = message.send.unwrap_or_default();
     let receive = message.receive.unwrap_or_default();
-    let sent = [send.activated, send.begun, send.ended, send.completed, send.notified];
-    let received = [
+    let of_sender = [send.activated, send.begun, send.ended, send.completed, send.notified];
+    let of_receiver = [
         receive.arrived,
         receive.unexpected,
         receive.activated,
@@ -155,7 +155,7 @@ fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
     ];
     let mut all = [None; 14];
     let mut before = row.from;
-    for (place, moment) in sent.into_iter().chain(received).enumerate() {
+    for (place, moment) in of_sender.into_iter().chain(of_receiver).enumerate() {
         if place == 5 {
             before = row.to;
         }

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn each_level_counts_each_message_at_both_ends_and_is_the_sum_of_the_next() {
-        let (job, rows, lanes) = made(60_000);
+        let (job, rows, lanes) = made(120_000);
         let levels = levels(&job, &rows, lanes);
         assert_eq!(levels.iter().map(|level| level.bins).collect::<Vec<_>>(), [512, 4096]);
         let planes = |number: usize| {
@@ -140,7 +140,7 @@ mod tests {
         let protocols = levels[0].protocols.len();
         for planes in [&coarse, &fine] {
             for of_one_kind in [&planes[..protocols], &planes[protocols..]] {
-                assert_eq!(of_one_kind.iter().flatten().sum::<u64>(), 120_000);
+                assert_eq!(of_one_kind.iter().flatten().sum::<u64>(), 240_000);
             }
         }
         for (coarse, fine) in coarse.iter().zip(&fine) {

@@ -25,7 +25,9 @@ impl Waits {
                 connecting.entry((connection.rank, connection.peer)).or_default().push(stretch);
             }
         }
-        connecting.values_mut().for_each(|stretches| stretches.sort_unstable());
+        for stretches in connecting.values_mut() {
+            stretches.sort_unstable();
+        }
         Waits { connecting, queued: queued(job) }
     }
 

@@ -58,7 +58,7 @@ fn said(text: &str) -> Value {
 }
 
 /// Messages with a part between two times of the run.
-fn between<'a>(job: &'a Job, from: i64, to: i64) -> impl Iterator<Item = &'a Message> {
+fn between(job: &Job, from: i64, to: i64) -> impl Iterator<Item = &Message> {
     let start = job.span.unwrap().0;
     let is_between = move |message: &&Message| {
         let first = message.moments().min().unwrap().since(start);
