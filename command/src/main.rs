@@ -7,6 +7,7 @@
 mod answer;
 mod bench;
 mod doctor;
+mod explain;
 mod facts;
 mod flight;
 mod info;
@@ -43,6 +44,8 @@ enum Command {
     View(view::Arguments),
     /// Run a job and record what becomes of its messages
     Trace(trace::Arguments),
+    /// Show how the messages of a traced job went, why so, and what they waited for
+    Explain(explain::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

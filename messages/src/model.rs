@@ -357,9 +357,15 @@ impl Message {
         [late_sender, late_receiver, received, sent].into_iter().flatten()
     }
 
-    /// Nanoseconds from the first bytes' leaving to the arrival; its error is those of both clocks.
+    /// Nanoseconds from the first bytes' leaving to the arrival; its error is those of both clocks. `None` also of a
+    /// message whose bytes go when its announcement has arrived: nothing tells when that left.
     #[must_use]
     pub fn delay(&self) -> Option<i64> {
-        Some(self.receive?.arrived?.since(self.send?.begun?))
+        let delay = self.receive?.arrived?.since(self.send?.begun?);
+        match self.protocol {
+            Some(Protocol::Pieces | Protocol::Written | Protocol::Oneself) => None,
+            None if delay < 0 => None,
+            _ => Some(delay),
+        }
     }
 }

@@ -92,7 +92,7 @@ enum Meeting {
 
 fn meet(send: &End, arrival: &End, late: i64) -> Meeting {
     match (send.time, arrival.time) {
-        (Some(sent), Some(arrived)) if arrived.saturating_add(late) < sent => Meeting::Early,
+        (Some(left), Some(arrived)) if arrived.saturating_add(late) < left => Meeting::Early,
         _ if send.bytes != arrival.bytes => Meeting::OtherSize,
         _ => Meeting::Fit,
     }
@@ -120,10 +120,8 @@ fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: im
             let mut splits = splits.filter(|(one, other)| *one == 0 || *other == 0 || left_out <= 16);
             splits.find(|(of_sends, of_arrivals)| fit(send + of_sends, arrival + of_arrivals))
         });
-        match found {
-            Some((of_sends, of_arrivals)) => (send, arrival) = (send + of_sends, arrival + of_arrivals),
-            None => (send, arrival) = (send + 1, arrival + 1),
-        }
+        let (of_sends, of_arrivals) = found.unwrap_or((1, 1));
+        (send, arrival) = (send + of_sends, arrival + of_arrivals);
     }
 }
 

@@ -15,6 +15,12 @@ use crate::time::Time;
 /// Members of both sides, by their places among the ranks.
 type Key = (u32, Vec<u32>, Vec<u32>);
 
+/// Of a process, the communicators with the same key, and their orders among all of it.
+type OfProcess = (usize, Vec<(Named, usize)>);
+
+/// One of several with the same key: when it was made, its order in a process, and the processes that tell of it.
+type Instance = (Option<Time>, usize, Vec<(usize, Named)>);
+
 /// The communicators of a job, and how each process names them.
 #[derive(Default)]
 pub(crate) struct Communicators {
@@ -100,7 +106,7 @@ impl Communicators {
     /// Finds which are the same.
     pub(crate) fn find(processes: &[Process], worlds: &Worlds) -> Communicators {
         let mut found = Communicators::default();
-        let mut seen: HashMap<Key, Vec<(usize, Vec<(Named, usize)>)>> = HashMap::new();
+        let mut seen: HashMap<Key, Vec<OfProcess>> = HashMap::new();
         let mut torn = 0;
         for (at, process) in processes.iter().enumerate() {
             for (order, group) in process.groups.0.iter().enumerate() {
@@ -129,8 +135,8 @@ impl Communicators {
     }
 
     /// Numbers them in the order in which they were made.
-    fn number(&mut self, seen: HashMap<Key, Vec<(usize, Vec<(Named, usize)>)>>, processes: usize) {
-        let mut all: Vec<(Option<Time>, usize, Communicator, Vec<(usize, Named)>)> = Vec::new();
+    fn number(&mut self, seen: HashMap<Key, Vec<OfProcess>>, processes: usize) {
+        let mut all: Vec<(Instance, Communicator)> = Vec::new();
         for ((context, members, remote), of) in seen {
             let most = of.iter().map(|(_, ones)| ones.len()).max().unwrap_or(0);
             let reference: Vec<Option<Time>> = of
@@ -138,8 +144,7 @@ impl Communicators {
                 .find(|(_, ones)| ones.len() == most)
                 .map(|(_, ones)| ones.iter().map(|(named, _)| named.made).collect())
                 .unwrap_or_default();
-            let mut instances: Vec<(Option<Time>, usize, Vec<(usize, Named)>)> =
-                vec![(None, usize::MAX, Vec::new()); most];
+            let mut instances: Vec<Instance> = vec![(None, usize::MAX, Vec::new()); most];
             for (process, ones) in of {
                 if ones.len() != most {
                     self.faults.push(format!(
@@ -160,25 +165,20 @@ impl Communicators {
                     next += 1;
                 }
             }
-            for (made, order, of) in instances {
+            for instance in instances {
                 let name = String::new();
-                all.push((
-                    made,
-                    order,
-                    Communicator { context, members: members.clone(), remote: remote.clone(), name },
-                    of,
-                ));
+                all.push((instance, Communicator { context, members: members.clone(), remote: remote.clone(), name }));
             }
         }
-        all.sort_by(|one, other| {
-            let key = |of: &(Option<Time>, usize, Communicator, Vec<(usize, Named)>)| (of.0, of.2.context, of.1);
-            key(one).cmp(&key(other)).then_with(|| one.2.members.cmp(&other.2.members))
+        all.sort_by(|(one, is), (other, is_other)| {
+            let key = (one.0, is.context, one.1).cmp(&(other.0, is_other.context, other.1));
+            key.then_with(|| is.members.cmp(&is_other.members))
         });
         self.named = vec![HashMap::new(); processes];
-        for (communicator, (_, _, of, processes)) in (0..).zip(all) {
+        for (communicator, ((_, _, processes), of)) in (0..).zip(all) {
             for (process, named) in processes {
                 let named = Named { communicator, ..named };
-                self.named[process].entry(of.context).or_insert_with(Vec::new).push(named);
+                self.named[process].entry(of.context).or_default().push(named);
             }
             self.all.push(of);
         }

@@ -52,14 +52,11 @@ impl Groups {
             job: seen.unsigned(created::JOB),
         };
         let open = self.0.iter().rposition(|group| group.context == context && group.freed.is_none());
-        let at = match open.filter(|at| self.0[*at].lacks(side, run.first)) {
-            Some(at) => at,
-            None => {
-                let (is_inter, rank) = (seen.value(created::KIND) != 0, seen.signed(created::RANK));
-                self.0.push(Group { context, is_inter, rank, made: time, ..Group::default() });
-                self.0.len() - 1
-            }
-        };
+        let at = open.filter(|at| self.0[*at].lacks(side, run.first)).unwrap_or_else(|| {
+            let (is_inter, rank) = (seen.value(created::KIND) != 0, seen.signed(created::RANK));
+            self.0.push(Group { context, is_inter, rank, made: time, ..Group::default() });
+            self.0.len() - 1
+        });
         let group = &mut self.0[at];
         group.size[side] = seen.unsigned(created::SIZE);
         group.runs[side].push(run);
@@ -91,15 +88,15 @@ impl Group {
 
     /// The members of a side, in the order of their ranks: job and process. `None` where not all were told of.
     pub(crate) fn members(&self, side: usize) -> Option<Vec<(u32, u32)>> {
-        let size = self.size[side];
-        if size > MOST_MEMBERS {
+        let all = self.size[side];
+        if all > MOST_MEMBERS {
             return None;
         }
-        let mut members = Vec::with_capacity(size as usize);
+        let mut members = Vec::with_capacity(all as usize);
         let mut runs = self.runs[side].clone();
         runs.sort_unstable();
         for run in runs {
-            if run.first as usize != members.len() || run.count > size - run.first {
+            if run.first as usize != members.len() || run.count > all - run.first {
                 return None;
             }
             for step in 0..run.count {
@@ -107,7 +104,7 @@ impl Group {
                 members.push((run.job, u32::try_from(process).ok()?));
             }
         }
-        (members.len() == size as usize).then_some(members)
+        (members.len() == all as usize).then_some(members)
     }
 }
 

@@ -40,7 +40,7 @@ struct Posted {
     thread: u32,
     message: Option<u32>,
     activated: Option<Time>,
-    posted: Option<Time>,
+    queued: Option<Time>,
     removed: Option<Time>,
     matched: Option<Time>,
     begun: Option<Time>,
@@ -110,7 +110,7 @@ impl Matching {
                 (posted.activated, posted.thread) = (time, thread);
                 self.forget(thread);
             }
-            Step::Insert => posted.posted = time,
+            Step::Insert => posted.queued = time,
             Step::Remove => {
                 posted.removed = time;
                 self.threads.entry(thread).or_default().removed = Some(at);
@@ -321,7 +321,7 @@ impl Posted {
             thread,
             message: None,
             activated: None,
-            posted: None,
+            queued: None,
             removed: None,
             matched: None,
             begun: None,
@@ -349,7 +349,7 @@ impl Arrival {
             arrived: self.arrived,
             unexpected: self.unexpected,
             activated: posted.and_then(|posted| posted.activated),
-            posted: posted.and_then(|posted| posted.posted),
+            posted: posted.and_then(|posted| posted.queued),
             matched: self.matched.or(posted.and_then(|posted| posted.matched.or(posted.removed).or(self.taken))),
             begun: posted.and_then(|posted| posted.begun),
             ended: posted.and_then(|posted| posted.ended),

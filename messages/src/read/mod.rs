@@ -20,7 +20,7 @@ mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use ibex_trace::{Folder, Reader};
+use ibex_trace::{Folder, Reader, Timeline};
 
 use crate::model::{Job, Loss, Message, Rank};
 use crate::read::communicators::{Communicators, Worlds};
@@ -39,12 +39,12 @@ impl Job {
         job.faults.extend(folder.unreadable().iter().map(|error| format!("{error}.")));
         let files = files(folder, &mut job);
         let mut processes: Vec<Process> = Vec::with_capacity(files.len());
-        for (reader, timeline, rank) in &files {
-            let process = Process::read(reader, |time| time.saturating_add(*timeline));
-            job.ranks.push(read_rank(reader, *rank, &process));
+        for file in &files {
+            let process = Process::read(file.reader, |time| file.timeline.time(time));
+            job.ranks.push(read_rank(file.reader, file.rank, &process));
             processes.push(process);
         }
-        job.name = files.first().map(|(reader, ..)| reader.head().job.clone()).unwrap_or_default();
+        job.name = files.first().map(|file| file.reader.head().job.clone()).unwrap_or_default();
         let identities: Vec<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
         let worlds = ranks(&mut job, &mut processes, &files);
         let places: Vec<u32> = identities.iter().filter_map(|(world, rank)| worlds.place(*world, *rank)).collect();
@@ -59,36 +59,44 @@ impl Job {
     }
 }
 
-/// The file of each rank, what is added to its times, and its world and rank.
-fn files<'a>(folder: &'a Folder, job: &mut Job) -> Vec<(&'a Reader, i64, (u32, u32))> {
+/// A file, and of which world and rank it is.
+struct File<'a> {
+    reader: &'a Reader,
+    timeline: &'a Timeline,
+    /// By how much its times may be wrong against those of others.
+    error: Option<i64>,
+    rank: (u32, u32),
+}
+
+/// The file of each rank.
+fn files<'a>(folder: &'a Folder, job: &mut Job) -> Vec<File<'a>> {
     let mut known: HashMap<(u32, u32), &Reader> = HashMap::new();
-    let mut files = Vec::new();
-    let mut nameless = Vec::new();
-    for (reader, shift) in folder.readers().iter().zip(folder.shifts()) {
-        let head = reader.head();
-        let Some(rank) = head.rank.filter(|rank| *rank < MOST_RANKS) else {
-            nameless.push((reader, shift));
-            continue;
-        };
-        match known.get(&(head.world, rank)) {
+    let (mut files, mut nameless) = (Vec::new(), Vec::new());
+    for (number, (reader, timeline)) in folder.readers().iter().zip(folder.lines()).enumerate() {
+        let (head, error) = (reader.head(), folder.error(number));
+        let rank = head.rank.filter(|rank| *rank < MOST_RANKS);
+        let file = File { reader, timeline, error, rank: (head.world, rank.unwrap_or(0)) };
+        match known.get(&file.rank) {
+            _ if rank.is_none() => nameless.push(file),
             Some(first) => job.faults.push(format!(
-                "{} is left out: {} is of rank {rank} as well, so the folder has traces of several jobs.",
+                "{} is left out: {} is of rank {} as well, so the folder has traces of several jobs.",
                 reader.file().display(),
-                first.file().display()
+                first.file().display(),
+                file.rank.1
             )),
             None => {
-                known.insert((head.world, rank), reader);
-                files.push((reader, shift, (head.world, rank)));
+                known.insert(file.rank, reader);
+                files.push(file);
             }
         }
     }
-    for (reader, shift) in nameless {
-        let world = reader.head().world;
-        let next = (0..).find(|rank| !known.contains_key(&(world, *rank))).unwrap_or(0);
-        job.faults
-            .push(format!("{} does not say of which rank it is; it is shown as rank {next}.", reader.file().display()));
-        known.insert((world, next), reader);
-        files.push((reader, shift, (world, next)));
+    for mut file in nameless {
+        let next = (0..MOST_RANKS).find(|rank| !known.contains_key(&(file.rank.0, *rank))).unwrap_or(0);
+        file.rank.1 = next;
+        let name = file.reader.file().display();
+        job.faults.push(format!("{name} does not say of which rank it is; it is shown as rank {next}."));
+        known.insert(file.rank, file.reader);
+        files.push(file);
     }
     files
 }
@@ -113,12 +121,12 @@ fn read_rank(reader: &Reader, (world, rank): (u32, u32), process: &Process) -> R
 
 /// Adds ranks that only others tell of, and sorts all; gives processes that do not tell of them the communicators that
 /// there always are.
-fn ranks(job: &mut Job, processes: &mut [Process], files: &[(&Reader, i64, (u32, u32))]) -> Worlds {
+fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds {
     let mut told: BTreeSet<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
-    for (process, (reader, _, (world, _))) in processes.iter().zip(files) {
-        let size = reader.head().ranks.unwrap_or(0).min(MOST_RANKS);
+    for (process, file) in processes.iter().zip(files) {
+        let (world, size) = (file.rank.0, file.reader.head().ranks.unwrap_or(0).min(MOST_RANKS));
         if !process.groups.0.iter().any(|group| group.context == 0) {
-            told.extend((0..size).map(|rank| (*world, rank)));
+            told.extend((0..size).map(|rank| (world, rank)));
         }
         let peers = process.connections.iter().map(|connection| connection.peer);
         let peers = peers.chain(process.operations.iter().map(|operation| operation.peer));
@@ -127,7 +135,7 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[(&Reader, i64, (u32,
         let numbered = numbered.filter(|envelope| envelope.sequence.is_some());
         let numbered = numbered.map(|envelope| envelope.peer.cast_unsigned());
         let peers: HashSet<u32> = peers.chain(numbered).filter(|peer| *peer < MOST_RANKS).collect();
-        told.extend(peers.into_iter().map(|peer| (*world, peer)));
+        told.extend(peers.into_iter().map(|peer| (world, peer)));
     }
     let own: BTreeSet<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
     for (world, rank) in told.difference(&own) {
@@ -142,11 +150,19 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[(&Reader, i64, (u32,
         *size = (*size).max(rank.rank + 1);
     }
     // Of a world without gaps: each rank below its size has a place.
-    for (process, (_, _, (world, rank))) in processes.iter_mut().zip(files) {
-        let size = sizes.get(world).copied().unwrap_or(0);
-        let is_full = (0..size).all(|rank| worlds.place(*world, rank).is_some());
-        let job_number = worlds.job(*world);
-        assume(process, *rank, size, job_number, is_full);
+    for (process, file) in processes.iter_mut().zip(files) {
+        let (world, rank) = file.rank;
+        let size = sizes.get(&world).copied().unwrap_or(0);
+        let is_full = (0..size).all(|rank| worlds.place(world, rank).is_some());
+        let job_number = worlds.job(world);
+        assume(process, rank, size, job_number, is_full);
+    }
+    let numbered = |group: &Group| group.context > 1 && group.made.is_none();
+    if processes.iter().any(|process| process.groups.0.iter().any(numbered)) {
+        job.faults.push(
+            "Nothing tells who the members of some communicators are: they are shown with all ranks of the world."
+                .to_owned(),
+        );
     }
     let silent: Vec<u32> =
         job.ranks.iter().filter(|rank| rank.host.is_empty() && rank.pid == 0).map(|rank| rank.rank).collect();
@@ -178,7 +194,7 @@ fn assume(process: &mut Process, rank: u32, size: u32, job: u32, is_full: bool) 
 }
 
 /// By how much the times of each rank may be wrong.
-fn clock_errors(job: &mut Job, files: &[(&Reader, i64, (u32, u32))], places: &[u32]) {
+fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
     let widest = |reader: &Reader| {
         let error = |source: u8| {
             let relation = reader.relation(source)?;
@@ -191,11 +207,9 @@ fn clock_errors(job: &mut Job, files: &[(&Reader, i64, (u32, u32))], places: &[u
         };
         (0..reader.head().sources.len()).filter_map(|source| error(source as u8)).max()
     };
-    for ((reader, ..), place) in files.iter().zip(places) {
-        // Those of a host have the same clock; others have not been compared.
-        if job.ranks[*place as usize].host == job.ranks[0].host {
-            job.ranks[*place as usize].clock_error = widest(reader);
-        }
+    for (file, place) in files.iter().zip(places) {
+        let own = widest(file.reader);
+        job.ranks[*place as usize].clock_error = file.error.zip(own).map(|(line, own)| line.saturating_add(own));
     }
 }
 

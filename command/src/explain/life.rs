@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The life of one message: each moment that is known of it, and how long it took to the next.
+//!
+//! Grade: setup. Tests: below.
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+use ibex_messages::{Job, Message, Protocol, Reason, Time};
+use serde::Serialize;
+
+use super::{Unknown, bytes, duration, name, table, word};
+
+/// Which message: the n-th, from 1, that a rank sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    world: u32,
+    rank: u32,
+    number: usize,
+}
+
+/// `RANK:N`, or `WORLD.RANK:N`.
+pub(super) fn wanted(text: &str) -> Result<Wanted, String> {
+    let parse = || {
+        let (rank, number) = text.split_once(':')?;
+        let (world, rank) = rank.split_once('.').unwrap_or(("0", rank));
+        let number = number.parse().ok().filter(|number| *number > 0)?;
+        Some(Wanted { world: world.parse().ok()?, rank: rank.parse().ok()?, number })
+    };
+    parse().ok_or_else(|| "a rank and a number from 1 on are meant, as 0:3".to_owned())
+}
+
+/// What is shown.
+#[derive(Serialize)]
+pub(super) struct Life {
+    sender: String,
+    receiver: String,
+    communicator: String,
+    tag: i32,
+    bytes: u64,
+    protocol: Option<Protocol>,
+    reason: Option<Reason>,
+    port: Option<String>,
+    queue_pair: Option<u32>,
+    rails: u32,
+    send_request: Option<u64>,
+    receive_request: Option<u64>,
+    moments: Vec<Moment>,
+    one_way_delay_nanoseconds: Option<i64>,
+    /// The true delay is within so many of it, either way.
+    delay_error_nanoseconds: Option<i64>,
+    #[serde(flatten)]
+    unknown: Unknown,
+}
+
+#[derive(Serialize)]
+struct Moment {
+    rank: String,
+    what: &'static str,
+    /// Since 1970.
+    time_nanoseconds: i64,
+    since_begin_nanoseconds: i64,
+    step_nanoseconds: i64,
+}
+
+impl Life {
+    pub(super) fn of(job: &Job, wanted: Wanted) -> Result<Life> {
+        let place = job.ranks.iter().position(|rank| (rank.world, rank.rank) == (wanted.world, wanted.rank));
+        let Some(place) = place else { bail!("the trace has no rank {}", wanted.rank) };
+        let mut sent: Vec<&Message> = job.messages.iter().filter(|of| of.sender as usize == place).collect();
+        // As they were begun; those of which the sender's side is not known by what is known.
+        let begun = |of: &&Message| of.send.and_then(|send| send.activated.or(send.begun)).or(of.first());
+        sent.sort_by_key(begun);
+        let Some(message) = sent.get(wanted.number - 1) else {
+            bail!("rank {} has sent {} messages", wanted.rank, sent.len());
+        };
+        let error = |rank: u32| job.ranks.get(rank as usize).and_then(|rank| rank.clock_error);
+        let both = error(message.sender).zip(error(message.receiver));
+        let delay = message.delay();
+        let communicator = job.communicators.get(message.communicator as usize);
+        Ok(Life {
+            sender: name(job, message.sender),
+            receiver: name(job, message.receiver),
+            communicator: communicator.map_or_else(String::new, |of| match of.name.as_str() {
+                "" => format!("with context {}", of.context),
+                name => name.to_owned(),
+            }),
+            tag: message.tag,
+            bytes: message.bytes,
+            protocol: message.protocol,
+            reason: message.reason,
+            port: message.port.and_then(|port| job.ports.get(port as usize)).map(|port| {
+                let gid = if port.gid.is_empty() { String::new() } else { format!(", GID {}", port.gid) };
+                format!("{}:{}{gid}", port.device, port.number)
+            }),
+            queue_pair: message.queue_pair,
+            rails: message.rails,
+            send_request: message.send.map(|send| send.request),
+            receive_request: message.receive.map(|receive| receive.request),
+            moments: moments(job, message),
+            one_way_delay_nanoseconds: delay,
+            delay_error_nanoseconds: delay.and(both).map(|(one, other)| one.saturating_add(other)),
+            unknown: Unknown::of(job),
+        })
+    }
+}
+
+fn moments(job: &Job, message: &Message) -> Vec<Moment> {
+    let mut all: Vec<(Time, u32, &'static str)> = Vec::new();
+    let mut add = |rank, what, time: Option<Time>| all.extend(time.map(|time| (time, rank, what)));
+    if let Some(side) = message.send {
+        add(message.sender, "the send is called", side.activated);
+        add(message.sender, "the first bytes go", side.begun);
+        add(message.sender, "the adapter has the last bytes", side.ended);
+        add(message.sender, "the send is done", side.completed);
+        add(message.sender, "its caller is told", side.notified);
+    }
+    if let Some(side) = message.receive {
+        add(message.receiver, "the receive is called", side.activated);
+        add(message.receiver, "the receive waits for the message", side.posted);
+        add(message.receiver, "the message arrives", side.arrived);
+        add(message.receiver, "no receive is there: it is unexpected", side.unexpected);
+        add(message.receiver, "message and receive have found each other", side.matched);
+        add(message.receiver, "the first bytes are put in place", side.begun);
+        add(message.receiver, "the last bytes are in place", side.ended);
+        add(message.receiver, "the receive is done", side.completed);
+        add(message.receiver, "its caller is told", side.notified);
+    }
+    all.sort_by_key(|(time, ..)| *time);
+    let first = message.send.and_then(|send| send.activated.or(send.begun)).or(all.first().map(|of| of.0));
+    let mut last = all.first().map(|of| of.0);
+    let moment = |(time, rank, what): (Time, u32, &'static str)| {
+        let step = last.map_or(0, |last| time.since(last));
+        last = Some(time);
+        Moment {
+            rank: name(job, rank),
+            what,
+            time_nanoseconds: time.nanoseconds(),
+            since_begin_nanoseconds: first.map_or(0, |first| time.since(first)),
+            step_nanoseconds: step,
+        }
+    };
+    all.into_iter().map(moment).collect()
+}
+
+impl fmt::Display for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, to, size) = (&self.sender, &self.receiver, bytes(self.bytes));
+        writeln!(f, "From rank {from} to rank {to}, {size}, tag {}, communicator {}", self.tag, self.communicator)?;
+        if let Some(protocol) = &self.protocol {
+            let reason = self.reason.as_ref().map(|reason| format!(", because: {}", word(reason))).unwrap_or_default();
+            writeln!(f, "{}{reason}", word(protocol))?;
+        }
+        if let Some(port) = &self.port {
+            let pair = self.queue_pair.map(|pair| format!(", queue pair {pair:#x}")).unwrap_or_default();
+            writeln!(f, "by {port}{pair}, rails: {}", self.rails)?;
+        }
+        let rows = self.moments.iter().map(|of| {
+            let times = (duration(of.since_begin_nanoseconds), duration(of.step_nanoseconds));
+            vec![of.rank.clone(), times.0, times.1, of.what.to_owned()]
+        });
+        writeln!(f, "\n{}", table(&["rank", "since the send", "step", "what"], &[1, 2], rows))?;
+        match (self.one_way_delay_nanoseconds, self.delay_error_nanoseconds) {
+            (Some(delay), Some(error)) => writeln!(f, "\nOne-way delay: {} ±{}", duration(delay), duration(error))?,
+            (Some(delay), None) => {
+                writeln!(f, "\nOne-way delay: {}; nobody has compared the clocks", duration(delay))?;
+            }
+            (None, _) => {
+                writeln!(f, "\nOne-way delay: not known: one side is not, or the announcement that came first")?;
+            }
+        }
+        write!(f, "{}", self.unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_named_by_rank_and_number() {
+        assert_eq!(wanted("3:1"), Ok(Wanted { world: 0, rank: 3, number: 1 }));
+        assert_eq!(wanted("1.3:20"), Ok(Wanted { world: 1, rank: 3, number: 20 }));
+        for wrong in ["", "3", "3:0", "a:1", "3:-1"] {
+            assert!(wanted(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The receipt of a job's messages: for each pair of ranks and size, how they went, why so, and what they waited for.
+//!
+//! Sizes are classed by powers of two. Retries of adapters are not in a trace; `ibex doctor` watches their counters.
+//! Grade: setup. Tests: below.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ibex_messages::{IncidentKind, Job, Message, Protocol, Reason, WaitKind};
+use serde::Serialize;
+
+use super::{Unknown, bytes, duration, name, table, word};
+
+/// What is shown.
+#[derive(Serialize)]
+pub(super) struct Receipt {
+    job: String,
+    messages: usize,
+    span_nanoseconds: Option<i64>,
+    pairs: Vec<Alike>,
+    ranks: Vec<Rest>,
+    #[serde(flatten)]
+    unknown: Unknown,
+}
+
+/// Messages from one rank to another that went alike.
+#[derive(Serialize)]
+struct Alike {
+    sender: String,
+    receiver: String,
+    /// Sizes up to this, and above half of it.
+    up_to_bytes: u64,
+    adapter: Option<String>,
+    gid: Option<String>,
+    queue_pair: Option<u32>,
+    protocol: Option<Protocol>,
+    reason: Option<Reason>,
+    rails: u32,
+    messages: u64,
+    bytes: u64,
+    waits: BTreeMap<WaitKind, i64>,
+}
+
+/// What happened in a rank that belongs to no message.
+#[derive(Serialize)]
+struct Rest {
+    rank: String,
+    host: String,
+    connections: usize,
+    failed_connections: usize,
+    receiver_not_ready: u64,
+    registration_misses: u64,
+    registered_bytes: u64,
+    registration_evictions: u64,
+    queued: u64,
+    waits: BTreeMap<WaitKind, i64>,
+    clock_error_nanoseconds: Option<i64>,
+}
+
+type Key = (u32, u32, u64, Option<u32>, Option<u32>, Option<Protocol>, Option<Reason>, u32);
+
+impl Receipt {
+    pub(super) fn of(job: &Job) -> Receipt {
+        let mut pairs: BTreeMap<Key, Alike> = BTreeMap::new();
+        for message in &job.messages {
+            let pair = pairs.entry(key(message)).or_insert_with(|| Alike::of(job, message));
+            pair.messages += 1;
+            pair.bytes += message.bytes;
+            for wait in message.waits() {
+                *pair.waits.entry(wait.kind).or_default() += wait.to.since(wait.from);
+            }
+        }
+        Receipt {
+            job: job.name.clone(),
+            messages: job.messages.len(),
+            span_nanoseconds: job.span.map(|(first, last)| last.since(first)),
+            pairs: pairs.into_values().collect(),
+            ranks: ranks(job),
+            unknown: Unknown::of(job),
+        }
+    }
+}
+
+fn class(bytes: u64) -> u64 {
+    bytes.checked_next_power_of_two().unwrap_or(u64::MAX)
+}
+
+fn key(message: &Message) -> Key {
+    let (pair, how) = ((message.sender, message.receiver), (message.protocol, message.reason));
+    (pair.0, pair.1, class(message.bytes), message.port, message.queue_pair, how.0, how.1, message.rails)
+}
+
+impl Alike {
+    fn of(job: &Job, message: &Message) -> Alike {
+        let port = message.port.and_then(|port| job.ports.get(port as usize));
+        Alike {
+            sender: name(job, message.sender),
+            receiver: name(job, message.receiver),
+            up_to_bytes: class(message.bytes),
+            adapter: port.map(|port| format!("{}:{}", port.device, port.number)),
+            gid: port.map(|port| port.gid.clone()).filter(|gid| !gid.is_empty()),
+            queue_pair: message.queue_pair,
+            protocol: message.protocol,
+            reason: message.reason,
+            rails: message.rails,
+            messages: 0,
+            bytes: 0,
+            waits: BTreeMap::new(),
+        }
+    }
+}
+
+fn ranks(job: &Job) -> Vec<Rest> {
+    let new = |(place, of): (u32, &ibex_messages::Rank)| Rest {
+        rank: name(job, place),
+        host: of.host.clone(),
+        connections: job.connections.iter().filter(|of| of.rank == place).count(),
+        failed_connections: job.connections.iter().filter(|of| of.rank == place && of.failed.is_some()).count(),
+        receiver_not_ready: 0,
+        registration_misses: 0,
+        registered_bytes: 0,
+        registration_evictions: 0,
+        queued: 0,
+        waits: BTreeMap::new(),
+        clock_error_nanoseconds: of.clock_error,
+    };
+    let mut ranks: Vec<Rest> = (0..).zip(&job.ranks).map(new).collect();
+    for of in &job.incidents {
+        let Some(rank) = ranks.get_mut(of.rank as usize) else { continue };
+        match of.kind {
+            IncidentKind::ReceiverNotReady => rank.receiver_not_ready += 1,
+            IncidentKind::RegistrationMiss => {
+                rank.registration_misses += 1;
+                rank.registered_bytes += of.value;
+            }
+            IncidentKind::RegistrationEvict => rank.registration_evictions += 1,
+            IncidentKind::QueuedBegin => rank.queued += 1,
+            _ => {}
+        }
+    }
+    for of in job.process_waits() {
+        if let Some(rank) = ranks.get_mut(of.rank as usize) {
+            *rank.waits.entry(of.wait.kind).or_default() += of.wait.to.since(of.wait.from);
+        }
+    }
+    ranks
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span = self.span_nanoseconds.map_or_else(|| "no time that is known".to_owned(), duration);
+        writeln!(f, "Job {}: {} messages among {} ranks in {span}\n", self.job, self.messages, self.ranks.len())?;
+        let names = [
+            "from",
+            "to",
+            "up to",
+            "messages",
+            "bytes",
+            "protocol",
+            "because",
+            "port",
+            "GID",
+            "queue pair",
+            "rails",
+            "late sender",
+            "late receiver",
+            "late wait",
+        ];
+        let rows = self.pairs.iter().map(|pair| {
+            let wait = |kind| pair.waits.get(&kind).copied().map_or_else(String::new, duration);
+            vec![
+                pair.sender.clone(),
+                pair.receiver.clone(),
+                bytes(pair.up_to_bytes),
+                pair.messages.to_string(),
+                bytes(pair.bytes),
+                pair.protocol.as_ref().map(word).unwrap_or_default(),
+                pair.reason.as_ref().map(word).unwrap_or_default(),
+                pair.adapter.clone().unwrap_or_default(),
+                pair.gid.clone().unwrap_or_default(),
+                pair.queue_pair.map_or_else(String::new, |number| format!("{number:#x}")),
+                if pair.rails == 0 { String::new() } else { pair.rails.to_string() },
+                wait(WaitKind::LateSender),
+                wait(WaitKind::LateReceiver),
+                wait(WaitKind::LateWait),
+            ]
+        });
+        writeln!(f, "{}\n", table(&names, &[2, 3, 4, 10, 11, 12, 13], rows))?;
+        let names = [
+            "rank",
+            "host",
+            "connections",
+            "failed",
+            "connecting",
+            "queued",
+            "in queues",
+            "receiver not ready",
+            "registrations",
+            "registered",
+            "evictions",
+            "clock error",
+        ];
+        let rows = self.ranks.iter().map(|rank| {
+            let wait = |kind| rank.waits.get(&kind).copied().map_or_else(String::new, duration);
+            vec![
+                rank.rank.clone(),
+                rank.host.clone(),
+                rank.connections.to_string(),
+                rank.failed_connections.to_string(),
+                wait(WaitKind::Connection),
+                rank.queued.to_string(),
+                wait(WaitKind::Queue),
+                rank.receiver_not_ready.to_string(),
+                rank.registration_misses.to_string(),
+                bytes(rank.registered_bytes),
+                rank.registration_evictions.to_string(),
+                rank.clock_error_nanoseconds.map_or_else(|| "not known".to_owned(), duration),
+            ]
+        });
+        writeln!(f, "{}", table(&names, &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11], rows))?;
+        write!(f, "{}", self.unknown)
+    }
+}

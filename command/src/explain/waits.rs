@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was waited for, by kind and pair of ranks, with the longest of each kind.
+//!
+//! Waits of a kind can overlap: percent of the span can add up to more than 100. Grade: setup. Tests: in `mod.rs`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ibex_messages::{Job, WaitKind};
+use serde::Serialize;
+
+use super::{Unknown, duration, name, table, word};
+
+/// How many of the longest of each kind are shown.
+const LONGEST: usize = 5;
+
+/// What is shown.
+#[derive(Serialize)]
+pub(super) struct Waits {
+    span_nanoseconds: Option<i64>,
+    kinds: Vec<Alike>,
+    #[serde(flatten)]
+    unknown: Unknown,
+}
+
+/// All waits of a kind.
+#[derive(Serialize)]
+struct Alike {
+    kind: WaitKind,
+    count: u64,
+    nanoseconds: i64,
+    percent_of_span: Option<f64>,
+    pairs: Vec<Pair>,
+    longest: Vec<One>,
+}
+
+/// Those between two ranks.
+#[derive(Serialize)]
+struct Pair {
+    /// Who sends.
+    from: String,
+    to: String,
+    count: u64,
+    nanoseconds: i64,
+    percent_of_span: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct One {
+    from: String,
+    to: String,
+    tag: Option<i32>,
+    bytes: Option<u64>,
+    /// From the first moment of the trace.
+    begin_nanoseconds: i64,
+    nanoseconds: i64,
+}
+
+#[derive(Default)]
+struct Gathered {
+    pairs: BTreeMap<(u32, u32), (u64, i64)>,
+    /// Duration, begin, from, to, place of the message.
+    all: Vec<(i64, i64, u32, u32, Option<usize>)>,
+}
+
+impl Waits {
+    pub(super) fn of(job: &Job) -> Waits {
+        let (first, span) = job.span.map_or((None, None), |(first, last)| (Some(first), Some(last.since(first))));
+        let of_messages = job.messages.iter().enumerate().flat_map(|(place, message)| {
+            message.waits().map(move |wait| (message.sender, message.receiver, wait, Some(place)))
+        });
+        let of_processes = job.process_waits().into_iter().map(|of| (of.rank, of.peer, of.wait, None));
+        let mut gathered: BTreeMap<WaitKind, Gathered> = BTreeMap::new();
+        for (from, to, wait, message) in of_messages.chain(of_processes) {
+            let of = gathered.entry(wait.kind).or_default();
+            let took = wait.to.since(wait.from);
+            let pair = of.pairs.entry((from, to)).or_default();
+            *pair = (pair.0 + 1, pair.1.saturating_add(took));
+            of.all.push((took, first.map_or(0, |first| wait.from.since(first)), from, to, message));
+        }
+        let percent = |took: i64| span.filter(|span| *span > 0).map(|span| took as f64 * 100.0 / span as f64);
+        let kind = |(kind, mut of): (WaitKind, Gathered)| {
+            of.all.sort_unstable_by_key(|one| std::cmp::Reverse((one.0, one.1)));
+            let one = |(took, begin, from, to, message): &(i64, i64, u32, u32, Option<usize>)| One {
+                from: name(job, *from),
+                to: name(job, *to),
+                tag: message.map(|place| job.messages[place].tag),
+                bytes: message.map(|place| job.messages[place].bytes),
+                begin_nanoseconds: *begin,
+                nanoseconds: *took,
+            };
+            let mut pairs: Vec<Pair> = of
+                .pairs
+                .iter()
+                .map(|((from, to), (count, took))| Pair {
+                    from: name(job, *from),
+                    to: name(job, *to),
+                    count: *count,
+                    nanoseconds: *took,
+                    percent_of_span: percent(*took),
+                })
+                .collect();
+            pairs.sort_by_key(|pair| std::cmp::Reverse(pair.nanoseconds));
+            let all: i64 = of.all.iter().map(|one| one.0).fold(0, i64::saturating_add);
+            Alike {
+                kind,
+                count: of.all.len() as u64,
+                nanoseconds: all,
+                percent_of_span: percent(all),
+                pairs,
+                longest: of.all.iter().take(LONGEST).map(one).collect(),
+            }
+        };
+        let kinds = gathered.into_iter().map(kind).collect();
+        Waits { span_nanoseconds: span, kinds, unknown: Unknown::of(job) }
+    }
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2} %"));
+        if let Some(span) = self.span_nanoseconds {
+            writeln!(f, "Of {} that the trace covers; waits may overlap", duration(span))?;
+        }
+        let rows = self.kinds.iter().map(|of| {
+            vec![word(&of.kind), of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span)]
+        });
+        writeln!(f, "\n{}", table(&["wait", "count", "time", "of the span"], &[1, 2, 3], rows))?;
+        for kind in &self.kinds {
+            writeln!(f, "\n{}, by pair", word(&kind.kind))?;
+            let rows = kind.pairs.iter().map(|of| {
+                let numbers = (of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span));
+                vec![of.from.clone(), of.to.clone(), numbers.0, numbers.1, numbers.2]
+            });
+            writeln!(f, "{}", table(&["from", "to", "count", "time", "of the span"], &[2, 3, 4], rows))?;
+            writeln!(f, "\nthe longest")?;
+            let rows = kind.longest.iter().map(|of| {
+                let number = |value: Option<String>| value.unwrap_or_default();
+                vec![
+                    of.from.clone(),
+                    of.to.clone(),
+                    number(of.tag.map(|tag| tag.to_string())),
+                    number(of.bytes.map(super::bytes)),
+                    duration(of.begin_nanoseconds),
+                    duration(of.nanoseconds),
+                ]
+            });
+            writeln!(f, "{}", table(&["from", "to", "tag", "bytes", "begins at", "takes"], &[2, 3, 4, 5], rows))?;
+        }
+        write!(f, "{}", self.unknown)
+    }
+}

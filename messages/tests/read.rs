@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Jobs that are read from traces of simulated ranks are what was simulated.
+
+mod simulated;
+
+use ibex_messages::{Job, Message, Protocol};
+use simulated::{Envelope, Numbers, Process, START, Written, envelope};
+
+fn whole(count: usize) -> Vec<Written> {
+    (0..count).map(|_| Written::default()).collect()
+}
+
+fn time(time: Option<ibex_messages::Time>) -> Option<i64> {
+    time.map(|time| time.nanoseconds() - START)
+}
+
+/// A message that was simulated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Truth {
+    sender: u32,
+    receiver: u32,
+    bytes: u64,
+    send: u64,
+    message: u64,
+    request: u64,
+}
+
+fn truth(message: &Message) -> Truth {
+    let (send, receive) = (message.send.unwrap_or_default(), message.receive.unwrap_or_default());
+    Truth {
+        sender: message.sender,
+        receiver: message.receiver,
+        bytes: message.bytes,
+        send: send.request,
+        message: receive.message,
+        request: receive.request,
+    }
+}
+
+/// A random history of so many messages among so many ranks, and what it was.
+fn history(ranks: usize, messages: usize, seed: u64) -> (Vec<Process>, Vec<Truth>) {
+    let mut numbers = Numbers(seed);
+    let mut processes = vec![Process::default(); ranks];
+    for (rank, process) in (0..).zip(&mut processes) {
+        process.world(rank, ranks as i64);
+    }
+    let mut now = 0;
+    let mut truths = Vec::new();
+    for _ in 0..messages {
+        now += 40 + numbers.below(50);
+        let (sender, receiver) = (numbers.below(ranks as i64) as usize, numbers.below(ranks as i64) as usize);
+        let (tag, bytes) = (numbers.below(3), 8 << numbers.below(12));
+        let of = |peer: usize| envelope(peer as i64, tag, bytes);
+        let (to, from) = (of(receiver), of(sender));
+        // The receive may take any, and more than comes.
+        let any = Envelope {
+            peer: if numbers.below(3) == 0 { -1 } else { from.peer },
+            tag: if numbers.below(3) == 0 { -1 } else { tag },
+            bytes: bytes + numbers.below(2) * 64,
+            context: 0,
+        };
+        let way = numbers.below(4);
+        let early = (way == 0).then(|| processes[receiver].post(now, &any));
+        if numbers.below(8) == 0 {
+            let other = envelope(-1, 9, 8);
+            let id = processes[receiver].post(now + 2, &other);
+            processes[receiver].cancel(now + 4, id, &other);
+        }
+        let request_of_send = processes[sender].send(now + 5, &to);
+        let receive = &mut processes[receiver];
+        let message = receive.arrive(now + 15, &from, early.map(|id| (id, &any)));
+        let request = match (early, way) {
+            (Some(id), _) => id,
+            (None, 1) => {
+                receive.probe(now + 22, (message, &from));
+                receive.take_probed(now + 25, &any, (message, &from))
+            }
+            _ => receive.take(now + 25, &any, (message, &from)),
+        };
+        truths.push(Truth {
+            sender: sender as u32,
+            receiver: receiver as u32,
+            bytes: bytes as u64,
+            send: request_of_send as u64,
+            message: message as u64,
+            request: request as u64,
+        });
+    }
+    (processes, truths)
+}
+
+#[test]
+fn the_life_of_a_message_is_that_of_its_events() {
+    let mut processes = vec![Process::default(), Process::default()];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    processes[0].send(100, &envelope(1, 5, 64));
+    let id = processes[1].post(50, &envelope(-1, -1, 4096));
+    processes[1].arrive(140, &envelope(0, 5, 64), Some((id, &envelope(-1, -1, 4096))));
+    let job = simulated::read("life", &processes, &whole(2));
+    assert_eq!((job.messages.len(), job.faults.as_slice()), (1, &[][..]));
+    let message = &job.messages[0];
+    assert_eq!((message.sender, message.receiver, message.tag, message.bytes), (0, 1, 5, 64));
+    assert_eq!((message.protocol, message.port, message.queue_pair), (Some(Protocol::Copied), Some(0), Some(99)));
+    let send = message.send.expect("known");
+    assert_eq!(
+        [send.activated, send.begun, send.ended, send.completed, send.notified].map(time),
+        [100, 102, 103, 104, 105].map(Some)
+    );
+    let receive = message.receive.expect("known");
+    assert_eq!(
+        [receive.activated, receive.posted, receive.arrived, receive.matched, receive.begun, receive.ended].map(time),
+        [50, 51, 140, 142, 144, 145].map(Some)
+    );
+    assert_eq!((receive.unexpected, message.delay()), (None, Some(38)));
+    assert_eq!((job.ports[0].device.as_str(), job.ports[0].gid.as_str()), ("mlx5_0", "fe80::1"));
+    assert_eq!((job.communicators.len(), job.communicators[0].name.as_str()), (1, "MPI_COMM_WORLD"));
+}
+
+#[test]
+fn random_histories_come_back() {
+    for seed in 0..40 {
+        let ranks = 2 + seed as usize % 3;
+        let (processes, truths) = history(ranks, 200, seed);
+        let job = simulated::read(&format!("random-{seed}"), &processes, &whole(ranks));
+        assert_eq!(job.faults, [""; 0], "seed {seed}");
+        let found: Vec<Truth> = job.messages.iter().map(truth).collect();
+        let mut wanted = truths;
+        wanted.sort_by_key(|of| found.iter().position(|found| found == of));
+        assert_eq!(found, wanted, "seed {seed}");
+    }
+}
+
+/// Of at least so many of a hundred messages both sides are known, and at most so many are of a neighbour.
+fn mostly_right(job: &Job, truths: &[Truth], least: usize, wrong_at_most: usize) {
+    let both: Vec<Truth> = job
+        .messages
+        .iter()
+        .filter(|message| message.send.is_some() && message.receive.is_some_and(|side| side.message != 0))
+        .map(truth)
+        .collect();
+    let wrong = both.iter().filter(|found| {
+        !truths
+            .iter()
+            .any(|truth| (truth.sender, truth.send, truth.message) == (found.sender, found.send, found.message))
+    });
+    let wrong = wrong.count();
+    assert!(wrong <= wrong_at_most, "{wrong} of {} are wrong", both.len());
+    assert!(both.len() * 100 >= truths.len() * least, "{} of {}", both.len(), truths.len());
+    assert!(!job.faults.is_empty());
+}
+
+#[test]
+fn lost_events_shift_nothing_and_are_told_of() {
+    for seed in 0..20 {
+        let (mut processes, truths) = history(3, 400, seed);
+        let mut numbers = Numbers(seed + 1000);
+        let before = processes[1].events.len();
+        // Runs of events, as a ring that is full loses them.
+        for _ in 0..4 {
+            let from = 100 + numbers.below(processes[1].events.len() as i64 - 200) as usize;
+            processes[1].events.drain(from..from + 30);
+        }
+        let lost = (before - processes[1].events.len()) as u64;
+        let mut how = whole(3);
+        how[1].lost = Some(("comm_req_activate", lost));
+        let job = simulated::read(&format!("lost-{seed}"), &processes, &how);
+        assert_eq!(job.losses.len(), 1);
+        mostly_right(&job, &truths, 85, 4);
+    }
+}
+
+#[test]
+fn a_trace_that_is_cut_off_leaves_the_other_side() {
+    for seed in 0..10 {
+        let (mut processes, truths) = history(2, 200, seed);
+        let half = processes[1].events.len() / 2;
+        processes[1].events.truncate(half);
+        let mut how = whole(2);
+        how[1].is_finished = false;
+        let job = simulated::read(&format!("cut-{seed}"), &processes, &how);
+        mostly_right(&job, &truths, 30, 0);
+        assert!(!job.ranks[1].is_whole && job.ranks[0].is_whole);
+        assert!(job.faults.iter().any(|fault| fault.contains("does not go up to its end")), "{:?}", job.faults);
+    }
+}
+
+#[test]
+fn a_damaged_block_costs_its_own_messages() {
+    let (processes, truths) = history(2, 400, 5);
+    let folder = simulated::folder("damaged");
+    simulated::write(&folder, (0, 2), &processes[0], &Written::default());
+    let file = simulated::write(&folder, (1, 2), &processes[1], &Written { block: 128, ..Written::default() });
+    let mut bytes = std::fs::read(&file).expect("there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&file, bytes).expect("written");
+    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
+    std::fs::remove_dir_all(&folder).expect("removed");
+    mostly_right(&job, &truths, 80, 4);
+    assert!(job.faults.iter().any(|fault| fault.contains("damaged")), "{:?}", job.faults);
+}
+
+#[test]
+fn a_rank_without_a_trace_is_known_by_others() {
+    let (processes, truths) = history(3, 100, 3);
+    let folder = simulated::folder("silent");
+    for rank in [0, 2] {
+        simulated::write(&folder, (rank, 3), &processes[rank as usize], &Written::default());
+    }
+    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
+    std::fs::remove_dir_all(&folder).expect("removed");
+    assert_eq!((job.ranks.len(), job.ranks[1].host.as_str()), (3, ""));
+    let own = truths.iter().filter(|of| (of.sender, of.receiver) != (1, 1)).count();
+    assert_eq!(job.messages.len(), own);
+    assert!(job.faults.iter().any(|fault| fault.contains("no trace of rank 1")), "{:?}", job.faults);
+}
+
+#[test]
+fn contexts_are_used_again_and_by_disjoint_communicators_at_once() {
+    let mut processes = vec![Process::default(); 4];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 4));
+    let in_pair = |bytes, peer| Envelope { peer, tag: 1, bytes, context: 3 };
+    for round in 0..3 {
+        let now = 1000 * round;
+        for (rank, process) in (0_i64..).zip(&mut processes) {
+            // Even ranks and odd ones; the second time the lower and the upper half.
+            let (first, stride, own) = if round == 1 { (rank / 2 * 2, 1, rank % 2) } else { (rank % 2, 2, rank / 2) };
+            process.raise("communicator_created", now, &[3, 0, own, 2, 0, 0, 2, first, stride, 77]);
+            let (of, peer) = (in_pair(64 + round, 1 - own), 1 - own);
+            if own == 0 {
+                process.send(now + 10, &of);
+            } else {
+                let message = process.arrive(now + 30, &in_pair(64 + round, peer), None);
+                process.take(now + 50, &of, (message, &of));
+            }
+            process.raise("communicator_freed", now + 100, &[3]);
+        }
+    }
+    let job = simulated::read("contexts", &processes, &whole(4));
+    assert_eq!((job.communicators.len(), job.messages.len()), (7, 6), "{:?}", job.communicators);
+    assert_eq!(job.faults, [""; 0]);
+    let who = |message: &Message| (message.sender, message.receiver, message.bytes);
+    let mut found: Vec<_> = job.messages.iter().map(who).collect();
+    found.sort_by_key(|(sender, _, bytes)| (*bytes, *sender));
+    assert_eq!(found, [(0, 2, 64), (1, 3, 64), (0, 1, 65), (2, 3, 65), (0, 2, 66), (1, 3, 66)]);
+}
+
+#[test]
+fn an_intercommunicator_joins_both_groups() {
+    let mut processes = vec![Process::default(); 3];
+    let of = |peer| Envelope { peer, tag: 1, bytes: 8, context: 5 };
+    for (rank, process) in (0_i64..).zip(&mut processes) {
+        process.world(rank, 3);
+        // Rank 2 is alone on its side.
+        let (own, local, remote) = if rank == 2 { (0, (1, 2), (2, 0)) } else { (rank, (2, 0), (1, 2)) };
+        for (side, (size, first)) in [(0, local), (1, remote)] {
+            process.raise("communicator_created", 0, &[5, 1, own, size, side, 0, size, first, 1, 77]);
+        }
+    }
+    processes[2].send(10, &of(1));
+    let message = processes[1].arrive(30, &of(0), None);
+    processes[1].take(40, &of(0), (message, &of(0)));
+    let job = simulated::read("inter", &processes, &whole(3));
+    assert_eq!((job.messages.len(), job.messages[0].sender, job.messages[0].receiver), (1, 2, 1), "{:?}", job.faults);
+    assert!(job.messages[0].send.is_some() && job.messages[0].receive.is_some());
+    assert_eq!((&job.communicators[1].members[..], &job.communicators[1].remote[..]), (&[0, 1][..], &[2][..]));
+}
+
+#[test]
+fn messages_of_a_transport_are_joined_by_their_numbers() {
+    let mut processes = vec![Process::default(); 2];
+    let xfer = |message: i64, sequence: i64, direction: i64, peer: i64| {
+        [0, message, 0, 64, 64, 0, 0, 7, sequence, direction, peer]
+    };
+    for number in 0..300_i64 {
+        let (sequence, now) = ((65_400 + number) % 65536, number * 100);
+        processes[0].raise("xfer_begin", now, &xfer(number + 1, sequence, 0, 1));
+        processes[0].raise("xfer_end", now + 1, &xfer(number + 1, sequence, 0, 1));
+        // One is lost.
+        if number != 100 {
+            processes[1].raise("msg_arrived", now + 20, &[number + 1, 64, 64, 0, 0, 7, sequence, 0]);
+            processes[1].raise("xfer_begin", now + 20, &xfer(number + 1, sequence, 1, 0));
+            processes[1].raise("xfer_end", now + 21, &xfer(number + 1, sequence, 1, 0));
+        }
+    }
+    let job = simulated::read("transport", &processes, &whole(2));
+    assert_eq!(job.messages.len(), 300);
+    let alone: Vec<_> = job.messages.iter().filter(|message| message.receive.is_none()).collect();
+    assert_eq!((alone.len(), job.faults.len()), (1, 1), "{:?}", job.faults);
+    assert!(job.messages.iter().all(|message| message.delay().is_none_or(|delay| delay == 20)));
+}
+
+#[test]
+fn without_events_of_communicators_context_0_is_the_world() {
+    let mut processes = vec![Process::default(); 2];
+    processes[0].send(10, &envelope(1, 5, 64));
+    let message = processes[1].arrive(30, &envelope(0, 5, 64), None);
+    processes[1].take(40, &envelope(0, 5, 64), (message, &envelope(0, 5, 64)));
+    let job = simulated::read("world", &processes, &whole(2));
+    assert_eq!((job.messages.len(), job.communicators.len(), job.faults.as_slice()), (1, 1, &[][..]));
+    assert!(job.messages[0].send.is_some() && job.messages[0].receive.is_some());
+}
+
+#[test]
+fn threads_of_a_process_share_its_messages() {
+    let mut processes = vec![Process::default(); 2];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    for number in 0..50 {
+        let now = number * 100;
+        processes[0].thread = (number % 3) as u32;
+        processes[0].send(now, &envelope(1, 5, 64));
+        processes[1].thread = (number % 2) as u32;
+        let id = processes[1].post(now, &envelope(0, 5, 64));
+        processes[1].thread = 7;
+        processes[1].arrive(now + 30, &envelope(0, 5, 64), Some((id, &envelope(0, 5, 64))));
+    }
+    let job = simulated::read("threads", &processes, &whole(2));
+    assert_eq!((job.messages.len(), job.faults.as_slice()), (50, &[][..]));
+    assert!(job.messages.iter().all(|message| message.delay() == Some(28)));
+    assert_eq!(job.ranks[1].threads.len(), 3);
+}
+
+/// `cargo test --release -p ibex-messages --test read -- --ignored --nocapture`; with `IBEX_KEEP` its trace stays.
+#[test]
+#[ignore = "a measurement: a million messages, 18 million events"]
+fn a_million_messages_are_read_in_seconds() {
+    let messages = 1_000_000;
+    let folder = simulated::folder("million");
+    {
+        let (processes, _) = history(4, messages, 1);
+        let events: usize = processes.iter().map(|process| process.events.len()).sum();
+        println!("{events} events");
+        for (rank, process) in (0..).zip(&processes) {
+            simulated::write(&folder, (rank, 4), process, &Written { block: 8192, ..Written::default() });
+        }
+    }
+    let before = std::time::Instant::now();
+    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
+    println!("{} messages in {:?}; {:?}", job.messages.len(), before.elapsed(), job.faults);
+    if std::env::var_os("IBEX_KEEP").is_none() {
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+    assert_eq!(job.messages.len(), messages);
+}

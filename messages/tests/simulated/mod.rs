@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ranks that send to each other, in memory: the events that each would raise (docs/peruse.md), and what happened.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::path::{Path, PathBuf};
+
+use ibex_trace::{
+    Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Options, Record, Source, Writer,
+};
+
+pub(crate) const MATCHING: [&str; 16] = [
+    "comm_req_activate",
+    "comm_req_match_unex",
+    "comm_req_insert_in_posted_q",
+    "comm_req_remove_from_posted_q",
+    "comm_req_xfer_begin",
+    "comm_req_xfer_end",
+    "comm_req_complete",
+    "comm_req_notify",
+    "comm_msg_arrived",
+    "comm_msg_insert_in_unex_q",
+    "comm_msg_remove_from_unex_q",
+    "comm_msg_match_posted_req",
+    "comm_search_posted_q_begin",
+    "comm_search_posted_q_end",
+    "comm_search_unex_q_begin",
+    "comm_search_unex_q_end",
+];
+const TRANSFER: [&str; 2] = ["xfer_begin", "xfer_end"];
+
+/// The elements of a type.
+fn elements(name: &str) -> &'static [&'static str] {
+    match name {
+        "comm_req_protocol" => {
+            &["id", "message", "bytes", "context", "protocol", "reason", "port", "queue_pair", "rails"]
+        }
+        "communicator_created" => {
+            &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"]
+        }
+        "communicator_freed" => &["context"],
+        "xfer_begin" | "xfer_end" => &[
+            "request",
+            "message",
+            "offset",
+            "bytes",
+            "total",
+            "context",
+            "source",
+            "tag",
+            "sequence",
+            "direction",
+            "peer",
+        ],
+        "msg_arrived" => &["message", "bytes", "total", "context", "source", "tag", "sequence", "peer"],
+        _ => &["id", "bytes", "peer", "tag", "operation", "context"],
+    }
+}
+
+/// An event: its type's name, thread, time, values.
+pub(crate) type Event = (&'static str, u32, i64, Vec<i64>);
+
+/// A process and its events so far.
+#[derive(Default, Clone)]
+pub(crate) struct Process {
+    pub(crate) events: Vec<Event>,
+    next: i64,
+    pub(crate) thread: u32,
+}
+
+/// Where times of the simulation begin.
+pub(crate) const START: i64 = 5_000_000_000_000;
+
+impl Process {
+    pub(crate) fn raise(&mut self, name: &'static str, time: i64, values: &[i64]) {
+        self.events.push((name, self.thread, START + time, values.to_vec()));
+    }
+
+    /// A number as ibex gives them.
+    pub(crate) fn name(&mut self) -> i64 {
+        self.next += 2;
+        self.next
+    }
+
+    fn of(&mut self, name: &'static str, time: i64, id: i64, of: &Envelope, operation: i64) {
+        self.raise(name, time, &[id, of.bytes, of.peer, of.tag, operation, of.context]);
+    }
+
+    /// The rank in the world of so many.
+    pub(crate) fn world(&mut self, rank: i64, size: i64) {
+        self.raise("communicator_created", -10, &[0, 0, rank, size, 0, 0, size, 0, 1, 77]);
+    }
+
+    /// A send from its begin to its end.
+    pub(crate) fn send(&mut self, time: i64, of: &Envelope) -> i64 {
+        let id = self.name();
+        self.of("comm_req_activate", time, id, of, 0);
+        self.raise("comm_req_protocol", time + 1, &[id, 0, of.bytes, of.context, 1, 0, 0, 99, 1]);
+        for (step, name) in
+            (2..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
+        {
+            self.of(name, time + step, id, of, 0);
+        }
+        id
+    }
+
+    /// A receive for which nothing is there.
+    pub(crate) fn post(&mut self, time: i64, of: &Envelope) -> i64 {
+        let id = self.name();
+        self.of("comm_req_activate", time, id, of, 1);
+        let search = self.name();
+        self.of("comm_search_unex_q_begin", time, search, of, 1);
+        self.of("comm_search_unex_q_end", time, search, of, 1);
+        self.of("comm_req_insert_in_posted_q", time + 1, id, of, 1);
+        id
+    }
+
+    /// A message comes; with the receive for it, if one is there.
+    pub(crate) fn arrive(&mut self, time: i64, message: &Envelope, receive: Option<(i64, &Envelope)>) -> i64 {
+        let id = self.name();
+        self.of("comm_msg_arrived", time, id, message, 1);
+        let search = self.name();
+        self.of("comm_search_posted_q_begin", time, search, message, 1);
+        self.of("comm_search_posted_q_end", time, search, message, 1);
+        match receive {
+            Some((request, of)) => {
+                self.of("comm_req_remove_from_posted_q", time + 1, request, of, 1);
+                self.of("comm_msg_match_posted_req", time + 2, id, message, 1);
+                self.moved(time + 3, (request, of), (id, message));
+            }
+            None => self.of("comm_msg_insert_in_unex_q", time + 1, id, message, 1),
+        }
+        id
+    }
+
+    /// A receive is posted, and its message is there.
+    pub(crate) fn take(&mut self, time: i64, of: &Envelope, (message, is): (i64, &Envelope)) -> i64 {
+        let id = self.name();
+        self.of("comm_req_activate", time, id, of, 1);
+        self.of("comm_msg_remove_from_unex_q", time + 1, message, is, 1);
+        self.of("comm_req_match_unex", time + 2, id, of, 1);
+        self.moved(time + 3, (id, of), (message, is));
+        id
+    }
+
+    /// A matched probe takes a message.
+    pub(crate) fn probe(&mut self, time: i64, (message, is): (i64, &Envelope)) {
+        self.of("comm_msg_remove_from_unex_q", time, message, is, 1);
+    }
+
+    /// Its receive.
+    pub(crate) fn take_probed(&mut self, time: i64, of: &Envelope, (message, is): (i64, &Envelope)) -> i64 {
+        let id = self.name();
+        self.of("comm_req_activate", time, id, of, 1);
+        self.of("comm_req_match_unex", time + 2, id, of, 1);
+        self.moved(time + 3, (id, of), (message, is));
+        id
+    }
+
+    pub(crate) fn cancel(&mut self, time: i64, id: i64, of: &Envelope) {
+        for name in ["comm_req_remove_from_posted_q", "comm_req_complete", "comm_req_notify"] {
+            self.of(name, time, id, of, 1);
+        }
+    }
+
+    fn moved(&mut self, time: i64, (id, of): (i64, &Envelope), (message, is): (i64, &Envelope)) {
+        self.raise("comm_req_protocol", time, &[id, message, is.bytes, of.context, 1, 0, 0, 99, 1]);
+        for (step, name) in
+            (1..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
+        {
+            self.of(name, time + step, id, of, 1);
+        }
+    }
+}
+
+/// What is known of a request or a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Envelope {
+    pub(crate) peer: i64,
+    pub(crate) tag: i64,
+    pub(crate) bytes: i64,
+    pub(crate) context: i64,
+}
+
+pub(crate) fn envelope(peer: i64, tag: i64, bytes: i64) -> Envelope {
+    Envelope { peer, tag, bytes, context: 0 }
+}
+
+/// Numbers that look random (splitmix64), the same for the same seed.
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn below(&mut self, bound: i64) -> i64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % bound.cast_unsigned()).cast_signed()
+    }
+}
+
+/// Every type, in the order in which files have them.
+fn types() -> Vec<&'static str> {
+    let mut types = MATCHING.to_vec();
+    types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
+    types.extend(TRANSFER);
+    types
+}
+
+pub(crate) fn head(rank: u32, ranks: u32) -> Head {
+    let of = |name: &&str| EventType {
+        name: format!("ibex_{name}"),
+        description: String::new(),
+        elements: elements(name).iter().map(|name| Element::new(name, ElementKind::I64, "")).collect(),
+    };
+    let source = |name: &str, description: &str| Source {
+        name: name.into(),
+        description: description.into(),
+        ticks_per_second: 1_000_000_000,
+        max_ticks: 0,
+        ordered: true,
+    };
+    Head {
+        job: "4711".into(),
+        rank: Some(rank),
+        ranks: Some(ranks),
+        host: "n1".into(),
+        pid: 1000 + rank,
+        program: "./app".into(),
+        types: types().iter().map(of).collect(),
+        sources: vec![source("host:0", ""), source("mlx5_0:1", "completions of a port, GID fe80::1")],
+        ..Head::default()
+    }
+}
+
+/// How files are written.
+pub(crate) struct Written {
+    pub(crate) is_finished: bool,
+    /// Events that are told to be lost, of the type with this name.
+    pub(crate) lost: Option<(&'static str, u64)>,
+    pub(crate) block: usize,
+}
+
+impl Default for Written {
+    fn default() -> Written {
+        Written { is_finished: true, lost: None, block: 512 }
+    }
+}
+
+/// Writes the file of a process.
+pub(crate) fn write(folder: &Path, (rank, ranks): (u32, u32), process: &Process, how: &Written) -> PathBuf {
+    let head = head(rank, ranks);
+    let (layouts, types) = (head.layouts(), types());
+    let mut writer = Writer::create(folder, &head, Options { block: how.block, ..Options::default() }).expect("made");
+    let sample = |at: i64| ClockSample { clock: Clock::Source(0), shown: at.cast_unsigned(), before: at, after: at };
+    writer.clock(sample(START - 1000));
+    let mut records: Vec<Record> = Vec::new();
+    for (name, thread, time, numbers) in &process.events {
+        let number = types.iter().position(|known| known == name).expect("known");
+        let mut values = [0; MOST_ELEMENTS];
+        for (value, number) in values.iter_mut().zip(numbers) {
+            *value = number.cast_unsigned();
+        }
+        records.clear();
+        records.extend_from_slice(layouts[number].pack(0, time.cast_unsigned(), &values).records());
+        writer.write(*thread, &records).expect("written");
+    }
+    if let Some((name, count)) = how.lost {
+        writer.lost(types.iter().position(|known| *known == name).expect("known") as u8, count);
+    }
+    writer.clock(sample(START + 1_000_000_000));
+    if how.is_finished {
+        writer.finish().expect("finished");
+    } else {
+        writer.flush().expect("flushed");
+    }
+    folder.join(head.file_name())
+}
+
+/// A new folder, and the job that the processes' traces make.
+pub(crate) fn read(name: &str, processes: &[Process], how: &[Written]) -> ibex_messages::Job {
+    let folder = folder(name);
+    for (rank, (process, how)) in (0..).zip(processes.iter().zip(how)) {
+        write(&folder, (rank, processes.len() as u32), process, how);
+    }
+    let job = ibex_messages::Job::read(&Folder::open(&folder).expect("opened"));
+    std::fs::remove_dir_all(&folder).expect("removed");
+    job
+}
+
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("ibex-messages-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("made");
+    folder
+}
