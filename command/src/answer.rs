@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 /// In which form.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Form {
     /// Print JSON
     #[arg(long)]

@@ -8,6 +8,7 @@ mod answer;
 mod bench;
 mod doctor;
 mod explain;
+mod export;
 mod facts;
 mod flight;
 mod info;
@@ -46,6 +47,8 @@ enum Command {
     Trace(trace::Arguments),
     /// Show how the messages of a traced job went, why so, and what they waited for
     Explain(explain::Arguments),
+    /// Write a trace in the format of another tool: Perfetto, OTF2, Paraver, Chrome, CSV, Parquet
+    Export(export::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::View(arguments) => view::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     match done {

@@ -2,19 +2,24 @@
 //! A job in the formats of other tools.
 //!
 //! [`export`] is what `ibex export` calls. Each format is a file of its own, which states its rules and where they stand:
-//! `otf2.rs`. What they share: `walk.rs` goes through a job in the order of time and holds no more than what is in flight;
+//! `otf2.rs`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. What they share: `walk.rs` goes through a job in the order of time and holds no more than what is in flight;
 //! `life.rs` names the phases, `lanes.rs` says where they are drawn, `counters.rs` counts queues. docs/exports.md is for
 //! users. Path: pending. Threads: any. Tests: in the files; with programs that read the formats, in tests/.
 
 #![forbid(unsafe_code)]
 
+mod chrome;
 mod counters;
 mod error;
+mod file;
 mod lanes;
 mod life;
 mod names;
 mod otf2;
+mod paraver;
 mod peers;
+mod perfetto;
+mod tables;
 mod threads;
 mod walk;
 
@@ -27,19 +32,35 @@ pub use error::ExportError;
 /// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
+    /// Perfetto's protobuf: a file.
+    Perfetto,
     /// Open Trace Format 2: a folder.
     Otf2,
+    /// Paraver: a file `.prv`, with `.pcf` and `.row` beside it.
+    Paraver,
+    /// Trace events of Chromium in JSON: a file.
+    Chrome,
+    /// Tables as text: a folder.
+    Csv,
+    /// Tables as Apache Parquet: a folder.
+    Parquet,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 1] = [Format::Otf2];
+    pub const ALL: [Format; 6] =
+        [Format::Perfetto, Format::Otf2, Format::Paraver, Format::Chrome, Format::Csv, Format::Parquet];
 
     /// As it is named on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Format::Perfetto => "perfetto",
             Format::Otf2 => "otf2",
+            Format::Paraver => "paraver",
+            Format::Chrome => "chrome",
+            Format::Csv => "csv",
+            Format::Parquet => "parquet",
         }
     }
 
@@ -47,7 +68,12 @@ impl Format {
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
+            Format::Perfetto => "a file in protobuf, for ui.perfetto.dev and trace_processor",
             Format::Otf2 => "a folder with an OTF2 archive, for Vampir, Scalasca and otf2-print",
+            Format::Paraver => "the files OUT.prv, OUT.pcf and OUT.row, for Paraver",
+            Format::Chrome => "a file of trace events in JSON, for chrome://tracing and others",
+            Format::Csv => "a folder with a table each of messages, ranks and the rest, for spreadsheets and scripts",
+            Format::Parquet => "the same tables in Parquet, for pandas, Polars and DuckDB",
         }
     }
 }
@@ -61,6 +87,11 @@ pub fn export(job: &Job, format: Format, out: &Path) -> Result<(), ExportError> 
         return Err(ExportError::Exists(out.to_owned()));
     }
     match format {
+        Format::Perfetto => perfetto::write(job, out),
         Format::Otf2 => otf2::write(job, out),
+        Format::Paraver => paraver::write(job, out),
+        Format::Chrome => chrome::write(job, out),
+        Format::Csv => tables::csv::write(job, out),
+        Format::Parquet => tables::parquet::write(job, out),
     }
 }

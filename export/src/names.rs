@@ -67,6 +67,19 @@ pub(crate) const PROTOCOLS: [Protocol; 8] = [
     Protocol::Oneself,
 ];
 
+/// Every reason; the place of one is its number in formats.
+pub(crate) const REASONS: [Reason; 9] = [
+    Reason::Size,
+    Reason::Synchronous,
+    Reason::Gaps,
+    Reason::NotRegistered,
+    Reason::HeldBack,
+    Reason::Adapter,
+    Reason::Oneself,
+    Reason::SameHost,
+    Reason::Offered,
+];
+
 pub(crate) fn operation(kind: OperationKind) -> &'static str {
     match kind {
         OperationKind::Put => "put",
@@ -96,6 +109,7 @@ mod tests {
     #[test]
     fn the_place_of_each_in_its_list_is_its_number() {
         assert!(PROTOCOLS.iter().enumerate().all(|(place, protocol)| *protocol as usize == place));
+        assert!(REASONS.iter().enumerate().all(|(place, reason)| *reason as usize == place));
         assert!(INCIDENTS.iter().enumerate().all(|(place, incident)| *incident as usize == place));
     }
 }

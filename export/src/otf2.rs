@@ -259,14 +259,13 @@ fn define_processes(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2
     let mut hosts: HashMap<&str, u32> = HashMap::new();
     for (number, rank) in job.ranks.iter().enumerate() {
         let node = hosts.len() as u32 + 1;
-        let host = match hosts.get(rank.host.as_str()) {
-            Some(host) => *host,
-            None => {
-                let name = defined.string(if rank.host.is_empty() { "unknown host" } else { &rank.host })?;
-                defined.to.tree_node(node, name, kind, Some(0))?;
-                hosts.insert(&rank.host, node);
-                node
-            }
+        let host = if let Some(host) = hosts.get(rank.host.as_str()) {
+            *host
+        } else {
+            let name = defined.string(if rank.host.is_empty() { "unknown host" } else { &rank.host })?;
+            defined.to.tree_node(node, name, kind, Some(0))?;
+            hosts.insert(&rank.host, node);
+            node
         };
         let name = defined.string(&rank_name(rank))?;
         defined.to.process(number as u32, name, host)?;

@@ -80,6 +80,7 @@ static PACKAGES: &[Package] = &[
     always("python3-pyverbs", "rdma-core's own test suite, for the emulated adapter"),
     always("hpcc", "the HPC Challenge: its answers over ibex and over shared memory are compared, in a test"),
     always("netpipe-openmpi", "checks messages of all lengths, in a test"),
+    always("otf2-tools", "reads the exports as OTF2, in tests; brings the library that writes them"),
     always("iproute2", "sets up network interfaces"),
     always("strace", "counts the system calls of a message, in a test"),
     bench("valgrind", "counts the instructions of a message"),

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 
 /// A folder of its own for each test and process.
-pub struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes it.
-    pub fn new(test: &str) -> Scratch {
+    pub(crate) fn new(test: &str) -> Scratch {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder for the test");
@@ -16,7 +16,7 @@ impl Scratch {
     }
 
     /// A place in it.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }

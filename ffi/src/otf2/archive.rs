@@ -7,15 +7,14 @@
 //! open archive and is closed before it; R3: `attributes` lives until `Drop`, and each event that is written with it
 //! empties it; R4: texts are copied by the library before a call returns. Tests: in export/tests.
 
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
 use super::Otf2Error;
-use super::symbols::{
-    AttributeList, Code, EvtWriter, FlushCallbacks, Functions, GlobalDefWriter, RawArchive, SUCCESS, functions,
-};
+use super::buffers::{FLUSH, MEMORY};
+use super::symbols::{AttributeList, Code, EvtWriter, Functions, GlobalDefWriter, RawArchive, SUCCESS, functions};
 
 /// `OTF2_CHUNK_SIZE_MIN`.
 const CHUNK: u64 = 256 * 1024;
@@ -24,20 +23,11 @@ const CHUNK_OF_DEFINITIONS: u64 = 4 * 1024 * 1024;
 const FILEMODE_WRITE: u8 = 0;
 const SUBSTRATE_POSIX: u8 = 1;
 const COMPRESSION_NONE: u8 = 1;
-/// `OTF2_FLUSH`.
-const FLUSH: u8 = 1;
 const UNDEFINED: u32 = u32::MAX;
 const TYPE_UINT32: u8 = 3;
 const TYPE_UINT64: u8 = 4;
 const TYPE_STRING: u8 = 11;
 const PARADIGM_MPI: u8 = 4;
-
-/// A full buffer always goes to its file. Nothing is noted of it: the time that takes is not the job's.
-static CALLBACKS: FlushCallbacks = FlushCallbacks { before: Some(flush), after: None };
-
-extern "C" fn flush(_: *mut c_void, _: u8, _: u64, _: *mut c_void, _: bool) -> u8 {
-    FLUSH
-}
 
 /// An archive that is being written.
 pub struct Archive {
@@ -101,7 +91,9 @@ impl Archive {
         let archive = Archive { functions, archive: NonNull::new(opened), writers: Vec::new(), attributes };
         let raw = archive.raw().map_err(|_| failed())?;
         // SAFETY: R1; the callbacks are static.
-        archive.check(what, unsafe { (functions.set_flush)(raw, &raw const CALLBACKS, ptr::null_mut()) })?;
+        archive.check(what, unsafe { (functions.set_flush)(raw, &raw const FLUSH, ptr::null_mut()) })?;
+        // SAFETY: R1; the callbacks are static.
+        archive.check(what, unsafe { (functions.set_memory)(raw, &raw const MEMORY, ptr::null_mut()) })?;
         // SAFETY: R1.
         archive.check(what, unsafe { (functions.set_serial)(raw) })?;
         // SAFETY: R1.
@@ -309,8 +301,8 @@ impl Archive {
     fn attributes(&mut self, attributes: &[(u32, Value)]) -> Result<*mut AttributeList, Otf2Error> {
         let list = self.attributes.as_ptr();
         for (attribute, value) in attributes {
-            // SAFETY: R3.
             let added = match value {
+                // SAFETY: R3.
                 Value::Number(number) => unsafe { (self.functions.add_number)(list, *attribute, *number) },
                 // SAFETY: R3.
                 Value::String(string) => unsafe { (self.functions.add_string)(list, *attribute, *string) },

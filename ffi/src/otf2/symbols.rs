@@ -38,6 +38,13 @@ pub(super) struct FlushCallbacks {
     pub(super) after: Option<extern "C" fn(*mut c_void, u8, u64) -> u64>,
 }
 
+/// `OTF2_MemoryCallbacks`: where buffers come from, and where they go after each flush.
+#[repr(C)]
+pub(super) struct MemoryCallbacks {
+    pub(super) allocate: extern "C" fn(*mut c_void, u8, u64, *mut *mut c_void, u64) -> *mut c_void,
+    pub(super) free_all: extern "C" fn(*mut c_void, u8, u64, *mut *mut c_void, bool),
+}
+
 /// `OTF2_ErrorCallback`; the `va_list` at its end is never touched, and all that ibex runs on hand it over in one
 /// register.
 pub(super) type ErrorCallback =
@@ -74,6 +81,7 @@ functions! {
     open = "OTF2_Archive_Open"(*const c_char, *const c_char, u8, u64, u64, u8, u8) -> *mut RawArchive;
     close = "OTF2_Archive_Close"(*mut RawArchive) -> Code;
     set_flush = "OTF2_Archive_SetFlushCallbacks"(*mut RawArchive, *const FlushCallbacks, *mut c_void) -> Code;
+    set_memory = "OTF2_Archive_SetMemoryCallbacks"(*mut RawArchive, *const MemoryCallbacks, *mut c_void) -> Code;
     set_serial = "OTF2_Archive_SetSerialCollectiveCallbacks"(*mut RawArchive) -> Code;
     set_creator = "OTF2_Archive_SetCreator"(*mut RawArchive, *const c_char) -> Code;
     set_description = "OTF2_Archive_SetDescription"(*mut RawArchive, *const c_char) -> Code;

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibex export DIR --to FORMAT -o OUT`: a trace in the format of another tool.
+//!
+//! Reads the trace, has [`ibex_export`] write it, and says what was written and what could not be read. Grade: setup; a
+//! million messages take seconds and the memory of their job. Tests: below; the formats', in export/.
+
+use crate::answer::{self, Form};
+use anyhow::{Result, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use ibex_export::Format;
+use ibex_messages::Job;
+use ibex_trace::Folder;
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of `ibex export`.
+#[derive(clap::Args)]
+#[command(after_help = "Example: look at a trace in ui.perfetto.dev, or with pandas\n  \
+                        ibex export run1 --to perfetto -o run1.pftrace\n  \
+                        ibex export run1 --to parquet -o tables\n  \
+                        python3 -c 'import pandas; print(pandas.read_parquet(\"tables/messages.parquet\").describe())'")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    form: Form,
+    /// The folder with the trace
+    #[arg(value_name = "DIR")]
+    trace: PathBuf,
+    /// The format
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    to: Format,
+    /// What to write: a file or a folder, as the format has it; it must not exist
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+}
+
+/// Every format by its name, so that a name that is nearly one gets a suggestion.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
+    PossibleValuesParser::new(values).map(|name| of_name(&name))
+}
+
+fn of_name(name: &str) -> Format {
+    Format::ALL.into_iter().find(|format| format.name() == name).unwrap_or(Format::Perfetto)
+}
+
+/// Writes the export, and says what it has.
+///
+/// # Errors
+/// The trace cannot be read or has nothing in it, or the export cannot be written.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let job = read(&arguments.trace)?;
+    ensure!(!job.ranks.is_empty(), "the trace {} is of no process", arguments.trace.display());
+    ibex_export::export(&job, arguments.to, &arguments.output)?;
+    answer::print(&arguments.form, &Written::of(&job, arguments))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The job that a trace is of.
+fn read(trace: &Path) -> Result<Job> {
+    Ok(Job::read(&Folder::open(trace)?))
+}
+
+/// What was written.
+#[derive(Serialize)]
+struct Written {
+    output: PathBuf,
+    format: &'static str,
+    ranks: usize,
+    messages: usize,
+    /// Events that were lost when the trace was made.
+    lost: u64,
+    /// What could not be read of the trace.
+    faults: Vec<String>,
+}
+
+impl Written {
+    fn of(job: &Job, arguments: &Arguments) -> Written {
+        Written {
+            output: arguments.output.clone(),
+            format: arguments.to.name(),
+            ranks: job.ranks.len(),
+            messages: job.messages.len(),
+            lost: job.losses.iter().map(|loss| loss.count).sum(),
+            faults: job.faults.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Written { output, format, ranks, messages, .. } = self;
+        writeln!(to, "{}: {messages} messages of {ranks} ranks, as {format}", output.display())?;
+        if self.lost > 0 {
+            writeln!(to, "{} events were lost when the trace was made; what they would tell is missing", self.lost)?;
+        }
+        self.faults.iter().try_for_each(|fault| writeln!(to, "{fault}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_format_is_found_by_its_name() {
+        for format in Format::ALL {
+            assert_eq!(of_name(format.name()), format);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut job = Job::default();
+        job.faults.push("rank 3 has left no trace".to_owned());
+        let form = Form::default();
+        let arguments = Arguments { form, trace: "t".into(), to: Format::Csv, output: "out".into() };
+        let text = Written::of(&job, &arguments).to_string();
+        assert_eq!(text, "out: 0 messages of 0 ranks, as csv\nrank 3 has left no trace\n");
+    }
+}

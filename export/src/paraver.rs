@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A job as a Paraver trace (BSC): `.prv` with the records, `.pcf` with names and colours, `.row` with names of objects.
+//!
+//! Source: "Paraver: Parallel Program Visualization and Analysis tool, tracefile description" (BSC tools). Rules of the
+//! format that this keeps: the header has the date, the last time, the nodes with their processors, the application with
+//! its tasks, threads and nodes, and the number of communicators, whose lines follow; a state is
+//! `1:cpu:appl:task:thread:begin:end:state`, an event `2:cpu:appl:task:thread:time:type:value..`, a communication
+//! `3:cpu:appl:task:thread:logical send:physical send:cpu:appl:task:thread:logical receive:physical receive:size:tag`;
+//! numbers of objects count from 1; records are in the order of their (first) times; states of a thread do not overlap,
+//! hence the lanes.
+//!
+//! A task is a rank, its first threads are its own, the others its lanes. A communication lasts from the call of the send
+//! to the completion of the receive (logical), from the first bytes' leaving to the arrival (physical); only messages of
+//! which both sides are known have one. Path: pending; the job is walked twice, as the header has the number of lanes.
+//! Threads: one. Memory: a line. Tests: tests/paraver.rs.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ibex_messages::{Job, Time};
+
+use crate::counters::{Change, Counter, Counters, Owner};
+use crate::error::ExportError;
+use crate::file;
+use crate::lanes::Lane;
+use crate::life::{Item, Phase};
+use crate::names;
+use crate::threads::{Threads, rank_name, thread_name};
+use crate::walk::{self, Step, Walk};
+
+/// Lanes of a thread and direction.
+const MOST_LANES: u32 = 64;
+/// States below have a meaning of their own in Paraver.
+const FIRST_STATE: u32 = 20;
+/// Types of events: the protocol of a send, what is rare and its value, counters of ranks, counters of ports.
+const PROTOCOL: u32 = 77_000_001;
+const INCIDENT: u32 = 77_000_002;
+const INCIDENT_VALUE: u32 = 77_000_003;
+const COUNTER: u32 = 77_000_010;
+const COUNTER_OF_PORT: u32 = 77_000_100;
+
+/// Writes `OUT.prv`, `OUT.pcf` and `OUT.row`; an `OUT` that ends in `.prv` already is taken as it is.
+pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
+    let [records, labels, rows] = ["prv", "pcf", "row"].map(|extension| beside(out, extension));
+    for path in [&records, &labels, &rows] {
+        if path.symlink_metadata().is_ok() {
+            return Err(ExportError::Exists(path.clone()));
+        }
+    }
+    let threads = Threads::of(job);
+    let mut first = Walk::new(job, &threads, MOST_LANES);
+    let last = first.by_ref().map(|step| step.time).last().unwrap_or(0);
+    let objects = Objects::of(job, &threads, first.lanes());
+    file::write(&records, |file| write_records(job, &threads, &objects, last, file))?;
+    file::write(&labels, |file| file.write_all(labels_of(job).as_bytes()))?;
+    file::write(&rows, |file| file.write_all(rows_of(job, &threads, &objects).as_bytes()))
+}
+
+/// The file of this kind.
+fn beside(out: &Path, extension: &str) -> PathBuf {
+    let mut name = if out.extension().is_some_and(|extension| extension == "prv") {
+        out.with_extension("").into_os_string()
+    } else {
+        out.as_os_str().to_owned()
+    };
+    name.push(".");
+    name.push(extension);
+    PathBuf::from(name)
+}
+
+/// The numbers of nodes, processors and threads: all from 1.
+struct Objects {
+    /// Names of nodes, and how many ranks each has.
+    nodes: Vec<(String, u32)>,
+    /// The node and the processor of each rank. Each rank has a processor: which it ran on is not known.
+    ranks: Vec<(u32, u32)>,
+    /// Of each lane its thread's number in its task.
+    lanes: Vec<u32>,
+    /// The names of each task's threads.
+    tasks: Vec<Vec<String>>,
+}
+
+impl Objects {
+    fn of(job: &Job, threads: &Threads, lanes: &[Lane]) -> Objects {
+        let mut nodes: Vec<(String, u32)> = Vec::new();
+        let mut places = Vec::with_capacity(job.ranks.len());
+        let mut known = std::collections::HashMap::new();
+        for rank in &job.ranks {
+            let node = *known.entry(rank.host.as_str()).or_insert_with(|| {
+                nodes.push((rank.host.clone(), 0));
+                nodes.len() - 1
+            });
+            nodes[node].1 += 1;
+            places.push((node, nodes[node].1));
+        }
+        let before = |node: usize| nodes[..node].iter().map(|(_, ranks)| ranks).sum::<u32>();
+        let firsts: Vec<u32> = (0..nodes.len()).map(before).collect();
+        let ranks = places.into_iter().map(|(node, place)| (node as u32 + 1, firsts[node] + place)).collect();
+        let names =
+            |rank: u32| threads.of_rank(rank).map(|place| thread_name(&threads.all()[place as usize])).collect();
+        let mut tasks: Vec<Vec<String>> = (0..job.ranks.len() as u32).map(names).collect();
+        let mut numbers = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let thread = &threads.all()[lane.thread as usize];
+            let task = &mut tasks[thread.rank as usize];
+            task.push(format!("{} {} {}", thread_name(thread), lane.used_for.name(), lane.number));
+            numbers.push(task.len() as u32);
+        }
+        Objects { nodes, ranks, lanes: numbers, tasks }
+    }
+
+    /// `cpu:appl:task:thread`.
+    fn object(&self, rank: u32, thread: u32) -> String {
+        format!("{}:1:{}:{thread}", self.ranks[rank as usize].1, rank + 1)
+    }
+}
+
+fn write_records(job: &Job, threads: &Threads, objects: &Objects, last: u64, file: &mut dyn Write) -> io::Result<()> {
+    file.write_all(header(job, objects, last).as_bytes())?;
+    let mut records = Records { job, threads, objects, file, first: walk::first(job) };
+    let mut counters = Counters::of(job);
+    let mut walk = Walk::new(job, threads, MOST_LANES);
+    while let Some(step) = walk.next() {
+        records.step(&step, walk.lanes())?;
+        for change in counters.step(job, &step) {
+            records.counter(step.time, &change)?;
+        }
+    }
+    Ok(())
+}
+
+fn header(job: &Job, objects: &Objects, last: u64) -> String {
+    let list = |items: Vec<String>| items.join(",");
+    let processors = list(objects.nodes.iter().map(|(_, ranks)| ranks.to_string()).collect());
+    let tasks = objects.tasks.iter().zip(&objects.ranks).map(|(task, (node, _))| format!("{}:{node}", task.len()));
+    let (nodes, ranks, communicators) = (objects.nodes.len(), job.ranks.len(), job.communicators.len());
+    let tasks = list(tasks.collect());
+    let date = date(walk::first(job));
+    let mut header = format!("#Paraver ({date}):{last}_ns:{nodes}({processors}):1:{ranks}({tasks}),{communicators}\n");
+    for (number, communicator) in job.communicators.iter().enumerate() {
+        let members = communicator.members.iter().chain(&communicator.remote);
+        let members: Vec<String> = members.map(|place| (place + 1).to_string()).collect();
+        let _ = writeln!(header, "c:1:{}:{}:{}", number + 1, members.len(), members.join(":"));
+    }
+    header
+}
+
+/// `dd/mm/yy at hh:mm` of nanoseconds since 1970, in UTC.
+fn date(nanoseconds: i64) -> String {
+    let minutes = nanoseconds.div_euclid(60_000_000_000);
+    let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));
+    let is_leap = |year: i64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let (mut year, mut day) = (1970, days);
+    while day >= 365 + i64::from(is_leap(year)) {
+        day -= 365 + i64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for length in [31, 28 + i64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    format!("{:02}/{month:02}/{:02} at {:02}:{:02}", day + 1, year % 100, minute / 60, minute % 60)
+}
+
+struct Records<'a> {
+    job: &'a Job,
+    threads: &'a Threads,
+    objects: &'a Objects,
+    file: &'a mut dyn Write,
+    /// The job's first moment.
+    first: i64,
+}
+
+impl Records<'_> {
+    fn step(&mut self, step: &Step, lanes: &[Lane]) -> io::Result<()> {
+        if let (Some(lane), Some((phase, until))) = (step.lane, step.begins) {
+            let rank = self.threads.all()[lanes[lane as usize].thread as usize].rank;
+            let object = self.objects.object(rank, self.objects.lanes[lane as usize]);
+            writeln!(self.file, "1:{object}:{}:{until}:{}", step.time, FIRST_STATE + phase.number())?;
+        }
+        match step.item {
+            Item::Send(place) if step.is_first => self.send(place, step.time),
+            Item::Incident(place) => {
+                let incident = &self.job.incidents[place as usize];
+                let object = self.objects.object(incident.rank, 1);
+                let (kind, value) = (incident.kind as u32 + 1, incident.value);
+                writeln!(self.file, "2:{object}:{}:{INCIDENT}:{kind}:{INCIDENT_VALUE}:{value}", step.time)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of a thread in its task.
+    fn thread(&self, rank: u32, number: u32) -> u32 {
+        self.threads.find(rank, number) - self.threads.first_of(rank) + 1
+    }
+
+    fn send(&mut self, place: u32, time: u64) -> io::Result<()> {
+        let message = &self.job.messages[place as usize];
+        let Some(send) = &message.send else { return Ok(()) };
+        let from = self.objects.object(message.sender, self.thread(message.sender, send.thread));
+        if let Some(protocol) = message.protocol {
+            writeln!(self.file, "2:{from}:{time}:{PROTOCOL}:{}", protocol as u32 + 1)?;
+        }
+        let Some(receive) = &message.receive else { return Ok(()) };
+        let Some(received) = receive.completed.or(receive.notified) else { return Ok(()) };
+        let since = |moment: Option<Time>| moment.map(|time| (time.nanoseconds() - self.first).max(0).cast_unsigned());
+        // What clocks of two hosts make of it: nothing is received before it is sent.
+        let left = since(send.begun).unwrap_or(time).max(time);
+        let arrived = since(receive.arrived).unwrap_or(left).max(left);
+        let done = since(Some(received)).unwrap_or(arrived).max(arrived);
+        let to = self.objects.object(message.receiver, self.thread(message.receiver, receive.thread));
+        let (bytes, tag) = (message.bytes, message.tag);
+        writeln!(self.file, "3:{from}:{time}:{left}:{to}:{done}:{arrived}:{bytes}:{tag}")
+    }
+
+    fn counter(&mut self, time: u64, change: &Change) -> io::Result<()> {
+        let (rank, kind) = match change.owner {
+            Owner::Rank(rank) => (rank, COUNTER + change.counter.number()),
+            Owner::Port(port) => {
+                let port = &self.job.ports[port as usize];
+                (port.rank, counter_of_port(port.index, change.counter))
+            }
+        };
+        writeln!(self.file, "2:{}:{time}:{kind}:{}", self.objects.object(rank, 1), change.value)
+    }
+}
+
+/// Ports of different ranks with the same index share a type: the rank is in the record.
+fn counter_of_port(index: u32, counter: Counter) -> u32 {
+    COUNTER_OF_PORT + index * 10 + counter.number()
+}
+
+/// The `.pcf`: names of states and events, and colours.
+fn labels_of(job: &Job) -> String {
+    let mut text = String::from(
+        "DEFAULT_OPTIONS\n\nLEVEL               THREAD\nUNITS               NANOSEC\nLOOK_BACK           100\n\
+         SPEED               1\nFLAG_ICONS          ENABLED\nNUM_OF_STATE_COLORS 1000\nYMAX_SCALE          37\n\n\n\
+         DEFAULT_SEMANTIC\n\nTHREAD_FUNC         State As Is\n\n\nSTATES\n",
+    );
+    // Writing to a String cannot fail.
+    for phase in Phase::ALL {
+        let _ = writeln!(text, "{}    {}", FIRST_STATE + phase.number(), phase.name());
+    }
+    text += "\n\nSTATES_COLOR\n";
+    for phase in Phase::ALL {
+        let (red, green, blue) = colour(phase);
+        let _ = writeln!(text, "{}    {{{red},{green},{blue}}}", FIRST_STATE + phase.number());
+    }
+    event(&mut text, PROTOCOL, "ibex: protocol of the send", names::PROTOCOLS.map(names::protocol).as_slice());
+    event(&mut text, INCIDENT, "ibex: incident", names::INCIDENTS.map(names::incident).as_slice());
+    event(&mut text, INCIDENT_VALUE, "ibex: requests, bytes or number of the incident", &[]);
+    for counter in Counter::ALL.into_iter().filter(|counter| counter.is_of_rank()) {
+        event(&mut text, COUNTER + counter.number(), &format!("ibex: {}", counter.name()), &[]);
+    }
+    let indices: std::collections::BTreeSet<u32> = job.ports.iter().map(|port| port.index).collect();
+    for index in indices {
+        for counter in Counter::ALL.into_iter().filter(|counter| !counter.is_of_rank()) {
+            let name = format!("ibex: port {index}: {}", counter.name());
+            event(&mut text, counter_of_port(index, counter), &name, &[]);
+        }
+    }
+    text
+}
+
+fn event(text: &mut String, kind: u32, name: &str, values: &[&str]) {
+    let _ = write!(text, "\n\nEVENT_TYPE\n0    {kind}    {name}\n");
+    if !values.is_empty() {
+        *text += "VALUES\n";
+        for (place, value) in values.iter().enumerate() {
+            let _ = writeln!(text, "{}      {value}", place + 1);
+        }
+    }
+}
+
+/// Waits are warm, work is green and blue, what is done and not asked for is grey.
+fn colour(phase: Phase) -> (u8, u8, u8) {
+    match phase {
+        Phase::SendWaits => (255, 193, 37),
+        Phase::SendGoes => (30, 110, 200),
+        Phase::SendEnds => (110, 170, 230),
+        Phase::SendDone | Phase::ReceiveDone => (170, 170, 170),
+        Phase::ReceiveWaits => (220, 50, 47),
+        Phase::MessageWaits => (235, 120, 40),
+        Phase::Matching => (180, 80, 180),
+        Phase::Matched => (130, 200, 130),
+        Phase::ReceiveGoes => (40, 150, 70),
+        Phase::ReceiveEnds => (90, 180, 160),
+        Phase::Put => (80, 80, 200),
+        Phase::Get => (60, 140, 180),
+        Phase::Atomic => (120, 60, 160),
+        Phase::Connecting => (200, 160, 90),
+        Phase::Connected => (210, 225, 210),
+    }
+}
+
+/// The `.row`: names of processors, nodes and threads.
+fn rows_of(job: &Job, threads: &Threads, objects: &Objects) -> String {
+    let host = |name: &str| if name.is_empty() { "unknown host".to_owned() } else { name.to_owned() };
+    let processors = objects.nodes.iter().flat_map(|(name, ranks)| {
+        let name = host(name);
+        (1..=*ranks).map(move |number| format!("{number}.{name}"))
+    });
+    let nodes = objects.nodes.iter().map(|(name, _)| host(name));
+    let tasks = job.ranks.iter().map(rank_name);
+    let all = objects.tasks.iter().zip(&job.ranks).enumerate().flat_map(|(place, (names, rank))| {
+        let own = threads.of_rank(place as u32).len();
+        names.iter().enumerate().map(move |(number, name)| match (number, own) {
+            (0, 1) => rank_name(rank),
+            _ => format!("{} {name}", rank_name(rank)),
+        })
+    });
+    let mut text = String::new();
+    level(&mut text, "CPU", &processors.collect::<Vec<_>>());
+    level(&mut text, "NODE", &nodes.collect::<Vec<_>>());
+    level(&mut text, "TASK", &tasks.collect::<Vec<_>>());
+    level(&mut text, "THREAD", &all.collect::<Vec<_>>());
+    text
+}
+
+fn level(text: &mut String, level: &str, names: &[String]) {
+    let _ = writeln!(text, "LEVEL {level} SIZE {}", names.len());
+    for name in names {
+        let _ = writeln!(text, "{name}");
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "01/01/70 at 00:00");
+        assert_eq!(date(951_782_400_000_000_000), "29/02/00 at 00:00");
+        assert_eq!(date(1_700_000_000_000_000_000), "14/11/23 at 22:13");
+        assert_eq!(date(1_735_689_599_000_000_000), "31/12/24 at 23:59");
+    }
+
+    #[test]
+    fn the_three_files_stand_beside_each_other() {
+        assert_eq!(beside(Path::new("a/run.1"), "row"), Path::new("a/run.1.row"));
+        assert_eq!(beside(Path::new("a/run.prv"), "row"), Path::new("a/run.row"));
+        assert_eq!(beside(Path::new("a/run.prv"), "prv"), Path::new("a/run.prv"));
+    }
+}

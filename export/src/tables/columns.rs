@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables of a job and their columns.
+//!
+//! Called by `csv.rs` and `parquet.rs`. docs/exports.md has the meaning of each for users. Path: each value. Threads: any.
+//! Tests: tests/tables.rs.
+
+use std::borrow::Cow;
+
+use ibex_messages::{Job, Message, ReceiveSide, SendSide, Time};
+
+use super::{Cell, Column, Kind, Table};
+use crate::names;
+
+/// Every table.
+pub(super) static TABLES: &[Table] = &[
+    Table { name: "messages", rows: |job| job.messages.len(), columns: MESSAGES },
+    Table { name: "ranks", rows: |job| job.ranks.len(), columns: RANKS },
+    Table { name: "threads", rows: |job| job.ranks.iter().map(|rank| rank.threads.len()).sum(), columns: THREADS },
+    Table { name: "ports", rows: |job| job.ports.len(), columns: PORTS },
+    Table { name: "communicators", rows: |job| job.communicators.len(), columns: COMMUNICATORS },
+    Table { name: "members", rows: members, columns: MEMBERS },
+    Table { name: "operations", rows: |job| job.operations.len(), columns: OPERATIONS },
+    Table { name: "connections", rows: |job| job.connections.len(), columns: CONNECTIONS },
+    Table { name: "incidents", rows: |job| job.incidents.len(), columns: INCIDENTS },
+    Table { name: "losses", rows: |job| job.losses.len(), columns: LOSSES },
+    Table { name: "faults", rows: |job| job.faults.len(), columns: FAULTS },
+];
+
+/// A column of numbers.
+macro_rules! number {
+    ($name:literal, $cell:expr) => {
+        Column { name: $name, kind: Kind::Number, cell: $cell }
+    };
+}
+/// A column of times.
+macro_rules! time {
+    ($name:literal, $cell:expr) => {
+        Column { name: $name, kind: Kind::Time, cell: $cell }
+    };
+}
+/// A column of texts.
+macro_rules! text {
+    ($name:literal, $cell:expr) => {
+        Column { name: $name, kind: Kind::Text, cell: $cell }
+    };
+}
+/// A time that the sender of a message saw.
+macro_rules! sent {
+    ($name:literal, $field:ident) => {
+        time!($name, |job, row| of_send(job, row, |side| moment(side.$field)))
+    };
+}
+/// A time that the receiver of a message saw.
+macro_rules! received {
+    ($name:literal, $field:ident) => {
+        time!($name, |job, row| of_receive(job, row, |side| moment(side.$field)))
+    };
+}
+
+static MESSAGES: &[Column] = &[
+    number!("message", |_, row| some(row)),
+    number!("sender", |job, row| some(job.messages[row].sender)),
+    number!("receiver", |job, row| some(job.messages[row].receiver)),
+    number!("communicator", |job, row| some(job.messages[row].communicator)),
+    number!("tag", |job, row| some(job.messages[row].tag)),
+    number!("bytes", |job, row| large(job.messages[row].bytes)),
+    text!("protocol", |job, row| word(job.messages[row].protocol.map(names::protocol))),
+    text!("reason", |job, row| word(job.messages[row].reason.map(names::reason))),
+    number!("port", |job, row| maybe(job.messages[row].port)),
+    number!("queue_pair", |job, row| maybe(job.messages[row].queue_pair)),
+    number!("rails", |job, row| some(job.messages[row].rails)),
+    number!("delay_ns", |job, row| job.messages[row].delay().map_or(Cell::None, Cell::Number)),
+    number!("send_request", |job, row| of_send(job, row, |side| large(side.request))),
+    number!("send_thread", |job, row| of_send(job, row, |side| some(side.thread))),
+    sent!("send_activated", activated),
+    sent!("send_begun", begun),
+    sent!("send_ended", ended),
+    sent!("send_completed", completed),
+    sent!("send_notified", notified),
+    number!("receive_message", |job, row| of_receive(job, row, |side| large(side.message))),
+    // 0 is a message that nobody took.
+    number!("receive_request", |job, row| of_receive(job, row, |side| match side.request {
+        0 => Cell::None,
+        request => large(request),
+    })),
+    number!("receive_thread", |job, row| of_receive(job, row, |side| some(side.thread))),
+    received!("receive_arrived", arrived),
+    received!("receive_unexpected", unexpected),
+    received!("receive_activated", activated),
+    received!("receive_posted", posted),
+    received!("receive_matched", matched),
+    received!("receive_begun", begun),
+    received!("receive_ended", ended),
+    received!("receive_completed", completed),
+    received!("receive_notified", notified),
+];
+
+static RANKS: &[Column] = &[
+    number!("rank", |_, row| some(row)),
+    number!("world", |job, row| some(job.ranks[row].world)),
+    number!("world_rank", |job, row| some(job.ranks[row].rank)),
+    text!("host", |job, row| text(&job.ranks[row].host)),
+    number!("pid", |job, row| some(job.ranks[row].pid)),
+    text!("program", |job, row| text(&job.ranks[row].program)),
+    number!("clock_error_ns", |job, row| maybe(job.ranks[row].clock_error)),
+    Column { name: "is_whole", kind: Kind::Truth, cell: |job, row| Cell::Truth(job.ranks[row].is_whole) },
+];
+
+static THREADS: &[Column] = &[
+    number!("rank", |job, row| place(job, row).map_or(Cell::None, |(rank, _)| some(rank))),
+    number!("thread", |job, row| thread(job, row, |thread| some(thread.0))),
+    text!("name", |job, row| thread(job, row, |thread| text(&thread.1))),
+];
+
+static PORTS: &[Column] = &[
+    number!("port", |_, row| some(row)),
+    number!("rank", |job, row| some(job.ports[row].rank)),
+    number!("index", |job, row| some(job.ports[row].index)),
+    text!("device", |job, row| text(&job.ports[row].device)),
+    number!("number", |job, row| some(job.ports[row].number)),
+    text!("gid", |job, row| text(&job.ports[row].gid)),
+];
+
+static COMMUNICATORS: &[Column] = &[
+    number!("communicator", |_, row| some(row)),
+    number!("context", |job, row| some(job.communicators[row].context)),
+    text!("name", |job, row| text(&job.communicators[row].name)),
+    number!("size", |job, row| some(job.communicators[row].members.len())),
+    number!("remote_size", |job, row| some(job.communicators[row].remote.len())),
+];
+
+static MEMBERS: &[Column] = &[
+    number!("communicator", |job, row| member(job, row, |member| some(member.communicator))),
+    text!("side", |job, row| member(job, row, |member| word(Some(if member.is_remote { "remote" } else { "local" })))),
+    number!("member", |job, row| member(job, row, |member| some(member.number))),
+    number!("rank", |job, row| member(job, row, |member| some(member.rank))),
+];
+
+static OPERATIONS: &[Column] = &[
+    number!("rank", |job, row| some(job.operations[row].rank)),
+    number!("peer", |job, row| some(job.operations[row].peer)),
+    text!("kind", |job, row| word(Some(names::operation(job.operations[row].kind)))),
+    number!("bytes", |job, row| large(job.operations[row].bytes)),
+    time!("begun", |job, row| moment(job.operations[row].begun)),
+    time!("completed", |job, row| moment(job.operations[row].completed)),
+    number!("status", |job, row| some(job.operations[row].status)),
+];
+
+static CONNECTIONS: &[Column] = &[
+    number!("rank", |job, row| some(job.connections[row].rank)),
+    number!("peer", |job, row| some(job.connections[row].peer)),
+    number!("port", |job, row| maybe(job.connections[row].port)),
+    number!("queue_pair", |job, row| some(job.connections[row].queue_pair)),
+    number!("remote_queue_pair", |job, row| some(job.connections[row].remote_queue_pair)),
+    time!("begun", |job, row| moment(job.connections[row].begun)),
+    time!("established", |job, row| moment(job.connections[row].established)),
+    time!("failed", |job, row| moment(job.connections[row].failed)),
+    number!("status", |job, row| some(job.connections[row].status)),
+];
+
+static INCIDENTS: &[Column] = &[
+    number!("rank", |job, row| some(job.incidents[row].rank)),
+    time!("time", |job, row| moment(Some(job.incidents[row].time))),
+    text!("kind", |job, row| word(Some(names::incident(job.incidents[row].kind)))),
+    number!("peer", |job, row| maybe(job.incidents[row].peer)),
+    number!("port", |job, row| maybe(job.incidents[row].port)),
+    number!("value", |job, row| large(job.incidents[row].value)),
+];
+
+static LOSSES: &[Column] = &[
+    number!("rank", |job, row| some(job.losses[row].rank)),
+    text!("event", |job, row| text(&job.losses[row].event)),
+    number!("count", |job, row| large(job.losses[row].count)),
+];
+
+static FAULTS: &[Column] = &[text!("fault", |job, row| text(&job.faults[row]))];
+
+fn some<'j>(number: impl TryInto<i64>) -> Cell<'j> {
+    number.try_into().map_or(Cell::None, Cell::Number)
+}
+
+/// What has 64 bits; those of bytes, numbers of requests and counts leave the highest 0.
+fn large<'j>(number: u64) -> Cell<'j> {
+    Cell::Number(number.cast_signed())
+}
+
+fn maybe<'j>(number: Option<impl Into<i64>>) -> Cell<'j> {
+    number.map_or(Cell::None, |number| Cell::Number(number.into()))
+}
+
+fn moment<'j>(time: Option<Time>) -> Cell<'j> {
+    time.map_or(Cell::None, |time| Cell::Number(time.nanoseconds()))
+}
+
+/// An empty text is one that is not known.
+fn text(text: &str) -> Cell<'_> {
+    if text.is_empty() { Cell::None } else { Cell::Text(Cow::Borrowed(text)) }
+}
+
+fn word<'j>(word: Option<&'static str>) -> Cell<'j> {
+    word.map_or(Cell::None, |word| Cell::Text(Cow::Borrowed(word)))
+}
+
+fn of_send(job: &Job, row: usize, cell: impl FnOnce(&SendSide) -> Cell<'static>) -> Cell<'static> {
+    let message: &Message = &job.messages[row];
+    message.send.as_ref().map_or(Cell::None, cell)
+}
+
+fn of_receive(job: &Job, row: usize, cell: impl FnOnce(&ReceiveSide) -> Cell<'static>) -> Cell<'static> {
+    job.messages[row].receive.as_ref().map_or(Cell::None, cell)
+}
+
+/// The rank and the place in it of a row that counts through all ranks' threads.
+fn place(job: &Job, mut row: usize) -> Option<(usize, usize)> {
+    for (rank, described) in job.ranks.iter().enumerate() {
+        if row < described.threads.len() {
+            return Some((rank, row));
+        }
+        row -= described.threads.len();
+    }
+    None
+}
+
+fn thread<'j>(job: &'j Job, row: usize, cell: impl FnOnce(&'j (u32, String)) -> Cell<'j>) -> Cell<'j> {
+    place(job, row).map_or(Cell::None, |(rank, place)| cell(&job.ranks[rank].threads[place]))
+}
+
+/// A member of a communicator.
+struct Member {
+    communicator: usize,
+    is_remote: bool,
+    number: usize,
+    rank: u32,
+}
+
+fn members(job: &Job) -> usize {
+    job.communicators.iter().map(|communicator| communicator.members.len() + communicator.remote.len()).sum()
+}
+
+fn member(job: &Job, mut row: usize, cell: impl FnOnce(Member) -> Cell<'static>) -> Cell<'static> {
+    for (number, communicator) in job.communicators.iter().enumerate() {
+        for (is_remote, side) in [(false, &communicator.members), (true, &communicator.remote)] {
+            if row < side.len() {
+                return cell(Member { communicator: number, is_remote, number: row, rank: side[row] });
+            }
+            row -= side.len();
+        }
+    }
+    Cell::None
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Perfetto traces: their frames by a few lines that know no message, the rest by the definitions of the Python package
+//! `perfetto`, where Python has it.
+
+mod python;
+mod scratch;
+
+use ibex_export::{Format, export};
+use ibex_messages::{Incident, IncidentKind, Job};
+use scratch::Scratch;
+
+/// A number of 7 bits a byte, and what is after it.
+fn varint(bytes: &[u8]) -> (u64, &[u8]) {
+    let end = bytes.iter().position(|byte| byte & 0x80 == 0).expect("a number's end");
+    let number = bytes[..=end].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f));
+    (number, &bytes[end + 1..])
+}
+
+/// The fields of a message: their numbers and, of those with a length, their bytes.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let (key, rest) = varint(bytes);
+        let (length, rest) = match key & 7 {
+            0 => (0, varint(rest).1),
+            1 => (0, &rest[8..]),
+            2 => varint(rest),
+            kind => panic!("wire type {kind}"),
+        };
+        let (value, rest) = rest.split_at(length as usize);
+        fields.push((key >> 3, value));
+        bytes = rest;
+    }
+    fields
+}
+
+#[test]
+fn a_trace_is_read_by_perfettos_own_definitions() {
+    let scratch = Scratch::new("perfetto");
+    let mut job = Job::made(4, 2000, 17);
+    let time = job.messages[500].moments().min().expect("a moment");
+    let kind = IncidentKind::QueuedBegin;
+    job.incidents.push(Incident { rank: 1, time, kind, peer: Some(0), port: Some(1), value: 9 });
+    let out = scratch.path("job.pftrace");
+    export(&job, Format::Perfetto, &out).expect("written");
+
+    let file = std::fs::read(&out).expect("a file");
+    let packets = fields(&file);
+    assert!(packets.iter().all(|(number, _)| *number == 1), "a trace is packets");
+    let has = |packet: &[u8], field: u64| fields(packet).iter().any(|(number, _)| *number == field);
+    let count = |field: u64| packets.iter().filter(|(_, packet)| has(packet, field)).count();
+    let (events, tracks) = (count(11), count(60));
+    // Both sides of a message: each phase, and what holds them, begin and end.
+    let slices: usize = job.messages.iter().map(|message| message.moments().count() * 2).sum();
+    assert!(events > slices, "{events} events, {slices} of slices");
+    assert!(tracks >= 4 * (1 + 4 + 1 + 1 + 2 + 2), "{tracks}");
+
+    let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
+    let read = [out.into_os_string(), "2000".into(), bytes.to_string().into(), (slices / 2).to_string().into()];
+    python::run("tests/python/read_perfetto.py", "perfetto.protos.perfetto.trace.perfetto_trace_pb2", &read);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tables: CSV by its rules, Parquet by the crate's reader and, where Python has them, by pyarrow and pandas.
+
+mod python;
+mod scratch;
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use ibex_export::{Format, export};
+use ibex_messages::{Communicator, Job, Protocol};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use scratch::Scratch;
+
+/// A job with something in each table, and a message of which little is known.
+fn job() -> Job {
+    let mut job = Job::made(4, 2000, 21);
+    job.communicators[0].name = "with \"quotes\", a comma\nand a line end".to_owned();
+    job.communicators.push(Communicator {
+        context: 4,
+        members: vec![3, 1],
+        remote: vec![0],
+        ..Communicator::default()
+    });
+    job.messages[7].send = None;
+    job.messages[7].protocol = None;
+    job.messages[7].port = None;
+    job.faults.push("rank 3 has left no trace".to_owned());
+    job
+}
+
+/// Lines of values, by the rules of RFC 4180.
+fn parse(text: &str) -> Vec<Vec<String>> {
+    let (mut lines, mut line, mut value, mut is_quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.peek() == Some(&'"') => value.extend(letters.next()),
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => line.push(std::mem::take(&mut value)),
+            '\n' if !is_quoted => {
+                line.push(std::mem::take(&mut value));
+                lines.push(std::mem::take(&mut line));
+            }
+            _ => value.push(letter),
+        }
+    }
+    lines
+}
+
+#[test]
+fn csv_has_a_row_for_each_message_and_nothing_for_what_is_not_known() {
+    let (scratch, job) = (Scratch::new("csv"), job());
+    let out = scratch.path("tables");
+    export(&job, Format::Csv, &out).expect("written");
+    let read = |name: &str| parse(&std::fs::read_to_string(out.join(format!("{name}.csv"))).expect("a table"));
+    let messages = read("messages");
+    assert_eq!(messages.len(), 2001);
+    let columns: HashMap<&str, usize> =
+        messages[0].iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
+    assert!(messages.iter().all(|row| row.len() == columns.len()));
+    for (row, message) in messages[1..].iter().zip(&job.messages) {
+        assert_eq!(row[columns["bytes"]], message.bytes.to_string());
+        let activated = message.send.and_then(|side| side.activated).map(|time| time.nanoseconds().to_string());
+        assert_eq!(row[columns["send_activated"]], activated.unwrap_or_default());
+    }
+    for name in ["protocol", "port", "send_request", "send_begun", "delay_ns"] {
+        assert_eq!(messages[8][columns[name]], "", "{name}");
+    }
+    assert_eq!(read("communicators")[1][2], job.communicators[0].name);
+    assert_eq!(read("members").len(), 1 + 4 + 3);
+    assert_eq!(read("faults")[1], ["rank 3 has left no trace"]);
+    for table in ["ranks", "threads", "ports", "operations", "connections", "incidents", "losses"] {
+        assert!(!read(table).is_empty(), "{table}");
+    }
+}
+
+#[test]
+fn parquet_has_what_the_job_has() {
+    let (scratch, job) = (Scratch::new("parquet"), job());
+    let out = scratch.path("tables");
+    export(&job, Format::Parquet, &out).expect("written");
+    let file = File::open(out.join("messages.parquet")).expect("a table");
+    let reader = SerializedFileReader::new(file).expect("Parquet");
+    assert_eq!(reader.metadata().file_metadata().num_rows(), 2000);
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let place = |name: &str| schema.columns().iter().position(|column| column.name() == name).expect(name);
+    for (row, message) in reader.get_row_iter(None).expect("rows").zip(&job.messages) {
+        let row = row.expect("a row");
+        assert_eq!(row.get_long(place("bytes")).ok(), Some(message.bytes.cast_signed()));
+        assert_eq!(row.get_string(place("protocol")).is_ok(), message.protocol.is_some());
+        if message.protocol == Some(Protocol::Inline) {
+            assert_eq!(row.get_string(place("protocol")).ok().map(String::as_str), Some("inline"));
+        }
+    }
+
+    let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
+    let delays: i64 = job.messages.iter().filter_map(ibex_messages::Message::delay).sum();
+    let read = [out.into_os_string(), "2000".into(), bytes.to_string().into(), delays.to_string().into()];
+    python::run("tests/python/read_parquet.py", "pandas, pyarrow", &read);
+}
