@@ -130,20 +130,20 @@ fn write_records(job: &Job, threads: &Threads, objects: &Objects, last: u64, fil
     Ok(())
 }
 
-fn header(job: &Job, objects: &Objects, last: u64) -> String {
+fn header(job: &Job, objects: &Objects, end: u64) -> String {
     let list = |items: Vec<String>| items.join(",");
     let processors = list(objects.nodes.iter().map(|(_, ranks)| ranks.to_string()).collect());
     let tasks = objects.tasks.iter().zip(&objects.ranks).map(|(task, (node, _))| format!("{}:{node}", task.len()));
     let (nodes, ranks, communicators) = (objects.nodes.len(), job.ranks.len(), job.communicators.len());
     let tasks = list(tasks.collect());
     let date = date(walk::first(job));
-    let mut header = format!("#Paraver ({date}):{last}_ns:{nodes}({processors}):1:{ranks}({tasks}),{communicators}\n");
+    let mut text = format!("#Paraver ({date}):{end}_ns:{nodes}({processors}):1:{ranks}({tasks}),{communicators}\n");
     for (number, communicator) in job.communicators.iter().enumerate() {
         let members = communicator.members.iter().chain(&communicator.remote);
         let members: Vec<String> = members.map(|place| (place + 1).to_string()).collect();
-        let _ = writeln!(header, "c:1:{}:{}:{}", number + 1, members.len(), members.join(":"));
+        let _ = writeln!(text, "c:1:{}:{}:{}", number + 1, members.len(), members.join(":"));
     }
-    header
+    text
 }
 
 /// `dd/mm/yy at hh:mm` of nanoseconds since 1970, in UTC.

@@ -124,9 +124,10 @@ fn an_archive_is_no_larger_than_otf2_estimates() {
     ];
     let list = "get AttributeList STRING STRING STRING UINT32";
     let events = ["Timestamp", "Enter", "Leave", "MpiIsend", "MpiIsendComplete", "MpiIrecvRequest", "MpiIrecv"];
-    let mut questions: String = definitions.iter().map(|(name, count)| format!("set {name} {count}\n")).collect();
-    questions += &events.iter().map(|event| format!("get {event}\n")).collect::<String>();
-    questions += &format!("get Metric 1\n{list}\nexit\n");
+    let mut questions: Vec<String> = definitions.iter().map(|(name, count)| format!("set {name} {count}")).collect();
+    questions.extend(events.iter().map(|event| format!("get {event}")));
+    questions.extend(["get Metric 1", list, "exit", ""].map(str::to_owned));
+    let questions = questions.join("\n");
     let sizes = estimates(&questions);
     assert_eq!(sizes.len(), events.len() + 2, "{sizes:?}");
 

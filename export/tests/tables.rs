@@ -16,7 +16,7 @@ use scratch::Scratch;
 /// A job with something in each table, and a message of which little is known.
 fn job() -> Job {
     let mut job = Job::made(4, 2000, 21);
-    job.communicators[0].name = "with \"quotes\", a comma\nand a line end".to_owned();
+    "with \"quotes\", a comma\nand a line end".clone_into(&mut job.communicators[0].name);
     job.communicators.push(Communicator {
         context: 4,
         members: vec![3, 1],

@@ -4,9 +4,9 @@ pub mod clock;
 pub mod limits;
 #[cfg(feature = "openmpi")]
 pub mod openmpi;
-pub mod shared;
 #[cfg(feature = "otf2")]
 pub mod otf2;
+pub mod shared;
 pub mod thread;
 pub mod topology;
 pub mod verbs;

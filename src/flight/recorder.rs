@@ -34,6 +34,8 @@ pub struct Process<'a> {
 pub(super) struct Recorder {
     pub(super) words: &'static [AtomicU64],
     path: PathBuf,
+    /// The process that made it.
+    pid: u32,
 }
 
 /// How often a process may begin anew.
@@ -56,7 +58,7 @@ impl Recorder {
         // Of a process that had this number, and died while it made one.
         let _ = fs::remove_file(&unfinished);
         let words = shared::create(&unfinished, WORDS)?;
-        let recorder = Recorder { words, path };
+        let recorder = Recorder { words, path, pid };
         recorder.write_header(pid, process);
         // Who finds it finds it whole.
         fs::rename(&unfinished, &recorder.path).inspect_err(|_| _ = fs::remove_file(&unfinished))?;
@@ -150,9 +152,10 @@ pub fn begin(folder: &Path, process: &Process<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// All went well up to the end: nothing more is recorded, and the file removed, unless it is to stay ([`keep`]).
+/// All went well up to the end: nothing more is recorded, and the file removed, unless it is to stay ([`keep`]). In a
+/// process that was forked off nothing: the file is its parent's.
 pub fn end() {
-    if let Some(recorder) = current() {
+    if let Some(recorder) = current().filter(|recorder| recorder.pid == std::process::id()) {
         CURRENT.store(0, Ordering::Release);
         recorder.close();
     }

@@ -211,7 +211,7 @@ impl<W: Write> Writer<'_, W> {
         if step.is_first {
             let (kind, name) = (Some(BEGIN), Some(item_name(step.item)));
             let annotations = self.annotations(step.item);
-            self.event(step.time, lane, TrackEvent { kind, name, annotations, ..TrackEvent::default() })?;
+            self.event(step.time, lane, TrackEvent { annotations, kind, name, ..TrackEvent::default() })?;
         }
         if step.ends.is_some() {
             self.event(step.time, lane, end())?;
@@ -228,18 +228,12 @@ impl<W: Write> Writer<'_, W> {
 
     /// A flow begins with the first bytes' leaving, and ends with the arrival, where both sides are known.
     fn flows(&self, step: &Step) -> (Vec<u64>, Vec<u64>) {
-        let is_known = |place: u32| {
-            let message = &self.job.messages[place as usize];
-            message.send.as_ref().zip(message.receive.as_ref())
-        };
-        match step.item {
-            Item::Send(place) => {
-                let begin = is_known(place).map(|(send, _)| send.begun.map(|_| Moment::Begun));
-                (flow(place, step, begin), Vec::new())
-            }
-            Item::Receive(place) => {
-                let arrival = is_known(place).map(|(_, receive)| receive.arrived.map(|_| Moment::Arrived));
-                (Vec::new(), flow(place, step, arrival))
+        let (Item::Send(place) | Item::Receive(place)) = step.item else { return (Vec::new(), Vec::new()) };
+        let message = &self.job.messages[place as usize];
+        match (step.item, &message.send, &message.receive) {
+            (Item::Send(_), Some(send), Some(_)) => (flow(place, step, send.begun.map(|_| Moment::Begun)), Vec::new()),
+            (Item::Receive(_), Some(_), Some(receive)) => {
+                (Vec::new(), flow(place, step, receive.arrived.map(|_| Moment::Arrived)))
             }
             _ => (Vec::new(), Vec::new()),
         }
@@ -294,12 +288,9 @@ impl<W: Write> Writer<'_, W> {
 }
 
 /// At this moment of the message, or at the first of its side where it is not known.
-fn flow(place: u32, step: &Step, moment: Option<Option<Moment>>) -> Vec<u64> {
-    match moment {
-        Some(Some(moment)) if moment == step.moment => vec![u64::from(place) + 1],
-        Some(None) if step.is_first => vec![u64::from(place) + 1],
-        _ => Vec::new(),
-    }
+fn flow(place: u32, step: &Step, moment: Option<Moment>) -> Vec<u64> {
+    let is_here = moment.map_or(step.is_first, |moment| moment == step.moment);
+    if is_here { vec![u64::from(place) + 1] } else { Vec::new() }
 }
 
 fn numbered<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Named> {

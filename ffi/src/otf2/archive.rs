@@ -3,7 +3,7 @@
 //!
 //! Called by `ibex-export`. Path: setup. Threads: one; the library's handles are not shared (`Archive` is neither `Send`
 //! nor `Sync`, as it holds pointers). Memory: [`CHUNK`] bytes for each location. Rules that the blocks below cite:
-//! R1: `archive` is open from [`Archive::create`] to `close`, which takes it away; R2: each of `writers` belongs to the
+//! R1: `opened` is open from [`Archive::create`] to `close`, which takes it away; R2: each of `writers` belongs to the
 //! open archive and is closed before it; R3: `attributes` lives until `Drop`, and each event that is written with it
 //! empties it; R4: texts are copied by the library before a call returns. Tests: in export/tests.
 
@@ -32,7 +32,7 @@ const PARADIGM_MPI: u8 = 4;
 /// An archive that is being written.
 pub struct Archive {
     functions: &'static Functions,
-    archive: Option<NonNull<RawArchive>>,
+    opened: Option<NonNull<RawArchive>>,
     /// By location.
     writers: Vec<NonNull<EvtWriter>>,
     attributes: NonNull<AttributeList>,
@@ -88,7 +88,7 @@ impl Archive {
                 COMPRESSION_NONE,
             )
         };
-        let archive = Archive { functions, archive: NonNull::new(opened), writers: Vec::new(), attributes };
+        let archive = Archive { functions, opened: NonNull::new(opened), writers: Vec::new(), attributes };
         let raw = archive.raw().map_err(|_| failed())?;
         // SAFETY: R1; the callbacks are static.
         archive.check(what, unsafe { (functions.set_flush)(raw, &raw const FLUSH, ptr::null_mut()) })?;
@@ -246,7 +246,7 @@ impl Archive {
         define(&mut Definitions { archive: &self, writer, counts: &counts })?;
         // SAFETY: R1; nobody has the writer any more.
         self.check(what, unsafe { (self.functions.close_global_writer)(raw, writer.as_ptr()) })?;
-        let archive = self.archive.take();
+        let archive = self.opened.take();
         // SAFETY: R1: it was open, and is not used after this. R2: no writer is open.
         let closed = archive.map_or(SUCCESS, |archive| unsafe { (self.functions.close)(archive.as_ptr()) });
         Ok(self.check("end the archive", closed)?)
@@ -290,7 +290,7 @@ impl Archive {
 
     fn raw(&self) -> Result<*mut RawArchive, Otf2Error> {
         let closed = || Otf2Error::Failed { what: "write", why: "the archive is not open".to_owned() };
-        self.archive.map(NonNull::as_ptr).ok_or_else(closed)
+        self.opened.map(NonNull::as_ptr).ok_or_else(closed)
     }
 
     fn writer(&self, location: u32) -> *mut EvtWriter {
@@ -320,7 +320,7 @@ impl Archive {
 impl Drop for Archive {
     /// Gives up an archive that was not finished. What the library says of it then is of no use.
     fn drop(&mut self) {
-        if let Some(archive) = self.archive.take() {
+        if let Some(archive) = self.opened.take() {
             for writer in self.writers.drain(..) {
                 // SAFETY: R2; it is in no list any more.
                 unsafe { (self.functions.close_event_writer)(archive.as_ptr(), writer.as_ptr()) };

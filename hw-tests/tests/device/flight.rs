@@ -50,7 +50,7 @@ impl Folder {
 
     fn files(&self) -> Result<Vec<String>> {
         let names = fs::read_dir(&self.0)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
-        names.collect()
+        names.filter(|name| !matches!(name, Ok(log) if log.starts_with(".log"))).collect()
     }
 
     /// What `ibex flight` says of all that is in it.
@@ -118,8 +118,16 @@ fn all_die(site: &mut Site) -> Result<()> {
 fn leaves_nothing(site: &mut Site) -> Result<()> {
     let folder = Folder::new()?;
     let launch = Launch::of_a_short_exchange().with("btl_ibex_flight_recorder", &folder.name());
-    launch.succeeds(site)?;
+    launch.clone().succeeds(site)?;
     ensure!(folder.files()?.is_empty(), "files are left: {:?}", folder.files()?);
+    // A tool that holds Open MPI's components up to the end.
+    let logger = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
+    let launch = launch
+        .environment("LD_PRELOAD", &logger.display().to_string())
+        .environment("IBEX_LOG_FILE", &folder.0.join(".log.%p").display().to_string())
+        .environment("IBEX_LOG_EVENTS", "connection_begin");
+    launch.succeeds(site)?;
+    ensure!(folder.files()?.is_empty(), "files are left beside a tool: {:?}", folder.files()?);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ int ibex_tool_may_call(void);
 const volatile uint32_t *ibex_tool_init_count(void);
 int ibex_tool_mpi_is_usable(void);
 int ibex_tool_mpi_was_initialized(void);
+int ibex_tool_mpi_was_finalized(void);
 int ibex_tool_may_call_mpi(void);
 void *ibex_tool_datatype(int kind);
 uint64_t ibex_tool_context(const void *obj_handle, int *is_valid);
@@ -74,6 +75,14 @@ int ibex_tool_mpi_was_initialized(void)
     int initialized = 0;
     PMPI_Initialized(&initialized);
     return initialized;
+}
+
+/* Whether MPI_Finalize has been called, and got so far that nothing of the application's is under way. */
+int ibex_tool_mpi_was_finalized(void)
+{
+    int finalized = 0;
+    PMPI_Finalized(&finalized);
+    return finalized;
 }
 
 /* Whether this thread may call MPI now, as far as MPI knows: not one that another thread may be calling it beside. */

@@ -34,6 +34,7 @@ unsafe extern "C" {
     safe fn ibex_tool_init_count() -> *const u32;
     safe fn ibex_tool_mpi_is_usable() -> c_int;
     safe fn ibex_tool_mpi_was_initialized() -> c_int;
+    safe fn ibex_tool_mpi_was_finalized() -> c_int;
     safe fn ibex_tool_may_call_mpi() -> c_int;
     safe fn ibex_tool_datatype(kind: c_int) -> Datatype;
     fn ibex_tool_context(obj_handle: *const c_void, is_valid: *mut c_int) -> u64;
@@ -111,6 +112,11 @@ pub(crate) fn mpi_is_usable() -> bool {
 /// Whether `MPI_Init` has returned, ever.
 pub(crate) fn mpi_was_initialized() -> bool {
     ibex_tool_mpi_was_initialized() != 0
+}
+
+/// Whether `MPI_Finalize` has been called. May be asked while the process ends.
+pub(crate) fn mpi_was_finalized() -> bool {
+    ibex_tool_mpi_was_finalized() != 0
 }
 
 /// Whether this thread may call MPI now without being asked to, by the level of threads that MPI was initialised with.

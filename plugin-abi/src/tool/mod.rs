@@ -13,6 +13,7 @@
 mod arguments;
 mod clocks;
 mod communicator;
+mod ending;
 mod handle_numbers;
 mod host;
 mod instance;
