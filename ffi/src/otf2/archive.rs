@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-use super::Otf2Error;
 use super::buffers::{FLUSH, MEMORY};
+use super::error::Otf2Error;
 use super::symbols::{AttributeList, Code, EvtWriter, Functions, GlobalDefWriter, RawArchive, SUCCESS, functions};
 
 /// `OTF2_CHUNK_SIZE_MIN`.

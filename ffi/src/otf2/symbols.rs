@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use libloading::os::unix::Library;
 
-use super::Otf2Error;
+use super::error::Otf2Error;
 
 /// The names of the library with interface 10: Debian's, and the one of OTF2 itself.
 const NAMES: [&str; 2] = ["libopen-trace-format2.so.10", "libotf2.so.10"];
