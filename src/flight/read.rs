@@ -28,7 +28,7 @@ pub struct Flight {
     pub program: String,
     /// Whether it is alive, if it is one of this host.
     pub is_alive: bool,
-    /// What failed first, as ibex told it; empty: nothing did.
+    /// What failed last, as ibex told it; empty: nothing did.
     pub reason: String,
     /// What must be added to a time of its clock, ns, to have that since 1970.
     pub to_unix: u64,

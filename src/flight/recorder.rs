@@ -14,8 +14,8 @@ use ibex_ffi::shared;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Who is recorded.
@@ -36,6 +36,8 @@ pub(super) struct Recorder {
     path: PathBuf,
     /// The process that made it.
     pid: u32,
+    /// Held by who writes why the file is to stay.
+    reason: Mutex<()>,
 }
 
 /// How often a process may begin anew.
@@ -58,7 +60,7 @@ impl Recorder {
         // Of a process that had this number, and died while it made one.
         let _ = fs::remove_file(&unfinished);
         let words = shared::create(&unfinished, WORDS)?;
-        let recorder = Recorder { words, path, pid };
+        let recorder = Recorder { words, path, pid, reason: Mutex::new(()) };
         recorder.write_header(pid, process);
         // Who finds it finds it whole.
         fs::rename(&unfinished, &recorder.path).inspect_err(|_| _ = fs::remove_file(&unfinished))?;
@@ -111,9 +113,10 @@ impl Recorder {
     }
 
     pub(super) fn keep(&self, why: &str) -> &Path {
-        if self.words[at::KEPT].swap(1, Ordering::Relaxed) == 0 {
-            self.set_all(at::REASON, pack::<REASON>(why));
-        }
+        // What failed last is most often what the process died of. Two threads do not mix their words.
+        let _one = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        self.words[at::KEPT].store(1, Ordering::Relaxed);
+        self.set_all(at::REASON, pack::<REASON>(why));
         &self.path
     }
 

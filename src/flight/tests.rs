@@ -149,8 +149,8 @@ fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
     recorder.close();
     assert!(!path.exists() && leftovers::find(&folder.0).is_empty());
     let (recorder, path) = self::recorder(&folder);
-    assert_eq!(recorder.keep("a peer is lost"), path);
-    recorder.keep("and another");
+    assert_eq!(recorder.keep("ibex does without a port of softhca0"), path);
+    recorder.keep("a peer is lost");
     recorder.close();
     assert_eq!(Flight::read(&path).expect("it is sound").reason, "a peer is lost");
 }
