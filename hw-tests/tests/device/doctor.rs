@@ -279,7 +279,7 @@ static CHANGES: &[Change] = &[
         does: "rdma link delete rxe0",
         undo: "rdma link add rxe0 type rxe netdev IFACE",
         check: "no-port",
-        says: "no RDMA port it could use",
+        says: "no RDMA device on this host",
     },
 ];
 
