@@ -47,10 +47,9 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
         writer.add_locations(walk.lanes().len())?;
         writer.step(&step)?;
     }
-    let described = writer.describe(&walk);
-    described?;
-    let Writer { archive, strings, .. } = writer;
-    archive.finish(|definitions| define(job, &threads, &walk, strings, definitions)).map_err(ExportError::from)
+    writer.describe(&walk)?;
+    let Writer { archive, strings, last, .. } = writer;
+    archive.finish(|definitions| define(job, &threads, &walk, (last, strings), definitions)).map_err(ExportError::from)
 }
 
 /// The files of all locations are open at once. What cannot be raised is found out when one cannot be opened.
@@ -69,6 +68,8 @@ struct Writer<'a> {
     strings: Strings,
     /// The names of ports, as numbers of strings.
     ports: Vec<u32>,
+    /// The time of the last event.
+    last: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -77,7 +78,7 @@ impl<'a> Writer<'a> {
         let ports = job.ports.iter().map(|port| strings.number(&names::port(port))).collect();
         let archive = Archive::create(out, "traces")?;
         let (peers, counters) = (Peers::of(job), Counters::of(job));
-        let mut writer = Writer { job, threads, archive, locations: 0, peers, counters, strings, ports };
+        let mut writer = Writer { job, threads, archive, locations: 0, peers, counters, strings, ports, last: 0 };
         writer.add_locations(0)?;
         Ok(writer)
     }
@@ -92,6 +93,7 @@ impl<'a> Writer<'a> {
     }
 
     fn step(&mut self, step: &Step) -> Result<(), Otf2Error> {
+        self.last = step.time;
         if let Some(lane) = step.lane {
             let location = self.threads.all().len() as u32 + lane;
             if let Some(phase) = step.ends {
@@ -230,12 +232,13 @@ fn define(
     job: &Job,
     threads: &Threads,
     walk: &Walk<'_>,
-    strings: Strings,
+    (last, strings): (u64, Strings),
     to: &mut Definitions<'_>,
 ) -> Result<(), Otf2Error> {
     let first = walk::first(job);
-    let last = job.span.map_or(first, |(_, last)| last.nanoseconds());
-    to.clock(1_000_000_000, 0, last.saturating_sub(first).max(0).cast_unsigned(), first.max(0).cast_unsigned())?;
+    // No event may be later than the trace is long, and where no span is known its events say how long that is.
+    let end = job.span.map_or(0, |(_, end)| end.nanoseconds().saturating_sub(first).max(0).cast_unsigned());
+    to.clock(1_000_000_000, 0, end.max(last), first.max(0).cast_unsigned())?;
     for (number, text) in strings.texts.iter().enumerate() {
         to.string(number as u32, text)?;
     }

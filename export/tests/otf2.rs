@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OTF2 archives, read by the programs of the OTF2 project (Debian: otf2-tools).
+//! OTF2 archives, read by the programs of the OTF2 project (Debian: otf2-tools, python3-otf2).
 //!
-//! `otf2-print` validates an archive and prints its records, which are counted here and compared with the job;
-//! `otf2-estimator` says how large such records may be at most, which the files are held against.
+//! `otf2-print` validates an archive and prints its records, which are counted here and compared with the job; the Python
+//! module follows them as an analysis does; `otf2-snapshots` works out what is open at a moment, and writes it into the
+//! archive. `otf2-estimator` reads no archive: it says how large records may be at most, which the files are held against.
+//! `otf2-marker` reads what this writes none of.
 
+mod readers;
 mod scratch;
 
 use std::collections::HashMap;
@@ -12,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ibex_export::{Format, export};
-use ibex_messages::{Communicator, Job};
+use ibex_messages::{Communicator, Job, Time};
 use scratch::Scratch;
 
 /// What `otf2-print` says of an archive.
@@ -63,6 +66,62 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
 }
 
 #[test]
+fn otf2s_python_module_matches_each_send_with_its_receive() {
+    let scratch = Scratch::new("module");
+    let job = Job::made(5, 2000, 23);
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+    let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
+    let phases: usize = job.messages.iter().map(|message| message.moments().count() - 2).sum();
+    let numbers = [2000, bytes, phases as u64].map(|number| number.to_string());
+    let [messages, bytes, phases] = &numbers;
+    let anchor = out.join("traces.otf2");
+    let anchor = anchor.to_str().expect("UTF-8");
+    readers::debian_python("read_otf2.py", "otf2", "python3-otf2", &[anchor, messages, bytes, phases]);
+}
+
+#[test]
+fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
+    let scratch = Scratch::new("snapshots");
+    let mut job = Job::made(3, 1000, 5);
+    // The program draws a small picture of 4096 columns, whose widths it rounds down to ticks: traces below 17 ms have more
+    // columns than it expects.
+    job.span = job.span.map(|(first, last)| (first, Time::new(last.nanoseconds() + 20_000_000)));
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+    let output = Command::new("otf2-snapshots")
+        .args(["-p", "20000"])
+        .arg(out.join("traces.otf2"))
+        .output()
+        .expect("otf2-snapshots starts (apt-get install otf2-tools)");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "otf2-snapshots: {errors}");
+
+    // It ends with a complaint: otf2-print 3.0 cannot read the picture that otf2-snapshots 3.0 draws.
+    let output =
+        Command::new("otf2-print").arg("--show-all").arg(out.join("traces.otf2")).output().expect("started above");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let records = records(&text);
+    let first = job.span.expect("made").0.nanoseconds();
+    let columns =
+        |line: &str| line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect::<Vec<i64>>();
+    let starts = text.lines().filter(|line| line.starts_with("SNAPSHOT_START")).map(columns);
+    let moments: Vec<i64> = starts.filter(|columns| columns[0] == 0).map(|columns| first + columns[1]).collect();
+    assert!(moments.len() > 20, "{moments:?}");
+    assert_eq!(records["SNAPSHOT_END"].0, moments.len() * records["LOCATION"].0);
+    let open = |begin: Option<Time>, end: Option<Time>| {
+        let (begin, end) = (begin.expect("made").nanoseconds(), end.expect("made").nanoseconds());
+        moments.iter().filter(|moment| (begin..end).contains(*moment)).count()
+    };
+    // OTF2's reference manual: a send is open until it is complete and its message received.
+    let sides = job.messages.iter().filter_map(|message| message.send.zip(message.receive));
+    let sends = sides.map(|(send, receive)| open(send.activated, send.completed.max(receive.completed)));
+    let sends: usize = sends.sum();
+    assert!(sends > 20, "{sends} are open at {moments:?}");
+    assert_eq!(records["MPI_ISEND"].0, 1000 + sends, "in events and in snapshots");
+}
+
+#[test]
 fn definitions_name_hosts_ranks_and_communicators() {
     let scratch = Scratch::new("definitions");
     let mut job = Job::made(4, 50, 2);
@@ -80,6 +139,19 @@ fn definitions_name_hosts_ranks_and_communicators() {
     for name in ["node1", "rank 3", "rank 0 sends 0", "receive waits", "mlx5_0:1 bytes in flight", "context 9"] {
         assert!(text.contains(&format!("\"{name}\"")), "{name} is not defined");
     }
+}
+
+#[test]
+fn an_archive_is_as_long_as_its_events_where_nobody_says_how_long_the_job_was() {
+    let scratch = Scratch::new("length");
+    let mut job = Job::made(2, 100, 4);
+    let (first, last) = job.span.take().expect("made");
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+    let text = printed(&out, &["--show-global-defs"]);
+    let clock = text.lines().find(|line| line.starts_with("CLOCK_PROPERTIES")).expect("a clock");
+    let length = last.nanoseconds() - first.nanoseconds();
+    assert!(clock.contains(&format!("Length: {length},")), "{length}: {clock}");
 }
 
 #[test]

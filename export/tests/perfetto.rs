@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Perfetto traces: their frames by a few lines that know no message, the rest by the definitions of the Python package
-//! `perfetto`, where Python has it.
+//! `perfetto`. (Its trace processor is a program that the package fetches when it is first used, so it takes no part.)
 
-mod python;
+mod readers;
 mod scratch;
 
 use ibex_export::{Format, export};
@@ -57,5 +57,5 @@ fn a_trace_is_read_by_perfettos_own_definitions() {
 
     let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
     let read = [out.into_os_string(), "2000".into(), bytes.to_string().into(), (slices / 2).to_string().into()];
-    python::run("tests/python/read_perfetto.py", "perfetto.protos.perfetto.trace.perfetto_trace_pb2", &read);
+    readers::python("read_perfetto.py", "perfetto.protos.perfetto.trace.perfetto_trace_pb2", &read);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables: CSV by its rules, Parquet by the crate's reader and, where Python has them, by pyarrow and pandas.
+//! Tables: CSV by its rules and by pandas, Parquet by the crate's reader, by pyarrow and by pandas.
 
-mod python;
+mod readers;
 mod scratch;
 
 use std::collections::HashMap;
@@ -98,5 +98,15 @@ fn parquet_has_what_the_job_has() {
     let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
     let delays: i64 = job.messages.iter().filter_map(ibex_messages::Message::delay).sum();
     let read = [out.into_os_string(), "2000".into(), bytes.to_string().into(), delays.to_string().into()];
-    python::run("tests/python/read_parquet.py", "pandas, pyarrow", &read);
+    readers::python("read_parquet.py", "pandas, pyarrow", &read);
+}
+
+#[test]
+fn pandas_reads_the_same_from_csv_as_from_parquet() {
+    let (scratch, mut job) = (Scratch::new("both"), job());
+    job.ranks[1].host = "nan".to_owned();
+    let [csv, parquet] = ["csv", "parquet"].map(|name| scratch.path(name));
+    export(&job, Format::Csv, &csv).expect("written");
+    export(&job, Format::Parquet, &parquet).expect("written");
+    readers::python("read_csv.py", "pandas, pyarrow", &[csv.into_os_string(), parquet.into_os_string(), "2000".into()]);
 }

@@ -50,6 +50,20 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs a command of which only the outcome is of interest; an error has the last line it wrote.
+///
+/// # Errors
+/// When it cannot be started, or ends with anything but 0.
+pub(crate) fn quietly(command: &mut Command) -> Result<()> {
+    let line = shown(command);
+    let ended = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{line}`"))?;
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        bail!("`{line}` failed ({}): {}", ended.status, said.lines().last().unwrap_or("it said nothing"));
+    }
+    Ok(())
+}
+
 /// Whether a program of that name is in `PATH`.
 pub(crate) fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -91,5 +105,13 @@ mod tests {
     #[test]
     fn what_a_command_printed_is_returned() {
         assert_eq!(output(Command::new("echo").arg("a b")).unwrap(), "a b\n");
+    }
+
+    #[test]
+    fn a_program_that_is_missing_or_fails_is_an_error_with_what_it_said() {
+        assert!(quietly(&mut Command::new("no-such-program-of-ibex")).is_err());
+        let error = quietly(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
+        assert_eq!(error, "`sh -c 'echo why >&2; exit 3'` failed (exit status: 3): why");
+        quietly(&mut Command::new("true")).unwrap();
     }
 }

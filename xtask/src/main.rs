@@ -13,6 +13,7 @@ mod command;
 mod install;
 mod manifest;
 mod miri;
+mod readers;
 mod setup;
 mod test;
 mod workspace;

@@ -5,10 +5,10 @@
 //! (`cfg_attr(miri, ignore)`), each with its reason, or not named here. It comes with the nightly toolchain and is
 //! asked of rustup where it is missing. Grade: setup. Tests: at the end of this file.
 
-use crate::command::shown;
+use crate::command::quietly;
 use crate::workspace::Workspace;
-use anyhow::{Context, Result, bail};
-use std::process::{Command, Stdio};
+use anyhow::Result;
+use std::process::Command;
 
 /// The arguments of `cargo miri test`, for each package, and which of its unit tests: those of unsafe code, and of what
 /// threads share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the
@@ -63,28 +63,9 @@ pub(crate) fn ensure(workspace: &Workspace) -> Result<()> {
     setup()
 }
 
-/// Runs a command of which only the outcome is of interest; an error has the last line it wrote.
-fn quietly(command: &mut Command) -> Result<()> {
-    let line = shown(command);
-    let ended = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{line}`"))?;
-    if !ended.status.success() {
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        bail!("`{line}` failed ({}): {}", ended.status, said.lines().last().unwrap_or("it said nothing"));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_that_is_missing_or_fails_is_an_error_with_what_it_said() {
-        assert!(quietly(&mut Command::new("no-such-program-of-ibex")).is_err());
-        let error = quietly(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
-        assert_eq!(error, "`sh -c 'echo why >&2; exit 3'` failed (exit status: 3): why");
-        quietly(&mut Command::new("true")).unwrap();
-    }
 
     #[test]
     fn each_run_names_a_package_of_the_workspace() {

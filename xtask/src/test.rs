@@ -9,13 +9,13 @@
 
 use crate::command::{cargo, output, shown, step};
 use crate::workspace::Workspace;
-use crate::{build, install, miri, setup};
+use crate::{build, install, miri, readers, setup};
 use anyhow::{Context, Result, bail};
 use hw_tests::device::SOFT_ROCE;
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,8 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
     );
     // The tests on a device are a target of hw-tests, and follow later.
     let rest = ["test", "--no-fail-fast", "--workspace", "--exclude", "ibex-hw-tests", "--exclude", "softhca"];
-    tally.tests("unit, doc and compile-fail tests", cargo(root).args(rest));
+    let readers = readers_of_exports(workspace, tally);
+    tally.tests("unit, doc and compile-fail tests", cargo(root).args(rest).envs(readers));
     // Loom's flag is for all that is built, so that it has a folder of its own.
     let models = ["test", "--package", "ibex", "--lib", "events::"];
     let with_loom = [("RUSTFLAGS", "--cfg loom".into()), ("CARGO_TARGET_DIR", workspace.target().join("loom"))];
@@ -91,6 +92,19 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
     let hw_tests = ["test", "--no-fail-fast", "--package", "ibex-hw-tests"];
     tally.tests("unit tests of hw-tests", cargo(root).args(hw_tests).args(["--lib", "--bins"]));
     tally.tests("doc tests of hw-tests", cargo(root).args(hw_tests).arg("--doc"));
+}
+
+/// Programs of others that read exports, by the variables that tests know them by; where one is not to be had, what it
+/// reads is skipped, and said.
+fn readers_of_exports(workspace: &Workspace, tally: &mut Tally) -> Vec<(&'static str, PathBuf)> {
+    let started = Instant::now();
+    step("programs of others that read exports");
+    let (ready, missing) = readers::ensure(workspace);
+    tally.took.push(("programs of others that read exports".to_owned(), started.elapsed()));
+    for what in missing {
+        tally.skip(&what);
+    }
+    ready
 }
 
 /// What runs under Miri; where that is not to be had, it is skipped, and said.

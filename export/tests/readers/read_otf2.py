@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Reads an archive with OTF2's own Python module and matches its messages: ANCHOR MESSAGES BYTES PHASES."""
+
+import collections
+import sys
+
+import otf2
+from otf2.enums import GroupType, LocationType
+from otf2.events import Enter, Leave, Metric, MpiIrecv, MpiIrecvRequest, MpiIsend, MpiIsendComplete
+
+messages, bytes_, phases = map(int, sys.argv[2:])
+
+with otf2.reader.open(sys.argv[1]) as trace:
+    definitions = trace.definitions
+    # Where each rank is found: the one group of MPI's locations, and those that name places in it.
+    everyone = next(group for group in definitions.groups if group.group_type == GroupType.COMM_LOCATIONS)
+    open_regions, last, counts = collections.defaultdict(list), {}, collections.Counter()
+    sent, received = collections.defaultdict(list), collections.defaultdict(list)
+    pending_sends, pending_receives = set(), set()
+    clock = definitions.clock_properties
+    for location, event in trace.events:
+        assert location.type == LocationType.CPU_THREAD
+        assert last.get(location, 0) <= event.time <= clock.global_offset + clock.trace_length, event
+        last[location] = event.time
+        counts[type(event)] += 1
+        if isinstance(event, Enter):
+            open_regions[location].append(event.region)
+        elif isinstance(event, Leave):
+            assert open_regions[location].pop() == event.region, event
+        elif isinstance(event, Metric):
+            assert all(value >= 0 for value in event.values), event
+        elif isinstance(event, (MpiIsend, MpiIrecv)):
+            own = everyone.members.index(location)
+            is_send = isinstance(event, MpiIsend)
+            peer = event.receiver if is_send else event.sender
+            group = event.communicator.group
+            # In a communicator ranks are places in its group, whose members are places in the one group.
+            peer = group.members[peer] if group.group_type == GroupType.COMM_GROUP else peer
+            peer = everyone.members.index(peer) if not isinstance(peer, int) else peer
+            ends, table = ((own, peer), sent) if is_send else ((peer, own), received)
+            table[ends + (event.msg_tag,)].append(event.msg_length)
+            attributes = {attribute.name: value for attribute, value in event.attributes.items()}
+            assert attributes["ibex protocol"] in {"inline", "copied", "read"}, attributes
+            assert attributes["ibex reason"] == "size" and attributes["ibex queue pair"] >= 0, attributes
+            if is_send:
+                assert event.request_id not in pending_sends
+                pending_sends.add(event.request_id)
+            else:
+                pending_receives.remove(event.request_id)
+        elif isinstance(event, MpiIsendComplete):
+            pending_sends.remove(event.request_id)
+        else:
+            assert isinstance(event, MpiIrecvRequest), event
+            pending_receives.add(event.request_id)
+    assert not pending_sends and not pending_receives and not any(open_regions.values())
+    assert counts[MpiIsend] == counts[MpiIrecv] == messages, counts
+    assert counts[Enter] == counts[Leave] == phases, counts
+    assert sum(map(sum, sent.values())) == bytes_
+    # The same between each two ranks, tag by tag.
+    assert {ends: sorted(sizes) for ends, sizes in sent.items()} == {
+        ends: sorted(sizes) for ends, sizes in received.items()
+    }
+    total = sum(location.number_of_events for location in definitions.locations)
+    assert total == sum(counts.values()), (total, counts)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs of others that read exports in tests, and that no Debian package has: Python packages, and Paraver's parser.
+//!
+//! Called by `test.rs`, which hands their places to the tests by variables (export/tests/readers). They are kept under the
+//! target folder until what is asked for changes. The packages are 85 MB to fetch and 300 MB on the disk; of the sources of
+//! Paraver's kernel (LGPL, neither copied nor linked into ibex) only the folder with the parser is fetched, and a program
+//! of ours built with it. Grade: setup. Tests: at the end of this file.
+
+use crate::command::quietly;
+use crate::workspace::Workspace;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The packages, with their versions.
+const PACKAGES: &str = "export/tests/readers/requirements.txt";
+/// The program that reads with Paraver's parser.
+const PROGRAM: &str = "export/tests/readers/read_paraver.cpp";
+/// Paraver's kernel, and of which commit.
+const KERNEL: &str = "https://github.com/bsc-performance-tools/paraver-kernel";
+const COMMIT: &str = "abbc7c3b48e5c37c438756e526c39174262e91ae";
+/// The folder of it that has the parser.
+const PARSER: &str = "utils/traceparser";
+
+/// The readers that are there now, by the variables that tests know them by, and why others are not.
+pub(crate) fn ensure(workspace: &Workspace) -> (Vec<(&'static str, PathBuf)>, Vec<String>) {
+    let (mut ready, mut missing) = (Vec::new(), Vec::new());
+    let mut sort = |variable, what: &str, reader: Result<PathBuf>| match reader {
+        Ok(place) => ready.push((variable, place)),
+        Err(error) => missing.push(format!("exports read by {what}: {error:#}")),
+    };
+    sort("IBEX_PYTHON", "Python packages", python(workspace));
+    sort("IBEX_PARAVER_READER", "Paraver's parser", paraver(workspace));
+    (ready, missing)
+}
+
+/// A virtual environment with the packages.
+///
+/// # Errors
+/// No Python of this machine can make one, or the packages cannot be had, as without a network.
+fn python(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target().join("readers/python");
+    let list = workspace.root().join(PACKAGES);
+    // Written last: an environment that was interrupted has none.
+    let kept = folder.join("requirements.txt");
+    let interpreter = folder.join("bin/python");
+    let wanted = fs::read(&list).with_context(|| format!("cannot read {}", list.display()))?;
+    if fs::read(&kept).is_ok_and(|had| had == wanted) && works(&interpreter) {
+        return Ok(interpreter);
+    }
+    // The one in PATH may be too old for the packages, or have no venv: then Debian's.
+    let made = environment("python3", &folder, &list);
+    made.or_else(|error| environment("/usr/bin/python3", &folder, &list).map_err(|_| error))?;
+    fs::write(&kept, wanted).with_context(|| format!("cannot write {}", kept.display()))?;
+    Ok(interpreter)
+}
+
+/// Whether the Python that the environment was made by is still there.
+fn works(interpreter: &Path) -> bool {
+    quietly(Command::new(interpreter).args(["-c", "pass"])).is_ok()
+}
+
+fn environment(base: &str, folder: &Path, list: &Path) -> Result<()> {
+    quietly(Command::new(base).args(["-m", "venv", "--clear"]).arg(folder))?;
+    let mut install = Command::new(folder.join("bin/python"));
+    install.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-compile"]);
+    // Nothing is compiled: what has no wheel for this Python is not to be had.
+    install.args(["--only-binary", ":all:", "--retries", "1", "--timeout", "30", "--requirement"]).arg(list);
+    quietly(&mut install)
+}
+
+/// The program that reads with Paraver's own parser.
+///
+/// # Errors
+/// The parser cannot be fetched, as without a network, or the program cannot be built.
+fn paraver(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target().join("readers/paraver");
+    let (source, program) = (workspace.root().join(PROGRAM), folder.join(format!("reader-{COMMIT}")));
+    if is_newer(&program, &source) {
+        return Ok(program);
+    }
+    let kernel = folder.join(format!("kernel-{COMMIT}"));
+    if !kernel.join(PARSER).join("tracebodyio_v1.h").is_file() {
+        fetch(&kernel)?;
+    }
+    // To a name of its own first: an interrupted compiler leaves no program that looks whole.
+    let built = folder.join("reader.part");
+    let parser = kernel.join(PARSER);
+    quietly(Command::new("g++").args(["-std=c++17", "-w", "-I"]).arg(parser).arg("-o").args([&built, &source]))?;
+    fs::rename(&built, &program).with_context(|| format!("cannot write {}", program.display()))?;
+    Ok(program)
+}
+
+/// Checks out the folder with the parser, and no other, of the one commit.
+fn fetch(kernel: &Path) -> Result<()> {
+    if kernel.exists() {
+        fs::remove_dir_all(kernel).with_context(|| format!("cannot remove {}", kernel.display()))?;
+    }
+    quietly(Command::new("git").args(["init", "--quiet"]).arg(kernel))?;
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        // A server that sends nothing for long, or asks for a password, is one that cannot be reached.
+        git.args(["-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=30"]).env("GIT_TERMINAL_PROMPT", "0");
+        quietly(git.current_dir(kernel).args(arguments))
+    };
+    git(&["remote", "add", "origin", KERNEL])?;
+    git(&["sparse-checkout", "set", "--no-cone", &format!("/{PARSER}/")])?;
+    git(&["fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", COMMIT])?;
+    git(&["checkout", "--quiet", COMMIT])
+}
+
+/// Whether there is such a file that is no older than the other.
+fn is_newer(file: &Path, than: &Path) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+    modified(file).is_ok_and(|time| modified(than).is_ok_and(|other| time >= other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_package_has_one_version() {
+        let list = fs::read_to_string(Workspace::here().root().join(PACKAGES)).unwrap();
+        let packages: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(packages.iter().all(|line| line.split("==").count() == 2), "{packages:?}");
+        assert!(packages.len() >= 3);
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_newer() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(is_newer(&here, &here));
+        assert!(!is_newer(Path::new("/no-such-file"), &here));
+    }
+
+    #[test]
+    fn a_python_that_is_missing_makes_no_environment_and_says_so() {
+        let error = environment("no-such-python", Path::new("/nowhere"), Path::new("/nothing")).unwrap_err();
+        assert!(error.to_string().contains("no-such-python"), "{error}");
+    }
+}
