@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job as a Paraver trace (BSC): `.prv` with the records, `.pcf` with names and colours, `.row` with names of objects.
 //!
-//! Source: "Paraver: Parallel Program Visualization and Analysis tool, tracefile description" (BSC tools). Rules of the
-//! format that this keeps: the header has the date, the last time, the nodes with their processors, the application with
-//! its tasks, threads and nodes, and the number of communicators, whose lines follow; a state is
+//! Source: "Paraver: Parallel Program Visualization and Analysis tool, tracefile description" (BSC tools), and what the
+//! parser of Paraver's kernel takes. Rules of the format that this keeps: the header has the date, the last time, the nodes
+//! with their processors, the application with its tasks, threads and nodes, and the number of communicators, whose lines
+//! follow (application, number, how many tasks, the tasks); a state is
 //! `1:cpu:appl:task:thread:begin:end:state`, an event `2:cpu:appl:task:thread:time:type:value..`, a communication
 //! `3:cpu:appl:task:thread:logical send:physical send:cpu:appl:task:thread:logical receive:physical receive:size:tag`;
-//! numbers of objects count from 1; records are in the order of their (first) times; states of a thread do not overlap,
-//! hence the lanes.
+//! numbers of objects count from 1, and have 16 bits in Paraver as it is usually built; the processor of a record is one of
+//! the node that its task is on; records are in the order of their (first) times; states of a thread do not overlap, hence
+//! the lanes; types and values of events in the `.pcf` have 31 bits; each line of the `.row` is one name.
 //!
 //! A task is a rank, its first threads are its own, the others its lanes. A communication lasts from the call of the send
 //! to the completion of the receive (logical), from the first bytes' leaving to the arrival (physical); only messages of
-//! which both sides are known have one. Path: pending; the job is walked twice, as the header has the number of lanes.
+//! which both sides are known have one. Path: pending; the job is walked twice, as the header has the number of lanes, and
+//! once more for each halving of the lanes where they are too many.
 //! Threads: one. Memory: a line. Tests: tests/paraver.rs.
 
 use std::fmt::Write as _;
@@ -31,6 +34,8 @@ use crate::walk::{self, Step, Walk};
 
 /// Lanes of a thread and direction.
 const MOST_LANES: u32 = 64;
+/// Threads that Paraver can number. It has no place for those beyond, and refuses each of their records.
+const MOST_THREADS: usize = 65_535;
 /// States below have a meaning of their own in Paraver.
 const FIRST_STATE: u32 = 20;
 /// Types of events: the protocol of a send, what is rare and its value, counters of ranks, counters of ports.
@@ -49,10 +54,16 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
         }
     }
     let threads = Threads::of(job);
-    let mut first = Walk::new(job, &threads, MOST_LANES);
-    let last = first.by_ref().map(|step| step.time).last().unwrap_or(0);
-    let objects = Objects::of(job, &threads, first.lanes());
-    file::write(&records, |file| write_records(job, &threads, &objects, last, file))?;
+    let mut most_lanes = MOST_LANES;
+    let (last, objects) = loop {
+        let mut first = Walk::new(job, &threads, most_lanes);
+        let last = first.by_ref().map(|step| step.time).last().unwrap_or(0);
+        if threads.all().len() + first.lanes().len() <= MOST_THREADS || most_lanes == 0 {
+            break (last, Objects::of(job, &threads, first.lanes()));
+        }
+        most_lanes /= 2;
+    };
+    file::write(&records, |file| write_records(job, &threads, &objects, (last, most_lanes), file))?;
     file::write(&labels, |file| file.write_all(labels_of(job).as_bytes()))?;
     file::write(&rows, |file| file.write_all(rows_of(job, &threads, &objects).as_bytes()))
 }
@@ -116,11 +127,17 @@ impl Objects {
     }
 }
 
-fn write_records(job: &Job, threads: &Threads, objects: &Objects, last: u64, file: &mut dyn Write) -> io::Result<()> {
+fn write_records(
+    job: &Job,
+    threads: &Threads,
+    objects: &Objects,
+    (last, most_lanes): (u64, u32),
+    file: &mut dyn Write,
+) -> io::Result<()> {
     file.write_all(header(job, objects, last).as_bytes())?;
     let mut records = Records { job, threads, objects, file, first: walk::first(job) };
     let mut counters = Counters::of(job);
-    let mut walk = Walk::new(job, threads, MOST_LANES);
+    let mut walk = Walk::new(job, threads, most_lanes);
     while let Some(step) = walk.next() {
         records.step(&step, walk.lanes())?;
         for change in counters.step(job, &step) {
@@ -326,7 +343,8 @@ fn rows_of(job: &Job, threads: &Threads, objects: &Objects) -> String {
 fn level(text: &mut String, level: &str, names: &[String]) {
     let _ = writeln!(text, "LEVEL {level} SIZE {}", names.len());
     for name in names {
-        let _ = writeln!(text, "{name}");
+        // A name is a line, whatever a thread was called.
+        let _ = writeln!(text, "{}", name.replace(|letter: char| letter.is_control(), " "));
     }
     text.push('\n');
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paraver traces, held against the rules of the format by a checker that knows nothing of how they are written.
+//! Paraver traces, held against the rules of the format by a checker that knows nothing of how they are written, and read
+//! by the parser of Paraver's own kernel (readers/read_paraver.cpp), which takes less for granted than it could: the order
+//! of times and what overlaps are the checker's.
 
+mod readers;
 mod scratch;
 
 use std::collections::{HashMap, HashSet};
@@ -17,12 +20,20 @@ struct Found {
     events: HashMap<u64, usize>,
     communications: usize,
     bytes: u64,
+    tags: i64,
+    /// Nanoseconds.
+    in_states: u64,
 }
 
 /// What a header says.
 struct Header {
     end: u64,
+    nodes: u64,
     processors: u64,
+    /// The node that each processor is on.
+    node_of: Vec<u64>,
+    /// The node of each task.
+    nodes_of_tasks: Vec<u64>,
     /// Threads of each task.
     tasks: Vec<u64>,
     communicators: usize,
@@ -48,9 +59,13 @@ fn header(line: &str) -> Header {
     let tasks: Vec<Vec<u64>> = tasks.split(',').map(numbers).collect();
     assert_eq!(application, format!("1:{}", tasks.len()), "one application");
     assert!(tasks.iter().all(|task| task[1] >= 1 && task[1] <= processors.len() as u64), "nodes in range");
+    assert!(tasks.iter().map(|task| task[0]).sum::<u64>() <= 65_535, "Paraver numbers threads by 16 bits");
     Header {
         end: end.parse().expect("a time"),
+        nodes: processors.len() as u64,
         processors: processors.iter().sum(),
+        node_of: (1..).zip(&processors).flat_map(|(node, count)| (0..*count).map(move |_| node)).collect(),
+        nodes_of_tasks: tasks.iter().map(|task| task[1]).collect(),
         tasks: tasks.iter().map(|task| task[0]).collect(),
         communicators: communicators.parse().expect("a number"),
     }
@@ -62,6 +77,8 @@ impl Header {
         assert_eq!(object[1], 1, "application");
         assert!(object[2] >= 1 && object[2] <= self.tasks.len() as u64, "task of {object:?}");
         assert!(object[3] >= 1 && object[3] <= self.tasks[object[2] as usize - 1], "thread of {object:?}");
+        let (processor, task) = (object[0] as usize - 1, object[2] as usize - 1);
+        assert_eq!(self.node_of[processor], self.nodes_of_tasks[task], "the processor's and the task's node");
     }
 }
 
@@ -80,7 +97,10 @@ fn check(folder: &Path, name: &str) -> Found {
     let mut busy: HashMap<Vec<u64>, u64> = HashMap::new();
     for line in lines {
         // Tags of collective operations are negative.
-        let (line, _) = line.split_once(":-").map_or((line, ""), |(before, _)| (before, ""));
+        let (line, tag) = match line.strip_prefix("3:").and_then(|_| line.rsplit_once(':')) {
+            Some((before, tag)) => (before, tag.parse().expect("a tag")),
+            None => (line, 0),
+        };
         let record = numbers(line);
         header.check_object(&record[1..5]);
         let time = record[5];
@@ -95,6 +115,7 @@ fn check(folder: &Path, name: &str) -> Found {
                 *until = record[6];
                 states.insert(record[7]);
                 found.states += 1;
+                found.in_states += record[6] - time;
             }
             2 => {
                 assert!(record.len() >= 8 && record.len().is_multiple_of(2), "{line}");
@@ -104,11 +125,13 @@ fn check(folder: &Path, name: &str) -> Found {
                 }
             }
             3 => {
+                assert_eq!(record.len(), 14, "{line}");
                 header.check_object(&record[7..11]);
                 let times = [time, record[6], record[12], record[11]];
                 assert!(times.is_sorted() && times[3] <= header.end, "times of {line}");
                 found.communications += 1;
                 found.bytes += record[13];
+                found.tags += tag;
             }
             _ => panic!("a record of no kind: {line}"),
         }
@@ -118,7 +141,31 @@ fn check(folder: &Path, name: &str) -> Found {
     let second_words: HashSet<&str> = labels.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
     assert!(kinds.iter().all(|kind| second_words.contains(kind.to_string().as_str())), "events have names");
     check_rows(&rows, &header);
+    compare_with_paraver(&folder.join(format!("{name}.prv")), &header, &found);
     found
+}
+
+/// What Paraver's own parser has understood is what the checker found.
+fn compare_with_paraver(records: &Path, header: &Header, found: &Found) {
+    let Some(lines) = readers::paraver(records) else { return };
+    let of =
+        |name: &str| -> Vec<&[String]> { lines.iter().filter(|line| line[0] == name).map(|line| &line[1..]).collect() };
+    let (tasks, threads) = (header.tasks.len() as u64, header.tasks.iter().sum());
+    let sizes = [1, header.end, header.nodes, header.processors, tasks, threads];
+    let sizes = sizes.into_iter().chain([header.communicators as u64]).map(|number| number.to_string());
+    assert_eq!(of("header"), [sizes.collect::<Vec<_>>()], "nanoseconds, the last of them, and the objects");
+    assert_eq!(of("states"), [[found.states, found.in_states as usize].map(|number| number.to_string())]);
+    let communications = [found.communications.to_string(), found.bytes.to_string(), found.tags.to_string()];
+    assert_eq!(of("communications"), [communications]);
+    let events: HashMap<u64, usize> = of("events")
+        .iter()
+        .map(|line| (line[0].parse().expect("a type"), line[1].parse().expect("how many")))
+        .collect();
+    assert_eq!(events, found.events);
+    assert_eq!(of("labels")[0][2], "NANOSEC");
+    let named = [("CPU", header.processors), ("NODE", header.nodes), ("TASK", tasks), ("THREAD", threads)];
+    let named = named.map(|(level, count)| [level.to_owned(), count.to_string(), "0".to_owned()]);
+    assert_eq!(of("rows"), named, "each object has a name, and no name is left over");
 }
 
 fn check_rows(rows: &str, header: &Header) {
@@ -131,6 +178,7 @@ fn check_rows(rows: &str, header: &Header) {
         sizes.insert(words[1].to_owned(), words[3].parse::<u64>().expect("a number"));
     }
     assert_eq!(sizes["CPU"], header.processors);
+    assert_eq!((sizes["NODE"], sizes["TASK"]), (header.nodes, header.tasks.len() as u64));
     assert_eq!(sizes["THREAD"], header.tasks.iter().sum::<u64>());
 }
 
@@ -164,4 +212,34 @@ fn what_clocks_disagree_about_still_keeps_the_rules() {
     job.span = None;
     export(&job, Format::Paraver, &scratch.path("job")).expect("written");
     assert_eq!(check(&scratch.path(""), "job").communications, 300);
+}
+
+#[test]
+fn a_name_of_several_lines_is_one_line() {
+    let scratch = Scratch::new("paraver-names");
+    let mut job = Job::made(2, 50, 3);
+    job.ranks[0].threads = vec![(0, "first\n\nsecond".to_owned()), (1, "LEVEL TASK SIZE 9".to_owned())];
+    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
+    assert_eq!(check(&scratch.path(""), "job").communications, 50);
+}
+
+#[test]
+fn there_are_no_more_threads_than_paraver_can_number() {
+    let scratch = Scratch::new("paraver-threads");
+    let mut job = Job::made(2, 2000, 7);
+    // With two lanes for each of them they would be 66 000.
+    let (begin, hold) = (job.messages[0].moments().min().expect("made"), 1_000_000_000);
+    let many: Vec<_> = (0..65_500).map(|number| (number, String::new())).collect();
+    job.ranks[0].threads = many;
+    for message in &mut job.messages {
+        let end = Some(ibex_messages::Time::new(begin.nanoseconds() + hold));
+        if let Some(send) = &mut message.send {
+            (send.ended, send.completed, send.notified) = (end, end, end);
+        }
+    }
+    job.span = None;
+    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
+    let found = check(&scratch.path(""), "job");
+    assert_eq!(found.communications, 2000);
+    assert!(found.states > 0);
 }
