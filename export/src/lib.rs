@@ -2,9 +2,10 @@
 //! A job in the formats of other tools.
 //!
 //! [`export`] is what `ibex export` calls. Each format is a file of its own, which states its rules and where they stand:
-//! `otf2.rs`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. What they share: `walk.rs` goes through a job in the order of time and holds no more than what is in flight;
-//! `life.rs` names the phases, `lanes.rs` says where they are drawn, `counters.rs` counts queues. docs/exports.md is for
-//! users. Path: pending. Threads: any. Tests: in the files; with programs that read the formats, in tests/.
+//! `otf2.rs`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. What they share: `walk.rs` goes
+//! through a job in the order of time and holds no more than what is in flight; `life.rs` names the phases, `lanes.rs` says
+//! where they are drawn, `counters.rs` counts queues, `threads.rs` numbers and names threads. docs/exports.md is for users.
+//! Path: pending. Threads: any. Tests: in the files; with programs that read the formats, in tests/.
 
 #![forbid(unsafe_code)]
 

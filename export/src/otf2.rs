@@ -22,7 +22,7 @@ use crate::error::ExportError;
 use crate::life::{Item, Moment, Phase};
 use crate::names;
 use crate::peers::Peers;
-use crate::threads::{Threads, rank_name, thread_name};
+use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
 
 /// Each lane is a file and a quarter of a MiB; all of them together are kept to about this many.
@@ -282,12 +282,7 @@ fn define_locations(
     walk: &Walk<'_>,
     defined: &mut Defined<'_, '_>,
 ) -> Result<(), Otf2Error> {
-    // A single thread has the name of its rank: that is what time lines show.
-    let name = |place: u32| {
-        let thread = &threads.all()[place as usize];
-        let rank = rank_name(&job.ranks[thread.rank as usize]);
-        if threads.of_rank(thread.rank).len() == 1 { rank } else { format!("{rank} {}", thread_name(thread)) }
-    };
+    let name = |place: u32| threads.name_in_job(job, place);
     for (number, thread) in threads.all().iter().enumerate() {
         let text = defined.string(&name(number as u32))?;
         defined.to.location(number as u32, text, thread.rank)?;

@@ -29,7 +29,7 @@ use crate::file;
 use crate::lanes::Lane;
 use crate::life::{Item, Phase};
 use crate::names;
-use crate::threads::{Threads, rank_name, thread_name};
+use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
 
 /// Lanes of a thread and direction.
@@ -65,7 +65,7 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
     };
     file::write(&records, |file| write_records(job, &threads, &objects, (last, most_lanes), file))?;
     file::write(&labels, |file| file.write_all(labels_of(job).as_bytes()))?;
-    file::write(&rows, |file| file.write_all(rows_of(job, &threads, &objects).as_bytes()))
+    file::write(&rows, |file| file.write_all(rows_of(job, &objects).as_bytes()))
 }
 
 /// The file of this kind.
@@ -88,7 +88,7 @@ struct Objects {
     ranks: Vec<(u32, u32)>,
     /// Of each lane its thread's number in its task.
     lanes: Vec<u32>,
-    /// The names of each task's threads.
+    /// The names of each task's threads, as they stand in the whole job.
     tasks: Vec<Vec<String>>,
 }
 
@@ -108,14 +108,13 @@ impl Objects {
         let before = |node: usize| nodes[..node].iter().map(|(_, ranks)| ranks).sum::<u32>();
         let firsts: Vec<u32> = (0..nodes.len()).map(before).collect();
         let ranks = places.into_iter().map(|(node, place)| (node as u32 + 1, firsts[node] + place)).collect();
-        let names =
-            |rank: u32| threads.of_rank(rank).map(|place| thread_name(&threads.all()[place as usize])).collect();
+        let names = |rank: u32| threads.of_rank(rank).map(|place| threads.name_in_job(job, place)).collect();
         let mut tasks: Vec<Vec<String>> = (0..job.ranks.len() as u32).map(names).collect();
         let mut numbers = Vec::with_capacity(lanes.len());
         for lane in lanes {
             let thread = &threads.all()[lane.thread as usize];
             let task = &mut tasks[thread.rank as usize];
-            task.push(format!("{} {} {}", thread_name(thread), lane.used_for.name(), lane.number));
+            task.push(format!("{} {} {}", threads.name_in_job(job, lane.thread), lane.used_for.name(), lane.number));
             numbers.push(task.len() as u32);
         }
         Objects { nodes, ranks, lanes: numbers, tasks }
@@ -317,7 +316,7 @@ fn colour(phase: Phase) -> (u8, u8, u8) {
 }
 
 /// The `.row`: names of processors, nodes and threads.
-fn rows_of(job: &Job, threads: &Threads, objects: &Objects) -> String {
+fn rows_of(job: &Job, objects: &Objects) -> String {
     let host = |name: &str| if name.is_empty() { "unknown host".to_owned() } else { name.to_owned() };
     let processors = objects.nodes.iter().flat_map(|(name, ranks)| {
         let name = host(name);
@@ -325,18 +324,11 @@ fn rows_of(job: &Job, threads: &Threads, objects: &Objects) -> String {
     });
     let nodes = objects.nodes.iter().map(|(name, _)| host(name));
     let tasks = job.ranks.iter().map(rank_name);
-    let all = objects.tasks.iter().zip(&job.ranks).enumerate().flat_map(|(place, (names, rank))| {
-        let own = threads.of_rank(place as u32).len();
-        names.iter().enumerate().map(move |(number, name)| match (number, own) {
-            (0, 1) => rank_name(rank),
-            _ => format!("{} {name}", rank_name(rank)),
-        })
-    });
     let mut text = String::new();
     level(&mut text, "CPU", &processors.collect::<Vec<_>>());
     level(&mut text, "NODE", &nodes.collect::<Vec<_>>());
     level(&mut text, "TASK", &tasks.collect::<Vec<_>>());
-    level(&mut text, "THREAD", &all.collect::<Vec<_>>());
+    level(&mut text, "THREAD", &objects.tasks.concat());
     text
 }
 

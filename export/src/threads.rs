@@ -65,6 +65,13 @@ impl Threads {
             .map_or(range.start, |place| range.start + place as u32)
     }
 
+    /// What formats call a thread where its rank does not stand above it: a single thread has the name of its rank.
+    pub(crate) fn name_in_job(&self, job: &Job, place: u32) -> String {
+        let thread = &self.all[place as usize];
+        let rank = rank_name(&job.ranks[thread.rank as usize]);
+        if self.of_rank(thread.rank).len() == 1 { rank } else { format!("{rank} {}", thread_name(thread)) }
+    }
+
     /// Where an item happens.
     pub(crate) fn of_item(&self, job: &Job, item: Item) -> u32 {
         match item {
@@ -105,6 +112,8 @@ mod tests {
         let threads = Threads::of(&job);
         assert_eq!(threads.all().len(), 4);
         assert_eq!(thread_name(&threads.all()[threads.find(0, 7) as usize]), "worker");
+        assert_eq!(threads.name_in_job(&job, threads.find(0, 7)), "rank 0 worker");
+        assert_eq!(threads.name_in_job(&job, threads.first_of(1)), "rank 1");
         assert_eq!(threads.find(0, 3), threads.first_of(0));
         assert_eq!(threads.of_rank(1), 2..3);
         assert_eq!(threads.find(2, 0), 3);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Paraver traces, held against the rules of the format by a checker that knows nothing of how they are written, and read
-//! by the parser of Paraver's own kernel (readers/read_paraver.cpp), which takes less for granted than it could: the order
-//! of times and what overlaps are the checker's.
+//! by the parser of Paraver's own kernel (`readers/read_paraver.cpp`). The parser asks neither for the order of times nor
+//! that states of a thread do not overlap: those the checker does.
 
 mod readers;
 mod scratch;
