@@ -2,9 +2,9 @@
 //! Programs of others that read exports in tests, and that no Debian package has: Python packages, and Paraver's parser.
 //!
 //! Called by `test.rs`, which hands their places to the tests by variables (export/tests/readers). They are kept under the
-//! target folder until what is asked for changes. The packages are 85 MB to fetch and 300 MB on the disk; of the sources of
-//! Paraver's kernel (LGPL, neither copied nor linked into ibex) only the folder with the parser is fetched, and a program
-//! of ours built with it. Grade: setup. Tests: at the end of this file.
+//! target folder until what is asked for changes. The packages are 85 MB to fetch and 300 MB on the disk. Paraver's parser
+//! is used by who has the sources of its kernel (LGPL, neither copied nor linked into ibex): a program of ours is built
+//! with it. Grade: setup. Tests: at the end of this file.
 
 use crate::command::quietly;
 use crate::workspace::Workspace;
@@ -17,9 +17,8 @@ use std::process::Command;
 const PACKAGES: &str = "export/tests/readers/requirements.txt";
 /// The program that reads with Paraver's parser.
 const PROGRAM: &str = "export/tests/readers/read_paraver.cpp";
-/// Paraver's kernel, and of which commit.
-const KERNEL: &str = "https://github.com/bsc-performance-tools/paraver-kernel";
-const COMMIT: &str = "abbc7c3b48e5c37c438756e526c39174262e91ae";
+/// Names the folder with the sources of Paraver's kernel (bsc-performance-tools/paraver-kernel).
+const KERNEL: &str = "IBEX_PARAVER_KERNEL";
 /// The folder of it that has the parser.
 const PARSER: &str = "utils/traceparser";
 
@@ -73,47 +72,18 @@ fn environment(base: &str, folder: &Path, list: &Path) -> Result<()> {
 /// The program that reads with Paraver's own parser.
 ///
 /// # Errors
-/// The parser cannot be fetched, as without a network, or the program cannot be built.
+/// There are no sources, or the program cannot be built with them.
 fn paraver(workspace: &Workspace) -> Result<PathBuf> {
-    let folder = workspace.target().join("readers/paraver");
-    let (source, program) = (workspace.root().join(PROGRAM), folder.join(format!("reader-{COMMIT}")));
-    if is_newer(&program, &source) {
-        return Ok(program);
-    }
-    let kernel = folder.join(format!("kernel-{COMMIT}"));
-    if !kernel.join(PARSER).join("tracebodyio_v1.h").is_file() {
-        fetch(&kernel)?;
-    }
+    let kernel = std::env::var_os(KERNEL).with_context(|| format!("{KERNEL} names no sources of its kernel"))?;
+    let folder = workspace.target().join("readers");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let (source, program) = (workspace.root().join(PROGRAM), folder.join("read_paraver"));
     // To a name of its own first: an interrupted compiler leaves no program that looks whole.
     let built = folder.join("reader.part");
-    let parser = kernel.join(PARSER);
+    let parser = Path::new(&kernel).join(PARSER);
     quietly(Command::new("g++").args(["-std=c++17", "-w", "-I"]).arg(parser).arg("-o").args([&built, &source]))?;
     fs::rename(&built, &program).with_context(|| format!("cannot write {}", program.display()))?;
     Ok(program)
-}
-
-/// Checks out the folder with the parser, and no other, of the one commit.
-fn fetch(kernel: &Path) -> Result<()> {
-    if kernel.exists() {
-        fs::remove_dir_all(kernel).with_context(|| format!("cannot remove {}", kernel.display()))?;
-    }
-    quietly(Command::new("git").args(["init", "--quiet"]).arg(kernel))?;
-    let git = |arguments: &[&str]| {
-        let mut git = Command::new("git");
-        // A server that sends nothing for long, or asks for a password, is one that cannot be reached.
-        git.args(["-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=30"]).env("GIT_TERMINAL_PROMPT", "0");
-        quietly(git.current_dir(kernel).args(arguments))
-    };
-    git(&["remote", "add", "origin", KERNEL])?;
-    git(&["sparse-checkout", "set", "--no-cone", &format!("/{PARSER}/")])?;
-    git(&["fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", COMMIT])?;
-    git(&["checkout", "--quiet", COMMIT])
-}
-
-/// Whether there is such a file that is no older than the other.
-fn is_newer(file: &Path, than: &Path) -> bool {
-    let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
-    modified(file).is_ok_and(|time| modified(than).is_ok_and(|other| time >= other))
 }
 
 #[cfg(test)]
@@ -126,13 +96,6 @@ mod tests {
         let packages: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(packages.iter().all(|line| line.split("==").count() == 2), "{packages:?}");
         assert!(packages.len() >= 3);
-    }
-
-    #[test]
-    fn what_is_not_there_is_not_newer() {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-        assert!(is_newer(&here, &here));
-        assert!(!is_newer(Path::new("/no-such-file"), &here));
     }
 
     #[test]

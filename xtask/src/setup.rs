@@ -86,8 +86,6 @@ static PACKAGES: &[Package] = &[
     bench("valgrind", "counts the instructions of a message"),
     // With all that it needs 124 MB to fetch and 412 MB on the disk: not for who only installs or measures.
     test("chromium", "shows the pages of `ibex view`, in a test, and draws their pictures"),
-    test("g++", "builds Paraver's own parser, which reads exports in a test"),
-    test("git", "fetches Paraver's own parser"),
     test("python3-otf2", "reads the exports as OTF2, in a test"),
     test("python3-venv", "holds the Python packages that read exports in tests"),
     virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),

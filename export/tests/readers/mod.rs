@@ -40,7 +40,7 @@ fn run<A: AsRef<OsStr>>(interpreter: &OsStr, script: &str, modules: &str, remedy
 /// nothing where the parser is not there. It must not complain of a single record.
 pub(crate) fn paraver(records: &Path) -> Option<Vec<Vec<String>>> {
     let Some(reader) = std::env::var_os("IBEX_PARAVER_READER") else {
-        skip("read_paraver.cpp", "IBEX_PARAVER_READER is not set (cargo xtask test)");
+        skip("read_paraver.cpp", "IBEX_PARAVER_READER is not set (cargo xtask test with IBEX_PARAVER_KERNEL)");
         return None;
     };
     let output = Command::new(&reader).arg(records).output().expect("Paraver's parser starts");
