@@ -97,7 +97,7 @@ impl<W: Write> Recorder<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ibex_trace::{Element, ElementKind, EventType, Head, Options, Reader, Source};
+    use ibex_trace::{Element, ElementKind, EventType, Head, Options, Reader, Room, Source};
     use std::path::Path;
 
     fn head() -> Head {
@@ -129,9 +129,9 @@ mod tests {
                             let mut values = [0; ibex_trace::MOST_ELEMENTS];
                             // Of one record, two or three.
                             values[..3].copy_from_slice(&[number, number << (number % 3 * 20), u64::MAX]);
-                            let packed = layout.pack(0, number, &values);
+                            let pack = |room: &mut Room| layout.pack_into(0, number, |element| values[element], room);
                             // SAFETY: `mine` gave it.
-                            while !unsafe { ring.put(packed.records()) } {
+                            while !unsafe { ring.put(pack) } {
                                 std::thread::yield_now();
                             }
                         }
@@ -176,7 +176,7 @@ mod tests {
         let ring = rings.mine().expect("one of few threads");
         for number in 0..100 {
             // SAFETY: `mine` gave it.
-            assert!(unsafe { ring.put(layout.pack(0, number, &[0; 16]).records()) }, "{number}");
+            assert!(unsafe { ring.put(|room| layout.pack_into(0, number, |_| 0, room)) }, "{number}");
             recorder.pass(&rings, |_| {});
         }
         assert!(recorder.failed().is_some_and(|error| error.to_string().contains("full")));

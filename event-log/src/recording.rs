@@ -16,7 +16,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ibex_trace::{Clock, ClockSample, Head, Layout, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Source, Writer};
+use ibex_trace::{
+    Clock, ClockSample, Head, Layout, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Room, Source, Writer,
+};
 
 use crate::catalogue::{self, EventType, Place, WORDS};
 use crate::clock::{self, Reading};
@@ -409,13 +411,12 @@ unsafe extern "C" fn on_event(
     if target.context.is_some_and(|context| HIDDEN.hides(context.value(&data))) {
         return;
     }
-    let mut values = [0; MOST_ELEMENTS];
-    for (value, place) in values.iter_mut().zip(&target.places).take(target.layout.elements()) {
-        *value = place.value(&data);
-    }
-    let packed = target.layout.pack(source as u8, ticks.cast_unsigned(), &values);
-    // SAFETY: `mine` gave this thread's ring.
-    let put = |ring: &crate::rings::Ring| unsafe { ring.put(packed.records()) };
+    let value = |element: usize| target.places[element].value(&data);
+    let put = |ring: &crate::rings::Ring| {
+        let pack = |room: &mut Room| target.layout.pack_into(source as u8, ticks.cast_unsigned(), value, room);
+        // SAFETY: `mine` gave this thread's ring.
+        unsafe { ring.put(pack) }
+    };
     if source as usize >= MOST_SOURCES || !target.rings.mine().is_some_and(put) {
         target.lost.fetch_add(1, Ordering::Relaxed);
     }

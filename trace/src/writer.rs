@@ -67,13 +67,14 @@ pub struct Writer<W: Write> {
 #[derive(Default)]
 struct Gathered {
     records: Vec<Record>,
-    events: usize,
+    /// The place of the first record of each.
+    begins: Vec<u32>,
 }
 
 impl Gathered {
     fn clear(&mut self) {
         self.records.clear();
-        self.events = 0;
+        self.begins.clear();
     }
 }
 
@@ -199,14 +200,14 @@ impl<W: Write> Writer<W> {
         self.put_names()?;
         let mut threads = std::mem::take(&mut self.threads);
         let mut outcome = Ok(());
-        for (thread, gathered) in threads.iter_mut().filter(|(_, gathered)| gathered.events > 0) {
-            outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records));
+        for (thread, gathered) in threads.iter_mut().filter(|(_, gathered)| !gathered.begins.is_empty()) {
+            outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records, &gathered.begins));
             gathered.clear();
         }
         self.threads = threads;
         outcome?;
         if !self.lost.is_empty() {
-            self.put_events(0, &[])?;
+            self.put_events(0, &[], &[])?;
         }
         self.out.flush().map_err(|cause| self.fail(cause))
     }
@@ -229,36 +230,37 @@ impl<W: Write> Writer<W> {
 
     /// Takes records to those that are gathered, up to a whole block, and writes that.
     fn take(&mut self, thread: u32, gathered: &mut Gathered, records: &[Record]) -> Result<usize, Error> {
-        let room = self.options.block - gathered.events;
-        let (taken, count) = match whole(records, room, self.layouts.len(), self.sources) {
-            Ok((0, _)) if !records.is_empty() => {
+        let (known, before) = ((self.layouts.len(), self.sources), gathered.begins.len());
+        let room = self.options.block - before;
+        let taken = match whole(records, room, known, gathered.records.len(), &mut gathered.begins) {
+            Ok(0) if !records.is_empty() => {
                 return Err(self.refuse("half an event at the end of a batch".to_owned()));
             }
-            Ok(whole) => whole,
-            Err(at) => return Err(self.refuse_record(&records[at])),
+            Ok(taken) => taken,
+            Err(at) => {
+                gathered.begins.truncate(before);
+                return Err(self.refuse_record(&records[at]));
+            }
         };
-        let now = &records[..taken];
-        if count == room && gathered.events == 0 {
+        let is_full = gathered.begins.len() == self.options.block;
+        let outcome = if is_full && before == 0 {
             // A whole block in the batch: a copy less.
-            self.put_names()?;
-            self.put_events(thread, now)?;
-            return Ok(taken);
-        }
-        gathered.records.extend_from_slice(now);
-        gathered.events += count;
-        if count == room {
-            self.put_names()?;
-            let outcome = self.put_events(thread, &gathered.records);
-            gathered.clear();
-            outcome?;
-        }
-        Ok(taken)
+            self.put_names().and_then(|()| self.put_events(thread, &records[..taken], &gathered.begins))
+        } else {
+            gathered.records.extend_from_slice(&records[..taken]);
+            if !is_full {
+                return Ok(taken);
+            }
+            self.put_names().and_then(|()| self.put_events(thread, &gathered.records, &gathered.begins))
+        };
+        gathered.clear();
+        outcome.map(|()| taken)
     }
 
     /// A block of these events, with the losses there are.
-    fn put_events(&mut self, thread: u32, records: &[Record]) -> Result<(), Error> {
+    fn put_events(&mut self, thread: u32, records: &[Record], begins: &[u32]) -> Result<(), Error> {
         self.payload.clear();
-        let mut summary = self.encoder.encode(&self.layouts, thread, records, &mut self.payload);
+        let mut summary = self.encoder.encode(&self.layouts, thread, (records, begins), &mut self.payload);
         for (event_type, lost) in std::mem::take(&mut self.lost) {
             match summary.types.binary_search_by_key(&event_type, |of| of.event_type) {
                 Ok(place) => summary.types[place].lost = lost,
