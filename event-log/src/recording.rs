@@ -315,15 +315,19 @@ impl Recording {
         while self.pass(true) > 0 {}
         let Some(recorder) = lock(&self.writing).recorder.take() else { return };
         let failed_before = recorder.failed().is_some();
+        for (event_type, count) in recorder.unwritten() {
+            self.targets[usize::from(event_type)].lost.fetch_add(count, Ordering::Relaxed);
+        }
         if let Err(error) = recorder.finish()
             && !failed_before
         {
             mpi::complain(&format!("{error}: the trace is not complete"));
         }
-        self.tell_losses();
+        self.tell_losses(if failed_before { "they are not in its trace" } else { "name fewer in IBEX_TRACE_EVENTS" });
     }
 
-    fn tell_losses(&self) {
+    /// What the trace lacks, and what that means.
+    fn tell_losses(&self, meaning: &str) {
         let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost.load(Ordering::Relaxed)));
         let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
         if !lost.is_empty() {
@@ -331,10 +335,7 @@ impl Recording {
             let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
             let rank = settings::launched(|name| std::env::var(name).ok());
             let whose = settings::rank(rank, self.process);
-            mpi::complain(&format!(
-                "rank {whose}: {all} events are lost ({}): name fewer in IBEX_TRACE_EVENTS",
-                each.join(", ")
-            ));
+            mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {meaning}", each.join(", ")));
         }
     }
 }

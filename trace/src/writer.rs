@@ -53,6 +53,8 @@ pub struct Writer<W: Write> {
     clocks: Vec<ClockSample>,
     /// The losses of each type that no block has told of.
     lost: BTreeMap<u8, u64>,
+    /// The events of each type that it was given and could not write.
+    unwritten: BTreeMap<u8, u64>,
     encoder: Encoder,
     framer: Framer,
     index: Vec<Place>,
@@ -120,6 +122,7 @@ impl<W: Write> Writer<W> {
             names: Names::default(),
             clocks: Vec::new(),
             lost: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
             encoder: Encoder::default(),
             framer: Framer::new(options.level),
             index: Vec::new(),
@@ -184,12 +187,41 @@ impl<W: Write> Writer<W> {
     /// full: the caller can give back the memory of these before it gives more. How many records it took.
     ///
     /// # Errors
-    /// As [`Writer::write`]; nothing was taken then.
+    /// As [`Writer::write`]. None of these records is taken then, and their events count as [`Writer::unwritten`].
     pub fn write_some(&mut self, thread: u32, records: &[Record]) -> Result<usize, Error> {
         let mut gathered = self.threads.remove(&thread).unwrap_or_default();
-        let outcome = self.take(thread, &mut gathered, records);
+        let before = gathered.begins.len();
+        let outcome = match &self.failed {
+            Some(failed) => Err(failed.clone()),
+            None => self.take(thread, &mut gathered, records),
+        };
+        if outcome.is_err() {
+            gathered.begins.truncate(before);
+            if self.failed.is_some() {
+                self.give_up(&gathered.records, &gathered.begins);
+                gathered.clear();
+            }
+            let mut rest = records;
+            while let Some(first) = rest.first() {
+                *self.unwritten.entry(first.event_type()).or_default() += 1;
+                rest = rest.get(first.records()..).unwrap_or_default();
+            }
+        }
         self.threads.insert(thread, gathered);
         outcome
+    }
+
+    /// How many events of each type could not be written. Those that are still gathered are not among them: after
+    /// [`Writer::flush`] there are none.
+    pub fn unwritten(&self) -> impl Iterator<Item = (u8, u64)> {
+        self.unwritten.iter().map(|(event_type, count)| (*event_type, *count))
+    }
+
+    /// These events are in no block, and will be in none.
+    fn give_up(&mut self, records: &[Record], begins: &[u32]) {
+        for &place in begins {
+            *self.unwritten.entry(records[place as usize].event_type()).or_default() += 1;
+        }
     }
 
     /// Writes what has been gathered, in blocks as small as need be: a process that is killed then leaves it.
@@ -197,11 +229,13 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// It cannot be written.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.put_names()?;
+        let mut outcome = self.put_names();
         let mut threads = std::mem::take(&mut self.threads);
-        let mut outcome = Ok(());
         for (thread, gathered) in threads.iter_mut().filter(|(_, gathered)| !gathered.begins.is_empty()) {
             outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records, &gathered.begins));
+            if outcome.is_err() {
+                self.give_up(&gathered.records, &gathered.begins);
+            }
             gathered.clear();
         }
         self.threads = threads;
@@ -237,10 +271,7 @@ impl<W: Write> Writer<W> {
                 return Err(self.refuse("half an event at the end of a batch".to_owned()));
             }
             Ok(taken) => taken,
-            Err(at) => {
-                gathered.begins.truncate(before);
-                return Err(self.refuse_record(&records[at]));
-            }
+            Err(at) => return Err(self.refuse_record(&records[at])),
         };
         let is_full = gathered.begins.len() == self.options.block;
         let outcome = if is_full && before == 0 {
@@ -253,8 +284,9 @@ impl<W: Write> Writer<W> {
             }
             self.put_names().and_then(|()| self.put_events(thread, &gathered.records, &gathered.begins))
         };
+        outcome?;
         gathered.clear();
-        outcome.map(|()| taken)
+        Ok(taken)
     }
 
     /// A block of these events, with the losses there are.
