@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `--events` adds to a bench: what events cost, as ratios to a build that has none, and the bars for it.
 //!
-//! The five ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. A bound that the
+//! The six ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. A bound that the
 //! ratio may keep or miss is neither met nor missed: the machine is too noisy to say. Instructions, allocations and
 //! counts of events are exact. Of the events of the matching, over the PML, the instructions alone are counted
 //! ([`transport::EVENTS_OF_MATCHING`]).

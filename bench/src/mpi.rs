@@ -111,7 +111,7 @@ fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     match transport {
         Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
         _ if transport.way_of_matching().is_some() => Some(place.programs.join("every_event.so")),
-        Transport::Logger => Some(place.components?.with_file_name("libibex-log.so")),
+        Transport::Logger | Transport::Recorded => Some(place.components?.with_file_name("libibex-log.so")),
         _ => None,
     }
 }
@@ -119,6 +119,11 @@ fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
 /// The file a rank's log goes to.
 pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
     place.reports.join(format!("events.{rank}"))
+}
+
+/// The folder a trace goes to.
+pub(crate) fn trace(place: Where) -> PathBuf {
+    place.reports.join("events.trace")
 }
 
 /// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
@@ -143,6 +148,10 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
     if transport == Transport::Logger {
         variables.push(variable("IBEX_LOG_EVENTS", "all".to_owned()));
         variables.push(variable("IBEX_LOG_FILE", place.reports.join("events").display().to_string()));
+    }
+    if transport == Transport::Recorded {
+        variables.push(variable("IBEX_TRACE_EVENTS", "all".to_owned()));
+        variables.push(variable("IBEX_TRACE", trace(place).display().to_string()));
     }
     variables
 }
@@ -276,13 +285,14 @@ pub(crate) mod tests {
         let lines = super::super::transport::EVENTS.map(|transport| line(place(), transport));
         let tools = lines.each_ref().map(|line| line.split(' ').find_map(|word| word.strip_prefix("LD_PRELOAD=")));
         let (empty, logger) = ("/t/mpi/every_event.so", "/t/lib/libibex-log.so");
-        assert_eq!(tools, [None, None, Some(empty), Some(empty), Some(logger)]);
+        assert_eq!(tools, [None, None, Some(empty), Some(empty), Some(logger), Some(logger)]);
         let buffered = lines.each_ref().map(|line| line.contains("--mca btl_ibex_event_buffered 1"));
-        assert_eq!(buffered, [false, false, false, true, false]);
+        assert_eq!(buffered, [false, false, false, true, false, false]);
         for transport in super::super::transport::EVENTS {
             let variables = format!("{:?}", environment(place(), transport));
             assert_eq!(variables.contains("/t/without/"), transport == Transport::WithoutEvents, "{variables}");
             assert_eq!(variables.contains("IBEX_LOG"), transport == Transport::Logger, "{variables}");
+            assert_eq!(variables.contains("IBEX_TRACE"), transport == Transport::Recorded, "{variables}");
         }
     }
 

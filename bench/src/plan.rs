@@ -340,9 +340,9 @@ impl Plan {
         match test.by {
             By::Messages => true,
             By::OneSided => transport != Transport::Tcp || self.kind != Kind::SoftHca,
-            // The logger writes in a thread of its own, whenever that gets the processor.
+            // Logger and recorder write in a thread of their own, whenever that gets the processor.
             By::InstructionCounter(_) => {
-                transport.is_mpi() && ![Transport::Tcp, Transport::Logger].contains(&transport)
+                transport.is_mpi() && ![Transport::Tcp, Transport::Logger, Transport::Recorded].contains(&transport)
             }
             By::HostMemory => false,
         }
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_events_cost_is_measured_the_five_ways_in_turns() {
+    fn what_events_cost_is_measured_the_six_ways_in_turns() {
         let tests = ["latency", "instructions"].into_iter().filter_map(super::super::catalogue::test).collect();
         let plan = Plan::of_events(Kind::SoftHca, false, tests);
         let ways = |round, counted: bool| -> Vec<&str> {
@@ -450,9 +450,9 @@ mod tests {
             };
             steps.filter_map(way).collect()
         };
-        assert_eq!(ways(5, false), ["without", "unregistered", "callbacks", "buffered", "logger"]);
-        let firsts: Vec<&str> = (1..=5).map(|round| ways(round, false)[0]).collect();
-        assert_eq!(firsts, ["unregistered", "callbacks", "buffered", "logger", "without"]);
+        assert_eq!(ways(6, false), ["without", "unregistered", "callbacks", "buffered", "logger", "recorded"]);
+        let firsts: Vec<&str> = (1..=6).map(|round| ways(round, false)[0]).collect();
+        assert_eq!(firsts, ["unregistered", "callbacks", "buffered", "logger", "recorded", "without"]);
         let of_matching = ["ibex", "elsewhere", "watched", "peruse", "mpi_t", "kept", "delivered"];
         assert_eq!(ways(1, true), [&["unregistered", "callbacks", "buffered", "without"][..], &of_matching].concat());
         assert_eq!(ways(2, true), ["callbacks", "buffered", "without", "unregistered"]);

@@ -24,6 +24,7 @@ pub(crate) fn colour(transport: Transport) -> RGBColor {
         Transport::UcxPerftest => RGBColor(0xc9, 0x8a, 0xd6),
         Transport::Tcp | Transport::Logger => RGBColor(0xc4, 0x6a, 0x12),
         Transport::Memory | Transport::Buffered => RGBColor(0xa8, 0x8f, 0x2c),
+        Transport::Recorded => RGBColor(0xb3, 0x2d, 0x4b),
         // Of these instructions are counted, and not plotted.
         Transport::Elsewhere
         | Transport::Watched

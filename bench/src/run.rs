@@ -211,6 +211,10 @@ impl Bench<'_> {
         if transport == Transport::Logger {
             self.remove_logs()?;
         }
+        if transport == Transport::Recorded {
+            let trace = mpi::trace(self.place).display().to_string();
+            self.job(&Job::new(["rm", "-r", &trace]))?.checked().context("the recorder left no trace")?;
+        }
         Ok(())
     }
 

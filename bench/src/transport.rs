@@ -42,6 +42,9 @@ pub enum Transport {
     /// While the logger writes every event to a file.
     #[value(skip)]
     Logger,
+    /// While the recorder writes every event to a trace (`IBEX_TRACE`).
+    #[value(skip)]
+    Recorded,
     /// MPI through ibex's PML while a tool listens by PERUSE to another communicator than the messages are on.
     #[value(skip)]
     Elsewhere,
@@ -63,8 +66,14 @@ pub enum Transport {
 }
 
 /// What `--events` compares; the first is what the others are compared with.
-pub(crate) const EVENTS: [Transport; 5] =
-    [Transport::WithoutEvents, Transport::Unregistered, Transport::Callbacks, Transport::Buffered, Transport::Logger];
+pub(crate) const EVENTS: [Transport; 6] = [
+    Transport::WithoutEvents,
+    Transport::Unregistered,
+    Transport::Callbacks,
+    Transport::Buffered,
+    Transport::Logger,
+    Transport::Recorded,
+];
 
 /// What `--events` counts the instructions of over the PML, whose events are those of the matching; the first is what
 /// the others are compared with.
@@ -79,7 +88,7 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
 ];
 
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 19] = [
+pub(crate) const ALL: [Transport; 20] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
@@ -93,6 +102,7 @@ pub(crate) const ALL: [Transport; 19] = [
     Transport::Callbacks,
     Transport::Buffered,
     Transport::Logger,
+    Transport::Recorded,
     Transport::Elsewhere,
     Transport::Watched,
     Transport::Peruse,
@@ -119,6 +129,7 @@ impl Transport {
             Self::Callbacks => "callbacks",
             Self::Buffered => "buffered",
             Self::Logger => "logger",
+            Self::Recorded => "recorded",
             Self::Elsewhere => "elsewhere",
             Self::Watched => "watched",
             Self::Peruse => "peruse",
@@ -143,7 +154,8 @@ impl Transport {
             Self::Unregistered => "nobody registered",
             Self::Callbacks => "every event, an empty callback",
             Self::Buffered => "every event, buffered",
-            Self::Logger => "every event written to a file",
+            Self::Logger => "every event written as text",
+            Self::Recorded => "every event recorded in a trace",
             Self::Elsewhere => "PML: PERUSE on another communicator",
             Self::Watched => "PML: PERUSE, for an event that does not come",
             Self::Peruse => "PML: every event by PERUSE, an empty callback",

@@ -98,10 +98,11 @@ fn run(pace: f64, seconds: f64) {
             loop {
                 let is_last = done.load(Ordering::Acquire);
                 let sample = ClockSample { clock: Clock::Source(0), shown: 1, before: 1, after: 1 };
-                if recorder.pass(&rings, |writer| writer.clock(sample)) < 1 << 14 {
-                    if is_last {
-                        break;
-                    }
+                let taken = recorder.pass(&rings, |writer| writer.clock(sample));
+                // A look takes what lies in one piece: the end is where nothing is left.
+                if is_last && taken == 0 {
+                    break;
+                } else if !is_last && taken < 1 << 14 {
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
@@ -127,9 +128,11 @@ fn run(pace: f64, seconds: f64) {
                 let address = 0x7ffd_1234_5670 + buffer;
                 values[..10].copy_from_slice(&[message, bytes, address, peer, tag, 1, 3, (chance >> 20) % 3, 0, bytes]);
                 ticks += 60 + (chance >> 24) % 64;
-                let packed = layouts[(put % 7) as usize].pack(0, ticks, black_box(&values));
+                let (layout, values) = (layouts[(put % 7) as usize], black_box(&values));
                 // SAFETY: `mine` gave it.
-                lost += u64::from(!unsafe { ring.put(packed.records()) });
+                let is_put =
+                    unsafe { ring.put(|room| layout.pack_into(0, ticks, |element| values[element % 16], room)) };
+                lost += u64::from(!is_put);
                 put += 1;
             }
             bursts += 1;

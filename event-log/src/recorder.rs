@@ -3,7 +3,7 @@
 //!
 //! Called by the recorder's writing thread, and by who ends the process (`recording.rs`). It knows nothing of MPI: who
 //! calls says which sources there are, and what their clocks show, between the look at the rings and the writing. Once
-//! the file cannot be written, it empties the rings all the same. Grade: pending; it must keep up with all threads.
+//! the file cannot be written, it empties the rings all the same, and what was in them is counted. Grade: pending; it must keep up with all threads.
 //! Threads: its owner's. Tests: below; `cargo bench -p ibex-event-log`; tests/log.rs.
 
 use std::io::Write;
@@ -43,15 +43,11 @@ impl<W: Write> Recorder<W> {
         for (ring, mut waiting) in found.into_iter().flatten() {
             taken += waiting.len();
             while !waiting.is_empty() {
-                let count = if self.failed.is_some() {
+                // What cannot be written is counted there.
+                let count = self.writer.write_some(ring.thread(), waiting).unwrap_or_else(|error| {
+                    self.failed.get_or_insert(error);
                     waiting.len()
-                } else {
-                    let outcome = self.writer.write_some(ring.thread(), waiting);
-                    outcome.unwrap_or_else(|error| {
-                        self.failed = Some(error);
-                        waiting.len()
-                    })
-                };
+                });
                 waiting = &waiting[count..];
                 // Block by block: while the next one is written there is room for more.
                 ring.release(count);
@@ -67,8 +63,8 @@ impl<W: Write> Recorder<W> {
     /// Writes what has been gathered: who kills the process leaves it.
     pub(crate) fn flush(&mut self) {
         self.flushed = Instant::now();
-        if self.failed.is_none() {
-            self.failed = self.writer.flush().err();
+        if let Err(error) = self.writer.flush() {
+            self.failed.get_or_insert(error);
         }
     }
 
@@ -80,6 +76,11 @@ impl<W: Write> Recorder<W> {
     /// Why the trace lacks what came later.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
+    }
+
+    /// How many events of each type were taken and could not be written; after a flush, all of them.
+    pub(crate) fn unwritten(&self) -> impl Iterator<Item = (u8, u64)> {
+        self.writer.unwritten()
     }
 
     /// The end of the trace.
@@ -97,7 +98,7 @@ impl<W: Write> Recorder<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ibex_trace::{Element, ElementKind, EventType, Head, Options, Reader, Source};
+    use ibex_trace::{Element, ElementKind, EventType, Head, Options, Reader, Room, Source};
     use std::path::Path;
 
     fn head() -> Head {
@@ -129,9 +130,9 @@ mod tests {
                             let mut values = [0; ibex_trace::MOST_ELEMENTS];
                             // Of one record, two or three.
                             values[..3].copy_from_slice(&[number, number << (number % 3 * 20), u64::MAX]);
-                            let packed = layout.pack(0, number, &values);
+                            let pack = |room: &mut Room| layout.pack_into(0, number, |element| values[element], room);
                             // SAFETY: `mine` gave it.
-                            while !unsafe { ring.put(packed.records()) } {
+                            while !unsafe { ring.put(pack) } {
                                 std::thread::yield_now();
                             }
                         }
@@ -176,10 +177,12 @@ mod tests {
         let ring = rings.mine().expect("one of few threads");
         for number in 0..100 {
             // SAFETY: `mine` gave it.
-            assert!(unsafe { ring.put(layout.pack(0, number, &[0; 16]).records()) }, "{number}");
+            assert!(unsafe { ring.put(|room| layout.pack_into(0, number, |_| 0, room)) }, "{number}");
             recorder.pass(&rings, |_| {});
         }
         assert!(recorder.failed().is_some_and(|error| error.to_string().contains("full")));
+        recorder.flush();
+        assert_eq!(recorder.unwritten().collect::<Vec<_>>(), [(0, 100)], "each is counted");
         assert!(recorder.finish().is_err());
     }
 }

@@ -16,7 +16,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ibex_trace::{Clock, ClockSample, Head, Layout, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Source, Writer};
+use ibex_trace::{
+    Clock, ClockSample, Head, Layout, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Room, Source, Writer,
+};
 
 use crate::catalogue::{self, EventType, Place, WORDS};
 use crate::clock::{self, Reading};
@@ -313,15 +315,19 @@ impl Recording {
         while self.pass(true) > 0 {}
         let Some(recorder) = lock(&self.writing).recorder.take() else { return };
         let failed_before = recorder.failed().is_some();
+        for (event_type, count) in recorder.unwritten() {
+            self.targets[usize::from(event_type)].lost.fetch_add(count, Ordering::Relaxed);
+        }
         if let Err(error) = recorder.finish()
             && !failed_before
         {
             mpi::complain(&format!("{error}: the trace is not complete"));
         }
-        self.tell_losses();
+        self.tell_losses(if failed_before { "they are not in its trace" } else { "name fewer in IBEX_TRACE_EVENTS" });
     }
 
-    fn tell_losses(&self) {
+    /// What the trace lacks, and what that means.
+    fn tell_losses(&self, meaning: &str) {
         let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost.load(Ordering::Relaxed)));
         let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
         if !lost.is_empty() {
@@ -329,10 +335,7 @@ impl Recording {
             let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
             let rank = settings::launched(|name| std::env::var(name).ok());
             let whose = settings::rank(rank, self.process);
-            mpi::complain(&format!(
-                "rank {whose}: {all} events are lost ({}): name fewer in IBEX_TRACE_EVENTS",
-                each.join(", ")
-            ));
+            mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {meaning}", each.join(", ")));
         }
     }
 }
@@ -409,13 +412,12 @@ unsafe extern "C" fn on_event(
     if target.context.is_some_and(|context| HIDDEN.hides(context.value(&data))) {
         return;
     }
-    let mut values = [0; MOST_ELEMENTS];
-    for (value, place) in values.iter_mut().zip(&target.places).take(target.layout.elements()) {
-        *value = place.value(&data);
-    }
-    let packed = target.layout.pack(source as u8, ticks.cast_unsigned(), &values);
-    // SAFETY: `mine` gave this thread's ring.
-    let put = |ring: &crate::rings::Ring| unsafe { ring.put(packed.records()) };
+    let value = |element: usize| target.places[element].value(&data);
+    let put = |ring: &crate::rings::Ring| {
+        let pack = |room: &mut Room| target.layout.pack_into(source as u8, ticks.cast_unsigned(), value, room);
+        // SAFETY: `mine` gave this thread's ring.
+        unsafe { ring.put(pack) }
+    };
     if source as usize >= MOST_SOURCES || !target.rings.mine().is_some_and(put) {
         target.lost.fetch_add(1, Ordering::Relaxed);
     }

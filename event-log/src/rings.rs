@@ -15,7 +15,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
-use ibex_trace::Record;
+use ibex_trace::{Record, Room};
 
 /// How many threads can record at a time.
 pub(crate) const THREADS: usize = 64;
@@ -84,40 +84,56 @@ impl Ring {
         }
     }
 
-    /// Puts an event in: all its records. False: there is no room, or a signal has come while its thread was here.
+    /// Puts an event in, of as many records as `pack` says that it has packed. False: there is no room, or a signal has
+    /// come while its thread was here.
     ///
     /// # Safety
     /// The calling thread owns the ring.
     #[inline]
-    pub(crate) unsafe fn put(&self, records: &[Record]) -> bool {
+    pub(crate) unsafe fn put(&self, pack: impl FnOnce(&mut Room) -> usize) -> bool {
         // Relaxed: of the same thread, which a signal may have interrupted.
         if self.busy.load(Ordering::Relaxed) {
             return false;
         }
         self.busy.store(true, Ordering::Relaxed);
         let head = self.head.0.load(Ordering::Relaxed);
+        let (place, most) = (head & (self.room - 1), size_of::<Room>() / size_of::<Record>());
+        let is_free = |next: usize| next - self.known_tail.load(Ordering::Relaxed) <= self.room;
+        let has_room = if place + most < self.room && is_free(head + most) {
+            // SAFETY: R1: these slots are within the ring and free, and all bytes are a record.
+            let count = pack(unsafe { &mut *self.slots.add(place).cast::<Room>() });
+            self.head.0.store(head + count, Ordering::Release);
+            true
+        } else {
+            let mut packed = Room::default();
+            let count = pack(&mut packed);
+            self.put_near_end(head, &packed[..count])
+        };
+        self.busy.store(false, Ordering::Relaxed);
+        has_room
+    }
+
+    /// The same near the end of a lap, or where there may be no room. False: there is none.
+    #[cold]
+    fn put_near_end(&self, head: usize, records: &[Record]) -> bool {
         let (place, count) = (head & (self.room - 1), records.len());
         let ends_here = place + count >= self.room;
         let (place, next) =
             if place + count <= self.room { (place, head + count) } else { (0, head - place + self.room + count) };
-        let has_room = next - self.known_tail.load(Ordering::Relaxed) <= self.room || {
-            // Acquire: pairs with the release in `release`, so that what is read there is not overwritten before.
-            self.known_tail.store(self.tail.0.load(Ordering::Acquire), Ordering::Relaxed);
-            next - self.known_tail.load(Ordering::Relaxed) <= self.room
-        };
+        // Acquire: pairs with the release in `release`, so that what is read there is not overwritten before.
+        self.known_tail.store(self.tail.0.load(Ordering::Acquire), Ordering::Relaxed);
+        let has_room = next - self.known_tail.load(Ordering::Relaxed) <= self.room;
         if has_room {
             if ends_here {
                 let end = if place == 0 && count < self.room { head & (self.room - 1) } else { self.room };
                 self.lap_end.store(end, Ordering::Relaxed);
             }
-            // One by one: most events have one, and a copy of any number is a call.
             for (offset, record) in records.iter().enumerate() {
                 // SAFETY: R1: these slots are within the ring and free.
                 unsafe { self.slots.add(place + offset).write(*record) };
             }
             self.head.0.store(next, Ordering::Release);
         }
-        self.busy.store(false, Ordering::Relaxed);
         has_room
     }
 
@@ -241,9 +257,16 @@ impl Rings {
 mod tests {
     use super::*;
 
-    fn event(number: u64, records: usize) -> Vec<Record> {
-        // Values that take as many records as is wanted, so that they are whole events for who looks at them.
-        (0..records).map(|record| Record { words: [number, record as u64, records as u64, 0] }).collect()
+    /// Puts an event of so many records, by the thread that owns the ring.
+    fn put(ring: &Ring, number: u64, records: usize) -> bool {
+        let pack = |room: &mut Room| {
+            for (place, record) in room[..records].iter_mut().enumerate() {
+                record.words = [number, place as u64, records as u64, 0];
+            }
+            records
+        };
+        // SAFETY: the callers got it from `mine`.
+        unsafe { ring.put(pack) }
     }
 
     #[test]
@@ -253,9 +276,7 @@ mod tests {
         let (mut put, mut got) = (0_u64, 0);
         for round in 0..1000 {
             loop {
-                let records = event(put, 1 + (put as usize * 7 + round) % 5);
-                // SAFETY: `mine` gave it.
-                if !unsafe { ring.put(&records) } {
+                if !self::put(ring, put, 1 + (put as usize * 7 + round) % 5) {
                     break;
                 }
                 put += 1;
@@ -281,9 +302,7 @@ mod tests {
             scope.spawn(|| {
                 let ring = rings.mine().expect("one of few threads");
                 for number in 0..EVENTS {
-                    let records = event(number, 1 + (number % 3) as usize);
-                    // SAFETY: `mine` gave it.
-                    while !unsafe { ring.put(&records) } {
+                    while !put(ring, number, 1 + (number % 3) as usize) {
                         std::thread::yield_now();
                     }
                 }
@@ -315,8 +334,7 @@ mod tests {
             let number = std::thread::scope(|scope| {
                 let one = scope.spawn(|| {
                     let ring = rings.mine().expect("there is one again");
-                    // SAFETY: `mine` gave it.
-                    assert!(unsafe { ring.put(&event(1, 1)) });
+                    assert!(put(ring, 1, 1));
                     ring.thread()
                 });
                 one.join().expect("no panic")
@@ -338,10 +356,8 @@ mod tests {
         let rings = Rings::new(16).expect("memory");
         let ring = rings.mine().expect("one of few threads");
         ring.busy.store(true, Ordering::Relaxed);
-        // SAFETY: `mine` gave it.
-        assert!(!unsafe { ring.put(&event(1, 1)) });
+        assert!(!put(ring, 1, 1));
         ring.busy.store(false, Ordering::Relaxed);
-        // SAFETY: as above.
-        assert!(unsafe { ring.put(&event(2, 1)) } && ring.waiting()[0].words[0] == 2);
+        assert!(put(ring, 2, 1) && ring.waiting()[0].words[0] == 2);
     }
 }

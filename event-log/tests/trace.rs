@@ -54,6 +54,11 @@ fn traced_with(words: &[&str], environment: &[(&str, &str)]) -> Traced {
     Traced { output, folder }
 }
 
+/// A folder of this name, which is not there yet.
+fn tempfolder(name: &str) -> PathBuf {
+    place().join(format!("{name}-{}", std::process::id()))
+}
+
 /// The application under the recorder.
 fn traced(what: &str) -> Traced {
     traced_with(&[place().join("application").to_str().expect("UTF-8"), what], &[])
@@ -195,6 +200,36 @@ fn a_folder_that_cannot_be_made_is_told_and_the_application_runs() {
         said.contains("IBEX_TRACE=/dev/null/trace: Not a directory") && said.contains("nothing is recorded"),
         "{said}"
     );
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
+    // A file system of 256 KiB, which the process alone sees; what it has written is copied out of it.
+    let space = ["unshare", "--user", "--map-root-user", "--mount"];
+    let script = "mkdir \"$IBEX_TRACE\" && mount -t tmpfs -o size=256k none \"$IBEX_TRACE\"";
+    let probe = tempfolder("probe");
+    let mounted =
+        Command::new(space[0]).args(&space[1..]).args(["sh", "-c", script]).env("IBEX_TRACE", &probe).output();
+    let _ = std::fs::remove_dir(&probe);
+    if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+        eprintln!("skipped: unshare --user --mount and a tmpfs do not work here");
+        return;
+    }
+    let application = place().join("application");
+    let script = format!(
+        "{script} || exit 9; \"$0\" many; status=$?; cp -r \"$IBEX_TRACE\" \"${{IBEX_TRACE}}.copy\"; exit $status"
+    );
+    let traced = traced_with(&[&space[..], &["sh", "-c", &script, application.to_str().expect("UTF-8")]].concat(), &[]);
+    let said = said(&traced.output);
+    assert!(traced.output.status.success() && said.contains("went on to the end"), "{said}");
+    assert!(said.contains("No space left on device") && said.contains("what comes later is not recorded"), "{said}");
+    let lost = said.split_once(" events are lost").expect(&said).0.rsplit(' ').next().expect("a word");
+    let folder = Folder::open(&traced.folder.join("t.copy")).expect("a trace");
+    let events: Vec<_> = folder.readers()[0].events().collect();
+    assert!(events.last().is_some_and(Result::is_err), "it says that it is not whole");
+    let recorded = events.iter().filter(|event| event.is_ok()).count();
+    assert_eq!(recorded + lost.parse::<usize>().expect("a number"), 200_001, "{said}");
+    assert!(recorded > 10_000, "{recorded}");
 }
 
 /// Two ranks, the second of which has a monotonic clock of its own, as on another host; `None` where the system has no

@@ -24,9 +24,12 @@ fn width(value: u64) -> usize {
 /// Puts a column at the end of `to`. Of no values there is none.
 pub(crate) fn encode(values: &[u64], to: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
-    if values.iter().all(|value| *value == first) {
-        to.push(VALUES);
-        push_varint(to, first);
+    // Which bits are not the same in all: without a comparison, several values at a time.
+    let differs = values.iter().fold(0, |differs, value| differs | (value ^ first));
+    if differs < 0x100 {
+        // All the same, or but for the lowest byte: steps would not be smaller.
+        let least = if differs == 0 { first } else { first & !0xff };
+        encode_values(values, least, width(differs), to);
         return;
     }
     let (mut least, mut most) = (first, first);
@@ -42,21 +45,53 @@ pub(crate) fn encode(values: &[u64], to: &mut Vec<u8>) {
     let step_width = width(most_step.wrapping_sub(least_step).cast_unsigned());
     // Eight bytes more for the head: no more than a few values.
     if step_width < value_width {
-        to.push(STEPS | step_width as u8);
-        push_varint(to, first);
-        to.extend_from_slice(&least_step.to_le_bytes());
-        let least_step = least_step.cast_unsigned();
-        let above = |pair: &[u64]| pair[1].wrapping_sub(pair[0]).wrapping_sub(least_step);
-        for plane in 0..step_width {
-            to.extend(values.windows(2).map(|pair| (above(pair) >> (plane * 8)) as u8));
-        }
+        encode_steps(values, least_step, step_width, to);
     } else {
-        to.push(VALUES | value_width as u8);
-        push_varint(to, least);
-        for plane in 0..value_width {
-            to.extend(values.iter().map(|value| ((value - least) >> (plane * 8)) as u8));
+        encode_values(values, least, value_width, to);
+    }
+}
+
+/// Puts a column of bytes at the end of `to`: as [`encode`] does of the same numbers.
+pub(crate) fn encode_bytes(values: &[u8], to: &mut Vec<u8>) {
+    let Some(&first) = values.first() else { return };
+    if values.iter().all(|value| *value == first) {
+        to.push(VALUES);
+        push_varint(to, first.into());
+    } else {
+        to.push(VALUES | 1);
+        push_varint(to, 0);
+        to.extend_from_slice(values);
+    }
+}
+
+fn encode_values(values: &[u64], least: u64, width: usize, to: &mut Vec<u8>) {
+    to.push(VALUES | width as u8);
+    push_varint(to, least);
+    for (plane, bytes) in planes(values.len(), width, to) {
+        for (byte, value) in bytes.iter_mut().zip(values) {
+            *byte = ((value - least) >> (plane * 8)) as u8;
         }
     }
+}
+
+fn encode_steps(values: &[u64], least: i64, width: usize, to: &mut Vec<u8>) {
+    to.push(STEPS | width as u8);
+    push_varint(to, values[0]);
+    to.extend_from_slice(&least.to_le_bytes());
+    let least = least.cast_unsigned();
+    for (plane, bytes) in planes(values.len() - 1, width, to) {
+        for (byte, (value, before)) in bytes.iter_mut().zip(values[1..].iter().zip(values)) {
+            *byte = (value.wrapping_sub(*before).wrapping_sub(least) >> (plane * 8)) as u8;
+        }
+    }
+}
+
+/// Room for planes of so many bytes each at the end of `to`.
+fn planes(count: usize, width: usize, to: &mut Vec<u8>) -> impl Iterator<Item = (usize, &mut [u8])> {
+    let begin = to.len();
+    to.resize(begin + count * width, 0);
+    // Of no width there is nothing to divide.
+    to[begin..].chunks_exact_mut(count.max(1)).enumerate()
 }
 
 /// A column in memory.

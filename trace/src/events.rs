@@ -32,75 +32,64 @@ pub struct Event {
 /// Makes payloads. Keeps its memory from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
-    types: Vec<u64>,
-    sources: Vec<u64>,
-    ticks: Vec<u64>,
+    types: Vec<u8>,
+    sources: Vec<u8>,
+    /// The timestamps of each source.
+    ticks: Vec<Vec<u64>>,
+    /// The place of the first record of each event of each type.
+    places: Vec<Vec<u32>>,
     values: Vec<u64>,
 }
 
 impl Encoder {
-    /// Puts the payload for these records at the end of `to`. They hold whole events of known types.
-    pub(crate) fn encode(&mut self, layouts: &[Layout], thread: u32, records: &[Record], to: &mut Vec<u8>) -> Summary {
-        let (mut by_type, mut by_source) = ([0_usize; 256], [0_usize; 256]);
-        self.types.clear();
-        self.sources.clear();
-        for event in events(records) {
-            let (event_type, source) = (event[0].event_type(), event[0].source());
-            by_type[usize::from(event_type)] += 1;
-            by_source[usize::from(source)] += 1;
-            self.types.push(event_type.into());
-            self.sources.push(source.into());
-        }
-        self.transpose(layouts, records, &by_type, &by_source);
-        columns::encode(&self.types, to);
-        columns::encode(&self.sources, to);
-        let mut summary = Summary { thread, events: self.types.len() as u32, ..Summary::default() };
-        let mut at = 0;
-        for (source, &count) in by_source.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let ticks = &self.ticks[at..at + count];
+    /// Puts the payload for the events that begin at these places of `records` at the end of `to`. They are whole events
+    /// of known types.
+    pub(crate) fn encode(
+        &mut self,
+        layouts: &[Layout],
+        thread: u32,
+        (records, begins): (&[Record], &[u32]),
+        to: &mut Vec<u8>,
+    ) -> Summary {
+        self.sort(layouts.len(), records, begins);
+        columns::encode_bytes(&self.types, to);
+        columns::encode_bytes(&self.sources, to);
+        let mut summary = Summary { thread, events: begins.len() as u32, ..Summary::default() };
+        for (source, ticks) in self.ticks.iter().enumerate().filter(|(_, ticks)| !ticks.is_empty()) {
             columns::encode(ticks, to);
             let (first, last) = ticks.iter().fold((u64::MAX, 0), |(low, high), &at| (low.min(at), high.max(at)));
-            summary.sources.push(SourceSpan { source: source as u8, events: count as u32, first, last });
-            at += count;
+            summary.sources.push(SourceSpan { source: source as u8, events: ticks.len() as u32, first, last });
         }
-        at = 0;
-        for (event_type, &count) in by_type.iter().enumerate().filter(|(_, count)| **count > 0) {
-            for _ in 0..layouts[event_type].elements() {
-                columns::encode(&self.values[at..at + count], to);
-                at += stride(count);
+        // Type by type: what a layout says is looked at once, and its columns stay near.
+        for (event_type, places) in self.places.iter().enumerate().filter(|(_, places)| !places.is_empty()) {
+            let (count, apart) = (places.len(), stride(places.len()));
+            self.values.resize(apart * layouts[event_type].elements(), 0);
+            for (row, &place) in places.iter().enumerate() {
+                layouts[event_type].unpack(&records[place as usize..], &mut self.values, apart, row);
+            }
+            for column in self.values.chunks_exact(apart) {
+                columns::encode(&column[..count], to);
             }
             summary.types.push(TypeCount { event_type: event_type as u8, events: count as u32, lost: 0 });
         }
         summary
     }
 
-    /// Puts timestamps and values where their columns are: one after another, in the order in which they are stored.
-    fn transpose(&mut self, layouts: &[Layout], records: &[Record], by_type: &[usize; 256], by_source: &[usize; 256]) {
-        let (mut next_value, mut next_ticks) = ([0; 256], [0; 256]);
-        let mut all = 0;
-        for (event_type, layout) in layouts.iter().enumerate() {
-            next_value[event_type] = all;
-            all += stride(by_type[event_type]) * layout.elements();
-        }
-        self.values.resize(all, 0);
-        let mut all = 0;
-        for (next, count) in next_ticks.iter_mut().zip(by_source) {
-            *next = all;
-            all += count;
-        }
-        self.ticks.resize(all, 0);
-        for event in events(records) {
-            let (event_type, source) = (usize::from(event[0].event_type()), usize::from(event[0].source()));
-            self.ticks[next_ticks[source]] = event[0].ticks();
-            next_ticks[source] += 1;
-            let layout = &layouts[event_type];
-            let (mut at, column) = (next_value[event_type], stride(by_type[event_type]));
-            next_value[event_type] += 1;
-            let values = &mut self.values;
-            layout.unpack(event, |value| {
-                values[at] = value;
-                at += column;
-            });
+    /// What is of all events, of each source and of each type.
+    fn sort(&mut self, types: usize, records: &[Record], begins: &[u32]) {
+        self.types.clear();
+        self.sources.clear();
+        self.ticks.resize(256, Vec::new());
+        self.ticks.iter_mut().for_each(Vec::clear);
+        self.places.resize(types, Vec::new());
+        self.places.iter_mut().for_each(Vec::clear);
+        for &place in begins {
+            let record = &records[place as usize];
+            let (event_type, source) = (record.event_type(), record.source());
+            self.types.push(event_type);
+            self.sources.push(source);
+            self.ticks[usize::from(source)].push(record.ticks());
+            self.places[usize::from(event_type)].push(place);
         }
     }
 }
@@ -108,33 +97,30 @@ impl Encoder {
 /// How far the columns of a type are apart: an odd number of cache lines. With a power of two, as blocks are, the values of
 /// an event would all go into the same few sets of the cache.
 fn stride(count: usize) -> usize {
-    if count == 0 { 0 } else { (count.div_ceil(8) | 1) * 8 }
+    (count.div_ceil(8) | 1) * 8
 }
 
-/// Each event's records. What lacks records at the end is left out.
-fn events(mut records: &[Record]) -> impl Iterator<Item = &[Record]> {
-    std::iter::from_fn(move || {
-        let (event, rest) = records.split_at_checked(records.first()?.records())?;
-        records = rest;
-        Some(event)
-    })
-}
-
-/// How many of the records at the beginning are whole events, at most so many events; or the number of the first that
-/// has a type or source beyond those there are.
-pub(crate) fn whole(records: &[Record], most: usize, types: usize, sources: usize) -> Result<(usize, usize), usize> {
-    let (mut at, mut count) = (0, 0);
-    while count < most
+/// How many of the records at the beginning are whole events, at most so many events, and puts the place of the first
+/// record of each, `before` more, to `begins`; or the number of the first that has a type or source beyond those there are.
+pub(crate) fn whole(
+    records: &[Record],
+    most: usize,
+    (types, sources): (usize, usize),
+    before: usize,
+    begins: &mut Vec<u32>,
+) -> Result<usize, usize> {
+    let (mut at, full) = (0, begins.len() + most);
+    while begins.len() < full
         && let Some(first) = records.get(at)
         && at + first.records() <= records.len()
     {
         if usize::from(first.event_type()) >= types || usize::from(first.source()) >= sources {
             return Err(at);
         }
+        begins.push((before + at) as u32);
         at += first.records();
-        count += 1;
     }
-    Ok((at, count))
+    Ok(at)
 }
 
 /// The events of a block, unpacked.
@@ -245,23 +231,27 @@ mod tests {
         proptest::collection::vec(event, 0..60)
     }
 
-    fn records(layouts: &[Layout], events: &[(u8, u8, u64, Vec<u64>)]) -> Vec<Record> {
-        let mut records = Vec::new();
+    /// Their records, and where each begins.
+    fn records(layouts: &[Layout], events: &[(u8, u8, u64, Vec<u64>)]) -> (Vec<Record>, Vec<u32>) {
+        let (mut records, mut begins) = (Vec::new(), Vec::new());
         for (event_type, source, ticks, values) in events {
             let values: Values = values.clone().try_into().expect("as many");
             let packed = layouts[usize::from(*event_type)].pack(*source, *ticks, &values);
+            begins.push(records.len() as u32);
             records.extend_from_slice(packed.records());
         }
-        records
+        (records, begins)
     }
 
     proptest! {
         #[test]
         fn all_events_come_back(events in any_events()) {
             let (layouts, mut payload) = (layouts(), Vec::new());
-            let records = records(&layouts, &events);
-            prop_assert_eq!(whole(&records, usize::MAX, 4, 3), Ok((records.len(), events.len())));
-            let summary = Encoder::default().encode(&layouts, 9, &records, &mut payload);
+            let (records, begins) = records(&layouts, &events);
+            let mut found = Vec::new();
+            prop_assert_eq!(whole(&records, events.len() + 1, (4, 3), 0, &mut found), Ok(records.len()));
+            prop_assert_eq!(&found, &begins);
+            let summary = Encoder::default().encode(&layouts, 9, (&records, &begins), &mut payload);
             let block = Block::decode(&layouts, &summary, &payload).expect("decodes");
             prop_assert_eq!(block.len(), events.len());
             for (place, (event_type, source, ticks, values)) in events.iter().enumerate() {
@@ -276,7 +266,8 @@ mod tests {
         #[test]
         fn a_changed_payload_never_panics(events in any_events(), place in any::<usize>(), byte in any::<u8>()) {
             let (layouts, mut payload) = (layouts(), Vec::new());
-            let summary = Encoder::default().encode(&layouts, 9, &records(&layouts, &events), &mut payload);
+            let (records, begins) = records(&layouts, &events);
+            let summary = Encoder::default().encode(&layouts, 9, (&records, &begins), &mut payload);
             let length = payload.len();
             if length > 0 {
                 payload[place % length] = byte;
@@ -291,10 +282,14 @@ mod tests {
     fn an_event_that_lacks_records_is_not_whole_and_a_foreign_one_is_told() {
         let layouts = layouts();
         let wide = layouts[3].pack(1, 5, &[u64::MAX; MOST_ELEMENTS]);
-        assert_eq!(whole(&wide.records()[..4], 9, 4, 2), Ok((0, 0)));
-        assert_eq!(whole(wide.records(), 9, 4, 2), Ok((5, 1)));
+        let whole = |records, most, types, sources| {
+            let mut begins = vec![7];
+            whole(records, most, (types, sources), 20, &mut begins).map(|taken| (taken, begins))
+        };
+        assert_eq!(whole(&wide.records()[..4], 9, 4, 2), Ok((0, vec![7])));
+        assert_eq!(whole(wide.records(), 9, 4, 2), Ok((5, vec![7, 20])));
         assert_eq!(whole(wide.records(), 9, 4, 1), Err(0));
         assert_eq!(whole(wide.records(), 9, 3, 2), Err(0));
-        assert_eq!(whole(wide.records(), 0, 4, 2), Ok((0, 0)));
+        assert_eq!(whole(wide.records(), 0, 4, 2), Ok((0, vec![7])));
     }
 }

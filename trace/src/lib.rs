@@ -40,7 +40,7 @@ pub use frame::VERSION;
 pub use head::{Element, ElementKind, EventType, Head, MOST_SOURCES, MOST_TYPES, Names, Source, Thread};
 pub use merge::{Merge, MergedEvent};
 pub use reader::{Counts, Reader};
-pub use record::{Layout, MOST_ELEMENTS, MOST_RECORDS, Packed, Record, Values};
+pub use record::{Layout, MOST_ELEMENTS, MOST_RECORDS, Packed, Record, Room, Values};
 pub use summary::{MOST_EVENTS, SourceSpan, Summary, TypeCount};
 pub use timeline::Timeline;
 pub use writer::{Options, Writer, Written};

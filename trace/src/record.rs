@@ -7,6 +7,8 @@
 //!
 //! Path: [`Layout::pack`] is hot (the recorder's callback): no allocation, no lock. Threads: plain data. Tests: below.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use crate::head::EventType;
 
 /// How many elements a type may have.
@@ -15,8 +17,14 @@ pub const MOST_ELEMENTS: usize = 16;
 /// How many records an event may take.
 pub const MOST_RECORDS: usize = 5;
 
+/// Where values begin, after ticks and the word of codes, type and source.
+const VALUES_AT: usize = 16;
+
 /// How many bytes of values the first record of an event holds.
-const IN_FIRST: usize = 16;
+const IN_FIRST: usize = size_of::<Record>() - VALUES_AT;
+
+/// The bytes of all values of an event at most, and eight more, as many as one load takes.
+const MOST_BYTES: usize = MOST_ELEMENTS * 8 + 8;
 
 /// How many bytes of values a following one holds.
 const IN_FURTHER: usize = size_of::<Record>();
@@ -28,9 +36,10 @@ pub type Values = [u64; MOST_ELEMENTS];
 ///
 /// Words of the first of an event: ticks; codes of the values' sizes (bits 0 to 47, three for each), type (48 to 55),
 /// source (56 to 63); values.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct Record {
-    /// What it holds. A ring of a recorder may keep it as four words.
+    /// What it holds, little-endian. A ring of a recorder may keep it as four words.
     pub words: [u64; 4],
 }
 
@@ -39,36 +48,45 @@ impl Record {
     #[must_use]
     #[inline]
     pub fn ticks(&self) -> u64 {
-        self.words[0]
+        u64::from_le(self.words[0])
+    }
+
+    /// Codes, type and source.
+    #[inline]
+    fn head(&self) -> u64 {
+        u64::from_le(self.words[1])
     }
 
     /// The number of the type.
     #[must_use]
     #[inline]
     pub fn event_type(&self) -> u8 {
-        (self.words[1] >> 48) as u8
+        (self.head() >> 48) as u8
     }
 
     /// The number of the source.
     #[must_use]
     #[inline]
     pub fn source(&self) -> u8 {
-        (self.words[1] >> 56) as u8
+        (self.head() >> 56) as u8
     }
 
     /// How many records the event takes of which this is the first.
     #[must_use]
     #[inline]
     pub fn records(&self) -> usize {
-        let bytes = length_of_all(self.words[1]);
+        let bytes = length_of_all(self.head());
         if bytes <= IN_FIRST { 1 } else { 1 + (bytes - IN_FIRST).div_ceil(IN_FURTHER) }
     }
 }
 
+/// Memory that an event is packed into: what the longest takes, and as much again as one store may go beyond it.
+pub type Room = [Record; MOST_RECORDS + 1];
+
 /// The records of one event.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed {
-    records: [Record; MOST_RECORDS],
+    records: Room,
     used: usize,
 }
 
@@ -111,64 +129,76 @@ impl Layout {
     #[must_use]
     #[inline]
     pub fn pack(self, source: u8, ticks: u64, values: &Values) -> Packed {
-        let mut bytes = [0_u8; IN_FIRST + (MOST_RECORDS - 1) * IN_FURTHER];
-        let (mut at, mut codes) = (0, 0);
-        for (element, value) in values.iter().take(self.elements()).enumerate() {
-            let folded = self.fold(element, *value);
-            let code = code(folded);
-            codes |= u64::from(code) << (3 * element);
-            // Eight bytes at once: those beyond the value's own are 0, and the next one's place.
-            bytes[at..at + 8].copy_from_slice(&folded.to_le_bytes());
-            at += length(code);
-        }
-        let head = codes | u64::from(self.event_type) << 48 | u64::from(source) << 56;
-        let word = |place: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[place * 8 + byte]));
-        let mut packed = Packed { records: [Record::default(); MOST_RECORDS], used: 1 };
-        packed.records[0].words = [ticks, head, word(0), word(1)];
-        while IN_FIRST + (packed.used - 1) * IN_FURTHER < at {
-            let first = 2 + (packed.used - 1) * 4;
-            packed.records[packed.used].words = std::array::from_fn(|index| word(first + index));
-            packed.used += 1;
-        }
+        let mut packed = Packed { records: Room::default(), used: 0 };
+        packed.used = self.pack_into(source, ticks, |element| values[element % MOST_ELEMENTS], &mut packed.records);
         packed
     }
 
-    /// Gives the folded values ([`Layout::fold`]) of the event at the beginning of `records`, which holds all of it.
+    /// The same where it shall lie: how many records it took. What is behind the last value is of no meaning.
+    ///
+    /// Nothing that is written is read again here: a word made of the bytes of several stores would have to wait for
+    /// them.
     #[inline]
-    pub(crate) fn unpack(self, records: &[Record], put: impl FnMut(u64)) {
-        if let [only] = records {
-            let mut bytes = [0_u8; IN_FIRST + 8];
-            bytes[..8].copy_from_slice(&only.words[2].to_le_bytes());
-            bytes[8..16].copy_from_slice(&only.words[3].to_le_bytes());
-            self.take_out(only.words[1], &bytes, put);
-        } else {
-            let mut bytes = [0_u8; IN_FIRST + (MOST_RECORDS - 1) * IN_FURTHER];
-            let words = records.iter().flat_map(|record| record.words).skip(2);
-            for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-                place.copy_from_slice(&word.to_le_bytes());
+    pub fn pack_into(self, source: u8, ticks: u64, value: impl Fn(usize) -> u64, room: &mut Room) -> usize {
+        let (mut at, mut codes) = (VALUES_AT, 0);
+        let mut signed = self.signed;
+        let bytes: &mut [u8; size_of::<Room>()] = zerocopy::transmute_mut!(room);
+        for element in 0..self.elements() {
+            let value = value(element);
+            let folded = if signed & 1 == 1 { fold(value) } else { value };
+            signed >>= 1;
+            let code = code(folded);
+            codes |= u64::from(code) << (3 * element);
+            // Eight bytes at once: those beyond the value's own are the next one's place.
+            if let Some(eight) = bytes[at..].first_chunk_mut() {
+                *eight = folded.to_le_bytes();
             }
-            self.take_out(records[0].words[1], &bytes, put);
+            at += length(code);
         }
+        let head = codes | u64::from(self.event_type) << 48 | u64::from(source) << 56;
+        (room[0].words[0], room[0].words[1]) = (ticks.to_le(), head.to_le());
+        at.div_ceil(size_of::<Record>())
     }
 
-    /// The values of these codes. Behind the last byte of any are at least as many as make eight.
+    /// Puts the folded values ([`fold`]) of the event at the beginning of `records`, which holds all of it and may go on,
+    /// to this row of the columns that lie so far apart.
     #[inline]
-    fn take_out<const N: usize>(self, mut codes: u64, bytes: &[u8; N], mut put: impl FnMut(u64)) {
+    pub(crate) fn unpack(self, records: &[Record], columns: &mut [u64], apart: usize, row: usize) {
+        let bytes = records.as_bytes();
+        let codes = records[0].head();
+        if let Some(values) = bytes.get(VALUES_AT..).and_then(<[u8]>::first_chunk::<{ IN_FIRST + 8 }>)
+            && self.take_out(codes, values, columns, (row, apart)) <= IN_FIRST
+        {
+            return;
+        }
+        // Of several records, as it turned out, or the last there is.
+        let mut values = [0_u8; MOST_BYTES];
+        let count = (bytes.len() - VALUES_AT).min(MOST_BYTES);
+        values[..count].copy_from_slice(&bytes[VALUES_AT..VALUES_AT + count]);
+        self.take_out(codes, &values, columns, (row, apart));
+    }
+
+    /// Puts the values of these codes to `columns`, from the first place on so far apart: how many bytes they take. If
+    /// these are more than `N - 8`, a power of two, what was put is of no meaning.
+    #[inline]
+    fn take_out<const N: usize>(
+        self,
+        mut codes: u64,
+        bytes: &[u8; N],
+        columns: &mut [u64],
+        (mut place, apart): (usize, usize),
+    ) -> usize {
         let mut at = 0;
         for _ in 0..self.elements {
             let code = codes & 7;
-            let mut eight = [0; 8];
-            eight.copy_from_slice(&bytes[at..at + 8]);
-            put(u64::from_le_bytes(eight) & MASKS[code as usize]);
+            // Only a value of no bytes can begin where they end.
+            let eight = bytes[at & (N - 9)..].first_chunk().copied().unwrap_or_default();
+            columns[place] = u64::from_le_bytes(eight) & MASKS[code as usize];
+            place += apart;
             at += length(code as u8);
             codes >>= 3;
         }
-    }
-
-    /// A value as it is stored: of a signed one, small numbers of either sign become small.
-    #[inline]
-    pub(crate) fn fold(self, element: usize, value: u64) -> u64 {
-        if self.signed >> element & 1 == 1 { (value << 1) ^ (value.cast_signed() >> 63).cast_unsigned() } else { value }
+        at
     }
 
     /// The value of what is stored.
@@ -176,6 +206,12 @@ impl Layout {
     pub(crate) fn unfold(self, element: usize, folded: u64) -> u64 {
         if self.signed >> element & 1 == 1 { (folded >> 1) ^ (folded & 1).wrapping_neg() } else { folded }
     }
+}
+
+/// A signed value as it is stored: small numbers of either sign become small.
+#[inline]
+fn fold(value: u64) -> u64 {
+    (value << 1) ^ (value.cast_signed() >> 63).cast_unsigned()
 }
 
 /// The code for the size of a value: bytes up to 6; 7 stands for 8.
@@ -252,9 +288,9 @@ mod tests {
             let first = packed.records()[0];
             prop_assert_eq!((first.event_type(), first.source(), first.ticks()), (7, source, ticks));
             prop_assert_eq!(first.records(), packed.records().len());
-            let mut got = Vec::new();
-            layout.unpack(packed.records(), |value| got.push(value));
-            prop_assert_eq!(got.len(), signed.len());
+            let mut got = vec![0; signed.len() * 2];
+            layout.unpack(packed.records(), &mut got, 2, 1);
+            let got: Vec<u64> = got.into_iter().skip(1).step_by(2).collect();
             for element in 0..signed.len() {
                 prop_assert_eq!(layout.unfold(element, got[element]), values[element]);
             }

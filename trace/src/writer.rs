@@ -53,6 +53,8 @@ pub struct Writer<W: Write> {
     clocks: Vec<ClockSample>,
     /// The losses of each type that no block has told of.
     lost: BTreeMap<u8, u64>,
+    /// The events of each type that it was given and could not write.
+    unwritten: BTreeMap<u8, u64>,
     encoder: Encoder,
     framer: Framer,
     index: Vec<Place>,
@@ -67,13 +69,14 @@ pub struct Writer<W: Write> {
 #[derive(Default)]
 struct Gathered {
     records: Vec<Record>,
-    events: usize,
+    /// The place of the first record of each.
+    begins: Vec<u32>,
 }
 
 impl Gathered {
     fn clear(&mut self) {
         self.records.clear();
-        self.events = 0;
+        self.begins.clear();
     }
 }
 
@@ -119,6 +122,7 @@ impl<W: Write> Writer<W> {
             names: Names::default(),
             clocks: Vec::new(),
             lost: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
             encoder: Encoder::default(),
             framer: Framer::new(options.level),
             index: Vec::new(),
@@ -183,12 +187,41 @@ impl<W: Write> Writer<W> {
     /// full: the caller can give back the memory of these before it gives more. How many records it took.
     ///
     /// # Errors
-    /// As [`Writer::write`]; nothing was taken then.
+    /// As [`Writer::write`]. None of these records is taken then, and their events count as [`Writer::unwritten`].
     pub fn write_some(&mut self, thread: u32, records: &[Record]) -> Result<usize, Error> {
         let mut gathered = self.threads.remove(&thread).unwrap_or_default();
-        let outcome = self.take(thread, &mut gathered, records);
+        let before = gathered.begins.len();
+        let outcome = match &self.failed {
+            Some(failed) => Err(failed.clone()),
+            None => self.take(thread, &mut gathered, records),
+        };
+        if outcome.is_err() {
+            gathered.begins.truncate(before);
+            if self.failed.is_some() {
+                self.give_up(&gathered.records, &gathered.begins);
+                gathered.clear();
+            }
+            let mut rest = records;
+            while let Some(first) = rest.first() {
+                *self.unwritten.entry(first.event_type()).or_default() += 1;
+                rest = rest.get(first.records()..).unwrap_or_default();
+            }
+        }
         self.threads.insert(thread, gathered);
         outcome
+    }
+
+    /// How many events of each type could not be written. Those that are still gathered are not among them: after
+    /// [`Writer::flush`] there are none.
+    pub fn unwritten(&self) -> impl Iterator<Item = (u8, u64)> {
+        self.unwritten.iter().map(|(event_type, count)| (*event_type, *count))
+    }
+
+    /// These events are in no block, and will be in none.
+    fn give_up(&mut self, records: &[Record], begins: &[u32]) {
+        for &place in begins {
+            *self.unwritten.entry(records[place as usize].event_type()).or_default() += 1;
+        }
     }
 
     /// Writes what has been gathered, in blocks as small as need be: a process that is killed then leaves it.
@@ -196,17 +229,19 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// It cannot be written.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.put_names()?;
+        let mut outcome = self.put_names();
         let mut threads = std::mem::take(&mut self.threads);
-        let mut outcome = Ok(());
-        for (thread, gathered) in threads.iter_mut().filter(|(_, gathered)| gathered.events > 0) {
-            outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records));
+        for (thread, gathered) in threads.iter_mut().filter(|(_, gathered)| !gathered.begins.is_empty()) {
+            outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records, &gathered.begins));
+            if outcome.is_err() {
+                self.give_up(&gathered.records, &gathered.begins);
+            }
             gathered.clear();
         }
         self.threads = threads;
         outcome?;
         if !self.lost.is_empty() {
-            self.put_events(0, &[])?;
+            self.put_events(0, &[], &[])?;
         }
         self.out.flush().map_err(|cause| self.fail(cause))
     }
@@ -229,36 +264,35 @@ impl<W: Write> Writer<W> {
 
     /// Takes records to those that are gathered, up to a whole block, and writes that.
     fn take(&mut self, thread: u32, gathered: &mut Gathered, records: &[Record]) -> Result<usize, Error> {
-        let room = self.options.block - gathered.events;
-        let (taken, count) = match whole(records, room, self.layouts.len(), self.sources) {
-            Ok((0, _)) if !records.is_empty() => {
+        let (known, before) = ((self.layouts.len(), self.sources), gathered.begins.len());
+        let room = self.options.block - before;
+        let taken = match whole(records, room, known, gathered.records.len(), &mut gathered.begins) {
+            Ok(0) if !records.is_empty() => {
                 return Err(self.refuse("half an event at the end of a batch".to_owned()));
             }
-            Ok(whole) => whole,
+            Ok(taken) => taken,
             Err(at) => return Err(self.refuse_record(&records[at])),
         };
-        let now = &records[..taken];
-        if count == room && gathered.events == 0 {
+        let is_full = gathered.begins.len() == self.options.block;
+        let outcome = if is_full && before == 0 {
             // A whole block in the batch: a copy less.
-            self.put_names()?;
-            self.put_events(thread, now)?;
-            return Ok(taken);
-        }
-        gathered.records.extend_from_slice(now);
-        gathered.events += count;
-        if count == room {
-            self.put_names()?;
-            let outcome = self.put_events(thread, &gathered.records);
-            gathered.clear();
-            outcome?;
-        }
+            self.put_names().and_then(|()| self.put_events(thread, &records[..taken], &gathered.begins))
+        } else {
+            gathered.records.extend_from_slice(&records[..taken]);
+            if !is_full {
+                return Ok(taken);
+            }
+            self.put_names().and_then(|()| self.put_events(thread, &gathered.records, &gathered.begins))
+        };
+        outcome?;
+        gathered.clear();
         Ok(taken)
     }
 
     /// A block of these events, with the losses there are.
-    fn put_events(&mut self, thread: u32, records: &[Record]) -> Result<(), Error> {
+    fn put_events(&mut self, thread: u32, records: &[Record], begins: &[u32]) -> Result<(), Error> {
         self.payload.clear();
-        let mut summary = self.encoder.encode(&self.layouts, thread, records, &mut self.payload);
+        let mut summary = self.encoder.encode(&self.layouts, thread, (records, begins), &mut self.payload);
         for (event_type, lost) in std::mem::take(&mut self.lost) {
             match summary.types.binary_search_by_key(&event_type, |of| of.event_type) {
                 Ok(place) => summary.types[place].lost = lost,

@@ -125,6 +125,16 @@ int main(int argc, char **argv)
             pthread_create(&threads[t], NULL, raise_many, (void *) (t * 10000));
         for (int t = 0; t < 4; ++t)
             pthread_join(threads[t], NULL);
+    } else if (strcmp(what, "many") == 0) {
+        /* Values that no compression makes small: a megabyte. */
+        unsigned long chance = 88172645463325252ul;
+        for (int i = 0; i < 200000; ++i) {
+            chance ^= chance << 13;
+            chance ^= chance >> 7;
+            chance ^= chance << 17;
+            mock_raise(i % 2, i % 2, chance, i);
+        }
+        puts("went on to the end");
     } else if (strcmp(what, "fork") == 0) {
         mock_raise(0, 0, 1, 1);
         pid_t child = fork();
