@@ -16,9 +16,12 @@
 
 mod catalogue;
 mod clock;
+mod datagrams;
 mod entry;
 mod exchange;
+mod intervals;
 mod listing;
+mod meeting;
 mod mpi;
 mod output;
 mod pairs;
