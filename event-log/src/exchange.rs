@@ -127,13 +127,12 @@ impl Exchange {
         begun
     }
 
-    /// Of the first ranks of their hosts: how many of these come before, as a part of all; `None`: it is not one of them, or
-    /// there is one host.
-    pub(crate) fn turn(&self) -> Option<f64> {
-        let hosts = self.others().count() + 1;
+    /// Of the first ranks of their hosts: how many of these come before this one, and how many there are; `None`: it is not
+    /// one of them, or there is one host.
+    pub(crate) fn turn(&self) -> Option<(u32, u32)> {
+        let (hosts, before) = (self.others().count() + 1, self.others().filter(|host| *host < self.rank).count());
         let is_first = self.first.get(self.rank) == Some(&self.rank);
-        let before = self.others().filter(|host| *host < self.rank).count();
-        (is_first && hosts > 1).then(|| before as f64 / hosts as f64)
+        (is_first && hosts > 1).then_some((before as u32, hosts as u32))
     }
 
     /// Whether it is this rank that others ask.
@@ -206,7 +205,7 @@ mod tests {
     fn the_first_rank_of_each_host_asks_and_rank_0_does_not() {
         let first = first_of_each(&[7, 7, -3, 7, -3, 9]);
         assert_eq!(first, [0, 0, 2, 0, 2, 5]);
-        let turns = [None, None, Some(0.0), None, None, Some(1.0 / 3.0)];
+        let turns = [None, None, Some((0, 3)), None, None, Some((1, 3))];
         for (rank, turn) in turns.into_iter().enumerate().skip(1) {
             assert_eq!(Exchange { rank, first: first.clone() }.turn(), turn, "{rank}");
         }

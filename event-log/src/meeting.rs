@@ -8,11 +8,15 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
 
 use crate::datagrams::{Answering, Asking};
 use crate::exchange::{self, Exchange, Hidden};
 use crate::intervals::{Found, Intervals, Part};
 use crate::{mpi, settings};
+
+/// How much time there is for each host's asking at least, so that rank 0's is left to its work.
+const EACH: Duration = Duration::from_millis(20);
 
 /// What there is until `MPI_Finalize`.
 struct Meeting {
@@ -50,9 +54,11 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
     }
     let part = match (every, exchange.turn()) {
         (Some(_), Some(_)) if rank == 0 => answering.map(Part::Answers),
-        (Some(every), Some(turn)) => {
+        (Some(every), Some((before, hosts))) => {
+            let every = every.max(EACH * hosts);
             // Not all hosts at once.
-            Asking::new(&told).map(|asking| Part::Asks { asking, every, first: every.mul_f64(0.5 + turn / 2.0) })
+            let first = every / 2 + every / 2 * before / hosts;
+            Asking::new(&told).map(|asking| Part::Asks { asking, every, first })
         }
         _ => None,
     };

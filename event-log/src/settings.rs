@@ -117,13 +117,16 @@ pub(crate) const EVERY_DEFAULT: Duration = Duration::from_secs(10);
 /// More often makes no time more exact.
 const EVERY_LEAST: f64 = 0.01;
 
+/// A year: more seldom is never.
+const EVERY_MOST: f64 = 365.0 * 86400.0;
+
 /// That, from its value; `None`: never.
 pub(crate) fn every(value: Option<&str>) -> Result<Option<Duration>, Unclear> {
     let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else { return Ok(Some(EVERY_DEFAULT)) };
     match value.parse::<f64>() {
         Ok(0.0) => Ok(None),
-        Ok(seconds) if seconds > 0.0 => {
-            Duration::try_from_secs_f64(seconds.max(EVERY_LEAST)).map_or(Err(Unclear), |every| Ok(Some(every)))
+        Ok(seconds) if seconds > 0.0 && seconds.is_finite() => {
+            Ok(Some(Duration::from_secs_f64(seconds.clamp(EVERY_LEAST, EVERY_MOST))))
         }
         _ => Err(Unclear),
     }
@@ -229,8 +232,8 @@ mod tests {
         let seconds = |value| every(value).map(|every| every.map(|every| every.as_secs_f64()));
         assert_eq!((seconds(None), seconds(Some(" "))), (Ok(Some(10.0)), Ok(Some(10.0))));
         assert_eq!((seconds(Some("2.5")), seconds(Some("0"))), (Ok(Some(2.5)), Ok(None)));
-        assert_eq!(seconds(Some("1e-9")), Ok(Some(EVERY_LEAST)));
-        for strange in ["often", "-1", "nan", "inf", "1e300", "10s"] {
+        assert_eq!((seconds(Some("1e-9")), seconds(Some("1e300"))), (Ok(Some(EVERY_LEAST)), Ok(Some(EVERY_MOST))));
+        for strange in ["often", "-1", "nan", "inf", "10s"] {
             assert_eq!(seconds(Some(strange)), Err(Unclear), "{strange}");
         }
     }
