@@ -180,7 +180,8 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
     recorded_after(every, launch, &place, "")?.passes(site)?;
     let folder = sound(&place.trace())?;
     let asked = asked(&folder);
-    ensure!(asked[..2] == [0, 0] && asked[2] > 3 && asked[3] == 2, "{asked:?} samples of rank 0's clock");
+    // Each of the two has a namespace, and so a clock, of its own.
+    ensure!(asked[..2] == [0, 0] && asked[2].min(asked[3]) > 3, "{asked:?} samples of rank 0's clock");
     let bounds: Option<Vec<i64>> = (0..4).map(|rank| folder.error(rank)).collect();
     let bounds = bounds.context("a bound of each rank")?;
     ensure!(bounds[..2] == [0, 0] && bounds[2..].iter().all(|bound| *bound < 1_000_000_000), "{bounds:?}");
