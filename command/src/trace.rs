@@ -110,6 +110,8 @@ fn variables(recorder: &Path, folder: &Path, events: Option<&str>) -> Vec<(&'sta
     // All ranks have the recorder, so that they may exchange messages to put their clocks together.
     let mut variables = vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
     variables.extend(events.map(|events| ("IBEX_TRACE_EVENTS", events.into())));
+    // Ranks on other hosts do not have what stands in this environment.
+    variables.extend(env::var_os("IBEX_TRACE_CLOCKS_EVERY").map(|every| ("IBEX_TRACE_CLOCKS_EVERY", every)));
     variables
 }
 
@@ -231,6 +233,12 @@ impl Recorded {
         self.events += events;
         self.lost += lost;
         self.faults.extend(reader.faults().map(ToString::to_string));
+        for note in reader.notes() {
+            // Ranks of many hosts may say the same.
+            if !self.faults.contains(note) {
+                self.faults.push(note.clone());
+            }
+        }
         self.files.push(File {
             path: reader.file().to_owned(),
             world: head.world,

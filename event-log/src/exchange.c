@@ -35,6 +35,12 @@ int ibex_log_share(const int64_t *mine, int count, int64_t *all)
     return PMPI_Allgather(mine, count, MPI_INT64_T, all, count, MPI_INT64_T, ours) != MPI_SUCCESS;
 }
 
+/* By all ranks: those of rank 0 go to all. */
+int ibex_log_tell(int64_t *numbers, int count)
+{
+    return PMPI_Bcast(numbers, count, MPI_INT64_T, 0, ours) != MPI_SUCCESS;
+}
+
 /* Answers to the rank that asks, each time with what the clock shows, until that says that it was the last time. */
 int ibex_log_answer(int rank)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whose clock shows what: ranks of different hosts exchange stamped messages, at the end of `MPI_Init` and before
-//! `MPI_Finalize`, where all ranks come by together.
+//! `MPI_Finalize`, where all ranks come by together. `intervals.rs` asks in between, where rank 0 tells them to.
 //!
 //! One rank of each host, its first, asks rank 0 many times what its clock shows; of these the time that took least
 //! counts, as what rank 0 showed lies between the asking and the answer. All ranks of a host have one clock, so that all
@@ -17,9 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ibex_trace::{Clock, ClockSample};
 
+use crate::datagrams::NUMBERS;
+
 unsafe extern "C" {
     safe fn ibex_log_meet() -> c_int;
     fn ibex_log_share(mine: *const i64, count: c_int, all: *mut i64) -> c_int;
+    fn ibex_log_tell(numbers: *mut i64, count: c_int) -> c_int;
     safe fn ibex_log_answer(rank: c_int) -> c_int;
     fn ibex_log_ask(rank: c_int, rounds: c_int, most: i64, sample: *mut i64) -> c_int;
     safe fn ibex_log_part();
@@ -96,14 +99,15 @@ pub(crate) fn is_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 impl Exchange {
-    /// After `MPI_Init`, by all ranks: they meet, and put their clocks together a first time. `None`: there is one clock,
-    /// or the MPI refuses. No rank of the application's can have sent anything before all are here.
+    /// After `MPI_Init`, by all ranks: they meet, rank 0 tells where its host can be asked later, `answers`, and they put
+    /// their clocks together a first time. `None`: there is one clock, or the MPI refuses. No rank of the application's can
+    /// have sent anything before all are here.
     pub(crate) fn begin(
-        rank: u32,
-        ranks: u32,
+        (rank, ranks): (u32, u32),
         clock: &(String, String),
+        answers: Option<[i64; NUMBERS]>,
         hidden: &Hidden,
-    ) -> Option<(Exchange, Option<ClockSample>)> {
+    ) -> Option<(Exchange, [i64; NUMBERS], Option<ClockSample>)> {
         hidden.set(ALL);
         let mut begun = None;
         if ibex_log_meet() == 0 {
@@ -112,12 +116,28 @@ impl Exchange {
             clock.hash(&mut hasher);
             if let Some(clocks) = share(&[hasher.finish().cast_signed()], ranks) {
                 let exchange = Exchange { rank: rank as usize, first: first_of_each(&clocks) };
-                // The last call of it: who leaves it early sends what is the application's.
-                begun = exchange.sample_after(|| hidden.settle()).ok().map(|sample| (exchange, sample));
+                let told = tell(answers.unwrap_or([0; NUMBERS])).unwrap_or([0; NUMBERS]);
+                // The last call of it: who leaves it early sends what is the application's. Whoever has no sample comes
+                // to the end all the same, where others wait.
+                let sample = exchange.sample_after(|| hidden.settle()).ok().flatten();
+                begun = Some((exchange, told, sample));
             }
         }
         hidden.settle();
         begun
+    }
+
+    /// Of the first ranks of their hosts: how many of these come before this one, and how many there are; `None`: it is not
+    /// one of them, or there is one host.
+    pub(crate) fn turn(&self) -> Option<(u32, u32)> {
+        let (hosts, before) = (self.others().count() + 1, self.others().filter(|host| *host < self.rank).count());
+        let is_first = self.first.get(self.rank) == Some(&self.rank);
+        (is_first && hosts > 1).then_some((before as u32, hosts as u32))
+    }
+
+    /// Whether it is this rank that others ask.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.rank == 0
     }
 
     /// Before `MPI_Finalize`, by all ranks.
@@ -164,6 +184,13 @@ fn share(mine: &[i64], ranks: u32) -> Option<Vec<i64>> {
     (code == 0).then_some(all)
 }
 
+/// Rank 0's numbers.
+fn tell(mut numbers: [i64; NUMBERS]) -> Option<[i64; NUMBERS]> {
+    // SAFETY: as many numbers as it says.
+    let code = unsafe { ibex_log_tell(numbers.as_mut_ptr(), NUMBERS as c_int) };
+    (code == 0).then_some(numbers)
+}
+
 /// For each rank, the first that has the same clock.
 fn first_of_each(clocks: &[i64]) -> Vec<usize> {
     let mut first = std::collections::HashMap::new();
@@ -178,7 +205,14 @@ mod tests {
     fn the_first_rank_of_each_host_asks_and_rank_0_does_not() {
         let first = first_of_each(&[7, 7, -3, 7, -3, 9]);
         assert_eq!(first, [0, 0, 2, 0, 2, 5]);
-        assert_eq!(Exchange { rank: 0, first }.others().collect::<Vec<_>>(), [2, 5]);
+        let turns = [None, None, Some((0, 3)), None, None, Some((1, 3))];
+        for (rank, turn) in turns.into_iter().enumerate().skip(1) {
+            assert_eq!(Exchange { rank, first: first.clone() }.turn(), turn, "{rank}");
+        }
+        assert_eq!(Exchange { rank: 0, first: vec![0, 0] }.turn(), None, "there is one host");
+        let exchange = Exchange { rank: 0, first };
+        assert_eq!(exchange.others().collect::<Vec<_>>(), [2, 5]);
+        assert!(exchange.is_asked() && exchange.turn().is_some());
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! a process which never calls that is left alone; `session` is what lives from there to the end of the process.
 //! Callbacks put events into a `ring`, without a lock, an allocation or a system call: an event may be raised from
 //! within `free`. A thread of its own puts them on a common clock (`clock`), writes them (`writer`, `output`) and works
-//! out how long pairs took (`pairs`).
+//! out how long pairs took (`pairs`). Beside the text, `recording` makes a trace, and `meeting` has the hosts of a job
+//! compare their clocks.
 //!
 //! The environment: `IBEX_LOG_EVENTS`, `IBEX_LOG_FILE` (`settings`). Grade: the callback is hot, the rest setup or
 //! pending. Safety, for every unsafe block: **L1** handles, types and user data are made once and live until the
@@ -16,9 +17,12 @@
 
 mod catalogue;
 mod clock;
+mod datagrams;
 mod entry;
 mod exchange;
+mod intervals;
 mod listing;
+mod meeting;
 mod mpi;
 mod output;
 mod pairs;

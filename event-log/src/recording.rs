@@ -22,7 +22,9 @@ use ibex_trace::{
 
 use crate::catalogue::{self, EventType, Place, WORDS};
 use crate::clock::{self, Reading};
-use crate::exchange::{self, Exchange, Hidden};
+use crate::exchange::Hidden;
+use crate::intervals::Found;
+use crate::meeting;
 use crate::mpi::{self, Instance, Registration};
 use crate::recorder::Recorder;
 use crate::rings::Rings;
@@ -65,6 +67,8 @@ struct Writing {
     /// The losses of each type that the trace has been told of.
     lost: Vec<u64>,
     failure_told: bool,
+    /// What the trace is to say, a sentence each.
+    notes: Vec<String>,
 }
 
 struct Recording {
@@ -76,7 +80,6 @@ struct Recording {
     writing: Mutex<Writing>,
     registrations: Mutex<Vec<Registration>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    exchange: Mutex<Option<Exchange>>,
     stop: (Mutex<bool>, Condvar),
     finished: AtomicBool,
 }
@@ -111,29 +114,38 @@ pub(crate) fn begin() {
 
 /// After MPI is initialised: the rank is known, the file can be made.
 pub(crate) fn initialized() {
-    let Some(recording) = recording() else { return };
-    let is_open = recording.open(mpi::rank());
-    // Whether or not this rank has a file: others wait for it.
-    recording.meet();
-    if is_open {
+    let open = recording().filter(|recording| recording.open(mpi::rank()));
+    // Whether or not this rank records: others wait for it.
+    meeting::begin(&HIDDEN, found);
+    if let Some(recording) = open {
         recording.start();
     }
 }
 
 /// Before MPI is finalised: clocks of adapters can be asked for the last time.
 pub(crate) fn finalizing() {
+    meeting::end(found);
     if let Some(recording) = recording() {
-        if let Some(exchange) = lock(&recording.exchange).take() {
-            recording.relate(exchange.end());
-        }
         recording.pass(true);
     }
 }
 
 /// The process ends, or asks for the end of the job: writes the rest.
 pub(crate) fn end() {
+    meeting::leave();
     if let Some(recording) = recording() {
         recording.finish();
+    }
+}
+
+/// What has become known of another rank's clock.
+fn found(found: Found) {
+    let Some(recording) = recording() else { return };
+    let mut writing = lock(&recording.writing);
+    match (found, &mut writing.recorder) {
+        (Found::Sample(sample), Some(recorder)) => recorder.clock(sample),
+        (Found::Unanswered(addresses), Some(_)) => writing.notes.push(meeting::unanswered(&addresses)),
+        (_, None) => {}
     }
 }
 
@@ -169,7 +181,6 @@ impl Recording {
             rings,
             registrations: Mutex::new(registrations),
             thread: Mutex::new(None),
-            exchange: Mutex::new(None),
             stop: (Mutex::new(false), Condvar::new()),
             finished: AtomicBool::new(false),
         })
@@ -217,28 +228,6 @@ impl Recording {
         }
     }
 
-    /// Puts the clocks of all hosts together, where there are several.
-    fn meet(&self) {
-        let (Some(rank), Some(ranks)) = (mpi::rank(), mpi::ranks()) else { return };
-        let mut exchange = lock(&self.exchange);
-        if exchange.is_some() || !exchange::is_wanted(|name| std::env::var(name).ok()) {
-            return;
-        }
-        if let Some((begun, sample)) = Exchange::begin(rank, ranks, &(settings::host(), settings::clock()), &HIDDEN) {
-            *exchange = Some(begun);
-            self.relate(sample);
-        }
-    }
-
-    /// What another rank's clock showed.
-    fn relate(&self, sample: Option<ClockSample>) {
-        if let Some(sample) = sample
-            && let Some(recorder) = &mut lock(&self.writing).recorder
-        {
-            recorder.clock(sample);
-        }
-    }
-
     /// Starts the writing thread, which takes no signal. Returns when it has written for the first time: until then it
     /// gets its heap (`Session::start` says why).
     fn start(&'static self) {
@@ -272,12 +261,15 @@ impl Recording {
     /// Takes what was recorded and writes it; `now`: so that it is in the file. How many records that were.
     fn pass(&self, now: bool) -> usize {
         let mut writing = lock(&self.writing);
-        let Writing { recorder, sources, sampled, lost, failure_told } = &mut *writing;
+        let Writing { recorder, sources, sampled, lost, failure_told, notes } = &mut *writing;
         let Some(recorder) = recorder else { return 0 };
         let is_due = now || sampled.is_none_or(|sampled| sampled.elapsed() >= SAMPLE);
         let taken = recorder.pass(self.rings, |writer| {
+            notes.drain(..).for_each(|note| writer.note(note));
+            let known = sources.len();
             learn(writer, sources);
-            if is_due {
+            // A new source has raised events already: the sooner it is sampled, the better these are known.
+            if is_due || sources.len() > known {
                 *sampled = Some(Instant::now());
                 sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
                 for (event_type, (target, told)) in self.targets.iter().zip(lost).enumerate() {

@@ -5,7 +5,10 @@
 //! it was); `all` for all; unset or empty: at the end, what there is, is listed. `IBEX_LOG_FILE`: the file of a rank;
 //! `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank is appended; unset:
 //! standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: what of it, names as above and groups
-//! ([`GROUPS`]). Grade: setup. Tests: below.
+//! ([`GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`: how
+//! often, seconds. Grade: setup. Tests: below.
+
+use std::time::Duration;
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -105,6 +108,34 @@ impl Chosen {
     }
 }
 
+/// How often hosts compare their clocks between start and end, seconds; 0: never.
+pub(crate) const EVERY: &str = "IBEX_TRACE_CLOCKS_EVERY";
+
+/// Without a word of it.
+pub(crate) const EVERY_DEFAULT: Duration = Duration::from_secs(10);
+
+/// More often makes no time more exact.
+const EVERY_LEAST: f64 = 0.01;
+
+/// A year: more seldom is never.
+const EVERY_MOST: f64 = 365.0 * 86400.0;
+
+/// That, from its value; `None`: never.
+pub(crate) fn every(value: Option<&str>) -> Result<Option<Duration>, Unclear> {
+    let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else { return Ok(Some(EVERY_DEFAULT)) };
+    match value.parse::<f64>() {
+        Ok(0.0) => Ok(None),
+        Ok(seconds) if seconds > 0.0 && seconds.is_finite() => {
+            Ok(Some(Duration::from_secs_f64(seconds.clamp(EVERY_LEAST, EVERY_MOST))))
+        }
+        _ => Err(Unclear),
+    }
+}
+
+/// A value that means nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unclear;
+
 /// The name of an event without ibex's prefix, or that which it had before.
 pub(crate) fn short(name: &str) -> &str {
     name.strip_prefix("btl_").unwrap_or(name).strip_prefix("ibex_").unwrap_or(name)
@@ -194,6 +225,17 @@ mod tests {
         assert_eq!(chosen(Some("waits,searches,new")), (vec![2, 3, 4], vec![]));
         assert_eq!(chosen(Some("default,searches")), chosen(Some("all")));
         assert_eq!(chosen(Some("mesages,xfer_end,operations")), (vec![0], vec!["mesages".to_owned()]));
+    }
+
+    #[test]
+    fn clocks_are_compared_every_so_many_seconds_or_never() {
+        let seconds = |value| every(value).map(|every| every.map(|every| every.as_secs_f64()));
+        assert_eq!((seconds(None), seconds(Some(" "))), (Ok(Some(10.0)), Ok(Some(10.0))));
+        assert_eq!((seconds(Some("2.5")), seconds(Some("0"))), (Ok(Some(2.5)), Ok(None)));
+        assert_eq!((seconds(Some("1e-9")), seconds(Some("1e300"))), (Ok(Some(EVERY_LEAST)), Ok(Some(EVERY_MOST))));
+        for strange in ["often", "-1", "nan", "inf", "10s"] {
+            assert_eq!(seconds(Some(strange)), Err(Unclear), "{strange}");
+        }
     }
 
     #[test]

@@ -232,33 +232,36 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
     assert!(recorded > 10_000, "{recorded}");
 }
 
-/// Two ranks, the second of which has a monotonic clock of its own, as on another host; `None` where the system has no
-/// namespaces of times or lets nobody make one.
-fn on_two_clocks(what: &str) -> Option<Traced> {
+/// Two ranks, the second of which has a monotonic clock of its own, as on another host, and runs this before; `None`
+/// where the system has no namespaces of times or lets nobody make one.
+fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Traced> {
     let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
         eprintln!("skipped: unshare --time does not work here");
         return None;
     }
     let application = place().join("application");
-    let script = "export OMPI_COMM_WORLD_LOCAL_SIZE=1; \
-                  if [ $OMPI_COMM_WORLD_RANK = 1 ]; then exec unshare --time --monotonic 5000 \"$@\"; fi; exec \"$@\"";
+    let script = format!(
+        "export OMPI_COMM_WORLD_LOCAL_SIZE=1; \
+         if [ $OMPI_COMM_WORLD_RANK = 1 ]; then {before}; exec unshare --time --monotonic 5000 \"$@\"; fi; exec \"$@\""
+    );
     let words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "--mca", "mpi_yield_when_idle", "1"];
-    let words = [&words[..], &["sh", "-c", script, "sh", application.to_str().expect("UTF-8"), what]].concat();
-    Some(traced_with(&words, &[("IBEX_TRACE_CLOCKS", "1")]))
+    let words = [&words[..], &["sh", "-c", &script, "sh", application.to_str().expect("UTF-8"), what]].concat();
+    Some(traced_with(&words, &[environment, &[("IBEX_TRACE_CLOCKS", "1")]].concat()))
+}
+
+/// How many samples of rank 0's clock each file has.
+fn asked(folder: &Folder) -> Vec<usize> {
+    let of_rank_0 = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
+    folder.readers().iter().map(of_rank_0).collect()
 }
 
 #[test]
 fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
-    let Some(traced) = on_two_clocks("exchange") else { return };
+    let Some(traced) = on_two_clocks("exchange", "true", &[("IBEX_TRACE_CLOCKS_EVERY", "0")]) else { return };
     assert!(traced.output.status.success(), "{}", said(&traced.output));
     let folder = traced.folder();
-    let samples: Vec<usize> = folder
-        .readers()
-        .iter()
-        .map(|reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count())
-        .collect();
-    assert_eq!(samples, [0, 2], "rank 1 has asked at the start and at the end");
+    assert_eq!(asked(&folder), [0, 2], "rank 1 has asked at the start and at the end");
     assert_eq!(folder.error(0), Some(0));
     let bound = folder.error(1).expect("it was measured");
     assert!(bound < 1_000_000_000, "{bound} ns, where the clocks differ by 5000 s");
@@ -283,7 +286,48 @@ fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
 
 #[test]
 fn a_rank_that_never_finalizes_ends_the_job_as_it_does_without_the_recorder() {
-    let Some(traced) = on_two_clocks("one-leaves") else { return };
+    let Some(traced) = on_two_clocks("one-leaves", "true", &[]) else { return };
     assert_eq!(traced.output.status.code(), Some(3), "{}", said(&traced.output));
     assert!(traced.folder().readers().iter().any(|reader| reader.head().rank == Some(1) && reader.is_finished()));
+}
+
+#[test]
+fn in_a_long_run_clocks_are_compared_at_intervals() {
+    let Some(traced) = on_two_clocks("exchange-long", "true", &[("IBEX_TRACE_CLOCKS_EVERY", "0.1")]) else { return };
+    assert!(traced.output.status.success(), "{}", said(&traced.output));
+    let folder = traced.folder();
+    let asked = asked(&folder);
+    assert!(asked[0] == 0 && asked[1] > 4, "{asked:?} samples, of 1.5 s, one every 0.1 s");
+    assert!(folder.readers().iter().all(|reader| reader.notes().is_empty()));
+    let samples: Vec<_> = folder.readers()[1].samples().iter().filter(|of| of.clock == Clock::Rank(0)).collect();
+    assert!(samples.windows(2).all(|two| two[0].before < two[1].before && two[0].shown < two[1].shown), "{samples:?}");
+    let ahead = |shown: u64, own: i64| own - shown.cast_signed();
+    for sample in samples {
+        let half = (sample.after - sample.before) / 2;
+        let off = ahead(sample.shown, sample.before + half) - 5_000_000_000_000;
+        assert!(off.abs() <= half + 1, "{sample:?}: the clocks differ by 5000 s, and go alike");
+    }
+}
+
+#[test]
+fn where_no_datagram_goes_between_hosts_the_trace_says_so() {
+    let environment = [("IBEX_TRACE_CLOCKS_EVERY", "0.1"), ("APPLICATION_FILTERS", "1")];
+    let Some(traced) = on_two_clocks("exchange-long", "true", &environment) else { return };
+    let said = said(&traced.output);
+    assert!(traced.output.status.success(), "{said}");
+    let folder = traced.folder();
+    assert_eq!(asked(&folder), [0, 2], "at the start and at the end");
+    let notes = folder.readers()[1].notes();
+    assert!(notes.len() == 1 && notes[0].contains("only at the start and at the end: no answer by UDP"), "{notes:?}");
+}
+
+#[test]
+fn a_rank_that_cannot_record_does_not_keep_others_waiting() {
+    for before in ["export IBEX_TRACE=/dev/null/t", "ulimit -v 1000000"] {
+        let Some(traced) = on_two_clocks("exchange", before, &[]) else { return };
+        let said = said(&traced.output);
+        assert!(traced.output.status.success() && said.contains("nothing is recorded"), "{before}: {said}");
+        let only = traced.only();
+        assert!(only.head().rank == Some(0) && only.is_finished(), "{before}: {said}");
+    }
 }

@@ -4,8 +4,10 @@
 //! A [`ClockSample`] says that at some moment between two readings of the host's monotonic clock another clock showed
 //! something: that of a source of the process (an adapter's, say), or the host's clock of another rank. Between two
 //! samples the relation is a straight line through their middles, so that an error of neither clock's rate adds up;
-//! beyond them the source's own rate counts. [`Relation::moment`] says by how much a time may be wrong. Samples of
-//! other ranks' clocks make time lines of hosts (`timeline.rs`).
+//! beyond them it goes on at the rate of the samples there. A sample that took so long that its neighbours say it better
+//! is left out. [`Relation::moment`] says by how much a time may be wrong: by the samples around it, by what the rate may
+//! have changed since, and, where a clock has jumped, by the jump. Samples of other ranks' clocks make time lines of
+//! hosts (`timeline.rs`).
 //!
 //! Path: pending, once per event. Threads: plain data. Units: nanoseconds, ticks. Tests: below.
 
@@ -16,6 +18,15 @@ const DRIFT: f64 = 500e-6;
 
 /// How much the rate of two clocks to each other may change between two samples.
 const WANDER: f64 = 5e-6;
+
+/// How many samples are left out at once.
+const MOST_LEFT_OUT: usize = 32;
+
+/// So many intervals stay at least, where there are as many: a jump is found by comparing one with those around it.
+const INTERVALS: u64 = 4;
+
+/// How many points at an end are looked at for the rate there.
+const NEAR: usize = 8;
 
 /// Which clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +102,8 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Vec<ClockSample>, Malformed> {
 pub struct Relation {
     ticks_per_second: f64,
     points: Vec<Point>,
+    /// How it goes on before the first point, and after the last.
+    ends: (End, End),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -99,21 +112,126 @@ struct Point {
     time: i64,
     /// Half of the time that the sample took.
     error: i64,
+    /// By how much a clock has jumped between this point and the next, or may have; nanoseconds.
+    jump: i64,
+}
+
+/// How a relation goes on where there are no more points.
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    nanoseconds_per_tick: f64,
+    /// By how much the true rate may be another, as a part of it.
+    drift: f64,
+}
+
+/// What lies between two points.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    /// Nanoseconds.
+    length: f64,
+    /// Of the host's clock to what the source says of its own.
+    rate: f64,
+    /// By how much that may be wrong.
+    doubt: f64,
 }
 
 impl Relation {
     /// Of a clock with this rate; of one with a rate of 0 nothing is known, and no time either.
     pub(crate) fn new(ticks_per_second: u64) -> Relation {
-        Relation { ticks_per_second: ticks_per_second as f64, points: Vec::new() }
+        let ticks_per_second = ticks_per_second as f64;
+        let end = End { nanoseconds_per_tick: 1e9 / ticks_per_second, drift: DRIFT };
+        Relation { ticks_per_second, points: Vec::new(), ends: (end, end) }
     }
 
-    /// Takes a further sample. One that goes back on either clock is left out.
+    /// Takes a further sample. One that goes back on either clock is left out. After the last one, [`Relation::settle`].
     pub(crate) fn add(&mut self, sample: ClockSample) {
         let time = sample.before.midpoint(sample.after);
         let is_later = self.points.last().is_none_or(|last| last.ticks < sample.shown && last.time < time);
-        if is_later && self.ticks_per_second > 0.0 {
-            self.points.push(Point { ticks: sample.shown, time, error: (sample.after.abs_diff(time)) as i64 });
+        if !is_later || self.ticks_per_second <= 0.0 {
+            return;
         }
+        let new = Point { ticks: sample.shown, time, error: sample.after.abs_diff(time) as i64, jump: 0 };
+        self.points.push(new);
+    }
+
+    /// Leaves out samples that took long, where those around them say better.
+    fn leave_out(&mut self) {
+        let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return };
+        let longest = last.time.abs_diff(first.time) / INTERVALS;
+        let mut kept: Vec<Point> = Vec::with_capacity(self.points.len());
+        for new in self.points.drain(..) {
+            while let Some(before) = better_told(&kept, &new, longest) {
+                kept.truncate(before + 1);
+            }
+            kept.push(new);
+        }
+        self.points = kept;
+        // Beyond the ends the others go on: the last message of a job may have come when its processors had other work.
+        while self.is_better_told_beyond(self.points.len().wrapping_sub(1), usize::wrapping_sub) {
+            self.points.pop();
+        }
+        while self.is_better_told_beyond(0, |first, steps| first + steps) {
+            self.points.remove(0);
+        }
+    }
+
+    /// Whether a point at an end is better told by those next to it; `inside` goes so many steps in from one.
+    fn is_better_told_beyond(&self, place: usize, inside: fn(usize, usize) -> usize) -> bool {
+        if self.points.len() < 4 {
+            return false;
+        }
+        let (point, next) = (self.points[place], self.points[inside(place, 1)]);
+        let end = self.end(inside(place, 1), |steps| inside(place, 1 + steps));
+        let away = point.time.abs_diff(next.time) as f64;
+        let error = next.error.saturating_add((away * end.drift) as i64);
+        let told = point.ticks.abs_diff(next.ticks) as f64 * end.nanoseconds_per_tick;
+        error < point.error && (told - away).abs() <= point.error.saturating_add(error) as f64
+    }
+
+    /// After the last sample: leaves out those that took long, and finds where clocks have jumped, and how the relation goes on at both ends.
+    pub(crate) fn settle(&mut self) {
+        self.leave_out();
+        for place in 0..self.points.len().saturating_sub(1) {
+            self.points[place].jump = self.jump(place);
+        }
+        if let Some(last) = self.points.len().checked_sub(1) {
+            self.ends = (self.end(0, |steps| steps), self.end(last, |steps| last.wrapping_sub(steps)));
+        }
+    }
+
+    /// Between a point and another, later one.
+    fn interval(&self, from: usize, to: usize) -> Option<Interval> {
+        let (from, to) = (self.points.get(from)?, self.points.get(to)?);
+        let length = to.time.abs_diff(from.time) as f64;
+        let said = (to.ticks - from.ticks) as f64 * 1e9 / self.ticks_per_second;
+        Some(Interval { length, rate: length / said, doubt: from.error.saturating_add(to.error) as f64 / length })
+    }
+
+    /// By how much a clock has jumped between a point and the next: the rate there is another than in all intervals
+    /// nearby, by more than rates change and samples are wrong. Of a single interval: than the source says.
+    fn jump(&self, place: usize) -> i64 {
+        let Some(this) = self.interval(place, place + 1) else { return 0 };
+        let nearby = [place.checked_sub(2), place.checked_sub(1), Some(place + 1), Some(place + 2)];
+        let nearby = nearby.into_iter().flatten().filter_map(|place| self.interval(place, place + 1));
+        let away = |other: Interval| ((this.rate - other.rate).abs(), this.doubt + other.doubt + WANDER);
+        let nearest = nearby.map(away).min_by(|one, other| (one.0 - one.1).total_cmp(&(other.0 - other.1)));
+        let (away, allowed) = nearest.unwrap_or(((this.rate - 1.0).abs(), this.doubt + DRIFT));
+        if away > allowed { (away * this.length).ceil() as i64 } else { 0 }
+    }
+
+    /// How the relation goes on beyond the point at `place`, by the rate from one of those near it; `point` is the one so
+    /// many steps further in.
+    fn end(&self, place: usize, point: impl Fn(usize) -> usize) -> End {
+        let said = End { nanoseconds_per_tick: 1e9 / self.ticks_per_second, drift: DRIFT };
+        let by = |steps: usize| {
+            let (from, to) = (place.min(point(steps)), place.max(point(steps)));
+            let interval = self.interval(from, to)?;
+            let jumps: i64 = self.points[from..to].iter().map(|point| point.jump).fold(0, i64::saturating_add);
+            let drift = WANDER + interval.doubt + jumps as f64 / interval.length;
+            Some(End { nanoseconds_per_tick: said.nanoseconds_per_tick * interval.rate, drift })
+        };
+        let measured = (1..=NEAR).filter_map(by);
+        measured.fold(said, |best, other| if other.drift < best.drift { other } else { best })
     }
 
     /// The first sample: ticks and time.
@@ -138,15 +256,30 @@ impl Relation {
     /// The same, and by how much it may be wrong.
     #[must_use]
     pub fn moment(&self, ticks: u64) -> Option<Moment> {
-        let (mut near, points) = (0, &self.points);
-        let time = self.time_near(ticks, &mut near)?;
-        let later = points.partition_point(|point| point.ticks <= ticks);
-        let around = [later.checked_sub(1), Some(later)].map(|place| points.get(place?));
+        let time = self.time(ticks)?;
+        let later = self.points.partition_point(|point| point.ticks <= ticks);
+        let around = (later.checked_sub(1).and_then(|place| self.points.get(place)), self.points.get(later));
         let away = |point: &Point| ticks.abs_diff(point.ticks) as f64 * 1e9 / self.ticks_per_second;
-        let nearest = around.iter().flatten().map(|point| away(point)).fold(f64::INFINITY, f64::min);
-        let rate = if around.iter().all(Option::is_some) { WANDER } else { DRIFT };
-        let widest = around.iter().flatten().map(|point| point.error).max().unwrap_or(0);
-        Some(Moment { time, error: widest.saturating_add((nearest * rate).ceil() as i64).saturating_add(1) })
+        let (error, drift) = match around {
+            (Some(before), Some(after)) => {
+                let error = before.error.max(after.error).saturating_add(before.jump);
+                (error, away(before).min(away(after)) * WANDER)
+            }
+            (Some(last), None) => (last.error, away(last) * self.ends.1.drift),
+            (None, Some(first)) => (first.error, away(first) * self.ends.0.drift),
+            (None, None) => return None,
+        };
+        Some(Moment { time, error: error.saturating_add(drift.ceil() as i64).saturating_add(1) })
+    }
+
+    /// By how much times from `first` to `last`, ticks, may be wrong at most.
+    #[must_use]
+    pub fn widest(&self, first: u64, last: u64) -> Option<i64> {
+        // Between two points the bound is greatest in the middle.
+        let from = self.points.partition_point(|point| point.ticks <= first).saturating_sub(1);
+        let inside = self.points[from.min(self.points.len())..].windows(2).take_while(|two| two[0].ticks < last);
+        let middles = inside.map(|two| two[0].ticks.midpoint(two[1].ticks).clamp(first, last.max(first)));
+        middles.chain([first, last]).filter_map(|ticks| self.moment(ticks)).map(|moment| moment.error).max()
     }
 
     /// The point from which to go, and nanoseconds per tick.
@@ -160,11 +293,33 @@ impl Relation {
         }
         let from = *self.points.get(*near)?;
         let rate = match self.points.get(*near + 1) {
-            Some(to) if from.ticks <= ticks => to.time.abs_diff(from.time) as f64 / (to.ticks - from.ticks) as f64,
-            _ => 1e9 / self.ticks_per_second,
+            _ if ticks < from.ticks => self.ends.0.nanoseconds_per_tick,
+            Some(to) => to.time.abs_diff(from.time) as f64 / (to.ticks - from.ticks) as f64,
+            None => self.ends.1.nanoseconds_per_tick,
         };
         Some((from, rate))
     }
+}
+
+/// The point from which, up to a new one, a straight line says better what all points between them say. It is no longer than
+/// `longest`, nanoseconds.
+fn better_told(points: &[Point], new: &Point, longest: u64) -> Option<usize> {
+    let last = points.len().checked_sub(1)?;
+    let is_better_told = |before: &usize| {
+        let from = &points[*before];
+        new.time.abs_diff(from.time) <= longest
+            && points[before + 1..].iter().all(|point| is_better_told(point, from, new))
+    };
+    (last.saturating_sub(MOST_LEFT_OUT)..last).rev().find(is_better_told)
+}
+
+/// Whether the points around one say better than it does where it lies. One that contradicts them tells of a jump.
+fn is_better_told(point: &Point, before: &Point, after: &Point) -> bool {
+    let nearest = point.time.abs_diff(before.time).min(after.time.abs_diff(point.time));
+    let error = before.error.max(after.error).saturating_add((nearest as f64 * WANDER) as i64);
+    let rate = after.time.abs_diff(before.time) as f64 / (after.ticks - before.ticks) as f64;
+    let told = before.time.saturating_add(((point.ticks - before.ticks) as f64 * rate) as i64);
+    error < point.error && told.abs_diff(point.time) <= point.error.saturating_add(error).unsigned_abs()
 }
 
 #[cfg(test)]
@@ -190,33 +345,82 @@ mod tests {
         assert!(decode(&[0xff, 0xff, 0xff, 0x7f]).is_err());
     }
 
+    /// Of a clock with this rate, and samples as (shown, before, after).
+    fn settled(ticks_per_second: u64, samples: &[(u64, i64, i64)]) -> Relation {
+        let mut relation = Relation::new(ticks_per_second);
+        for (shown, before, after) in samples {
+            relation.add(sample(*shown, *before, *after));
+        }
+        relation.settle();
+        relation
+    }
+
     #[test]
-    fn between_two_samples_time_goes_straight_and_beyond_them_by_the_rate_that_was_said() {
-        let mut relation = Relation::new(1_000_000);
-        assert_eq!((relation.time(5), relation.moment(5)), (None, None));
-        relation.add(sample(1000, 4_999_990, 5_000_010));
+    fn between_two_samples_time_goes_straight_and_beyond_them_at_their_rate() {
+        let relation = settled(1_000_000, &[]);
+        assert_eq!((relation.time(5), relation.moment(5), relation.widest(0, 9)), (None, None, None));
+        let relation = settled(1_000_000, &[(1000, 4_999_990, 5_000_010)]);
         assert_eq!((relation.time(999), relation.time(1001)), (Some(4_999_000), Some(5_001_000)));
-        relation.add(sample(3000, 9_000_000, 9_000_000));
-        relation.add(sample(2000, 9_500_000, 9_500_000));
-        let times = [0, 1000, 1500, 3000, 3001].map(|ticks| relation.time(ticks).expect("sampled"));
-        assert_eq!(times, [4_000_000, 5_000_000, 6_000_000, 9_000_000, 9_001_000]);
+        let exact = |ticks: u64, time: i64| (ticks, time, time);
+        // Half a thousandth slower than it says, and one sample that goes back.
+        let samples = [exact(1000, 5_000_000), exact(3000, 7_001_000), exact(2000, 9_500_000)];
+        let relation = settled(1_000_000, &samples);
+        let times = [0, 1000, 2000, 3000, 5000].map(|ticks| relation.time(ticks).expect("sampled"));
+        assert_eq!(times, [3_999_500, 5_000_000, 6_000_500, 7_001_000, 9_002_000]);
     }
 
     #[test]
     fn the_error_grows_from_the_samples_on() {
-        let mut relation = Relation::new(1_000_000_000);
-        relation.add(sample(0, 0, 200));
-        relation.add(sample(1_000_000, 1_000_000, 1_000_100));
+        let relation = settled(1_000_000_000, &[(0, 0, 200), (1_000_000, 1_000_000, 1_000_100)]);
         let error = |ticks| relation.moment(ticks).expect("sampled").error;
         assert_eq!((error(0), error(500_000), error(1_000_000)), (101, 104, 51));
-        assert_eq!(error(2_000_000), 51 + 500);
+        // The rate is known to 150 ns in a millisecond, and may change.
+        assert_eq!(error(2_000_000), 51 + 156);
+        assert_eq!(relation.widest(100, 1_000_000), Some(104));
+        assert_eq!(relation.widest(100, 2_000_000), Some(207));
+        let alone = settled(1_000_000_000, &[(0, 0, 200)]);
+        assert_eq!(alone.moment(1_000_000).expect("sampled").error, 101 + 500, "what the source says is not exact");
+    }
+
+    #[test]
+    fn a_sample_that_took_long_does_no_harm() {
+        let every = 50_000_000;
+        let narrow = |n: u64| (n * every, (n * every) as i64 - 50, (n * every) as i64 + 50);
+        // Some of them in a row.
+        let wide = |n: u64| (n * every, (n * every) as i64 - 1000 * n as i64, (n * every) as i64 + 90_000);
+        let samples: Vec<_> = (0..40).map(|n| if (10..18).contains(&n) { wide(n) } else { narrow(n) }).collect();
+        let relation = settled(1_000_000_000, &samples);
+        assert_eq!(relation.time(12 * every), Some(12 * every as i64));
+        // At an end.
+        let last = (39 * every, 39 * every as i64 - 100_000, 39 * every as i64 + 90_000);
+        let relation_too = settled(1_000_000_000, &[&samples[..39], &[last]].concat());
+        assert!(relation_too.widest(0, 39 * every) < Some(1500), "{:?}", relation_too.widest(0, 39 * every));
+        let error = relation.widest(0, 39 * every);
+        assert!(error.is_some_and(|error| error < 1200), "{error:?}: 50 ns, and 5 millionths of four times 50 ms");
+    }
+
+    #[test]
+    fn where_a_clock_jumps_the_error_is_the_jump_and_elsewhere_it_is_not() {
+        let second = 1_000_000_000;
+        // 40 millionths too fast, and 3 ms ahead after the fifth second.
+        let shown = |n: i64| n * second + n * 40_000 + if n > 5 { 3_000_000 } else { 0 };
+        let samples: Vec<_> = (0..10).map(|n| (shown(n).cast_unsigned(), n * second - 500, n * second + 500)).collect();
+        let relation = settled(1_000_000_000, &samples);
+        for half in 0..20 {
+            // Within the sixth second, it has jumped or not.
+            let truth = half * second / 2;
+            let ticks = half * (second + 40_000) / 2 + if half > 10 { 3_000_000 } else { 0 };
+            let moment = relation.moment(ticks.cast_unsigned()).expect("sampled");
+            assert!(moment.time.abs_diff(truth) <= moment.error.unsigned_abs(), "{half}: {moment:?}");
+            assert_eq!(moment.error > 100_000, half == 10 || half == 11, "{half}: {moment:?}");
+        }
+        let later = relation.moment((20 * (second + 40_000) + 3_000_000).cast_unsigned()).expect("sampled");
+        assert!(later.time.abs_diff(20 * second) < 10_000 && later.error < 100_000, "{later:?}");
     }
 
     #[test]
     fn extremes_do_not_overflow() {
-        let mut relation = Relation::new(1);
-        relation.add(sample(5, i64::MIN, i64::MIN + 2));
-        relation.add(sample(u64::MAX - 1, i64::MAX - 2, i64::MAX));
+        let relation = settled(1, &[(5, i64::MIN, i64::MIN + 2), (u64::MAX - 1, i64::MAX - 2, i64::MAX)]);
         for ticks in [0, 5, 1 << 63, u64::MAX] {
             assert!(relation.moment(ticks).is_some());
         }

@@ -86,10 +86,11 @@ impl Folder {
     pub fn error(&self, file: usize) -> Option<i64> {
         let (reader, line) = (self.readers.get(file)?, self.lines.get(file)?);
         let spans = reader.summaries().flat_map(|summary| &summary.sources);
-        let times = spans.flat_map(|span| {
-            [span.first, span.last].map(|ticks| reader.relation(span.source).and_then(|relation| relation.time(ticks)))
+        let errors = spans.filter_map(|span| {
+            let relation = reader.relation(span.source)?;
+            line.widest(relation.time(span.first)?, relation.time(span.last)?)
         });
-        times.flatten().filter_map(|time| line.error(time)).max()
+        errors.max()
     }
 
     /// What is added to the times of each file at its first moment to have nanoseconds since 1970. Later it may be

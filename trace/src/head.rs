@@ -124,6 +124,9 @@ pub struct Names {
     /// Names of threads.
     #[serde(default)]
     pub threads: Vec<Thread>,
+    /// What who reads the trace should know of it, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The name of a thread.

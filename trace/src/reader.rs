@@ -27,6 +27,7 @@ pub struct Reader {
     storage: Storage,
     head: Head,
     threads: Vec<Thread>,
+    notes: Vec<String>,
     layouts: Vec<Layout>,
     samples: Vec<ClockSample>,
     relations: Vec<Relation>,
@@ -57,8 +58,8 @@ impl Reader {
         settle(&mut entries);
         let head = read_head(&storage, &entries)?;
         let layouts = head.layouts();
-        let (threads, samples, relations) = (Vec::new(), Vec::new(), Vec::new());
-        let mut reader = Reader { storage, head, threads, layouts, samples, relations, entries, finished };
+        let (threads, notes, samples, relations) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut reader = Reader { storage, head, threads, notes, layouts, samples, relations, entries, finished };
         reader.read_names();
         settle(&mut reader.entries);
         reader.relations = reader.head.sources.iter().map(|of| Relation::new(of.ticks_per_second)).collect();
@@ -69,6 +70,7 @@ impl Reader {
                 relation.add(*sample);
             }
         }
+        reader.relations.iter_mut().for_each(Relation::settle);
         Ok(reader)
     }
 
@@ -107,6 +109,7 @@ impl Reader {
         self.head.sources.resize_with(names.first_source as usize, Source::unknown);
         self.head.sources.extend(names.sources);
         self.threads.extend(names.threads);
+        self.notes.extend(names.notes);
         Ok(())
     }
 
@@ -132,6 +135,12 @@ impl Reader {
     #[must_use]
     pub fn threads(&self) -> &[Thread] {
         &self.threads
+    }
+
+    /// What the recorder says of the trace, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The samples of clocks, in the order in which they were taken.

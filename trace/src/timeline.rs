@@ -45,6 +45,14 @@ impl Timeline {
         };
         self.is_measured.then_some(error)
     }
+
+    /// The same of all times from `first` to `last`: the most.
+    #[must_use]
+    pub fn widest(&self, first: i64, last: i64) -> Option<i64> {
+        let [first, last] = [first, last].map(|time| time.max(0).cast_unsigned());
+        let error = self.relation.as_ref().map_or(Some(0), |relation| relation.widest(first, last))?;
+        self.is_measured.then_some(error)
+    }
 }
 
 /// What a file says of its clock.
@@ -94,7 +102,7 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
             let Clock::Rank(rank) = sample.clock else { continue };
             let other = which(file.world, rank);
             let (target, samples) = against.entry(own).or_insert_with(|| (other, Vec::new()));
-            // All processes of a host have the same samples.
+            // All processes of a host have the same samples of the start and the end.
             if other != own && *target == other && !samples.contains(sample) {
                 samples.push(*sample);
             }
@@ -138,6 +146,7 @@ fn relation(mut samples: Vec<ClockSample>) -> Option<Relation> {
         let (before, after) = (shown.saturating_sub(half), shown.saturating_add(half));
         relation.add(ClockSample { shown: own, before, after, ..sample });
     }
+    relation.settle();
     relation.first().is_some().then_some(relation)
 }
 
@@ -183,19 +192,23 @@ mod tests {
     }
 
     /// A clock as hosts have them: it began somewhere, and goes up to 100 millionths too fast or too slow, and up to a
-    /// millionth differently from one moment to another.
+    /// millionth differently from one moment to another. It may jump once: its host, a virtual machine, stood still, or
+    /// was moved.
     #[derive(Debug, Clone, Copy)]
     struct Made {
         began: i64,
         drift: f64,
         wander: f64,
+        /// When, and how far ahead.
+        jump: (i64, i64),
     }
 
     impl Made {
         /// What it shows at a true time.
         fn shows(self, truth: i64) -> i64 {
             let seconds = truth as f64 / 1e9;
-            self.began + truth + (truth as f64 * self.drift + (seconds * 0.7).sin() * self.wander * 1e9) as i64
+            let jumped = if truth >= self.jump.0 { self.jump.1 } else { 0 };
+            self.began + truth + jumped + (truth as f64 * self.drift + (seconds * 0.7).sin() * self.wander * 1e9) as i64
         }
     }
 
@@ -209,7 +222,7 @@ mod tests {
             sends in proptest::collection::vec((0_i64..12_000_000_000, 300_i64..5_000, 0..3_usize, 0..3_usize), 200),
             is_killed in any::<bool>(),
         ) {
-            let clock = |host: usize| Made { began: began[host], drift: drift[host], wander: wander[host] };
+            let clock = |host: usize| Made { began: began[host], drift: drift[host], wander: wander[host], jump: (0, 0) };
             // Each of the others asks at the beginning and, unless it was killed, at the end. Ways take what they take.
             let exchange = |host: usize, at: i64, (there, back): (i64, i64)| ClockSample {
                 clock: Clock::Rank(0),
@@ -229,6 +242,58 @@ mod tests {
                 let took = lines[to].time(arrived) - lines[from].time(sent);
                 prop_assert!(took >= -bound, "{took} ns, and the bound is {bound}");
                 prop_assert!((took - way).abs() <= bound + way / 1000 + 2, "{took} of {way}: {bound}");
+            }
+        }
+
+        #[test]
+        fn exchanges_at_intervals_bound_what_clocks_do_that_drift_and_jump(
+            drift in proptest::collection::vec(-100e-6_f64..100e-6, 3),
+            wander in proptest::collection::vec(-1e-6_f64..1e-6, 3),
+            jump in (0..3_usize, 500_000_000_i64..11_000_000_000, 1_000_000_i64..3_000_000_000),
+            trips in proptest::collection::vec((20_000_i64..100_000, 20_000_i64..100_000), 26),
+            late in proptest::collection::vec(0..8_i64, 26),
+            sends in proptest::collection::vec((0_i64..12_000_000_000, 300_i64..5_000, 0..3_usize, 0..3_usize), 200),
+        ) {
+            let (whose, at, by) = jump;
+            let clock = |host: usize| Made {
+                began: 1 << 40,
+                drift: drift[host],
+                wander: wander[host],
+                jump: if host == whose { (at, by) } else { (0, 0) },
+            };
+            // Each second by datagrams, of which some come late; at both ends by messages of the MPI's, which are quick.
+            let exchange = |host: usize, n: usize| {
+                let (at, (mut there, mut back), late) = (n as i64 * 1_000_000_000, trips[host * 13 - 13 + n], late[host * 13 - 13 + n]);
+                if n == 0 || n == 12 {
+                    (there, back) = (there / 20, back / 20);
+                } else if late == 0 && n % 2 == 1 {
+                    back *= 50;
+                }
+                ClockSample {
+                    clock: Clock::Rank(0),
+                    shown: clock(0).shows(at + there).cast_unsigned(),
+                    before: clock(host).shows(at),
+                    after: clock(host).shows(at + there + back),
+                }
+            };
+            let samples: Vec<Vec<_>> = (1..3).map(|host| (0..13).map(|n| exchange(host, n)).collect()).collect();
+            let files = [said(0, "a", 0, &[]), said(1, "b", 0, &samples[0]), said(2, "c", 0, &samples[1])];
+            let lines = lines(&files);
+            for (sent_at, way, from, to) in sends {
+                let (sent, arrived) = (clock(from).shows(sent_at), clock(to).shows(sent_at + way));
+                let error = lines[from].error(sent).expect("measured") + lines[to].error(arrived).expect("measured");
+                let took = lines[to].time(arrived) - lines[from].time(sent);
+                // While rank 0's own clock jumps, it is the truth.
+                let bound = error + if whose == 0 && (sent_at..=sent_at + way).contains(&at) { by } else { 0 };
+                prop_assert!((took - way).abs() <= bound + way / 1000 + 2, "{took} of {way}: {bound}");
+                if (sent_at - at).abs() > 5_000_000_000 {
+                    prop_assert!(error < 320_000, "{error} far from the jump");
+                }
+            }
+            for (host, line) in lines.iter().enumerate() {
+                let all = line.widest(clock(host).shows(0), clock(host).shows(12_000_000_000)).expect("measured");
+                let some = (0..120).map(|n| clock(host).shows(n * 100_000_000)).filter_map(|own| line.error(own)).max();
+                prop_assert!(some <= Some(all), "{some:?} is beyond {all}");
             }
         }
 

@@ -156,6 +156,11 @@ impl<W: Write> Writer<W> {
         self.names.threads.push(Thread { thread, name: name.to_owned() });
     }
 
+    /// What who reads the trace should know of it: a sentence.
+    pub fn note(&mut self, sentence: String) {
+        self.names.notes.push(sentence);
+    }
+
     /// What a clock showed. To be given in their order.
     pub fn clock(&mut self, sample: ClockSample) {
         self.clocks.push(sample);

@@ -71,6 +71,7 @@ fn sources_threads_and_samples_that_come_later_are_read() {
     let layouts = head.layouts();
     let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, Options::default()).expect("begun");
     writer.name_thread(7, "main");
+    writer.note("A sentence.".to_owned());
     writer.flush().expect("flushed");
     assert_eq!(writer.add_source(made::source("host:1", 1000)).expect("room"), 2);
     let sample = ClockSample { clock: Clock::Source(2), shown: 50, before: 1_000_000, after: 1_000_020 };
@@ -84,7 +85,7 @@ fn sources_threads_and_samples_that_come_later_are_read() {
     let reader = Reader::from_bytes("made", bytes).expect("opened");
     assert_eq!(reader.head().sources[2].name, "host:1");
     assert_eq!((reader.threads()[0].thread, reader.threads()[0].name.as_str()), (7, "main"));
-    assert_eq!(reader.samples(), [sample, rank]);
+    assert_eq!((reader.samples(), reader.notes()), (&[sample, rank][..], &["A sentence.".to_owned()][..]));
     let times: Vec<Option<i64>> = events(&reader).iter().map(|event| event.time).collect();
     assert_eq!(times, [Some(2_000_010), None]);
     let error = reader.relation(2).and_then(|relation| relation.moment(51)).expect("sampled").error;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* An application under the logger's tests, on the mock of ibex: what it does is named by its first word. */
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <mpi.h>
 #include <signal.h>
@@ -7,8 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 void mock_raise(int type, int source, unsigned long operation, int value);
@@ -35,6 +39,14 @@ void *realloc(void *memory, size_t size)
 {
     ++allocations;
     return __libc_realloc(memory, size);
+}
+
+/* With APPLICATION_FILTERS no datagram of this process to a named address arrives, as behind a firewall. */
+ssize_t sendto(int socket, const void *bytes, size_t count, int flags, const struct sockaddr *to, socklen_t length)
+{
+    if (to && getenv("APPLICATION_FILTERS"))
+        return (ssize_t) count;
+    return syscall(SYS_sendto, socket, bytes, count, flags, to, length);
 }
 
 static void *raise_many(void *first)
@@ -98,6 +110,20 @@ static void exchange(void)
     }
 }
 
+/* The same again and again, for so long by rank 0's clock. */
+static void exchange_for(int milliseconds)
+{
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int goes_on = 1; goes_on;) {
+        exchange();
+        usleep(1000);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        goes_on = (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < milliseconds;
+        MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -158,6 +184,8 @@ int main(int argc, char **argv)
         raise(SIGKILL);
     } else if (strcmp(what, "exchange") == 0) {
         exchange();
+    } else if (strcmp(what, "exchange-long") == 0) {
+        exchange_for(1500);
     } else if (strcmp(what, "one-leaves") == 0) {
         int rank;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);

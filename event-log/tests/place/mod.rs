@@ -34,7 +34,7 @@ pub(crate) fn place() -> &'static Path {
         mock.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libibex.so", &include, "-o"]);
         done(mock.arg(place.join("libibex.so")).arg(here.join("tests/mock/ibex.c")));
         let mut application = Command::new("mpicc");
-        application.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(place.join("application"));
+        application.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic", "-o"]).arg(place.join("application"));
         application.arg(here.join("tests/mock/application.c")).arg(format!("-L{}", place.display())).arg("-libex");
         application.arg(format!("-Wl,-rpath,{}", place.display()));
         done(&mut application);

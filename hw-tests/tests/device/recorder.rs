@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder on emulated adapters: `ibex trace` around jobs, and what the crate that reads traces finds of them.
+//! The recorder on emulated adapters, and between two nodes: `ibex trace` around jobs, and what the crate that reads
+//! traces finds of them.
 //!
-//! `IBEX_COMMAND` names the command. The traces lie on this host, where emulated adapters are. Setup grade; one test at
+//! `IBEX_COMMAND` names the command. The traces lie on this host, where emulated adapters are; those of nodes are
+//! brought here. Setup grade; one test at
 //! a time.
 
 use crate::Test;
 use crate::launch::Launch;
 use crate::site::Site;
 use crate::spawn::{spawned as spawned_by, spawning};
-use anyhow::{Context, Result, ensure};
-use hw_tests::Outcome;
+use anyhow::{Context, Result, bail, ensure};
+use hw_tests::{Job, Outcome};
 use ibex_trace::{Clock, Error, Folder, Reader};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order),
         Test::on_emulated("over the pml, ranks with clocks of their own are on one time line", on_several_clocks),
+        Test::on_emulated("over the pml, the times of ranks of one host are right to a microsecond", exact),
+        Test::on_two_nodes("over the pml, messages between two nodes are on one time line", between_nodes),
         Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
         Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
         Test::on_emulated("a folder that has a trace is not recorded into", refused),
@@ -172,16 +176,82 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
     let script = "export OMPI_COMM_WORLD_LOCAL_SIZE=2; \
                   [ $OMPI_COMM_WORLD_RANK -lt 2 ] || exec unshare --time --monotonic 5000 \"$@\"; exec \"$@\"";
     let launch = Launch::new("collectives", 4).with("pml", "ibex").ranks_inside(script).limit(300);
-    recorded(launch, &place, "")?.passes(site)?;
+    let every = "export IBEX_TRACE_CLOCKS_EVERY=0.05; ";
+    recorded_after(every, launch, &place, "")?.passes(site)?;
     let folder = sound(&place.trace())?;
-    let asked = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
-    let asked: Vec<usize> = folder.readers().iter().map(asked).collect();
-    ensure!(asked == [0, 0, 2, 2], "{asked:?} samples of rank 0's clock");
+    let asked = asked(&folder);
+    // Each of the two has a namespace, and so a clock, of its own.
+    ensure!(asked[..2] == [0, 0] && asked[2].min(asked[3]) > 3, "{asked:?} samples of rank 0's clock");
     let bounds: Option<Vec<i64>> = (0..4).map(|rank| folder.error(rank)).collect();
     let bounds = bounds.context("a bound of each rank")?;
     ensure!(bounds[..2] == [0, 0] && bounds[2..].iter().all(|bound| *bound < 1_000_000_000), "{bounds:?}");
     for (took, from, to) in ways(&folder)? {
         ensure!(took >= -bounds[from] - bounds[to], "a message from {from} to {to} took {took} ns, bounds {bounds:?}");
+    }
+    Ok(())
+}
+
+/// How many samples of rank 0's clock each file has: rank 0 asks nobody, and of another host its first rank alone asks
+/// between start and end.
+fn asked(folder: &Folder) -> Vec<usize> {
+    let of_rank_0 = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
+    folder.readers().iter().map(of_rank_0).collect()
+}
+
+/// By how much the times of any event may be wrong: by the samples of the adapters' clocks.
+fn exact(site: &mut Site) -> Result<()> {
+    let place = Place::new();
+    let launch = Launch::new("pt2pt_modes", 2).with("pml", "ibex").limit(300);
+    recorded(launch, &place, "")?.passes(site)?;
+    let folder = sound(&place.trace())?;
+    for reader in folder.readers() {
+        for span in reader.summaries().flat_map(|summary| &summary.sources) {
+            let relation = reader.relation(span.source).context("a clock")?;
+            // A machine that has no processor for the writing thread samples seldom, and each sample takes long.
+            let taken = |sample: &&ibex_trace::ClockSample| sample.clock == Clock::Source(span.source);
+            let samples: Vec<_> = reader.samples().iter().filter(taken).collect();
+            let gap = samples.windows(2).map(|two| two[1].before - two[0].after).max().unwrap_or(0);
+            let widest = samples.iter().map(|sample| sample.after - sample.before).max().unwrap_or(0);
+            let allowed = 1000 + widest + (gap - 100_000_000).max(0) / 10_000;
+            let error = relation.widest(span.first, span.last).context("a bound")?;
+            ensure!(error < allowed, "{error} ns, of samples {widest} ns wide and up to {gap} ns apart");
+        }
+    }
+    Ok(())
+}
+
+/// Two virtual machines with clocks of their own, each of which keeps its files to itself.
+fn between_nodes(site: &mut Site) -> Result<()> {
+    // Each node's root is an overlay in its memory: what it writes is brought here.
+    let (place, there) = (Place::new(), "/tmp/ibex-recorder-trace");
+    let remove = |node: usize| Job::new(["rm", "-rf", there]).on(node);
+    (0..2).try_for_each(|node| site.fabric(2)?.run(&remove(node))?.checked().map(drop))?;
+    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let inside = format!("export IBEX_TRACE_CLOCKS_EVERY=0.5; exec {command} trace -o {there} -- \"$@\"");
+    let launch = Launch::new("pt2pt_modes", 2).environment("IBEX_TEST_SCALE", "0.1").with("pml", "ibex");
+    launch.on_two_nodes().inside(inside).limit(400).passes(site)?;
+    fs::create_dir_all(place.trace())?;
+    for node in 0..2 {
+        let fabric = site.fabric(2)?;
+        let names = fabric.run(&Job::new(["ls", there]).on(node))?.checked()?.stdout;
+        for name in names.lines().filter(|name| name.ends_with(".ibex")) {
+            let file = format!("{there}/{name}");
+            let shown = fabric.run(&Job::new(["od", "-An", "-v", "-tx1", &file]).on(node))?.checked()?.stdout;
+            let bytes: Result<Vec<u8>, _> = shown.split_whitespace().map(|byte| u8::from_str_radix(byte, 16)).collect();
+            fs::write(place.trace().join(name), bytes.context("od shows bytes")?)?;
+        }
+    }
+    let folder = sound(&place.trace())?;
+    let hosts: Vec<&str> = folder.readers().iter().map(|reader| reader.head().host.as_str()).collect();
+    ensure!(hosts.len() == 2 && hosts[0] != hosts[1], "{hosts:?}: one file of each node");
+    let asked = asked(&folder);
+    ensure!(asked[0] == 0 && asked[1] > 2, "{asked:?} samples of rank 0's clock");
+    let bounds = [0, 1].map(|rank| folder.error(rank));
+    let [Some(0), Some(bound)] = bounds else { bail!("{bounds:?}: rank 1's clock was not measured") };
+    let ways = ways(&folder)?;
+    ensure!(ways.len() > 10, "{} messages", ways.len());
+    for (took, from, to) in ways {
+        ensure!(took >= -bound, "a message from {from} to {to} took {took} ns, and the bound is {bound}");
     }
     Ok(())
 }

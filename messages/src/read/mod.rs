@@ -37,6 +37,7 @@ impl Job {
     pub fn read(folder: &Folder) -> Job {
         let mut job = Job::default();
         job.faults.extend(folder.unreadable().iter().map(|error| format!("{error}.")));
+        job.faults.extend(notes(folder));
         let files = files(folder, &mut job);
         let mut processes: Vec<Process> = Vec::with_capacity(files.len());
         for file in &files {
@@ -66,6 +67,23 @@ struct File<'a> {
     /// By how much its times may be wrong against those of others.
     error: Option<i64>,
     rank: (u32, u32),
+}
+
+/// What recorders say of their traces; what several say once.
+fn notes(folder: &Folder) -> Vec<String> {
+    let mut notes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for reader in folder.readers() {
+        for note in reader.notes() {
+            let rank = reader.head().rank.map_or_else(|| "?".to_owned(), |rank| rank.to_string());
+            notes.entry(note).or_default().push(rank);
+        }
+    }
+    let told = |(note, ranks): (&str, Vec<String>)| {
+        let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
+        let s = if ranks.len() > 1 { "s" } else { "" };
+        format!("{note} (rank{s} {}{more})", ranks[..ranks.len().min(8)].join(", "))
+    };
+    notes.into_iter().map(told).collect()
 }
 
 /// The file of each rank.
@@ -199,11 +217,7 @@ fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
         let error = |source: u8| {
             let relation = reader.relation(source)?;
             let spans = reader.summaries().flat_map(|summary| &summary.sources).filter(|span| span.source == source);
-            spans
-                .flat_map(|span| [span.first, span.last])
-                .filter_map(|ticks| relation.moment(ticks))
-                .map(|moment| moment.error)
-                .max()
+            spans.filter_map(|span| relation.widest(span.first, span.last)).max()
         };
         (0..reader.head().sources.len()).filter_map(|source| error(source as u8)).max()
     };

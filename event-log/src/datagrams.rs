@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What another host's clock shows, asked over UDP: rank 0's host answers, the others ask.
+//!
+//! MPI must not be called by a thread of the recorder's own while the application computes; a socket needs none. A
+//! request is 24 bytes, a word that rank 0 has drawn for this job, a number and nothing; the answer is the word, the
+//! number and what the clock shows. What has another word is passed over, and no answer is longer than its request.
+//! Where nobody answers, as a firewall stands between, nothing waits longer than [`WAIT`] for each address.
+//!
+//! Called by `intervals.rs`. Grade: pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use ibex_trace::{Clock, ClockSample};
+
+/// How often a host asks for one sample; the time that took least counts.
+const ROUNDS: u32 = 30;
+
+/// How long it waits for an answer.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// After so many questions without an answer it gives up.
+const TRIES: u32 = 3;
+
+/// How long who answers sleeps at most, in case what wakes it is lost.
+const SLEEP: Duration = Duration::from_secs(1);
+
+/// The most addresses of a host.
+const ADDRESSES: usize = 12;
+
+/// How many numbers say where rank 0's host answers.
+pub(crate) const NUMBERS: usize = 3 + 2 * ADDRESSES;
+
+/// Word, number, what the clock shows.
+type Datagram = [u8; 24];
+
+fn datagram(words: [u64; 3]) -> Datagram {
+    let mut bytes = [0; 24];
+    bytes.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+    bytes
+}
+
+fn words(bytes: &[u8]) -> Option<[u64; 3]> {
+    let (words, []) = bytes.as_chunks() else { return None };
+    words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()
+}
+
+/// The side that answers.
+pub(crate) struct Answering {
+    socket: UdpSocket,
+    word: u64,
+    port: u16,
+}
+
+impl Answering {
+    /// At any port of all addresses.
+    pub(crate) fn open() -> std::io::Result<Answering> {
+        // Where IPv6 is, one socket takes both.
+        let both = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
+        let socket = both.or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+        socket.set_read_timeout(Some(SLEEP))?;
+        let port = socket.local_addr()?.port();
+        Ok(Answering { socket, word: RandomState::new().build_hasher().finish(), port })
+    }
+
+    /// Where it can be asked, for [`Asking::new`]; the host has these addresses.
+    pub(crate) fn told(&self, addresses: &[IpAddr]) -> [i64; NUMBERS] {
+        let addresses = &addresses[..addresses.len().min(ADDRESSES)];
+        let mut numbers = [0; NUMBERS];
+        let head = [self.word, u64::from(self.port), addresses.len() as u64];
+        let each = addresses.iter().flat_map(|address| {
+            let bits = match address {
+                IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
+                IpAddr::V6(six) => six.to_bits(),
+            };
+            [(bits >> 64) as u64, bits as u64]
+        });
+        numbers.iter_mut().zip(head.into_iter().chain(each)).for_each(|(to, from)| *to = from.cast_signed());
+        numbers
+    }
+
+    /// Answers with what the clock shows, until it is to stop and [`Answering::wake`] is called.
+    pub(crate) fn answer(&self, now: impl Fn() -> i64, is_stopped: impl Fn() -> bool) {
+        let mut bytes = [0; 64];
+        while !is_stopped() {
+            match self.socket.recv_from(&mut bytes) {
+                Ok((count, from)) => {
+                    if let Some([word, number, _]) = words(&bytes[..count])
+                        && word == self.word
+                    {
+                        // What is lost is asked again.
+                        let _ = self.socket.send_to(&datagram([word, number, now().cast_unsigned()]), from);
+                    }
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                // Not in a circle that takes a processor.
+                Err(_) => std::thread::sleep(WAIT),
+            }
+        }
+    }
+
+    /// Ends a sleep of [`Answering::answer`].
+    pub(crate) fn wake(&self) {
+        let is_ipv6 = self.socket.local_addr().is_ok_and(|address| address.is_ipv6());
+        let own = if is_ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        // If it is lost, it sleeps a second.
+        let _ = self.socket.send_to(&[], (own, self.port));
+    }
+}
+
+/// The side that asks.
+pub(crate) struct Asking {
+    word: u64,
+    addresses: Vec<SocketAddr>,
+    /// The one that has answered.
+    chosen: Option<UdpSocket>,
+    /// Of the last question.
+    number: u64,
+}
+
+impl Asking {
+    /// Where rank 0's host says that it answers; `None`: it does not.
+    pub(crate) fn new(told: &[i64; NUMBERS]) -> Option<Asking> {
+        let [word, port, count, ..] = told.map(i64::cast_unsigned);
+        let port = u16::try_from(port).ok()?;
+        let pairs = told[3..].as_chunks::<2>().0.iter().map(|pair| pair.map(i64::cast_unsigned));
+        let address = |[high, low]: [u64; 2]| {
+            let six = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+            SocketAddr::new(six.to_ipv4_mapped().map_or(IpAddr::V6(six), IpAddr::V4), port)
+        };
+        let addresses: Vec<SocketAddr> = pairs.take(usize::try_from(count).ok()?).map(address).collect();
+        (!addresses.is_empty()).then_some(Asking { word, addresses, chosen: None, number: 0 })
+    }
+
+    /// Where it asks.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What rank 0's clock shows, and this host's, `now`, around it. `None`: nobody answers, or it is to stop.
+    pub(crate) fn ask(&mut self, now: impl Fn() -> i64, is_stopped: impl Fn() -> bool) -> Option<ClockSample> {
+        let socket = self.chosen.take().or_else(|| self.find(&now, &is_stopped))?;
+        let (mut best, mut unanswered) = (None, 0);
+        for _ in 0..ROUNDS {
+            match self.ask_once(&socket, &now) {
+                Some(sample) => best = Some(best.map_or(sample, |best| narrower(best, sample))),
+                None => unanswered += 1,
+            }
+            if unanswered == TRIES || is_stopped() {
+                break;
+            }
+        }
+        self.chosen = best.is_some().then_some(socket);
+        best
+    }
+
+    /// The first address that answers.
+    fn find(&mut self, now: &impl Fn() -> i64, is_stopped: &impl Fn() -> bool) -> Option<UdpSocket> {
+        for address in self.addresses.clone() {
+            let own = if address.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+            let socket = UdpSocket::bind((own, 0)).and_then(|socket| {
+                socket.connect(address)?;
+                socket.set_read_timeout(Some(WAIT))?;
+                Ok(socket)
+            });
+            let Ok(socket) = socket else { continue };
+            for _ in 0..TRIES {
+                if is_stopped() {
+                    return None;
+                }
+                if self.ask_once(&socket, now).is_some() {
+                    return Some(socket);
+                }
+            }
+        }
+        None
+    }
+
+    fn ask_once(&mut self, socket: &UdpSocket, now: &impl Fn() -> i64) -> Option<ClockSample> {
+        self.number += 1;
+        let request = datagram([self.word, self.number, 0]);
+        let mut bytes = [0; 64];
+        let before = now();
+        socket.send(&request).ok()?;
+        // Answers to earlier questions may come first.
+        for _ in 0..=TRIES {
+            let count = socket.recv(&mut bytes).ok()?;
+            let after = now();
+            if let Some([word, number, shown]) = words(&bytes[..count])
+                && (word, number) == (self.word, self.number)
+            {
+                return Some(ClockSample { clock: Clock::Rank(0), shown, before, after });
+            }
+        }
+        None
+    }
+}
+
+/// Of two samples the one that took less time.
+fn narrower(one: ClockSample, other: ClockSample) -> ClockSample {
+    let took = |sample: &ClockSample| sample.after.abs_diff(sample.before);
+    if took(&other) < took(&one) { other } else { one }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    fn asked(of: &Answering, addresses: &[IpAddr]) -> Asking {
+        Asking::new(&of.told(addresses)).expect("there are addresses")
+    }
+
+    /// While someone answers with the clock, which is 5 s ahead.
+    fn answering(of: &Answering, begun: Instant, does: impl FnOnce()) {
+        let is_stopped = AtomicBool::new(false);
+        let ahead = || begun.elapsed().as_nanos() as i64 + 5_000_000_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| of.answer(ahead, || is_stopped.load(Ordering::Relaxed)));
+            does();
+            is_stopped.store(true, Ordering::Relaxed);
+            of.wake();
+        });
+    }
+
+    const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn a_clock_that_is_asked_shows_what_it_does_between_the_question_and_the_answer() {
+        let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
+        let mut asking = asked(&of, &[LOCAL]);
+        let now = || begun.elapsed().as_nanos() as i64;
+        answering(&of, begun, || {
+            for _ in 0..3 {
+                let sample = asking.ask(now, || false).expect("it answers");
+                let there = sample.shown.cast_signed() - 5_000_000_000;
+                assert!(
+                    sample.clock == Clock::Rank(0) && (sample.before..=sample.after).contains(&there),
+                    "{sample:?}"
+                );
+            }
+        });
+        assert!(asking.ask(now, || false).is_none(), "it answers no more");
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_is_passed_over() {
+        let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
+        // Nobody has an address of documentation's.
+        let nobody = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
+        let mut asking = asked(&of, &[nobody, LOCAL]);
+        assert_eq!(asking.addresses()[1], SocketAddr::new(LOCAL, of.port));
+        let six: IpAddr = "fd00::7".parse().expect("an address");
+        assert_eq!(asked(&of, &[six]).addresses(), [SocketAddr::new(six, of.port)]);
+        answering(&of, begun, || assert!(asking.ask(|| 0, || false).is_some()));
+    }
+
+    #[test]
+    fn what_is_of_another_job_is_not_answered_and_no_answer() {
+        let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
+        let mut asking = asked(&of, &[LOCAL]);
+        asking.word ^= 1;
+        answering(&of, begun, || assert!(asking.ask(|| 0, || false).is_none()));
+        let stranger = UdpSocket::bind((LOCAL, 0)).expect("a socket");
+        let mut told = of.told(&[LOCAL]);
+        told[1] = i64::from(stranger.local_addr().expect("bound").port());
+        let mut asking = Asking::new(&told).expect("there are addresses");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut bytes = [0; 64];
+                let (count, from) = stranger.recv_from(&mut bytes).expect("asked");
+                // Too short, too long, of another question, of another job.
+                for answer in [&bytes[..8], &bytes[..40], &datagram([of.word, 99, 1])[..], &datagram([1, 1, 1])[..]] {
+                    stranger.send_to(answer, from).expect("sent");
+                }
+                assert_eq!(count, 24);
+            });
+            assert!(asking.ask(|| 0, || false).is_none());
+        });
+    }
+
+    #[test]
+    fn a_host_that_tells_no_address_is_not_asked() {
+        let of = Answering::open().expect("a socket");
+        assert!(Asking::new(&of.told(&[])).is_none() && Asking::new(&[0; NUMBERS]).is_none());
+        assert_eq!(asked(&of, &[LOCAL; 40]).addresses().len(), ADDRESSES);
+    }
+}

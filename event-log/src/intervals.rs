@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! In long runs, clocks are compared now and then, beside the application: a thread of one rank of each host asks rank
+//! 0's, where another answers (`datagrams.rs`).
+//!
+//! Neither calls MPI, and neither keeps the application from anything: both sleep, and a sample takes some milliseconds
+//! at most. Called by `meeting.rs`. Grade: pending. Threads: the two it starts; they take no signals, and have their
+//! heap before the start returns (`Session::start` says why). Tests: below; tests/trace.rs.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ibex_trace::ClockSample;
+
+use crate::datagrams::{Answering, Asking};
+use crate::mpi;
+
+/// What becomes known of other clocks.
+pub(crate) enum Found {
+    /// What rank 0's showed.
+    Sample(ClockSample),
+    /// Nobody answers there.
+    Unanswered(Vec<SocketAddr>),
+}
+
+/// What a rank does.
+pub(crate) enum Part {
+    /// It says what its clock shows.
+    Answers(Arc<Answering>),
+    /// It asks, this often, the first time after a part of that.
+    Asks {
+        /// Where.
+        asking: Asking,
+        /// How often.
+        every: Duration,
+        /// The first time.
+        first: Duration,
+    },
+}
+
+/// A thread that asks or answers.
+pub(crate) struct Intervals {
+    thread: JoinHandle<()>,
+    stop: Arc<Stop>,
+    /// Who sleeps there.
+    answering: Option<Arc<Answering>>,
+}
+
+/// That a thread is to end.
+#[derive(Default)]
+struct Stop {
+    is_set: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Stop {
+    fn is_set(&self) -> bool {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.notify_all();
+    }
+
+    /// Sleeps so long; true: it is to end.
+    fn sleep(&self, duration: Duration) -> bool {
+        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        let slept = self.told.wait_timeout_while(is_set, duration, |is_set| !*is_set);
+        *slept.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Intervals {
+    /// Starts the thread of this part. `None`: the system gives none.
+    pub(crate) fn start(part: Part, found: fn(Found)) -> Option<Intervals> {
+        let stop = Arc::new(Stop::default());
+        let answering = if let Part::Answers(answering) = &part { Some(Arc::clone(answering)) } else { None };
+        let before = mpi::block_signals();
+        let (ready, is_ready) = sync_channel(1);
+        let of_thread = Arc::clone(&stop);
+        let run = move || {
+            // The first of its heap.
+            let heap = std::hint::black_box(vec![0_u8; 64]);
+            let _nobody_else_waits = ready.try_send(());
+            drop(heap);
+            match part {
+                Part::Answers(answering) => answering.answer(mpi::monotonic, || of_thread.is_set()),
+                Part::Asks { asking, every, first } => ask(asking, (every, first), &of_thread, found),
+            }
+        };
+        let thread = std::thread::Builder::new().name("ibex-clocks".into()).spawn(run);
+        mpi::restore_signals(&before);
+        let thread = thread.ok()?;
+        let _ = is_ready.recv();
+        Some(Intervals { thread, stop, answering })
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(self) {
+        self.stop.set();
+        if let Some(answering) = &self.answering {
+            answering.wake();
+        }
+        let _ = self.thread.join();
+    }
+}
+
+fn ask(mut asking: Asking, (every, first): (Duration, Duration), stop: &Stop, found: fn(Found)) {
+    let (mut wait, mut answered, mut is_told) = (first, false, false);
+    while !stop.sleep(wait) {
+        wait = every;
+        match asking.ask(mpi::monotonic, || stop.is_set()) {
+            Some(sample) => {
+                answered = true;
+                found(Found::Sample(sample));
+            }
+            None if stop.is_set() => {}
+            // Of a host that has answered once, what lacks shows in the bound of the times there.
+            None if answered || is_told => {}
+            None => {
+                is_told = true;
+                found(Found::Unanswered(asking.addresses().to_vec()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::mpsc;
+
+    static FOUND: Mutex<Option<mpsc::Sender<Found>>> = Mutex::new(None);
+
+    fn found(found: Found) {
+        let to = FOUND.lock().expect("no panic");
+        let _ = to.as_ref().expect("set").send(found);
+    }
+
+    #[test]
+    fn clocks_are_compared_again_and_again_and_who_is_not_answered_says_so_once() {
+        let (to, from) = mpsc::channel();
+        *FOUND.lock().expect("no panic") = Some(to);
+        let answering = Arc::new(Answering::open().expect("a socket"));
+        let told = answering.told(&[IpAddr::V4(Ipv4Addr::LOCALHOST)]);
+        let asks = || Part::Asks {
+            asking: Asking::new(&told).expect("an address"),
+            every: Duration::from_millis(1),
+            first: Duration::ZERO,
+        };
+        let answers = Intervals::start(Part::Answers(Arc::clone(&answering)), found).expect("a thread");
+        let asker = Intervals::start(asks(), found).expect("a thread");
+        let samples: Vec<ClockSample> = (0..3)
+            .map(|_| match from.recv().expect("it asks") {
+                Found::Sample(sample) => sample,
+                Found::Unanswered(_) => panic!("it is answered"),
+            })
+            .collect();
+        asker.stop();
+        answers.stop();
+        assert!(samples.windows(2).all(|two| two[0].after <= two[1].before), "{samples:?}");
+        // The same clock: it lies between.
+        let shown = |sample: &ClockSample| (sample.before..=sample.after).contains(&sample.shown.cast_signed());
+        assert!(samples.iter().all(shown), "{samples:?}");
+        while from.try_recv().is_ok() {}
+        let asker = Intervals::start(asks(), found).expect("a thread");
+        let Ok(Found::Unanswered(addresses)) = from.recv() else { panic!("nobody answers") };
+        assert_eq!(addresses.len(), 1);
+        asker.stop();
+        assert!(from.try_recv().is_err(), "once");
+    }
+}
