@@ -331,7 +331,10 @@ impl Bench<'_> {
         let mut job = Job::new(argv);
         job.env = mpi::environment(self.place, what.transport);
         let outcome = self.job(&job)?.checked()?;
-        instructions::read(&file, Counts::of_all(&outcome.stdout))
+        let counted = instructions::read(&file, Counts::of_all(&outcome.stdout))?;
+        // One that could not be read stays, for who looks why.
+        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        Ok(counted)
     }
 
     fn next_port(&mut self) -> u16 {
