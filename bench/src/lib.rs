@@ -5,7 +5,7 @@
 //! it is [`Finished`]. Knows nothing of how the programs were built, or of what the device is part of.
 //!
 //! `catalogue` says what can be measured and `transport` over what, `plan` what is in which order, `run` does
-//! it (`mpi`, `perftest`, `ucx_perftest`, `instructions` with `callgrind`, and `host_memory` know the
+//! it (`mpi`, `perftest`, `ucx_perftest`, `engine`, `instructions` with `callgrind`, and `host_memory` know the
 //! programs), `report` condenses it, `table`, `plot` and `html` show it, `bars` judges it. `events` is what
 //! `--events` adds. `job` and `place` are what the caller gives. For a user's machine, `available` leaves out what
 //! is not there, `here` runs jobs, and `hosts` reaches two hosts.
@@ -16,6 +16,7 @@ mod available;
 mod bars;
 mod callgrind;
 mod catalogue;
+mod engine;
 mod events;
 mod finished;
 mod here;

@@ -68,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let place = Where {
         programs: &installed.programs,
+        command: &installed.command,
         components: installed.components.as_deref(),
         without_events: None,
         reports: &out,
@@ -150,6 +151,8 @@ const PROGRAM: &str = "ibex_mpi_bench";
 
 /// Where this installation has its parts.
 struct Installed {
+    /// This command, which is at the same place on other hosts.
+    command: PathBuf,
     programs: PathBuf,
     /// None: Open MPI finds the components by itself.
     components: Option<PathBuf>,
@@ -173,7 +176,7 @@ impl Installed {
         }
         let components = Some(prefix.join("lib/openmpi"));
         let components = components.filter(|folder| !is_told && folder.join("mca_btl_ibex.so").exists());
-        Ok(Self { programs, components })
+        Ok(Self { command: command.to_owned(), programs, components })
     }
 }
 

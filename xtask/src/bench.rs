@@ -57,8 +57,10 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let (programs, components, reports) = (workspace.programs(), workspace.components(), workspace.reports());
     let without_events = workspace.without_events().components();
     fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
+    let command = workspace.target().join("release/ibex");
     let place = Where {
         programs: &programs,
+        command: &command,
         components: Some(&components),
         without_events: Some(&without_events),
         reports: &reports,
@@ -140,7 +142,7 @@ fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
 
 fn build(workspace: &Workspace, plan: &Plan) -> Result<()> {
     let transports = plan.transports();
-    if transports.iter().any(|transport| transport.is_ibex()) {
+    if transports.iter().any(|transport| transport.is_ibex() || *transport == Transport::Engine) {
         build::library(workspace)?;
     }
     if transports.contains(&Transport::WithoutEvents) {

@@ -41,19 +41,19 @@ fn measured(outcome: &Outcome, transports: &[&str]) -> Result<()> {
 }
 
 fn within_a_host(site: &mut Site) -> Result<()> {
-    let job = bench(site, &["--transports", "ibex,tcp"])?;
-    measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "tcp"])
+    let job = bench(site, &["--transports", "ibex,engine,tcp"])?;
+    measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "engine", "tcp"])
 }
 
 fn between_two_hosts(site: &mut Site) -> Result<()> {
     let fabric = site.fabric(2)?;
     let [one, other] = [fabric.host_name(0), fabric.host_name(1)];
-    let job = bench(site, &["--host", &format!("{one},{other}"), "--transports", "ibex,ibex-btl,raw,tcp"])?;
+    let job = bench(site, &["--host", &format!("{one},{other}"), "--transports", "ibex,ibex-btl,raw,engine,tcp"])?;
     let outcome = site.fabric(2)?.run(&job)?;
     // A busy machine may keep perftest from finding its clock; the rest is measured all the same.
-    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "tcp", "raw"]);
+    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "engine", "tcp", "raw"]);
     ensure!(outcome.success() || busy, "{outcome}");
-    measured(&outcome, &transports[..if busy { 3 } else { 4 }])?;
+    measured(&outcome, &transports[..if busy { 4 } else { 5 }])?;
     ensure!(outcome.stdout.contains(&format!("between {one} and {other}")), "{outcome}");
     Ok(())
 }
