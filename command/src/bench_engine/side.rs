@@ -41,7 +41,8 @@ const ACKNOWLEDGE: u8 = 3;
 /// How long the connection may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// After so many polls that found nothing, another process may have the processor: a software adapter needs it.
+/// After so many polls that found nothing, another process may have the processor; the kernel, which does a software
+/// adapter's work, at once.
 const YIELD: u32 = 1000;
 
 /// The job of both.
@@ -117,7 +118,9 @@ pub(super) struct Side {
     text: Vec<u8>,
     batch: Batch,
     pub(super) seen: Seen,
+    /// Polls that found nothing, one after the other, and how many of them are enough.
     empty: u32,
+    patience: u32,
 }
 
 impl Side {
@@ -147,7 +150,8 @@ impl Side {
         let text = vec![7; port.attributes().max_inline as usize];
         let there = RemoteSpan { addr: 0, rkey: 0 };
         let (batch, seen) = (Batch::new(), Seen::default());
-        Ok(Side { port, known, me, to: None, memory, there, text, batch, seen, empty: 0 })
+        let patience = if port.attributes().software { 1 } else { YIELD };
+        Ok(Side { port, known, me, to: None, memory, there, text, batch, seen, empty: 0, patience })
     }
 
     /// Tells the other of this side, hears of it, and connects.
@@ -249,7 +253,7 @@ impl Side {
             return self.reported();
         }
         self.empty = if polled.taken > 0 { 0 } else { self.empty + 1 };
-        if self.empty == YIELD {
+        if self.empty >= self.patience {
             self.empty = 0;
             std::thread::yield_now();
         }
