@@ -92,16 +92,16 @@ pub(super) fn measured(side: &mut Side, talk: &mut Talk, test: &Test, bytes: u32
         laps.clear();
         driven(side, run, &mut laps)
     };
-    let (mut iterations, mut best) = (least, timed(least)?);
+    let (mut iterations, mut best) = (least, timed(least)?.passed);
     while best < seconds / 40.0 && iterations < MOST_LAPS / 4 {
         iterations *= 4;
-        best = timed(iterations)?;
+        best = timed(iterations)?.passed;
     }
-    best = best.min(timed(iterations)?);
+    best = best.min(timed(iterations)?.passed);
     let (samples, iterations) = plan(seconds / (best / iterations as f64), least, test.is_windowed);
     let mut values = Vec::with_capacity(samples as usize);
     for _ in 0..samples {
-        values.push(value(test, bytes, window, timed(iterations)? / iterations as f64));
+        values.push(value(test, bytes, window, timed(iterations)?.counted / iterations as f64));
     }
     values.sort_by(f64::total_cmp);
     Ok(line(test, bytes, quantile(&values, 0.5), quantile(&values, 0.75) - quantile(&values, 0.25)))
@@ -148,20 +148,27 @@ fn quantile(ascending: &[f64], at: f64) -> f64 {
     ascending[below] + (ascending[above] - ascending[below]) * (place - place.floor())
 }
 
-/// The client's part of a run; gives its seconds, of a latency as if each round took as long as the typical one.
-fn driven(side: &mut Side, run: Run, laps: &mut Vec<f64>) -> Result<f64> {
+/// Seconds of a run.
+#[derive(Clone, Copy)]
+struct Took {
+    /// By the clock: what the row is planned by, so that a machine that is busy does not make it long.
+    passed: f64,
+    /// Of a latency as if each round took as long as the typical one.
+    counted: f64,
+}
+
+/// The client's part of a run.
+fn driven(side: &mut Side, run: Run, laps: &mut Vec<f64>) -> Result<Took> {
     let begun = Instant::now();
     match run.shape {
         Shape::PingPong => ping(side, run, laps)?,
         Shape::Stream => streamed(side, run)?,
         Shape::Put | Shape::Get => one_sided(side, run, laps)?,
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    if laps.is_empty() {
-        return Ok(seconds);
-    }
+    let passed = begun.elapsed().as_secs_f64();
     laps.sort_by(f64::total_cmp);
-    Ok(quantile(laps, 0.5) * run.iterations as f64)
+    let counted = if laps.is_empty() { passed } else { quantile(laps, 0.5) * run.iterations as f64 };
+    Ok(Took { passed, counted })
 }
 
 fn ping(side: &mut Side, run: Run, laps: &mut Vec<f64>) -> Result<()> {
