@@ -13,10 +13,11 @@ use super::transport::{self, Transport};
 use anyhow::{Result, bail};
 
 /// Everything a user may want to see beside ibex.
-const ALL: [Transport; 7] = [
+const ALL: [Transport; 8] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
+    Transport::Engine,
     Transport::Openib,
     Transport::Ucx,
     Transport::UcxPerftest,
@@ -85,6 +86,8 @@ fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, listing: &str) -> O
     match transport {
         Transport::Raw => program("ib_send_lat", "perftest"),
         Transport::UcxPerftest => program("ucx_perftest", "ucx-utils"),
+        // Part of the command that asks.
+        Transport::Engine => None,
         Transport::Ibex => component("mca:pml:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
         Transport::IbexBtl => component("mca:btl:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
         other => other.component().and_then(component),
@@ -113,7 +116,7 @@ mod tests {
     fn what_is_not_there_is_left_out_and_said() {
         let plan = plan(&Wanted::default(), &["ib_send_lat"]).unwrap();
         let names: Vec<&str> = plan.transports().iter().map(|transport| transport.name()).collect();
-        assert_eq!(names, ["ibex", "ibex-btl", "raw", "ucx", "tcp"]);
+        assert_eq!(names, ["ibex", "ibex-btl", "raw", "engine", "ucx", "tcp"]);
         let left_out: Vec<&str> = plan.left_out.iter().map(|one| one.what.as_str()).collect();
         assert_eq!(left_out, ["openib", "ucx_perftest", "instructions", "the host's memory"]);
         assert!(plan.left_out[0].reason.contains("btl/openib") && plan.left_out[1].reason.contains("ucx-utils"));

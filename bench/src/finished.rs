@@ -91,7 +91,7 @@ impl Serialize for Finished<'_> {
 }
 
 /// What the numbers depend on, as name and value, from the node they were measured in.
-fn environment(nodes: &dyn Nodes, place: Where, repeated: usize) -> Result<Vec<(String, String)>> {
+pub(crate) fn environment(nodes: &dyn Nodes, place: Where, repeated: usize) -> Result<Vec<(String, String)>> {
     let facts = [
         ("Kernel", "uname -sr"),
         ("Processors", "nproc"),

@@ -5,10 +5,10 @@
 //! it is [`Finished`]. Knows nothing of how the programs were built, or of what the device is part of.
 //!
 //! `catalogue` says what can be measured and `transport` over what, `plan` what is in which order, `run` does
-//! it (`mpi`, `perftest`, `ucx_perftest`, `instructions` with `callgrind`, and `host_memory` know the
+//! it (`mpi`, `perftest`, `ucx_perftest`, `engine`, `instructions` with `callgrind`, and `host_memory` know the
 //! programs), `report` condenses it, `table`, `plot` and `html` show it, `bars` judges it. `events` is what
 //! `--events` adds. `job` and `place` are what the caller gives. For a user's machine, `available` leaves out what
-//! is not there, `here` runs jobs, and `hosts` reaches two hosts.
+//! is not there, `here` runs jobs, and `hosts` reaches two hosts. `study` is another thing that is done with all of it.
 //!
 //! Grade: setup. Called by `cargo xtask bench` and `ibex bench`. Tests: in each file.
 
@@ -16,6 +16,7 @@ mod available;
 mod bars;
 mod callgrind;
 mod catalogue;
+mod engine;
 mod events;
 mod finished;
 mod here;
@@ -34,6 +35,8 @@ mod progress;
 mod ratios;
 mod report;
 mod run;
+#[cfg(feature = "study")]
+mod study;
 mod table;
 mod transport;
 mod ucx_perftest;
@@ -48,4 +51,6 @@ pub use job::{Job, Nodes, Outcome, Stream};
 pub use place::Where;
 pub use plan::{Kind, Plan, Wanted};
 pub use processors::pair;
+#[cfg(feature = "study")]
+pub use study::{Extent, Study, study};
 pub use transport::{Transport, ensure_available, is_in_path};

@@ -210,6 +210,7 @@ pub(crate) mod tests {
     pub(crate) fn place() -> Where<'static> {
         Where {
             programs: Path::new("/t/mpi"),
+            command: Path::new("/t/bin/ibex"),
             components: Some(Path::new("/t/lib/openmpi")),
             without_events: Some(Path::new("/t/without/lib/openmpi")),
             reports: Path::new("/t/bench"),

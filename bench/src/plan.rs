@@ -8,6 +8,7 @@
 //! Grade: setup. Carried out by [`super::run`]. Tests: at the end of this file.
 
 use super::catalogue::{self, By, RAW, RawProgram, Test};
+use super::engine;
 use super::instructions::{Calls, Count};
 use super::report::LeftOut;
 use super::transport::{self, Transport};
@@ -47,13 +48,14 @@ impl Kind {
                 Transport::Ibex,
                 Transport::IbexBtl,
                 Transport::Raw,
+                Transport::Engine,
                 Transport::Openib,
                 Transport::Ucx,
                 Transport::UcxPerftest,
                 Transport::Tcp,
             ],
             Self::SoftRoce | Self::Adapter => {
-                vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Tcp]
+                vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Engine, Transport::Tcp]
             }
         }
     }
@@ -110,6 +112,8 @@ pub(crate) enum Step {
     Raw { program: &'static RawProgram, bytes: u64 },
     /// `ucx_perftest`, each test with each of its sizes.
     UcxPerftest { runs: Vec<(&'static Test, u64)> },
+    /// The engine of ibex without MPI.
+    Engine { tests: Vec<&'static Test>, sizes: Vec<u64>, seconds_per_row: f64 },
     /// Counts instructions over a transport.
     Instructions(Count),
     /// The adapter beside the host's memory.
@@ -273,7 +277,9 @@ impl Plan {
     pub(crate) fn values_of(&self, step: &Step) -> usize {
         match step {
             Step::Raw { .. } | Step::Instructions(_) => 1,
-            Step::Mpi { tests, .. } => tests.iter().map(|test| self.sizes_of(test).count()).sum(),
+            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => {
+                tests.iter().map(|test| self.sizes_of(test).count()).sum()
+            }
             Step::UcxPerftest { runs } => runs.len(),
             Step::HostMemory => 4,
             Step::SmallBuffer => 0,
@@ -286,7 +292,7 @@ impl Plan {
         match step {
             Step::Raw { program, bytes } => vec![(program.name.to_owned(), *bytes)],
             Step::Instructions(count) => vec![(count.test().to_owned(), count.bytes)],
-            Step::Mpi { tests, .. } => tests.iter().flat_map(of_test).collect(),
+            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.iter().flat_map(of_test).collect(),
             Step::UcxPerftest { runs } => runs.iter().map(|(test, bytes)| (test.name.to_owned(), *bytes)).collect(),
             Step::HostMemory => {
                 let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
@@ -329,6 +335,7 @@ impl Plan {
             .flat_map(|transport| match (transport, first.by) {
                 (Transport::Raw, _) => self.raw(&tests),
                 (Transport::UcxPerftest, _) => self.ucx_perftest(&tests),
+                (Transport::Engine, _) => self.engine(&tests, seconds_per_row),
                 (_, By::InstructionCounter(_)) => self.instructions(&tests, transport),
                 _ => vec![Step::Mpi { transport, tests: tests.clone(), sizes: self.sizes.clone(), seconds_per_row }],
             })
@@ -338,6 +345,7 @@ impl Plan {
     /// Whether a transport has a test. On emulated adapters TCP is there to show the scale, with messages alone.
     fn measures(&self, transport: Transport, test: &Test) -> bool {
         match test.by {
+            _ if transport == Transport::Engine => engine::has(test),
             By::Messages => true,
             By::OneSided => transport != Transport::Tcp || self.kind != Kind::SoftHca,
             // Logger and recorder write in a thread of their own, whenever that gets the processor.
@@ -346,6 +354,12 @@ impl Plan {
             }
             By::HostMemory => false,
         }
+    }
+
+    /// What the engine has of a group, whose first test it has.
+    fn engine(&self, tests: &[&'static Test], seconds_per_row: f64) -> Vec<Step> {
+        let tests = tests.iter().copied().filter(|test| engine::has(test)).collect();
+        vec![Step::Engine { tests, sizes: self.sizes.clone(), seconds_per_row }]
     }
 
     /// What is counted over a transport: of events, the shortest message alone, in which they weigh most.
@@ -429,7 +443,7 @@ mod tests {
     fn the_last_rounds_measure_latencies_alone() {
         let plan = plan(Kind::SoftHca);
         let all_latency = plan.round(plan.rounds).iter().all(|step| match step {
-            Step::Mpi { tests, .. } => tests.iter().all(|test| test.name == "latency"),
+            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.iter().all(|test| test.name == "latency"),
             Step::Raw { program, .. } => program.name == "ib_send_lat",
             Step::UcxPerftest { runs } => runs.iter().all(|run| run.0.name == "latency"),
             Step::Instructions(_) | Step::HostMemory | Step::SmallBuffer => false,
@@ -438,7 +452,24 @@ mod tests {
     }
 
     #[test]
+<<<<<<< HEAD
     fn what_events_cost_is_measured_the_six_ways_in_turns() {
+=======
+    fn the_engine_takes_its_turn_with_the_tests_that_it_has() {
+        let plan = plan(Kind::SoftHca);
+        let steps = plan.round(1);
+        let of_engine = |step: &Step| match step {
+            Step::Engine { tests, .. } => Some(tests.iter().map(|test| test.name).collect::<Vec<_>>()),
+            _ => None,
+        };
+        let tests: Vec<_> = steps.iter().filter_map(of_engine).collect();
+        let one_sided = vec!["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"];
+        assert_eq!(tests, [vec!["latency"], vec!["bandwidth"], vec!["message_rate"], one_sided]);
+    }
+
+    #[test]
+    fn what_events_cost_is_measured_the_five_ways_in_turns() {
+>>>>>>> study
         let tests = ["latency", "instructions"].into_iter().filter_map(super::super::catalogue::test).collect();
         let plan = Plan::of_events(Kind::SoftHca, false, tests);
         let ways = |round, counted: bool| -> Vec<&str> {

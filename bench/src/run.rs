@@ -7,6 +7,7 @@
 //! Grade: setup. Called by the bench. Single-threaded, but for the progress bar's own clock.
 
 use super::catalogue::{self, By, RawProgram, Reads, Test};
+use super::engine;
 use super::events::{self, Counts};
 use super::host_memory;
 use super::hosts::Sides;
@@ -144,6 +145,7 @@ impl Bench<'_> {
             Step::SmallBuffer => self.small_buffer()?,
             Step::Raw { program, bytes } => self.raw(program, *bytes)?,
             Step::UcxPerftest { runs } => self.ucx_perftest(runs)?,
+            Step::Engine { tests, sizes, seconds_per_row } => self.engine(tests, sizes, *seconds_per_row, values)?,
             Step::Instructions(count) => self.instructions(*count)?,
             Step::HostMemory => {
                 let outcome = self.job(&Job::new(host_memory::command(self.place)))?;
@@ -289,6 +291,18 @@ impl Bench<'_> {
         Ok(())
     }
 
+    fn engine(&mut self, tests: &[&'static Test], sizes: &[u64], seconds_per_row: f64, expected: usize) -> Result<()> {
+        let port = self.next_port();
+        let line = engine::line(self.place, tests, sizes, seconds_per_row, port)?;
+        let outcome = match self.place.hosts {
+            Some(hosts) => hosts.both_sides(&Sides { line: &line, before: "", after: "", env: Vec::new(), port })?,
+            None => self.job(&Job::new(engine::command(&line, self.place, port)))?,
+        };
+        let outcome = outcome.checked().context("the engine without MPI failed")?;
+        self.found.measured.extend(engine::parse(&outcome.stdout, tests, expected)?);
+        Ok(())
+    }
+
     /// Counts, and counts again where the number is not that of the round before: then something was waited for. What a
     /// tool is told, and when, depends on time, and is counted as it comes.
     fn instructions(&mut self, what: Count) -> Result<()> {
@@ -335,7 +349,10 @@ impl Bench<'_> {
         let mut job = Job::new(argv);
         job.env = mpi::environment(self.place, what.transport);
         let outcome = self.job(&job)?.checked()?;
-        instructions::read(&file, Counts::of_all(&outcome.stdout))
+        let counted = instructions::read(&file, Counts::of_all(&outcome.stdout))?;
+        // One that could not be read stays, for who looks why.
+        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        Ok(counted)
     }
 
     fn next_port(&mut self) -> u16 {
@@ -354,6 +371,10 @@ fn named(step: &Step) -> String {
         Step::SmallBuffer => "events through a buffer that is too small".to_owned(),
         Step::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
         Step::UcxPerftest { runs } => format!("ucx_perftest, {} runs", runs.len()),
+        Step::Engine { tests, .. } => {
+            let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
+            format!("the engine without MPI: {}", names.join(", "))
+        }
         Step::Instructions(count) => {
             format!("{}, {}, of MPI over {}", count.test(), size(count.bytes), count.transport.name())
         }
@@ -375,6 +396,7 @@ fn of_step(plan: &Plan, step: &Step) -> Option<(Transport, Vec<String>)> {
             names.dedup();
             (Transport::UcxPerftest, names)
         }
+        Step::Engine { tests, .. } => (Transport::Engine, of(tests)),
         Step::Instructions(count) => (count.transport, vec![count.test().to_owned()]),
         Step::HostMemory => {
             let tests = plan.tests.iter().filter(|test| test.by == By::HostMemory);

@@ -29,7 +29,8 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-fn grouped(value: i64) -> String {
+/// A whole number with its digits in groups of three.
+pub(crate) fn grouped(value: i64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

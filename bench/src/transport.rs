@@ -15,6 +15,8 @@ pub enum Transport {
     IbexBtl,
     /// The adapter without MPI: perftest.
     Raw,
+    /// The engine of ibex without MPI: `ibex bench-engine`.
+    Engine,
     /// MPI through Open MPI's own openib BTL.
     Openib,
     /// MPI through Open MPI's UCX PML.
@@ -92,6 +94,7 @@ pub(crate) const ALL: [Transport; 20] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
+    Transport::Engine,
     Transport::Openib,
     Transport::Ucx,
     Transport::UcxPerftest,
@@ -119,6 +122,7 @@ impl Transport {
             Self::Ibex => "ibex",
             Self::IbexBtl => "ibex-btl",
             Self::Raw => "raw",
+            Self::Engine => "engine",
             Self::Openib => "openib",
             Self::Ucx => "ucx",
             Self::UcxPerftest => "ucx_perftest",
@@ -145,6 +149,7 @@ impl Transport {
             Self::Ibex => "MPI through ibex",
             Self::IbexBtl => "MPI through ibex's BTL under ob1",
             Self::Raw => "raw adapter, without MPI",
+            Self::Engine => "ibex's engine, without MPI",
             Self::Openib => "MPI through openib",
             Self::Ucx => "MPI through UCX",
             Self::UcxPerftest => "UCX without MPI (ucx_perftest)",

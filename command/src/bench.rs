@@ -10,7 +10,7 @@ use crate::facts::adapters::{self, Adapter, Adapters, Port};
 use crate::parameters::{self, Given};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
-use ibex_bench::{Here, Hosts, Kind, Transport, Wanted, Where};
+use ibex_bench::{Extent, Here, Hosts, Kind, Transport, Wanted, Where};
 use std::collections::BTreeSet;
 use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
@@ -35,6 +35,10 @@ pub(crate) struct Arguments {
     /// Fewer sizes and rounds: a first look
     #[arg(long)]
     quick: bool,
+    /// Instead: what events cost, where the time of messages goes in two applications under `ibex trace`, and whether
+    /// faults that were planted are found (docs/study.md)
+    #[arg(long, conflicts_with_all = ["host", "tests", "transports", "sizes", "rounds"])]
+    study: bool,
     /// Only these tests
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
@@ -50,6 +54,9 @@ pub(crate) struct Arguments {
     /// The folder for report.json and report.html
     #[arg(long, value_name = "DIR", default_value = "ibex-bench")]
     out: PathBuf,
+    /// The folder of the components that were built without events, for `--study`
+    #[arg(long, value_name = "DIR", hide = true)]
+    without_events: Option<PathBuf>,
     /// The folder of the programs that measure [default: libexec/ibex, beside the folder of this command]
     #[arg(long, value_name = "DIR", hide = true)]
     programs: Option<PathBuf>,
@@ -61,15 +68,16 @@ pub(crate) struct Arguments {
 /// There is nothing to measure, or hosts that cannot be reached.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
-    let hosts = hosts(&arguments.host)?;
+    let hosts = if arguments.study { None } else { hosts(&arguments.host)? };
     let adapter = Chosen::of(arguments.device.as_deref(), hosts.is_some())?;
     let installed = Installed::look(arguments.programs.as_deref())?;
     let out = path::absolute(&arguments.out)?;
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let place = Where {
         programs: &installed.programs,
+        command: &installed.command,
         components: installed.components.as_deref(),
-        without_events: None,
+        without_events: arguments.without_events.as_deref(),
         reports: &out,
         device: &adapter.name,
         interface: &adapter.interface,
@@ -78,6 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         judges: false,
         hosts: hosts.as_ref(),
     };
+    if arguments.study {
+        return study(arguments, place, &adapter.title(None), started);
+    }
     let tools = match &hosts {
         Some(hosts) => Some(hosts.look(&installed.programs.join(PROGRAM), place.device)?),
         None => None,
@@ -94,6 +105,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     eprintln!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Studies, and prints what was found.
+fn study(arguments: &Arguments, place: Where, title: &str, started: Instant) -> Result<ExitCode> {
+    let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.quick))?;
+    let written = study.write(place.reports)?;
+    answer::print(&arguments.form, &study)?;
+    for path in written {
+        eprintln!("Wrote {}", path.display());
+    }
+    eprintln!("Done in {:.0} s.", started.elapsed().as_secs_f64());
+    Ok(if study.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn wanted(arguments: &Arguments) -> Wanted {
@@ -150,6 +173,8 @@ const PROGRAM: &str = "ibex_mpi_bench";
 
 /// Where this installation has its parts.
 struct Installed {
+    /// This command, which is at the same place on other hosts.
+    command: PathBuf,
     programs: PathBuf,
     /// None: Open MPI finds the components by itself.
     components: Option<PathBuf>,
@@ -173,7 +198,7 @@ impl Installed {
         }
         let components = Some(prefix.join("lib/openmpi"));
         let components = components.filter(|folder| !is_told && folder.join("mca_btl_ibex.so").exists());
-        Ok(Self { programs, components })
+        Ok(Self { command: command.to_owned(), programs, components })
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod answer;
 mod bench;
+mod bench_engine;
 mod doctor;
 mod explain;
 mod export;
@@ -49,6 +50,9 @@ enum Command {
     Explain(explain::Arguments),
     /// Write a trace in the format of another tool: Perfetto, OTF2, Paraver, Chrome, CSV, Parquet
     Export(export::Arguments),
+    /// Measure the engine without MPI, with another of these; `ibex bench` calls it
+    #[command(hide = true)]
+    BenchEngine(bench_engine::Arguments),
     /// Write manual pages and completions of shells
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::BenchEngine(arguments) => bench_engine::run(&arguments),
         Command::Flight(arguments) => flight::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::View(arguments) => view::run(&arguments),

@@ -6,6 +6,8 @@
 //!
 //! Grade: setup. Tests: of the bench itself, there.
 
+mod study;
+
 use crate::command::{cargo, output, step};
 use crate::workspace::Workspace;
 use crate::{build, setup};
@@ -36,6 +38,10 @@ pub(crate) struct Arguments {
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
     #[arg(long, conflicts_with = "transports")]
     events: bool,
+    /// What events cost, where the time of messages goes in two applications, and whether planted faults are found:
+    /// docs/study.md, which is written where `IBEX_WRITE_DOCS` is set
+    #[arg(long, conflicts_with_all = ["events", "transports", "tests"])]
+    study: bool,
 }
 
 /// `cargo xtask bench`.
@@ -44,21 +50,23 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::here();
     let device = arguments.device.clone().unwrap_or_else(default_device);
     let kind = kind(&device);
+    if arguments.study {
+        return study::command(&workspace, &device, arguments.quick);
+    }
     let plan = Plan::chosen(kind, &wanted(arguments))?;
     setup::ensure_for_bench(&device.to_string())?;
     ibex_bench::ensure_available(plan.transports())?;
     build(&workspace, &plan)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
-    step(&format!("Opening {device}"));
-    let mut options = Options::new(1);
-    options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
-    let fabric = Fabric::open_with(&device, &options)?;
+    let fabric = opened(&workspace, &device)?;
     let (programs, components, reports) = (workspace.programs(), workspace.components(), workspace.reports());
     let without_events = workspace.without_events().components();
     fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
+    let command = workspace.target().join("release/ibex");
     let place = Where {
         programs: &programs,
+        command: &command,
         components: Some(&components),
         without_events: Some(&without_events),
         reports: &reports,
@@ -78,6 +86,14 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     }
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The device, on one node with one adapter.
+fn opened(workspace: &Workspace, device: &Device) -> Result<Fabric> {
+    step(&format!("Opening {device}"));
+    let mut options = Options::new(1);
+    options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
+    Fabric::open_with(device, &options)
 }
 
 /// The fabric's one node.
@@ -140,7 +156,7 @@ fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
 
 fn build(workspace: &Workspace, plan: &Plan) -> Result<()> {
     let transports = plan.transports();
-    if transports.iter().any(|transport| transport.is_ibex()) {
+    if transports.iter().any(|transport| transport.is_ibex() || *transport == Transport::Engine) {
         build::library(workspace)?;
     }
     if transports.contains(&Transport::WithoutEvents) {

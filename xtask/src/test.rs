@@ -120,7 +120,7 @@ fn under_miri(workspace: &Workspace, tally: &mut Tally) {
 fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
     let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
     let Some(command) = tally.done("the command ibex and its pages", build::command(workspace)) else { return };
-    let folders = ["hw-tests/mpi", "hw-tests/tools", "benches/mpi"];
+    let folders = ["hw-tests/mpi", "hw-tests/tools", "benches/mpi", "examples"];
     for folder in folders {
         if tally.done(&format!("C programs of {folder}"), build::programs(workspace, folder)).is_none() {
             return;

@@ -7,7 +7,7 @@
 //! target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in this folder
 //! target/ibex/mpi/                         the compiled MPI programs, and tools to preload
 //! target/without-events/                   a target folder of its own: libibex.so without events
-//! target/bench/                            report.json, report.html
+//! target/bench/                            report.json, report.html; study.json, study.md, study/ with traces
 //! ```
 //!
 //! Grade: setup. Tests: at the end of this file.

@@ -11,8 +11,10 @@ use serde::Serialize;
 
 use super::{Unknown, duration, name, table, word};
 
-/// How many of the longest of each kind are shown.
+/// How many of the longest of each kind are shown, and how many a program is told of: who is late in a collective
+/// operation makes many late.
 const LONGEST: usize = 5;
+const TOLD: usize = 20;
 
 /// What is shown.
 #[derive(Serialize)]
@@ -108,7 +110,7 @@ impl Waits {
                 nanoseconds: all,
                 percent_of_span: percent(all),
                 pairs,
-                longest: of.all.iter().take(LONGEST).map(one).collect(),
+                longest: of.all.iter().take(TOLD).map(one).collect(),
             }
         };
         let kinds = gathered.into_iter().map(kind).collect();
@@ -134,7 +136,7 @@ impl fmt::Display for Waits {
             });
             writeln!(f, "{}", table(&["from", "to", "count", "time", "of the span"], &[2, 3, 4], rows))?;
             writeln!(f, "\nthe longest")?;
-            let rows = kind.longest.iter().map(|of| {
+            let rows = kind.longest.iter().take(LONGEST).map(|of| {
                 let number = |value: Option<String>| value.unwrap_or_default();
                 vec![
                     of.from.clone(),

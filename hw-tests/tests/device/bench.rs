@@ -7,13 +7,15 @@ use crate::Test;
 use crate::site::Site;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
-use std::env;
 use std::time::Duration;
+use std::{env, fs};
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("a user measures ibex beside other transports within a host", within_a_host)
+            .device_independent(),
+        Test::on_emulated("a study finds the late sender and the late receiver that were planted", study)
             .device_independent(),
         Test::on_two_nodes("a user measures ibex beside other transports between two hosts", between_two_hosts),
     ]
@@ -41,19 +43,49 @@ fn measured(outcome: &Outcome, transports: &[&str]) -> Result<()> {
 }
 
 fn within_a_host(site: &mut Site) -> Result<()> {
-    let job = bench(site, &["--transports", "ibex,tcp"])?;
-    measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "tcp"])
+    let job = bench(site, &["--transports", "ibex,engine,tcp"])?;
+    measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "engine", "tcp"])
+}
+
+/// A quick one. Its findings are what `ibex explain --waits --json` says of the trace.
+fn study(site: &mut Site) -> Result<()> {
+    let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
+    let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
+    let out = env::temp_dir().join(format!("ibex-study-of-a-test-{}", std::process::id())).display().to_string();
+    let words = [&command, "bench", "--study", "--quick", "--json", "--programs", &programs, "--out", &out];
+    let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
+    let job = Job::new(words).env("OMPI_MCA_mca_base_component_path", path).limit(Duration::from_mins(10));
+    let outcome = site.fabric(1)?.run(&job)?;
+    // Of what is left nobody needs the traces.
+    let _ = fs::remove_dir_all(&out);
+    let outcome = outcome.checked()?;
+    let study: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
+    for (fault, (kind, pair)) in [("late_sender", ("0", "1")), ("late_receiver", ("2", "3"))].into_iter().enumerate() {
+        let found = &study["planted"][fault];
+        ensure!(found["kind"] == kind, "{found} is no {kind}");
+        ensure!(
+            (&found["found"]["from"], &found["found"]["to"]) == (&pair.0.into(), &pair.1.into()),
+            "{found}: {outcome}"
+        );
+    }
+    let applications = study["applications"].as_array().context("no applications")?;
+    for application in applications {
+        let has = |name: &str| application[name].as_array().is_some_and(|rows| !rows.is_empty());
+        ensure!(has("times") && has("queues") && has("searches") && application["lost"] == 0, "{application}");
+    }
+    ensure!(applications.len() == 2, "hpcc or halo lacks: {}", study["left_out"]);
+    Ok(())
 }
 
 fn between_two_hosts(site: &mut Site) -> Result<()> {
     let fabric = site.fabric(2)?;
     let [one, other] = [fabric.host_name(0), fabric.host_name(1)];
-    let job = bench(site, &["--host", &format!("{one},{other}"), "--transports", "ibex,ibex-btl,raw,tcp"])?;
+    let job = bench(site, &["--host", &format!("{one},{other}"), "--transports", "ibex,ibex-btl,raw,engine,tcp"])?;
     let outcome = site.fabric(2)?.run(&job)?;
     // A busy machine may keep perftest from finding its clock; the rest is measured all the same.
-    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "tcp", "raw"]);
+    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "engine", "tcp", "raw"]);
     ensure!(outcome.success() || busy, "{outcome}");
-    measured(&outcome, &transports[..if busy { 3 } else { 4 }])?;
+    measured(&outcome, &transports[..if busy { 4 } else { 5 }])?;
     ensure!(outcome.stdout.contains(&format!("between {one} and {other}")), "{outcome}");
     Ok(())
 }

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The studies of the specifications' papers, done again on ibex: what events cost, where a message's time goes, what
+//! the queues of the matching hold, and whether faults that were planted are found.
+//!
+//! `cost` measures an empty message while nobody, or a tool that does nothing, listens (Keller et al. 2006, table 2).
+//! `application` runs programs under `ibex trace` and condenses their traces with `queues` and `distribution`
+//! (Hermanns et al. 2019, section 5.2.2); `planted` compares what `ibex explain --waits` finds with what was planted.
+//! `page` shows all of it. Needs the crate that reads traces, so a feature of its own, which `ibex bench` has.
+//!
+//! Grade: setup. Called by `ibex bench --study`. Tests: in each file; with a device, hw-tests/tests/device/bench.rs.
+
+mod application;
+mod cost;
+mod distribution;
+mod page;
+mod planted;
+mod queues;
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::finished::environment;
+use super::job::Nodes;
+use super::place::Where;
+use super::report::LeftOut;
+use super::transport::is_in_path;
+use application::{Application, Program};
+use cost::Cost;
+use planted::{Finding, Planted};
+
+/// How much is studied.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// How often an empty message is measured each way, in turns.
+    rounds: usize,
+    /// For how long each time.
+    seconds: f64,
+    /// The order of the matrices of the HPC Challenge.
+    order: u32,
+    /// Whether instructions are counted.
+    counts: bool,
+    planted: Planted,
+}
+
+impl Extent {
+    /// A minute or two on two processors; a `quick` one some seconds.
+    #[must_use]
+    pub fn new(quick: bool) -> Self {
+        let planted = Planted::usual();
+        if quick {
+            Self { rounds: 1, seconds: 0.05, order: 100, counts: false, planted }
+        } else {
+            Self { rounds: 9, seconds: 0.1, order: 400, counts: true, planted }
+        }
+    }
+}
+
+/// A study that is done: `study.json`.
+#[derive(Debug, Serialize)]
+pub struct Study {
+    device: String,
+    remark: String,
+    /// What the numbers depend on.
+    environment: Vec<(String, String)>,
+    cost: Cost,
+    applications: Vec<Application>,
+    planted: Vec<Finding>,
+    /// What this machine does not have.
+    left_out: Vec<LeftOut>,
+}
+
+/// Does it. `title` names the device for a reader. Traces stay below the folder of the reports.
+///
+/// # Errors
+/// A program that fails, or leaves no trace.
+pub fn study(nodes: &dyn Nodes, place: Where, title: &str, extent: Extent) -> Result<Study> {
+    let mut left_out = Vec::new();
+    let mut lacks = |what: &str, reason: &str| {
+        left_out.push(LeftOut { what: what.to_owned(), reason: reason.to_owned() });
+    };
+    if place.without_events.is_none() {
+        lacks("a build without events", "it is part of `cargo xtask bench --study` alone");
+    }
+    let has_tool = place.programs.join("every_event.so").is_file();
+    if !has_tool {
+        lacks("empty callbacks", "the tool that has them is part of `cargo xtask bench --study` alone");
+    }
+    eprintln!("Measuring an empty message, {} times each way", extent.rounds);
+    let cost = cost::measured(nodes, place, (extent.rounds, extent.seconds), extent.counts, has_tool)?;
+    let mut applications = Vec::new();
+    if is_in_path("hpcc") {
+        applications.push(application::recorded(nodes, place, &Program::hpcc(extent.order))?.0);
+    } else {
+        lacks("hpcc", "it is not in PATH (Debian: hpcc)");
+    }
+    let (halo, planted) = if place.programs.join("halo").is_file() {
+        let (halo, waits) = application::recorded(nodes, place, &Program::halo(place, extent.planted))?;
+        (Some(halo), extent.planted.found(&waits))
+    } else {
+        lacks("halo", "it is part of `cargo xtask bench --study` alone");
+        (None, Vec::new())
+    };
+    applications.extend(halo);
+    let (remark, environment) = (place.remark(), environment(nodes, place, 0)?);
+    Ok(Study { device: title.to_owned(), remark, environment, cost, applications, planted, left_out })
+}
+
+impl Study {
+    /// Whether what was planted was found.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.planted.iter().all(Finding::is_found)
+    }
+
+    /// The tables, as Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        page::markdown(self)
+    }
+
+    /// Writes `study.json` and `study.md` into a folder, and gives their paths.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
+        let save = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(path)
+        };
+        Ok([save("study.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("study.md", &self.markdown())?])
+    }
+}
+
+impl fmt::Display for Study {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.markdown())
+    }
+}

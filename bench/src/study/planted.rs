@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Faults of known rank and duration that the proxy application is told to have (examples/halo.c), and whether
+//! `ibex explain --waits` finds them.
+//!
+//! A fault is found if, among the longest waits of its kind that are told of, there is one between application's
+//! messages with the right rank at the right end and about the right duration. Grade: setup. Called by [`super`].
+//! Tests: at the end of this file.
+
+use serde::{Deserialize, Serialize};
+
+/// What is planted: a rank, and milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planted {
+    late_sender: (u32, u32),
+    late_receiver: (u32, u32),
+}
+
+/// The ranks of the proxy application.
+pub(super) const RANKS: u32 = 4;
+
+/// How much shorter or longer what is found may be: the other side of a message may itself be a little late.
+const SHORTEST: f64 = 0.75;
+const LONGEST: f64 = 1.5;
+
+/// What `ibex explain --waits --json` says.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Explained {
+    pub(super) span_nanoseconds: Option<i64>,
+    pub(super) kinds: Vec<Waits>,
+}
+
+/// All waits of a kind.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Waits {
+    pub(super) kind: String,
+    pub(super) count: u64,
+    pub(super) nanoseconds: i64,
+    pub(super) percent_of_span: Option<f64>,
+    pub(super) pairs: Vec<Pair>,
+    pub(super) longest: Vec<One>,
+}
+
+/// Those between two ranks, `from` the sender.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Pair {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) nanoseconds: i64,
+}
+
+/// One of the longest.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(super) struct One {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) tag: Option<i32>,
+    pub(super) bytes: Option<u64>,
+    pub(super) nanoseconds: i64,
+}
+
+/// What became of a fault.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Finding {
+    pub(super) kind: &'static str,
+    /// Who was told to be late.
+    pub(super) rank: u32,
+    pub(super) milliseconds: u32,
+    pub(super) found: Option<One>,
+    /// Its place among the waits of the kind, from 1 for the longest.
+    pub(super) place: Option<usize>,
+}
+
+impl Finding {
+    pub(super) fn is_found(&self) -> bool {
+        self.found.is_some()
+    }
+}
+
+impl Planted {
+    /// Longer than what a busy machine does by itself. Both ranks are at an end of the grid, with one neighbour.
+    pub(super) fn usual() -> Self {
+        Self { late_sender: (0, 300), late_receiver: (RANKS - 1, 200) }
+    }
+
+    /// As the program takes it.
+    pub(super) fn words(self) -> [String; 4] {
+        let of = |(rank, milliseconds): (u32, u32)| format!("{rank}:{milliseconds}");
+        ["--late-sender".to_owned(), of(self.late_sender), "--late-receiver".to_owned(), of(self.late_receiver)]
+    }
+
+    /// What is found of it.
+    pub(super) fn found(self, explained: &Explained) -> Vec<Finding> {
+        let sender = |one: &One| one.from.clone();
+        let receiver = |one: &One| one.to.clone();
+        vec![
+            of_kind(explained, "late_sender", self.late_sender, sender),
+            of_kind(explained, "late_receiver", self.late_receiver, receiver),
+        ]
+    }
+}
+
+fn of_kind(
+    explained: &Explained,
+    kind: &'static str,
+    (rank, milliseconds): (u32, u32),
+    who: fn(&One) -> String,
+) -> Finding {
+    let longest = explained.kinds.iter().filter(|of| of.kind == kind).flat_map(|of| &of.longest);
+    let is_planted = |one: &One| {
+        let times = one.nanoseconds as f64 / (f64::from(milliseconds) * 1e6);
+        // Collective operations, which wait for who is late, too, have negative tags.
+        one.tag.is_some_and(|tag| tag >= 0) && who(one) == rank.to_string() && (SHORTEST..=LONGEST).contains(&times)
+    };
+    let found = longest.enumerate().find(|(_, one)| is_planted(one));
+    let (place, found) = found.map(|(place, one)| (place + 1, one.clone())).unzip();
+    Finding { kind, rank, milliseconds, found, place }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(tag: i32, milliseconds: i64) -> Explained {
+        let text = format!(
+            r#"{{"span_nanoseconds": 700000000, "losses": [], "kinds": [{{"kind": "late_sender", "count": 2,
+                "nanoseconds": 5, "percent_of_span": 1.0, "pairs": [{{"from": "0", "to": "1", "count": 2, "nanoseconds": 5}}],
+                "longest": [{{"from": "1", "to": "3", "tag": -12, "bytes": 8, "begin_nanoseconds": 1, "nanoseconds": 300000000}},
+                {{"from": "0", "to": "1", "tag": {tag}, "bytes": 8, "begin_nanoseconds": 1, "nanoseconds": {milliseconds}000000}}]}}]}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_fault_is_found_by_rank_and_duration_among_messages_of_the_application() {
+        let found = Planted::usual().found(&explained(2, 299));
+        assert_eq!((found[0].is_found(), found[0].place), (true, Some(2)));
+        assert_eq!(found[0].found.as_ref().unwrap().to, "1");
+        assert!(!found[1].is_found(), "there is no late receiver");
+        assert!(!Planted::usual().found(&explained(-12, 299))[0].is_found(), "a collective operation");
+        assert!(!Planted::usual().found(&explained(2, 30))[0].is_found(), "too short");
+    }
+
+    #[test]
+    fn the_program_is_told_rank_and_duration() {
+        assert_eq!(Planted::usual().words().join(" "), "--late-sender 0:300 --late-receiver 3:200");
+    }
+}

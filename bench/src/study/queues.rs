@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The queues of the matching, rank by rank: how many entries, how long the queue gets, how long an entry stays, and
+//! how long a search takes.
+//!
+//! What MEL, the tool of the paper, prints at the end of a job from the same pairs of events: a receive that goes to the
+//! queue of posted receives and leaves it for its message, a message that goes to the queue of unexpected ones and leaves
+//! it for its receive, the begin of a search and its end. Units: nanoseconds. Grade: setup. Called by
+//! [`super::application`]. Tests: at the end of this file.
+
+use std::collections::HashMap;
+
+use ibex_messages::{Job, Message};
+use ibex_trace::Reader;
+use serde::Serialize;
+
+use super::distribution::Distribution;
+
+/// A queue of a rank, of which at least one entry is known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Queue {
+    pub(super) rank: u32,
+    /// `posted` or `unexpected`.
+    #[serde(rename = "queue")]
+    pub(super) name: &'static str,
+    /// How many entries it had at the most.
+    pub(super) longest: usize,
+    /// How long entries stayed.
+    pub(super) stay: Distribution,
+}
+
+/// The searches of a queue of a rank, of which there is at least one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Searches {
+    pub(super) rank: u32,
+    #[serde(rename = "queue")]
+    pub(super) name: &'static str,
+    pub(super) took: Distribution,
+}
+
+/// What the two queues are called.
+const POSTED: &str = "posted";
+const UNEXPECTED: &str = "unexpected";
+
+/// The queues of all ranks. A message that nobody has received stays in no queue here.
+pub(super) fn queues(job: &Job) -> Vec<Queue> {
+    let of = |rank: u32, name, stay: fn(&Message) -> Option<(i64, i64)>| {
+        let messages = job.messages.iter().filter(|message| message.receiver == rank);
+        let stays: Vec<(i64, i64)> = messages.filter_map(stay).collect();
+        let lengths = stays.iter().map(|(from, to)| (to - from) as f64).collect();
+        Some(Queue { rank, name, longest: longest(&stays), stay: Distribution::of(lengths)? })
+    };
+    let posted = |message: &Message| {
+        let side = message.receive?;
+        Some((side.posted?.nanoseconds(), side.matched?.nanoseconds()))
+    };
+    let unexpected = |message: &Message| {
+        let side = message.receive?;
+        Some((side.unexpected?.nanoseconds(), side.matched?.nanoseconds()))
+    };
+    let ranks = 0..job.ranks.len() as u32;
+    ranks.flat_map(|rank| [of(rank, POSTED, posted), of(rank, UNEXPECTED, unexpected)]).flatten().collect()
+}
+
+/// How many of these were there at once, at the most. One that goes when another comes is gone.
+fn longest(stays: &[(i64, i64)]) -> usize {
+    let mut steps: Vec<(i64, i64)> = stays.iter().flat_map(|(from, to)| [(*from, 1), (*to, -1)]).collect();
+    steps.sort_unstable();
+    let mut length = 0;
+    let lengths = steps.iter().map(|(_, step)| {
+        length += step;
+        length
+    });
+    lengths.max().unwrap_or(0).max(0) as usize
+}
+
+/// The searches of all ranks, where the trace has them.
+pub(super) fn searches(readers: &[Reader]) -> Vec<Searches> {
+    let rows = readers.iter().flat_map(|reader| {
+        let (rank, found) = (reader.head().rank.unwrap_or(0), of_rank(reader));
+        let row = |(name, took)| Some(Searches { rank, name, took: Distribution::of(took)? });
+        found.into_iter().filter_map(row).collect::<Vec<_>>()
+    });
+    rows.collect()
+}
+
+/// How long each search of a process took, by queue. The events of a search have a number of their own in common.
+fn of_rank(reader: &Reader) -> [(&'static str, Vec<f64>); 2] {
+    let types = &reader.head().types;
+    let steps: Vec<Option<(usize, bool, usize)>> = types
+        .iter()
+        .map(|of| {
+            let (queue, is_begin) = step(&of.name)?;
+            Some((queue, is_begin, of.element("id")?))
+        })
+        .collect();
+    let mut begun: HashMap<(usize, u64), i64> = HashMap::new();
+    let mut took = [(POSTED, Vec::new()), (UNEXPECTED, Vec::new())];
+    for event in reader.events().flatten() {
+        let Some(Some((queue, is_begin, id))) = steps.get(usize::from(event.event_type)) else { continue };
+        let (Some(time), Some(id)) = (event.time, event.values.get(*id)) else { continue };
+        if *is_begin {
+            begun.insert((*queue, *id), time);
+        } else if let Some(from) = begun.remove(&(*queue, *id)) {
+            took[*queue].1.push((time - from) as f64);
+        }
+    }
+    took
+}
+
+/// Of which queue's search an event is, and whether it is the begin.
+fn step(event: &str) -> Option<(usize, bool)> {
+    match event.strip_prefix("ibex_comm_search_")? {
+        "posted_q_begin" => Some((0, true)),
+        "posted_q_end" => Some((0, false)),
+        "unex_q_begin" => Some((1, true)),
+        "unex_q_end" => Some((1, false)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_as_long_as_its_entries_overlap() {
+        assert_eq!(longest(&[]), 0);
+        assert_eq!(longest(&[(0, 10), (10, 20)]), 1, "one goes when the other comes");
+        assert_eq!(longest(&[(0, 10), (5, 20), (6, 7), (8, 9)]), 3);
+    }
+
+    #[test]
+    fn each_message_is_in_one_queue_of_its_receiver() {
+        let job = Job::made(3, 300, 5);
+        let queues = queues(&job);
+        assert_eq!(queues.len(), 6);
+        let entries: usize = queues.iter().map(|queue| queue.stay.count).sum();
+        assert_eq!(entries, 300);
+        for queue in &queues {
+            let of_rank = job.messages.iter().filter(|message| message.receiver == queue.rank).count();
+            assert!(queue.stay.count < of_rank && queue.longest >= 1 && queue.stay.least >= 0.0, "{queue:?}");
+        }
+    }
+
+    #[test]
+    fn the_events_of_searches_are_told_from_others() {
+        assert_eq!(step("ibex_comm_search_unex_q_end"), Some((1, false)));
+        assert_eq!(step("ibex_comm_search_posted_q_begin"), Some((0, true)));
+        assert_eq!(step("ibex_comm_msg_arrived"), None);
+    }
+}
