@@ -36,7 +36,8 @@ pub(super) struct Counted {
 #[derive(Serialize)]
 struct Peer {
     /// The rank; of another job `JOB.RANK`.
-    peer: String,
+    #[serde(rename = "peer")]
+    rank: String,
     port: String,
     gid: String,
     state: &'static str,
@@ -103,7 +104,7 @@ impl Counted {
                 .push("Counts of ports: the process uses another version of ibex. Use the ibex beside it.".to_owned());
         }
         if flight.has_more_peers {
-            let count = peers.iter().map(|peer| &peer.peer).collect::<BTreeSet<_>>().len();
+            let count = peers.iter().map(|peer| &peer.rank).collect::<BTreeSet<_>>().len();
             unknown.push(format!("More peers than {count}: the flight recorder has no room for them."));
         }
         Counted {
@@ -129,7 +130,7 @@ fn of_peer(flight: &Flight, peer: &PeerFlight, now: u64) -> Peer {
     };
     let port = flight.ports.iter().find(|port| port.index == peer.port);
     Peer {
-        peer: peer_name(flight, peer),
+        rank: peer_name(flight, peer),
         port: port.map_or_else(String::new, |port| port.name.clone()),
         gid: port.map_or_else(String::new, gid),
         state: peer.state.name(),
@@ -217,7 +218,7 @@ impl fmt::Display for Counted {
         let rows = self.peers.iter().map(|of| {
             let timeout = of.acknowledgement_timeout_nanoseconds;
             vec![
-                of.peer.clone(),
+                of.rank.clone(),
                 of.port.clone(),
                 of.gid.clone(),
                 of.state.to_owned(),

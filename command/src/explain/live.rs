@@ -66,17 +66,17 @@ impl Live {
         let path = self.flight.as_ref().context("the process has no file of a flight recorder")?;
         Ok(Flight::read(path)?)
     }
+}
 
-    /// What its job has recorded so far.
-    ///
-    /// # Errors
-    /// No file of the folder can be read.
-    pub(super) fn recorded(&self, trace: &Path) -> Result<Job> {
-        let folder = Folder::open(trace)?;
-        let mut job = Job::read(&folder);
-        so_far(&mut job, &folder);
-        Ok(job)
-    }
+/// What a job has recorded so far in this folder.
+///
+/// # Errors
+/// No file of the folder can be read.
+pub(super) fn recorded(trace: &Path) -> Result<Job> {
+    let folder = Folder::open(trace)?;
+    let mut job = Job::read(&folder);
+    so_far(&mut job, &folder);
+    Ok(job)
 }
 
 /// That files are not finished goes without saying while their processes run; how many it is, is said once.

@@ -78,7 +78,7 @@ fn watch(arguments: &Arguments, pid: u32) -> Result<ExitCode> {
          ibex trace -- mpirun ..., or leave --message and --waits out"
     );
     let look = || match &live.trace {
-        Some(trace) => show(arguments, &live.recorded(trace)?),
+        Some(trace) => show(arguments, &live::recorded(trace)?),
         None => answer::print_on(&arguments.form, &counted::Counted::of(&live.counted()?, monotonic())),
     };
     let mut is_read = look()?;

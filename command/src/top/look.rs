@@ -45,7 +45,8 @@ pub(super) struct Process {
 #[derive(Serialize)]
 pub(super) struct Peer {
     /// The rank; of another job `JOB.RANK`.
-    pub(super) peer: String,
+    #[serde(rename = "peer")]
+    pub(super) rank: String,
     pub(super) port: String,
     pub(super) state: &'static str,
     pub(super) queue_pair: u32,
@@ -107,7 +108,7 @@ fn peer(now: u64, flight: &Flight, peer: &PeerFlight, before: Option<&PeerFlight
     let passed = before.map_or(0, |before| peer.time.saturating_sub(before.time)) as f64 / 1e9;
     let more = before.map_or(0, |before| peer.posted.saturating_sub(before.posted)) as f64;
     Peer {
-        peer: peer_name(flight, peer),
+        rank: peer_name(flight, peer),
         port: flight.port_name(peer.port).to_owned(),
         state: peer.state.name(),
         queue_pair: peer.queue_pairs.0,
@@ -212,8 +213,8 @@ pub(crate) mod tests {
         assert!(!port.rates.contains_key("waiting") && port.counts["waiting"] == 1);
         assert_eq!(found.processes[0].events["events_dropped"], 5);
         let [peer, other] = &found.processes[0].peers[..] else { panic!("there are two") };
-        assert_eq!((peer.peer.as_str(), peer.requests, peer.requests_rate, peer.age), ("1", 120, 40.0, 0.5));
-        assert_eq!(other.peer, "11.0");
+        assert_eq!((peer.rank.as_str(), peer.requests, peer.requests_rate, peer.age), ("1", 120, 40.0, 0.5));
+        assert_eq!(other.rank, "11.0");
         // Nothing new, and a process that was not there before.
         let is_still = |found: &Found| found.processes[0].ports[0].rates["received"].abs() < 1e-9;
         assert!(is_still(&after.since(&after)));

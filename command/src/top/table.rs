@@ -7,12 +7,12 @@ use super::look::{Found, Peer, Port, Process};
 use std::fmt;
 
 /// A column: its head, and what a row has there.
-type Column = (&'static str, fn(&Process, &Port) -> String);
+type Column<T> = (&'static str, fn(&Process, &T) -> String);
 
 const SENT: &[&str] = &["inline_sent", "copy_sent", "zero_copy_sent"];
 const SENT_BYTES: &[&str] = &["inline_bytes", "copy_bytes", "zero_copy_bytes"];
 
-static COLUMNS: &[Column] = &[
+static COLUMNS: &[Column<Port>] = &[
     ("RANK", |process, _| process.rank.to_string()),
     ("PID", |process, _| process.pid.to_string()),
     ("PROGRAM", |process, _| process.program.clone()),
@@ -35,14 +35,12 @@ static COLUMNS: &[Column] = &[
     ("AGE", |_, port| port.age.map_or_else(|| "-".to_owned(), |age| format!("{age:.1}s"))),
 ];
 
-type PeerColumn = (&'static str, fn(&Process, &Peer) -> String);
-
-static PEER_COLUMNS: &[PeerColumn] = &[
+static PEER_COLUMNS: &[Column<Peer>] = &[
     ("RANK", |process, _| process.rank.to_string()),
     ("PID", |process, _| process.pid.to_string()),
     ("PROGRAM", |process, _| process.program.clone()),
     ("PORT", |_, peer| peer.port.clone()),
-    ("PEER", |_, peer| peer.peer.clone()),
+    ("PEER", |_, peer| peer.rank.clone()),
     ("STATE", |_, peer| peer.state.to_owned()),
     ("QUEUE PAIR", |_, peer| format!("{:#x}", peer.queue_pair)),
     ("REQUESTS/s", |_, peer| short(peer.requests_rate)),
@@ -76,10 +74,7 @@ impl Found {
         Self::rows(COLUMNS, ports)
     }
 
-    fn rows<'a, T: 'a>(
-        columns: &[(&str, fn(&Process, &T) -> String)],
-        of: impl Iterator<Item = (&'a Process, &'a T)>,
-    ) -> Vec<String> {
+    fn rows<'a, T: 'a>(columns: &[Column<T>], of: impl Iterator<Item = (&'a Process, &'a T)>) -> Vec<String> {
         let heads = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
         let cells = of.map(|(process, of)| columns.iter().map(|(_, cell)| cell(process, of)).collect());
         let rows: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();

@@ -165,7 +165,7 @@ fn harm(bytes: &mut Vec<u8>, damage: Damage, numbers: &mut Numbers) {
             bytes[12..16].copy_from_slice(&sum.to_le_bytes());
         }
         Damage::Sealed => {
-            for _ in 0..1 + place(0) % 4 {
+            for _ in 0..=place(0) % 4 {
                 bytes[place(16)] = place(0) as u8;
             }
             seal(bytes);
