@@ -255,7 +255,7 @@ table! {
     // Watching and testing.
     flight_recorder: Text { default: "/dev/shm", choices: &[] }, "", level 4,
         "The folder in which each process keeps, while it runs, a file with what it did last (ibex flight) and with its \
-         counts (ibex top), of 268 KiB. no: none.",
+         counts (ibex top), of 300 KiB. no: none.",
         "None on messages that need no waiting. The file is removed when the process ends well. Of files that dead processes \
          have left the newest 64 are kept. In a folder that is not in memory, writing may take long.";
     verbose: Count { default: 0, min: 0, max: 100 }, "level", level 1,

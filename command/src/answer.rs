@@ -29,10 +29,19 @@ impl Form {
 /// # Errors
 /// Standard output cannot be written to.
 pub(crate) fn print<T: Serialize + Display>(form: &Form, found: &T) -> Result<()> {
+    print_on(form, found).map(|_| ())
+}
+
+/// Prints what was found, for who prints more later: `false`: nobody reads it any more.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_on<T: Serialize + Display>(form: &Form, found: &T) -> Result<bool> {
     let text = if form.json { serde_json::to_string_pretty(found)? + "\n" } else { found.to_string() };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to standard output"),
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("cannot write to standard output"),
     }
 }
 

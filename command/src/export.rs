@@ -82,7 +82,7 @@ impl Written {
             format: arguments.to.name(),
             ranks: job.ranks.len(),
             messages: job.messages.len(),
-            lost: job.losses.iter().map(|loss| loss.count).sum(),
+            lost: job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add),
             faults: job.faults.clone(),
         }
     }

@@ -205,7 +205,7 @@ mod tests {
             peer: 1 - rank,
             numbers: [0x11, 12, 0, 0],
         };
-        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), time: None, counts: Vec::new() };
+        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), gid: [0; 16], time: None, counts: Vec::new() };
         let flight = Flight {
             pid: 100 + rank,
             job: 9,
@@ -216,6 +216,8 @@ mod tests {
             reason: String::new(),
             to_unix,
             ports: vec![port],
+            peers: Vec::new(),
+            has_more_peers: false,
             events: [0; 4],
             made: 2,
             entries: times.iter().map(entry).collect(),

@@ -95,12 +95,13 @@ fn value(kind: Kind, text: &str) -> Option<Value> {
 
 /// The name that was meant, perhaps.
 fn alike(name: &str) -> String {
-    let distance = |row: &&ibex::tunables::Row| edits(row.name, name);
-    TABLE
-        .iter()
-        .min_by_key(distance)
-        .filter(|row| edits(row.name, name) <= 3)
-        .map_or_else(String::new, |row| format!("; {PREFIX}{} is meant, perhaps", row.name))
+    let meant = nearest(name, TABLE.iter().map(|row| row.name));
+    meant.map_or_else(String::new, |meant| format!("; {PREFIX}{meant} is meant, perhaps"))
+}
+
+/// The name that is most like another, if it is much so.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known.min_by_key(|known| edits(known, name)).filter(|known| edits(known, name) <= 3)
 }
 
 /// How many letters are to be put in, taken out or changed (Levenshtein).

@@ -6,7 +6,9 @@
 //! too; others hand theirs on. Grade: setup. Tests: below; with a device, hw-tests/tests/device/recorder.rs.
 
 use crate::answer::{self, Form};
+use crate::parameters::nearest;
 use anyhow::{Context, Result, bail, ensure};
+use ibex::events::TABLE;
 use ibex_trace::{Folder, Reader};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -46,6 +48,7 @@ pub(crate) struct Arguments {
 /// # Errors
 /// The folder has a trace, the recorder is not installed, the command cannot be started, or nothing was recorded.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
     let variables = variables(&recorder()?, &folder, arguments.events.as_deref());
     let mut command = launched(&arguments.command, &variables);
@@ -66,6 +69,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     Ok(code(status))
+}
+
+/// What `--events` takes beside names of events, as the recorder has it.
+const GROUPS: [&str; 10] = [
+    "default",
+    "all",
+    "messages",
+    "searches",
+    "communicators",
+    "protocols",
+    "operations",
+    "connections",
+    "waits",
+    "incidents",
+];
+
+/// Whether there are such events and groups: the recorder would leave unknown ones out.
+fn known(events: Option<&str>) -> Result<()> {
+    // As the recorder takes the list apart.
+    let names = events.unwrap_or_default().split([',', ':', ';', ' ', '\t', '\n']);
+    for name in names.filter(|name| !name.is_empty()) {
+        let short = name.strip_prefix("btl_").unwrap_or(name);
+        let short = short.strip_prefix("ibex_").unwrap_or(short);
+        let names = || GROUPS.into_iter().chain(TABLE.iter().map(|row| row.name));
+        if !names().any(|known| known == short) {
+            let meant =
+                nearest(short, names()).map_or_else(String::new, |meant| format!("; {meant} is meant, perhaps"));
+            bail!("there is no event or group {name}{meant} (--help has the groups, docs/events.md the events)");
+        }
+    }
+    Ok(())
 }
 
 /// The folder, which has no trace yet, by a path that holds on every host and in every directory.
@@ -330,6 +364,17 @@ mod tests {
             assert_eq!(shown(&command), given);
             assert_eq!(command.get_envs().collect::<Vec<_>>(), [(OsStr::new("A"), Some(OsStr::new("1")))]);
         }
+    }
+
+    #[test]
+    fn unknown_events_are_refused_with_a_name_that_is_like_them() {
+        for events in [None, Some(""), Some("all"), Some("default, comm_req_activate"), Some("ibex_put_started")] {
+            known(events).expect("known");
+        }
+        let refused = |events| known(Some(events)).expect_err("unknown").to_string();
+        assert!(refused("mesages").contains("no event or group mesages; messages is meant, perhaps"));
+        assert!(refused("all,ibex_put_start").contains("ibex_put_start; put_started is meant"));
+        assert!(!refused("something_else_altogether").contains("perhaps"));
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         page,
         ranks: job.ranks.len(),
         messages: job.messages.len(),
-        lost: job.losses.iter().map(|loss| loss.count).sum(),
+        lost: job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add),
         faults: job.faults.len(),
         picture: arguments.picture.clone(),
     };

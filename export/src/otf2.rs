@@ -176,7 +176,7 @@ impl<'a> Writer<'a> {
         self.archive.describe(&creator, &format!("messages of {}", self.job.name))?;
         self.archive.property("IBEX::messages", &self.job.messages.len().to_string())?;
         self.archive.property("IBEX::not_drawn", &walk.not_drawn().to_string())?;
-        let lost: u64 = self.job.losses.iter().map(|loss| loss.count).sum();
+        let lost = self.job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
         self.archive.property("IBEX::lost_events", &lost.to_string())
     }
 }

@@ -225,7 +225,9 @@ impl Records<'_> {
         }
         let Some(receive) = &message.receive else { return Ok(()) };
         let Some(received) = receive.completed.or(receive.notified) else { return Ok(()) };
-        let since = |moment: Option<Time>| moment.map(|time| (time.nanoseconds() - self.first).max(0).cast_unsigned());
+        let since = |moment: Option<Time>| {
+            moment.map(|time| time.nanoseconds().saturating_sub(self.first).max(0).cast_unsigned())
+        };
         // What clocks of two hosts make of it: nothing is received before it is sent.
         let left = since(send.begun).unwrap_or(time).max(time);
         let arrived = since(receive.arrived).unwrap_or(left).max(left);

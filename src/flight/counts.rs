@@ -18,14 +18,15 @@ const COUNTS_OF_EVENTS: usize = 4;
 /// The counts of events, over all sources: the process's own block.
 pub const EVENTS: [&str; COUNTS_OF_EVENTS] = ["events_raised", "events_delivered", "events_dropped", "events_late"];
 
-/// Copies a port's counts, and those of events, unless that was done less than `pause` nanoseconds ago.
+/// Copies a port's counts, and those of events, unless that was done less than `pause` nanoseconds ago. Returns whether
+/// it was done.
 #[cold]
-pub fn show(port: u8, counters: &Counters, pause: u64) {
-    let (Some(recorder), port) = (current(), usize::from(port)) else { return };
-    let Some(block) = recorder.words.get(at::COUNTED + port * BLOCK..).filter(|_| port < PORTS) else { return };
+pub fn show(port: u8, counters: &Counters, pause: u64) -> bool {
+    let (Some(recorder), port) = (current(), usize::from(port)) else { return false };
+    let Some(block) = recorder.words.get(at::COUNTED + port * BLOCK..).filter(|_| port < PORTS) else { return false };
     let now = monotonic();
     if now.saturating_sub(block[0].load(Ordering::Relaxed)) < pause {
-        return;
+        return false;
     }
     for (row, word) in COUNTERS.iter().zip(&block[1..BLOCK]) {
         // The adapter's own count is a file of the kernel's, and a look at it is a system call.
@@ -42,4 +43,5 @@ pub fn show(port: u8, counters: &Counters, pause: u64) {
     }
     recorder.set(at::COUNTED + PORTS * BLOCK, now);
     block[0].store(now, Ordering::Release);
+    true
 }

@@ -10,7 +10,7 @@ use crate::counters::COUNTERS;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"IBEXFLT\0");
 
 /// The version of this layout.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// Places of the header's words.
 pub(super) mod at {
@@ -38,14 +38,20 @@ pub(super) mod at {
     pub(in crate::flight) const ENTRIES: usize = 32;
     /// 1: something has failed, and the file stays.
     pub(in crate::flight) const KEPT: usize = 33;
+    /// 1: a peer has no row of the table, which is full.
+    pub(in crate::flight) const PEERS_LEFT_OUT: usize = 34;
     /// The names of the ports.
     pub(in crate::flight) const PORTS: usize = 64;
     /// What failed first.
     pub(in crate::flight) const REASON: usize = 128;
     /// The counts of each port, and of the process.
     pub(in crate::flight) const COUNTED: usize = 320;
+    /// The GIDs of the ports.
+    pub(in crate::flight) const GIDS: usize = 1408;
     /// The ring.
     pub(in crate::flight) const RING: usize = 1536;
+    /// The table of peers.
+    pub(in crate::flight) const PEERS: usize = RING + super::ENTRIES * super::ENTRY;
 }
 
 /// Words of the name of a host, of a program, of a port, and of the reason.
@@ -56,6 +62,9 @@ pub(super) const REASON: usize = 192;
 /// Ports of a process.
 pub(super) const PORTS: usize = 16;
 
+/// Words of a GID.
+pub(super) const GID: usize = 2;
+
 /// Words of the counts of a port, the time of the copy first; and blocks of them: the ports', and the process's own.
 pub(super) const BLOCK: usize = 64;
 pub(super) const BLOCKS: usize = PORTS + 1;
@@ -64,14 +73,19 @@ pub(super) const BLOCKS: usize = PORTS + 1;
 pub(super) const ENTRIES: usize = 4096;
 pub(super) const ENTRY: usize = 8;
 
+/// Rows of the table of peers, one for each port by which a peer is spoken to, and words of each.
+pub(super) const PEERS: usize = 512;
+pub(super) const ROW: usize = 8;
+
 /// Words of a file.
-pub(super) const WORDS: usize = at::RING + ENTRIES * ENTRY;
+pub(super) const WORDS: usize = at::PEERS + PEERS * ROW;
 
 const _: () = {
     assert!(at::PORTS + PORTS * PORT_NAME <= at::REASON);
     assert!(at::REASON + REASON <= at::COUNTED);
     assert!(COUNTERS.len() < BLOCK);
-    assert!(at::COUNTED + BLOCKS * BLOCK <= at::RING);
+    assert!(at::COUNTED + BLOCKS * BLOCK <= at::GIDS);
+    assert!(at::GIDS + PORTS * GID <= at::RING);
 };
 
 /// The sum of words; not that of a file of zeros.

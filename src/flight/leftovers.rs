@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files of dead processes that are kept: 17 MiB.
+/// Files of dead processes that are kept: 19 MiB.
 pub const MOST: usize = 64;
 
 /// Where they are, unless a parameter says otherwise.

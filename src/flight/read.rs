@@ -6,7 +6,8 @@
 
 use super::counts::EVENTS;
 use super::entry::Entry;
-use super::layout::{self, BLOCK, ENTRIES, ENTRY, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
+use super::layout::{self, BLOCK, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
+use super::peers::{self, PeerFlight};
 use super::words::{started, unpack};
 use crate::counters::COUNTERS;
 use std::fs::File;
@@ -34,6 +35,10 @@ pub struct Flight {
     pub to_unix: u64,
     /// Its ports.
     pub ports: Vec<PortFlight>,
+    /// Its peers, in the order of their names and ports.
+    pub peers: Vec<PeerFlight>,
+    /// Whether there are more peers than the file has room for.
+    pub has_more_peers: bool,
     /// Counts of its events, as [`EVENTS`] names them.
     pub events: [u64; EVENTS.len()],
     /// How many entries it made in all.
@@ -51,6 +56,8 @@ pub struct PortFlight {
     pub index: u8,
     /// Device and port.
     pub name: String,
+    /// Its GID when it was opened.
+    pub gid: [u8; 16],
     /// When its counts were copied, by the host's monotonic clock, ns; `None`: there are none yet.
     pub time: Option<u64>,
     /// Its counts, in the order of [`COUNTERS`]; empty where the process has other ones than this program.
@@ -136,6 +143,8 @@ impl Flight {
             is_alive: words[at::STARTED] != 0 && started(pid) == words[at::STARTED],
             reason: unpack(&words[at::REASON..at::REASON + REASON]),
             to_unix: words[at::UNIX].wrapping_sub(words[at::MONOTONIC]),
+            peers: peers::read(words),
+            has_more_peers: words[at::PEERS_LEFT_OUT] != 0,
             ports: (0..PORTS).filter_map(|index| port(words, index)).collect(),
             events: std::array::from_fn(|index| words[process + index]),
             made,
@@ -163,9 +172,13 @@ fn port(words: &[u64], index: usize) -> Option<PortFlight> {
     if name.is_empty() {
         return None;
     }
+    let mut gid = [0; 16];
+    for (bytes, word) in gid.chunks_mut(8).zip(&words[at::GIDS + index * GID..]) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
     let block = &words[at::COUNTED + index * BLOCK..][..BLOCK];
     let is_same = words[at::COUNTS] == layout::fingerprint_of_counts();
     let counts = if is_same { block[1..=COUNTERS.len()].to_vec() } else { Vec::new() };
     let time = (block[0] != 0).then_some(block[0]);
-    Some(PortFlight { index: index as u8, name, time, counts })
+    Some(PortFlight { index: index as u8, name, gid, time, counts })
 }

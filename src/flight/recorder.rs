@@ -6,7 +6,7 @@
 //! plugin begins and ends it; sites anywhere call [`record`]. Path: cold. Threads: any. Tests: `tests.rs`.
 
 use super::entry::{Entry, Kind, NOBODY};
-use super::layout::{self, ENTRIES, ENTRY, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
+use super::layout::{self, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
 use super::leftovers;
 use super::words::{pack, started};
 use ibex_ffi::clock::monotonic;
@@ -106,8 +106,10 @@ impl Recorder {
         first.store(number + 1, Ordering::Release);
     }
 
-    pub(super) fn name_port(&self, port: u8, name: &str) {
+    pub(super) fn name_port(&self, port: u8, name: &str, gid: [u8; 16]) {
         if usize::from(port) < PORTS {
+            let [first, second] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| gid[at + byte])));
+            self.set_all(at::GIDS + usize::from(port) * GID, [first, second]);
             self.set_all(at::PORTS + usize::from(port) * PORT_NAME, pack::<PORT_NAME>(name));
         }
     }
@@ -171,10 +173,10 @@ pub fn keep(why: &str) -> Option<&'static Path> {
     Some(current()?.keep(why))
 }
 
-/// Names a port, by its place among the process's.
-pub fn name_port(port: u8, name: &str) {
+/// Names a port, by its place among the process's, and says which GID it has.
+pub fn name_port(port: u8, name: &str, gid: [u8; 16]) {
     if let Some(recorder) = current() {
-        recorder.name_port(port, name);
+        recorder.name_port(port, name, gid);
         record((Kind::PortOpened, 0), port, NOBODY, Entry::text(name));
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The recorder's file: what is written is read, and what is not whole is told.
 
-use super::layout::{ENTRIES, ENTRY, WORDS, at};
+use super::layout::{ENTRIES, ENTRY, PEERS, WORDS, at};
 use super::recorder::Recorder;
 use super::*;
+use crate::peer::PeerName;
 use ibex_ffi::verbs::Status;
 use std::fs;
 use std::path::PathBuf;
@@ -42,13 +43,14 @@ fn entry(kind: Kind, number: u64) -> Entry {
 fn what_is_recorded_is_read_with_who_and_where() {
     let folder = Folder::new("read");
     let (recorder, path) = recorder(&folder);
-    recorder.name_port(1, "mlx5_1:1");
+    recorder.name_port(1, "mlx5_1:1", std::array::from_fn(|byte| byte as u8));
     recorder.write(&entry(Kind::ReceiverNotReady, 1024));
     recorder.write(&entry(Kind::ConnectionFailed, 0x1a2b));
     let flight = Flight::read(&path).expect("it is sound");
     assert_eq!((flight.job, flight.rank, flight.host.as_str(), flight.pid), (7, 3, "n2", std::process::id()));
     assert!(flight.is_alive && flight.reason.is_empty() && flight.program.contains("ibex"));
     assert_eq!((flight.made, flight.torn, flight.port_name(1)), (2, 0, "mlx5_1:1"));
+    assert!(flight.ports[0].gid.into_iter().eq(0..16));
     let texts: Vec<_> = flight.entries.iter().map(ToString::to_string).collect();
     assert!(texts[0].contains("all 1024 receives"), "{texts:?}");
     assert!(texts[1].contains("0x001a2b") && texts[1].contains(&Status(12).to_string()), "{texts:?}");
@@ -115,12 +117,61 @@ fn what_is_no_file_of_a_recorder_is_refused_with_the_reason() {
         bytes
     };
     assert!(refusal(&changed(0)).contains("is no file of"));
-    assert!(refusal(&changed(8)).contains("has version 3"));
+    assert!(refusal(&changed(8)).contains("has version 0"));
     assert!(refusal(&changed(at::HOST * 8)).contains("is damaged"));
     let swapped: Vec<u8> = sound.chunks(8).flat_map(|word| word.iter().rev().copied()).collect();
     assert!(refusal(&swapped).contains("byte order"));
     fs::remove_file(&path).expect("it is there");
     assert!(matches!(Flight::read(&path), Err(FlightError::Io(..))));
+}
+
+fn peer(rank: u32, port: u8) -> PeerFlight {
+    PeerFlight {
+        peer: PeerName { job: 7, rank },
+        port,
+        state: PeerState::Ready,
+        queue_pairs: (rank.wrapping_add(0x100), 0x200),
+        posted: 0,
+        in_flight: 3,
+        waiting: 2,
+        asked: 1,
+        timeout: 14,
+        retries: 7,
+        time: 0,
+    }
+}
+
+#[test]
+fn a_peer_has_a_row_with_all_that_was_posted_to_it_whatever_its_connections_were() {
+    let folder = Folder::new("peers");
+    let (recorder, path) = recorder(&folder);
+    let of_4 = peer(4, 1);
+    for (time, posted) in [(10, 100), (20, u64::from(u32::MAX)), (30, 49)] {
+        recorder.show_peer(&PeerFlight { posted, ..of_4 }, time);
+    }
+    // The count has wrapped. Another connection counts from its own beginning.
+    let failed = PeerFlight { queue_pairs: (9, 0), state: PeerState::Failed, posted: 5, ..of_4 };
+    recorder.show_peer(&failed, 40);
+    recorder.show_peer(&peer(4, 0), 50);
+    recorder.show_peer(&peer(2, 1), 60);
+    let flight = Flight::read(&path).expect("it is sound");
+    let named: Vec<_> = flight.peers.iter().map(|peer| (peer.peer.rank, peer.port)).collect();
+    assert_eq!((named, flight.has_more_peers), (vec![(2, 1), (4, 0), (4, 1)], false));
+    assert_eq!(flight.peers[0], PeerFlight { time: 60, ..peer(2, 1) });
+    assert_eq!(flight.peers[2], PeerFlight { time: 40, posted: (1 << 32) + 54, ..failed });
+}
+
+#[test]
+fn peers_that_have_no_room_are_left_out_and_that_is_told() {
+    let folder = Folder::new("more-peers");
+    let (recorder, path) = recorder(&folder);
+    (0..PEERS as u32).for_each(|rank| recorder.show_peer(&peer(rank, 0), 1));
+    let flight = Flight::read(&path).expect("it is sound");
+    assert_eq!((flight.peers.len(), flight.has_more_peers), (PEERS, false));
+    recorder.show_peer(&peer(PEERS as u32, 0), 1);
+    recorder.show_peer(&peer(u32::MAX, 0), 1);
+    let flight = Flight::read(&path).expect("it is sound");
+    assert_eq!((flight.peers.len(), flight.has_more_peers), (PEERS, true));
 }
 
 #[test]
@@ -189,12 +240,12 @@ fn a_process_records_from_its_beginning_to_its_end() {
     record((Kind::Defect, 0), NO_PORT, NOBODY, [0; 4]);
     assert!(begin(&folder.0.join("nowhere"), &PROCESS).is_err() && keep("nothing").is_none());
     begin(&folder.0, &PROCESS).expect("there is room");
-    name_port(15, "softhca0:1");
+    name_port(15, "softhca0:1", [0; 16]);
     let counters = crate::counters::Counters::default();
     counters.received.store(17, Ordering::Relaxed);
-    show(15, &counters, 0);
+    assert!(show(15, &counters, 0));
     counters.received.store(18, Ordering::Relaxed);
-    show(15, &counters, u64::MAX);
+    assert!(!show(15, &counters, u64::MAX));
     let path = leftovers::find(&folder.0).remove(0).path;
     let flight = Flight::read(&path).expect("it is sound");
     let port = flight.ports.iter().find(|port| port.index == 15).expect("it was named");

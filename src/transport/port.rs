@@ -10,6 +10,7 @@
 //!   pairs.
 //! - `connect.rs` looks after handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs`
 //!   says whose hellos are taken.
+//! - `shown.rs` copies what connections know of peers to the flight recorder.
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
 //! - `divert.rs` sends messages by another port while this one has no link; `rail.rs` is for who chooses among ports
 //!   himself.
@@ -28,6 +29,7 @@ mod partner;
 mod poll;
 mod rail;
 mod send;
+mod shown;
 mod waiting;
 
 #[cfg(test)]
@@ -204,6 +206,8 @@ pub struct Port<A: Adapter = Verbs> {
     look_interval: u32,
     /// Looks until the device is asked for asynchronous events.
     until_async: u32,
+    /// The place of the endpoint that the flight recorder is shown next.
+    next_shown: u32,
     probes: Probes,
     admission: Admission,
     diversion: Diversion,

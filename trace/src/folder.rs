@@ -57,9 +57,19 @@ impl Folder {
             let none = || Error::NoTrace { folder: folder.to_owned() };
             return Err(unreadable.into_iter().next().unwrap_or_else(none));
         }
+        Ok(Folder::sorted(readers, unreadable))
+    }
+
+    /// Of files that are open already.
+    #[must_use]
+    pub fn of(readers: Vec<Reader>) -> Folder {
+        Folder::sorted(readers, Vec::new())
+    }
+
+    fn sorted(mut readers: Vec<Reader>, unreadable: Vec<Error>) -> Folder {
         readers.sort_by_key(|reader| (reader.head().world, reader.head().rank, reader.head().pid));
         let lines = timeline::of(&readers);
-        Ok(Folder { readers, lines, unreadable })
+        Folder { readers, lines, unreadable }
     }
 
     /// The files, by world and rank.

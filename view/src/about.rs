@@ -58,7 +58,7 @@ impl About<'_> {
             ports: &job.ports,
             communicators: job.communicators.iter().map(known).collect(),
             messages: rows.len(),
-            bytes: rows.iter().map(|row| job.messages[row.place].bytes).sum(),
+            bytes: rows.iter().map(|row| job.messages[row.place].bytes).fold(0, u64::saturating_add),
             chunk: CHUNK,
             details: DETAILS,
             operations: job.operations.len(),
@@ -73,7 +73,7 @@ impl About<'_> {
 /// What is not to be trusted, a sentence each.
 fn notices(job: &Job, shown: usize) -> Vec<String> {
     let mut notices: Vec<String> = Vec::new();
-    let lost: u64 = job.losses.iter().map(|loss| loss.count).sum();
+    let lost = job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
     if lost > 0 {
         let mut worst: Vec<_> = job.losses.iter().filter(|loss| loss.count > 0).collect();
         worst.sort_by_key(|loss| std::cmp::Reverse(loss.count));

@@ -2,17 +2,23 @@
 //! `ibex explain`: how the messages of a job went, why so, and what they waited for, from its trace.
 //!
 //! Reads the folder and prints one of three: [`receipt`] for each pair of ranks, [`life`] of one message, [`waits`] of
-//! all. Each ends with what is not known. Grade: setup. Tests: in the files.
+//! all. Each ends with what is not known. With a process instead of a folder ([`live`]), the trace that it records, or what
+//! it has [`counted`]. Grade: setup. Tests: in the files.
 
+mod counted;
 mod life;
+mod live;
 mod receipt;
 mod waits;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
+use ibex::flight::leftovers::FOLDER;
+use ibex_ffi::clock::monotonic;
 use ibex_messages::Job;
 use ibex_trace::Folder;
 use serde::Serialize;
@@ -21,10 +27,22 @@ use crate::answer::{self, Form};
 
 /// Arguments of `ibex explain`.
 #[derive(clap::Args)]
-#[command(after_help = "Example: the whole life of the third message that rank 0 sent\n  \
-                        ibex explain trace --message 0:3")]
+#[command(after_help = "Examples: the whole life of the third message that rank 0 sent\n  \
+                        ibex explain trace --message 0:3\n\
+                        what a process of this host has sent so far, each 5 seconds anew\n  \
+                        ibex explain --live 4711 --every 5")]
 pub(crate) struct Arguments {
     /// The folder with the trace
+    #[arg(value_name = "DIR", required_unless_present = "live")]
+    trace: Option<PathBuf>,
+    /// A process that runs: the trace that its job records, as far as it is written; where it records none, what it counts
+    #[arg(long, value_name = "PID", conflicts_with = "trace")]
+    live: Option<u32>,
+    /// Look at the process again each so many seconds, until it ends
+    #[arg(long, value_name = "SECONDS", requires = "live")]
+    every: Option<f64>,
+    /// The folder of the flight recorder's files, where that parameter of the job names another
+    #[arg(long, value_name = "DIR", default_value = FOLDER, requires = "live")]
     folder: PathBuf,
     /// Show the life of one message: the N-th that the rank sent, from 1
     #[arg(long, value_name = "RANK:N", conflicts_with = "waits", value_parser = life::wanted)]
@@ -39,17 +57,52 @@ pub(crate) struct Arguments {
 /// Reads, and prints.
 ///
 /// # Errors
-/// The folder has no trace, or there is no such message.
+/// The folder has no trace, or there is no such message, or nothing is to be known of the process.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let folder = Folder::open(&arguments.folder)?;
-    let job = Job::read(&folder);
-    match (arguments.message, arguments.waits) {
-        (Some(wanted), _) => answer::print(&arguments.form, &life::Life::of(&job, wanted)?),
-        (None, true) => answer::print(&arguments.form, &waits::Waits::of(&job)),
-        (None, false) => answer::print(&arguments.form, &receipt::Receipt::of(&job)),
+    if let Some(pid) = arguments.live {
+        return watch(arguments, pid);
     }
-    .context("cannot show it")?;
+    let trace = arguments.trace.as_ref().context("a folder with a trace, or --live, is missing")?;
+    show(arguments, &Job::read(&Folder::open(trace)?))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what there is of a process, once or until it ends.
+fn watch(arguments: &Arguments, pid: u32) -> Result<ExitCode> {
+    let pause = arguments.every.map(live::pause).transpose()?;
+    let live = live::Live::find(pid, &arguments.folder)?;
+    let needs_a_trace = arguments.waits || arguments.message.is_some();
+    ensure!(
+        live.trace.is_some() || !needs_a_trace,
+        "process {pid} is not recorded, and what it counts tells neither of single messages nor of waits: start the job by \
+         ibex trace -- mpirun ..., or leave --message and --waits out"
+    );
+    let look = || match &live.trace {
+        Some(trace) => show(arguments, &live::recorded(trace)?),
+        None => answer::print_on(&arguments.form, &counted::Counted::of(&live.counted()?, monotonic())),
+    };
+    let mut is_read = look()?;
+    while let Some(pause) = pause.filter(|_| is_read) {
+        thread::sleep(pause);
+        // Its file goes with it, also between two looks at it.
+        let shown = if live.is_running() { look() } else { Ok(true) };
+        if !live.is_running() {
+            eprintln!("ibex: process {pid} has ended.");
+            break;
+        }
+        is_read = shown?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what is asked for of a job; `false`: nobody reads it any more.
+fn show(arguments: &Arguments, job: &Job) -> Result<bool> {
+    match (arguments.message, arguments.waits) {
+        (Some(wanted), _) => answer::print_on(&arguments.form, &life::Life::of(job, wanted)?),
+        (None, true) => answer::print_on(&arguments.form, &waits::Waits::of(job)),
+        (None, false) => answer::print_on(&arguments.form, &receipt::Receipt::of(job)),
+    }
+    .context("cannot show it")
 }
 
 /// What is not known, at the end of each output.

@@ -66,9 +66,11 @@ impl Receipt {
         for message in &job.messages {
             let pair = pairs.entry(key(message)).or_insert_with(|| Alike::of(job, message));
             pair.messages += 1;
-            pair.bytes += message.bytes;
+            // What is damaged may have any sizes and times.
+            pair.bytes = pair.bytes.saturating_add(message.bytes);
             for wait in message.waits() {
-                *pair.waits.entry(wait.kind).or_default() += wait.to.since(wait.from);
+                let waited = pair.waits.entry(wait.kind).or_default();
+                *waited = waited.saturating_add(wait.to.since(wait.from));
             }
         }
         Receipt {
@@ -132,7 +134,7 @@ fn ranks(job: &Job) -> Vec<Rest> {
             IncidentKind::ReceiverNotReady => rank.receiver_not_ready += 1,
             IncidentKind::RegistrationMiss => {
                 rank.registration_misses += 1;
-                rank.registered_bytes += of.value;
+                rank.registered_bytes = rank.registered_bytes.saturating_add(of.value);
             }
             IncidentKind::RegistrationEvict => rank.registration_evictions += 1,
             IncidentKind::QueuedBegin => rank.queued += 1,
@@ -141,7 +143,8 @@ fn ranks(job: &Job) -> Vec<Rest> {
     }
     for of in job.process_waits() {
         if let Some(rank) = ranks.get_mut(of.rank as usize) {
-            *rank.waits.entry(of.wait.kind).or_default() += of.wait.to.since(of.wait.from);
+            let waited = rank.waits.entry(of.wait.kind).or_default();
+            *waited = waited.saturating_add(of.wait.to.since(of.wait.from));
         }
     }
     ranks

@@ -6,7 +6,7 @@
 
 use ibex::counters::{COUNTERS, Class};
 use ibex::flight::leftovers::{self};
-use ibex::flight::{EVENTS, Flight, PortFlight};
+use ibex::flight::{EVENTS, Flight, PeerFlight, PortFlight};
 use ibex_ffi::clock::monotonic;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ pub(super) struct Look {
 #[derive(Serialize)]
 pub(super) struct Found {
     pub(super) processes: Vec<Process>,
+    /// Whether a table has a row for each peer, instead of for each port.
+    #[serde(skip)]
+    pub(super) by_peer: bool,
 }
 
 #[derive(Serialize)]
@@ -35,6 +38,25 @@ pub(super) struct Process {
     pub(super) other_version: bool,
     pub(super) events: BTreeMap<&'static str, u64>,
     pub(super) ports: Vec<Port>,
+    pub(super) peers: Vec<Peer>,
+}
+
+/// A peer, by one port.
+#[derive(Serialize)]
+pub(super) struct Peer {
+    /// The rank; of another job `JOB.RANK`.
+    #[serde(rename = "peer")]
+    pub(super) rank: String,
+    pub(super) port: String,
+    pub(super) state: &'static str,
+    pub(super) queue_pair: u32,
+    /// Sends, reads, writes and atomics, and how many a second.
+    pub(super) requests: u64,
+    pub(super) requests_rate: f64,
+    pub(super) in_flight: u32,
+    pub(super) waiting: u32,
+    /// Seconds since it was copied.
+    pub(super) age: f64,
 }
 
 #[derive(Serialize)]
@@ -61,6 +83,10 @@ impl Look {
     pub(super) fn since(&self, before: &Look) -> Found {
         let process = |flight: &Flight| {
             let earlier = before.processes.iter().find(|other| (other.pid, other.job) == (flight.pid, flight.job));
+            let earlier_peer = |peer: &PeerFlight| {
+                let is_it = |other: &&PeerFlight| (other.peer, other.port) == (peer.peer, peer.port);
+                earlier?.peers.iter().find(is_it)
+            };
             let earlier_port = |port: &PortFlight| earlier?.ports.iter().find(|other| other.index == port.index);
             Process {
                 job: flight.job,
@@ -71,10 +97,32 @@ impl Look {
                 other_version: flight.ports.iter().any(|port| port.counts.is_empty()),
                 events: EVENTS.into_iter().zip(flight.events).collect(),
                 ports: flight.ports.iter().map(|each| port(self.time, each, earlier_port(each))).collect(),
+                peers: flight.peers.iter().map(|each| peer(self.time, flight, each, earlier_peer(each))).collect(),
             }
         };
-        Found { processes: self.processes.iter().map(process).collect() }
+        Found { processes: self.processes.iter().map(process).collect(), by_peer: false }
     }
+}
+
+fn peer(now: u64, flight: &Flight, peer: &PeerFlight, before: Option<&PeerFlight>) -> Peer {
+    let passed = before.map_or(0, |before| peer.time.saturating_sub(before.time)) as f64 / 1e9;
+    let more = before.map_or(0, |before| peer.posted.saturating_sub(before.posted)) as f64;
+    Peer {
+        rank: peer_name(flight, peer),
+        port: flight.port_name(peer.port).to_owned(),
+        state: peer.state.name(),
+        queue_pair: peer.queue_pairs.0,
+        requests: peer.posted,
+        requests_rate: if passed > 0.0 { more / passed } else { 0.0 },
+        in_flight: peer.in_flight,
+        waiting: peer.waiting,
+        age: now.saturating_sub(peer.time) as f64 / 1e9,
+    }
+}
+
+/// A peer of the process's own job is its rank.
+pub(crate) fn peer_name(flight: &Flight, PeerFlight { peer, .. }: &PeerFlight) -> String {
+    if peer.job == flight.job { peer.rank.to_string() } else { format!("{}.{}", peer.job, peer.rank) }
 }
 
 fn port(now: u64, port: &PortFlight, before: Option<&PortFlight>) -> Port {
@@ -107,15 +155,36 @@ impl Port {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
+    use ibex::flight::PeerState;
+    use ibex::peer::PeerName;
 
-    /// A process with one port, at a time in ns.
+    /// A look at a process, half a second after it has copied its counts.
     pub(in crate::top) fn process(time: u64, set: &[(&str, u64)]) -> Look {
+        Look { time: time + 500_000_000, processes: vec![flight(time, set)] }
+    }
+
+    /// A process with one port and two peers, at a time in ns.
+    pub(crate) fn flight(time: u64, set: &[(&str, u64)]) -> Flight {
         let value = |name| set.iter().find(|(other, _)| *other == name).map_or(0, |(_, value)| *value);
         let counts = COUNTERS.iter().map(|row| value(row.name)).collect();
-        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), time: Some(time), counts };
-        let flight = Flight {
+        let gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), gid, time: Some(time), counts };
+        let peer = |job, rank| PeerFlight {
+            peer: PeerName { job, rank },
+            port: 0,
+            state: PeerState::Ready,
+            queue_pairs: (0x101, 0x202),
+            posted: 40 * (time / 1_000_000_000),
+            in_flight: 1,
+            waiting: 0,
+            asked: 1,
+            timeout: 14,
+            retries: 7,
+            time,
+        };
+        Flight {
             pid: 100,
             job: 9,
             rank: 3,
@@ -125,12 +194,13 @@ pub(super) mod tests {
             reason: String::new(),
             to_unix: 0,
             ports: vec![port],
+            peers: vec![peer(9, 1), peer(11, 0)],
+            has_more_peers: false,
             events: [0, 0, 5, 0],
             made: 0,
             entries: Vec::new(),
             torn: 0,
-        };
-        Look { time: time + 500_000_000, processes: vec![flight] }
+        }
     }
 
     #[test]
@@ -142,6 +212,9 @@ pub(super) mod tests {
         assert_eq!((port.counts["received"], port.rates["received"], port.age), (50, 20.0, Some(0.5)));
         assert!(!port.rates.contains_key("waiting") && port.counts["waiting"] == 1);
         assert_eq!(found.processes[0].events["events_dropped"], 5);
+        let [peer, other] = &found.processes[0].peers[..] else { panic!("there are two") };
+        assert_eq!((peer.rank.as_str(), peer.requests, peer.requests_rate, peer.age), ("1", 120, 40.0, 0.5));
+        assert_eq!(other.rank, "11.0");
         // Nothing new, and a process that was not there before.
         let is_still = |found: &Found| found.processes[0].ports[0].rates["received"].abs() < 1e-9;
         assert!(is_still(&after.since(&after)));

@@ -37,6 +37,8 @@ impl Drop for Screen {
 enum Asked {
     End,
     Scroll(isize),
+    /// Peers instead of ports, or the other way round.
+    Turn,
     Nothing,
 }
 
@@ -44,20 +46,22 @@ enum Asked {
 ///
 /// # Errors
 /// Standard output is no terminal, or it cannot be written to.
-pub(super) fn show(look: impl Fn() -> Look, pause: Duration) -> Result<()> {
+pub(super) fn show(look: impl Fn() -> Look, pause: Duration, mut by_peer: bool) -> Result<()> {
     ensure!(io::stdout().is_terminal(), "standard output is no terminal: use --once, or --json");
     let _screen = Screen::enter().context("the terminal cannot be used")?;
     let (mut before, mut top) = (look(), 0_usize);
     loop {
         let now = look();
-        let found = now.since(&before);
+        let mut found = now.since(&before);
         let until = Instant::now() + pause;
         loop {
+            found.by_peer = by_peer;
             let text = found.to_string();
             top = draw(&text.lines().collect::<Vec<_>>(), top)?;
             match asked(until.saturating_duration_since(Instant::now()))? {
                 Asked::End => return Ok(()),
                 Asked::Scroll(by) => top = top.saturating_add_signed(by),
+                Asked::Turn => (by_peer, top) = (!by_peer, 0),
                 Asked::Nothing if Instant::now() < until => {}
                 Asked::Nothing => break,
             }
@@ -90,6 +94,7 @@ fn asked(at_most: Duration) -> io::Result<Asked> {
     Ok(match key.code {
         KeyCode::Char('q') | KeyCode::Esc => Asked::End,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Asked::End,
+        KeyCode::Char('p') => Asked::Turn,
         KeyCode::Up => Asked::Scroll(-1),
         KeyCode::Down => Asked::Scroll(1),
         KeyCode::PageUp => Asked::Scroll(-10),

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was found, as a table: a row for each port of each process.
+//! What was found, as a table: a row for each port of each process, or for each peer.
 //!
 //! Grade: setup. Tests: below.
 
-use super::look::{Found, Port, Process};
+use super::look::{Found, Peer, Port, Process};
 use std::fmt;
 
 /// A column: its head, and what a row has there.
-type Column = (&'static str, fn(&Process, &Port) -> String);
+type Column<T> = (&'static str, fn(&Process, &T) -> String);
 
 const SENT: &[&str] = &["inline_sent", "copy_sent", "zero_copy_sent"];
 const SENT_BYTES: &[&str] = &["inline_bytes", "copy_bytes", "zero_copy_bytes"];
 
-static COLUMNS: &[Column] = &[
+static COLUMNS: &[Column<Port>] = &[
     ("RANK", |process, _| process.rank.to_string()),
     ("PID", |process, _| process.pid.to_string()),
     ("PROGRAM", |process, _| process.program.clone()),
@@ -35,6 +35,21 @@ static COLUMNS: &[Column] = &[
     ("AGE", |_, port| port.age.map_or_else(|| "-".to_owned(), |age| format!("{age:.1}s"))),
 ];
 
+static PEER_COLUMNS: &[Column<Peer>] = &[
+    ("RANK", |process, _| process.rank.to_string()),
+    ("PID", |process, _| process.pid.to_string()),
+    ("PROGRAM", |process, _| process.program.clone()),
+    ("PORT", |_, peer| peer.port.clone()),
+    ("PEER", |_, peer| peer.rank.clone()),
+    ("STATE", |_, peer| peer.state.to_owned()),
+    ("QUEUE PAIR", |_, peer| format!("{:#x}", peer.queue_pair)),
+    ("REQUESTS/s", |_, peer| short(peer.requests_rate)),
+    ("REQUESTS", |_, peer| short(peer.requests as f64)),
+    ("IN FLIGHT", |_, peer| peer.in_flight.to_string()),
+    ("WAITING", |_, peer| short(f64::from(peer.waiting))),
+    ("AGE", |_, peer| format!("{:.1}s", peer.age)),
+];
+
 /// A number of at most four figures.
 fn short(number: f64) -> String {
     let (mut number, mut units) = (number, ["", "k", "M", "G", "T", "P"].iter());
@@ -50,12 +65,21 @@ fn short(number: f64) -> String {
 impl Found {
     /// Lines of equal columns, the heads first.
     pub(super) fn lines(&self) -> Vec<String> {
-        let heads = COLUMNS.iter().map(|(head, _)| (*head).to_owned()).collect();
-        let ports = self.processes.iter().flat_map(|process| process.ports.iter().map(move |port| (process, port)));
-        let cells = ports.map(|(process, port)| COLUMNS.iter().map(|(_, cell)| cell(process, port)).collect());
+        let processes = self.processes.iter();
+        if self.by_peer {
+            let peers = processes.flat_map(|process| process.peers.iter().map(move |peer| (process, peer)));
+            return Self::rows(PEER_COLUMNS, peers);
+        }
+        let ports = processes.flat_map(|process| process.ports.iter().map(move |port| (process, port)));
+        Self::rows(COLUMNS, ports)
+    }
+
+    fn rows<'a, T: 'a>(columns: &[Column<T>], of: impl Iterator<Item = (&'a Process, &'a T)>) -> Vec<String> {
+        let heads = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+        let cells = of.map(|(process, of)| columns.iter().map(|(_, cell)| cell(process, of)).collect());
         let rows: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
         let line = |row: &Vec<String>| {
             let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
                 // Names begin on the left.
@@ -102,6 +126,18 @@ mod tests {
             .since(&process(1_000_000_000, &[("inline_sent", 1000)]));
         let row: Vec<_> = after.lines()[1].split_whitespace().map(str::to_owned).collect();
         assert_eq!((row[0].as_str(), row[5].as_str(), row[11].as_str()), ("3", "2.0k", "12"), "{row:?}");
-        assert!(Found { processes: Vec::new() }.to_string().contains("No process"));
+        assert!(Found { processes: Vec::new(), by_peer: false }.to_string().contains("No process"));
+    }
+
+    #[test]
+    fn each_peer_has_a_row_where_peers_are_asked_for() {
+        let mut found = process(2_000_000_000, &[]).since(&process(1_000_000_000, &[]));
+        found.by_peer = true;
+        let lines = found.lines();
+        assert_eq!(lines.len(), 3);
+        for (row, peer) in lines[1..].iter().zip(["1", "11.0"]) {
+            let row: Vec<_> = row.split_whitespace().collect();
+            assert_eq!((row[4], row[5], row[6], row[7], row[8]), (peer, "ready", "0x101", "40", "80"), "{row:?}");
+        }
     }
 }

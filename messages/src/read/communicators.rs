@@ -66,7 +66,7 @@ impl Worlds {
             (0..).zip(ranks.iter()).map(|(at, of)| ((of.world, of.rank), at)).collect();
         for group in processes.iter().flat_map(|process| &process.groups.0) {
             for (job, number) in [0, 1].into_iter().filter_map(|side| group.members(side)).flatten() {
-                let next = ranks.iter().map(|rank| rank.world + 1).max().unwrap_or(0);
+                let next = ranks.iter().map(|rank| rank.world.saturating_add(1)).max().unwrap_or(0);
                 let world = *jobs.entry(job).or_insert(next);
                 places.entry((world, number)).or_insert_with(|| {
                     ranks.push(Rank { world, rank: number, ..Rank::default() });

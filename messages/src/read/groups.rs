@@ -5,6 +5,7 @@
 //! Called by `pass.rs`; `communicators.rs` finds out which are the same in several processes. Path: setup. Threads:
 //! plain data. Tests: below; tests/.
 
+use crate::read::MOST_RANKS;
 use crate::read::vocabulary::{Seen, created};
 use crate::time::Time;
 
@@ -101,7 +102,7 @@ impl Group {
             }
             for step in 0..run.count {
                 let process = i64::from(run.process) + i64::from(run.stride) * i64::from(step);
-                members.push((run.job, u32::try_from(process).ok()?));
+                members.push((run.job, u32::try_from(process).ok().filter(|process| *process < MOST_RANKS)?));
             }
         }
         (members.len() == all as usize).then_some(members)
@@ -122,6 +123,9 @@ mod tests {
         group.runs[0].pop();
         assert_eq!(group.members(0), None);
         group.runs[0] = vec![run(0, 4, 1, -1)];
+        assert_eq!(group.members(0), None);
+        // Of processes that no job has.
+        group.runs[0] = vec![run(0, 4, u32::MAX - 3, 1)];
         assert_eq!(group.members(0), None);
         (group.size[0], group.runs[0]) = (u32::MAX, vec![run(0, u32::MAX, 0, 1)]);
         assert_eq!(group.members(0), None);

@@ -240,9 +240,12 @@ pub(crate) struct Written {
     pub(crate) block: usize,
 }
 
+/// All of it, up to its end.
+pub(crate) const WHOLE: Written = Written { is_finished: true, lost: None, block: 512 };
+
 impl Default for Written {
     fn default() -> Written {
-        Written { is_finished: true, lost: None, block: 512 }
+        WHOLE
     }
 }
 

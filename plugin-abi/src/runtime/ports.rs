@@ -158,7 +158,7 @@ fn open_all<M>(
         match OpenPort::open(choice, tunables, setup, request.threads) {
             Ok(port) => {
                 let port = Arc::new(port);
-                flight::name_port(port.index(), port.place());
+                flight::name_port(port.index(), port.place(), choice.gid);
                 let entry = announce(&port, me);
                 if let Some((entry, mine)) = entry.zip(take(&port)) {
                     entries.push(entry);

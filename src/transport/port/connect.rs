@@ -50,7 +50,9 @@ impl<A: Adapter> Port<A> {
         self.until_async -= 1;
         if self.until_async == 0 {
             self.until_async = ASYNC_INTERVAL;
-            flight::show(self.index(), &self.counters, COUNTS_INTERVAL);
+            if flight::show(self.index(), &self.counters, COUNTS_INTERVAL) {
+                self.show_peers();
+            }
             self.take_async_events();
             self.remind_of_diverted();
             self.probe(self.adapter.now());

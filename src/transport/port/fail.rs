@@ -55,6 +55,7 @@ impl<A: Adapter> Port<A> {
         }
         add(&self.counters.failed, 1);
         flight::show(self.index(), &self.counters, 0);
+        self.show_peer(to);
         if !self.connections.is_forgotten(to) && !self.is_closing {
             self.untold.push(failure.to_string());
             self.undelivered.push(Completion::PeerFailed { peer: to });

@@ -11,6 +11,7 @@ mod partners;
 mod rails;
 
 use super::*;
+use crate::flight::PeerState;
 use crate::transport::adapter::scripted::{QpState, send_id};
 use crate::transport::completion::{Completion, Failed, Token};
 use crate::transport::connections::failure::Cause;
@@ -264,6 +265,24 @@ fn an_adapter_without_another_queue_pair_fails_the_request_with_what_to_do() {
     assert_eq!(pair.a.send(1), Err(Refused));
     let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
     assert!(failure.contains("btl_ibex_send_queue_depth"), "{failure}");
+}
+
+#[test]
+fn what_the_flight_recorder_is_shown_of_a_peer_is_what_its_connection_knows() {
+    let mut pair = Pair::apart();
+    assert!(pair.a.port.peer_shown(pair.a.peer).is_none(), "it was never spoken to");
+    pair.a.send(1).expect("it waits");
+    let shown = |pair: &Pair| pair.a.port.peer_shown(pair.a.peer).expect("it was spoken to");
+    assert_eq!((shown(&pair).state, shown(&pair).waiting, shown(&pair).posted), (PeerState::Connecting, 1, 0));
+    let mut pair = Pair::connected();
+    let before = shown(&pair).posted;
+    (0..3).for_each(|_| pair.a.send(2).expect("connected"));
+    let ready = shown(&pair);
+    assert_eq!((ready.state, ready.waiting, ready.posted), (PeerState::Ready, 0, before + 3));
+    assert!(ready.in_flight >= 3 && ready.queue_pairs.0 != 0 && ready.queue_pairs.1 != 0 && ready.timeout != 0);
+    pair.a.port.show_peers();
+    pair.a.port.fail(pair.a.peer, Cause::Port("the test".to_owned()));
+    assert_eq!(shown(&pair).state, PeerState::Failed);
 }
 
 #[test]

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Folders with damaged, cut off, foreign and future files, and with events that no process raises, are read without a
+//! panic; what is wrong is told with its file and block, and all else is shown.
+//!
+//! Seeded, so that each run does the same. Any bytes at all: `trace/fuzz`.
+
+mod damaged;
+mod simulated;
+
+use damaged::{ALL, Damage, make};
+use ibex_messages::Job;
+use ibex_trace::Folder;
+
+/// How often each kind of damage is tried; all take some seconds without optimisation.
+const SEEDS: u64 = 15;
+
+/// The job of a folder with this damage, and the name of the file that has it.
+fn read(damage: Damage, seed: u64) -> (Job, String) {
+    let folder = simulated::folder("any-bytes");
+    let name = make(&folder, damage, seed);
+    let job = Job::read(&Folder::open(&folder).expect("two files are sound"));
+    std::fs::remove_dir_all(&folder).expect("a folder of the test's own");
+    (job, name)
+}
+
+#[test]
+fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
+    let whole = simulated::read("any-bytes-whole", &damaged::job(60), &[const { simulated::WHOLE }; 3]);
+    assert_eq!((whole.messages.len(), whole.faults.len()), (60, 0), "{:?}", whole.faults);
+    for damage in ALL {
+        for seed in 0..SEEDS {
+            let (job, name) = read(damage, seed);
+            assert!(job.ranks.len() >= 3, "{damage:?} {seed}");
+            if !damage.is_told() {
+                continue;
+            }
+            let told = |fault: &&String| fault.contains(&name) || fault.contains("another.ibex");
+            let fault = job.faults.iter().find(told);
+            let fault = fault.unwrap_or_else(|| panic!("{damage:?} {seed}: nothing of {name} in {:?}", job.faults));
+            let has_place = [" block ", " trailer ", " offset ", "Nothing can be read"];
+            if damage != Damage::Doubled {
+                assert!(has_place.iter().any(|words| fault.contains(words)), "{damage:?} {seed}: {fault}");
+            }
+            // Those between the two others need nothing of that file; of the rest one half is seen.
+            let others = job.messages.iter().filter(|of| (of.sender, of.receiver) == (2, 0));
+            assert_eq!(others.count(), 20, "{damage:?} {seed}");
+            let first = job.messages.iter().filter(|of| of.send.is_some() || of.receive.is_some()).count();
+            assert!(first >= 60, "{damage:?} {seed}: {first} messages are shown");
+        }
+    }
+}
+
+#[test]
+fn what_stands_before_a_damaged_block_is_shown_with_both_halves() {
+    // The last block of events of a file that was cut off within it.
+    for seed in 0..SEEDS {
+        let folder = simulated::folder("any-bytes-before");
+        let name = make(&folder, Damage::Doubled, seed);
+        std::fs::remove_file(folder.join("another.ibex")).expect("it was made");
+        let file = folder.join(name);
+        let bytes = std::fs::read(&file).expect("it was written");
+        let length = bytes.len() * (50 + seed as usize) / 100;
+        std::fs::write(&file, &bytes[..length]).expect("a folder of the test's own");
+        let opened = Folder::open(&folder).expect("two files are sound");
+        let cut = opened.readers().iter().find(|reader| reader.file() == file).expect("its head is there");
+        let readable = cut.events().filter_map(Result::ok).count();
+        let job = Job::read(&opened);
+        std::fs::remove_dir_all(&folder).expect("a folder of the test's own");
+        let whole = job.messages.iter().filter(|of| of.receiver == 1 && of.receive.is_some()).count();
+        // A message takes at most 20 events of its receiver and 6 of its sender.
+        assert!(whole >= (readable / 26).saturating_sub(2), "{seed}: {whole} messages of {readable} events");
+        assert!(readable == 0 || whole > 0, "{seed}");
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The peers in the file: how a connection to each stands, and how many requests were posted to it.
+//!
+//! A port copies what its connections know anyway when it copies its counts, some peers each time: nothing is added where
+//! a request is posted. A peer has a row of the table, found by its name and the port; it keeps it while the process
+//! lives. Where the table is full, the file says so. `transport/port/shown.rs` writes, the command reads. Path: cold.
+//! Threads: a row is written by the thread that has its port; rows are taken by any. Tests: `tests.rs`.
+
+use super::layout::{PEERS, PORTS, ROW, at};
+use super::recorder::{Recorder, current};
+use crate::peer::PeerName;
+use ibex_ffi::clock::monotonic;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerState {
+    /// Both sides are being set; requests wait.
+    Connecting,
+    /// Requests are posted.
+    Ready,
+    /// It is ready, and new messages go by another port.
+    Diverted,
+    /// It has failed.
+    Failed,
+}
+
+impl PeerState {
+    /// In the order of their numbers in the file, which never change.
+    const ALL: [PeerState; 4] = [PeerState::Connecting, PeerState::Ready, PeerState::Diverted, PeerState::Failed];
+
+    /// Its name, for programs and people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PeerState::Connecting => "connecting",
+            PeerState::Ready => "ready",
+            PeerState::Diverted => "diverted",
+            PeerState::Failed => "failed",
+        }
+    }
+}
+
+/// What a port knows of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerFlight {
+    /// The peer.
+    pub peer: PeerName,
+    /// The place of the port among the process's.
+    pub port: u8,
+    /// How the connection stands.
+    pub state: PeerState,
+    /// The queue pairs of the connection, here and there; 0: not known yet.
+    pub queue_pairs: (u32, u32),
+    /// Requests posted. As written: by the connection, wrapping; as read: since the process began.
+    pub posted: u64,
+    /// Of these, not known to be done.
+    pub in_flight: u32,
+    /// Requests that wait to be posted.
+    pub waiting: u32,
+    /// How often the peer was asked for the connection.
+    pub asked: u32,
+    /// The adapter waits for an acknowledgement for 4.096 us * 2^this; 0: not connected yet.
+    pub timeout: u8,
+    /// How often it repeats a packet at most.
+    pub retries: u8,
+    /// When this was copied, by the host's monotonic clock, ns. Not looked at where it is written.
+    pub time: u64,
+}
+
+/// Ranks from here on have no row.
+const MOST_RANKS: u32 = (1 << 28) - 1;
+
+/// Rows that are looked at for a peer.
+const TRIES: usize = 16;
+
+/// The first word of a row: whose it is. Not 0.
+fn key(peer: PeerName, port: u8) -> Option<u64> {
+    let fits = peer.rank < MOST_RANKS && usize::from(port) < PORTS;
+    fits.then(|| u64::from(peer.job) << 32 | u64::from(port) << 28 | u64::from(peer.rank + 1))
+}
+
+/// Copies what a port knows of a peer.
+#[cold]
+pub fn show_peer(peer: &PeerFlight) {
+    if let Some(recorder) = current() {
+        recorder.show_peer(peer, monotonic());
+    }
+}
+
+impl Recorder {
+    pub(super) fn show_peer(&self, peer: &PeerFlight, now: u64) {
+        let Some(row) = key(peer.peer, peer.port).and_then(|key| self.row(key)) else {
+            return self.set(at::PEERS_LEFT_OUT, 1);
+        };
+        let queue_pairs = u64::from(peer.queue_pairs.0) | u64::from(peer.queue_pairs.1) << 32;
+        let [_, time, numbers, posted, last, at_work, asked, _] = row;
+        // The connection counts from its own beginning, in 32 bits: what came since the last copy is added.
+        let before = last.load(Ordering::Relaxed);
+        let is_same = numbers.load(Ordering::Relaxed) as u32 == peer.queue_pairs.0;
+        let since = if is_same { (peer.posted as u32).wrapping_sub(before as u32) } else { peer.posted as u32 };
+        posted.store(posted.load(Ordering::Relaxed) + u64::from(since), Ordering::Relaxed);
+        let state = peer.state as u64 | u64::from(peer.timeout) << 8 | u64::from(peer.retries) << 16;
+        last.store(u64::from(peer.posted as u32) | state << 32, Ordering::Relaxed);
+        numbers.store(queue_pairs, Ordering::Relaxed);
+        at_work.store(u64::from(peer.in_flight) | u64::from(peer.waiting) << 32, Ordering::Relaxed);
+        asked.store(peer.asked.into(), Ordering::Relaxed);
+        time.store(now, Ordering::Release);
+    }
+
+    /// The row of a peer, a new one where it has none; `None` where there is no room.
+    fn row(&self, key: u64) -> Option<&[AtomicU64; ROW]> {
+        for number in 0..TRIES {
+            let place = at::PEERS + place(key, number) * ROW;
+            let row: &[AtomicU64; ROW] = self.words.get(place..)?.first_chunk()?;
+            match row[0].compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(row),
+                Err(found) if found == key => return Some(row),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+}
+
+/// The row that is looked at for a peer at the try of this number.
+fn place(key: u64, number: usize) -> usize {
+    // Ranks that follow each other are in rows that do.
+    let first = (key as u32 & MOST_RANKS) as usize + (key >> 28) as usize % PORTS * (PEERS / 4 + 1);
+    (first + number) % PEERS
+}
+
+/// The peers of a file, in the order of their names and ports.
+pub(super) fn read(words: &[u64]) -> Vec<PeerFlight> {
+    let rows = words.get(at::PEERS..at::PEERS + PEERS * ROW).unwrap_or_default().as_chunks::<ROW>().0;
+    let mut peers: Vec<PeerFlight> = rows.iter().filter_map(of_row).collect();
+    peers.sort_by_key(|peer| (peer.peer, peer.port));
+    peers
+}
+
+/// `None`: a row of nobody, one that was never written, or damage.
+fn of_row(row: &[u64; ROW]) -> Option<PeerFlight> {
+    let [key, time, numbers, posted, last, at_work, asked, _] = *row;
+    let rank = (key as u32 & MOST_RANKS).checked_sub(1)?;
+    if time == 0 {
+        return None;
+    }
+    Some(PeerFlight {
+        peer: PeerName { job: (key >> 32) as u32, rank },
+        port: (key >> 28 & 0xf) as u8,
+        state: *PeerState::ALL.get((last >> 32 & 0xff) as usize)?,
+        queue_pairs: (numbers as u32, (numbers >> 32) as u32),
+        posted,
+        in_flight: at_work as u32,
+        waiting: (at_work >> 32) as u32,
+        asked: asked as u32,
+        timeout: (last >> 40) as u8,
+        retries: (last >> 48) as u8,
+        time,
+    })
+}
