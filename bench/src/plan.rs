@@ -452,9 +452,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-    fn what_events_cost_is_measured_the_six_ways_in_turns() {
-=======
     fn the_engine_takes_its_turn_with_the_tests_that_it_has() {
         let plan = plan(Kind::SoftHca);
         let steps = plan.round(1);
@@ -468,8 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_events_cost_is_measured_the_five_ways_in_turns() {
->>>>>>> study
+    fn what_events_cost_is_measured_the_six_ways_in_turns() {
         let tests = ["latency", "instructions"].into_iter().filter_map(super::super::catalogue::test).collect();
         let plan = Plan::of_events(Kind::SoftHca, false, tests);
         let ways = |round, counted: bool| -> Vec<&str> {
