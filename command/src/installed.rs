@@ -94,11 +94,11 @@ impl Installed {
         match best {
             Some(name) => Ok(Some(name)),
             None => bail!(
-                "ibex is installed for {}, and mpirun is of Open MPI {} in {}; `cargo xtask install` with the mpicc of this one in PATH \
-                 installs it for this one, too",
-                releases(&self.names),
+                "mpirun is of Open MPI {} in {}, and ibex is installed for {} only; `cargo xtask install` with the mpicc of this one in \
+                 PATH installs it for this one, too",
                 openmpi.release,
-                openmpi.prefix.display()
+                openmpi.prefix.display(),
+                releases(&self.names)
             ),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(installed.name(None).unwrap(), None);
         let error = name("4.1", "/usr").unwrap_err().to_string();
         assert!(
-            error.contains("installed for Open MPI 4.1.4 and 5.0.7, and mpirun is of Open MPI 4.1 in /usr"),
+            error.contains("Open MPI 4.1 in /usr, and ibex is installed for Open MPI 4.1.4 and 5.0.7 only"),
             "{error}"
         );
         fs::remove_dir_all(prefix).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Whether component.h is what the headers of an Open MPI say. Compiled with its mpicc, and never run: a layout that differs
-// is an error of the compiler. Called by the test of xtask/src/build.rs.
+// is an error of the compiler. Called by the test of xtask/src/build/chooser.rs.
 
 #include "opal_config.h"
 #include "ompi_config.h"

@@ -16,6 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+mod chooser;
+
+pub(crate) use chooser::chooser;
+
 /// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release and returns where the first is; beside it is
 /// the folder with the component links.
 ///
@@ -74,22 +78,6 @@ pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
     step("Building the emulated adapter");
     let mut build = cargo(workspace.root());
     run(build.args(["build", "--package", "softhca", "--target-dir"]).arg(workspace.shared_target()))
-}
-
-/// Compiles the component that all Open MPIs of a user share, and which hands each the library for it. It is linked with
-/// no Open MPI.
-///
-/// # Errors
-/// It does not compile without a warning.
-pub(crate) fn chooser(workspace: &Workspace) -> Result<PathBuf> {
-    step("Compiling the component that chooses among libraries");
-    let chooser = workspace.chooser();
-    fs::create_dir_all(chooser.parent().unwrap_or(Path::new(".")))?;
-    let mut compile = Command::new("cc");
-    compile.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"]);
-    compile.args(["-Wl,-z,nodelete", "-o"]).arg(&chooser);
-    run(compile.arg(workspace.root().join("plugin-abi/chooser/chooser.c")).arg("-ldl"))?;
-    Ok(chooser)
 }
 
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
@@ -257,23 +245,6 @@ mod tests {
         let error = sources(folder.path()).unwrap_err().to_string();
         assert!(error.contains("holds no C file"), "{error}");
         assert!(sources(&folder.path().join("missing")).is_err());
-    }
-
-    #[test]
-    fn the_component_that_chooses_fits_the_installed_open_mpi_and_needs_none() {
-        let source = Workspace::here().root().join("plugin-abi/chooser");
-        // The layouts, by the headers; an Open MPI without headers for components has nothing to compare with.
-        let includes = output(Command::new("mpicc").arg("--showme:incdirs")).unwrap();
-        let has_headers = |folder: &str| Path::new(folder).join("opal/mca/btl/btl.h").exists();
-        if includes.split_whitespace().any(has_headers) {
-            run(Command::new("mpicc").args(["-std=gnu11", "-fsyntax-only"]).arg(source.join("layout.c"))).unwrap();
-        } else {
-            println!("skip the layouts: there is no opal/mca/btl/btl.h in {includes}");
-        }
-        let folder = Folder::new();
-        let workspace = Workspace::here().in_target(folder.path());
-        let needed = output(Command::new("readelf").arg("--dynamic").arg(chooser(&workspace).unwrap())).unwrap();
-        assert!(needed.contains("NEEDED") && !needed.contains("libmpi") && !needed.contains("libopen-pal"), "{needed}");
     }
 
     #[test]

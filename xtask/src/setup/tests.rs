@@ -97,7 +97,7 @@ fn where_everything_is_there_it_goes_on() {
     fs::write(clang.path().join("libclang.so.1"), "").unwrap();
     fs::create_dir(clang.path().join("libibverbs")).unwrap();
     fs::write(clang.path().join("libibverbs/libmlx5-rdmav34.so"), "").unwrap();
-    let programs = ["cc", "make", "cmake", "pkg-config", "mpicc", "ompi_info"].map(|name| (name, "exit 0"));
+    let programs = ["cc", "make", "cmake", "python3", "pkg-config", "mpicc", "ompi_info"].map(|name| (name, "exit 0"));
     let _ = with(&folder, &programs);
     let folders = [folder.path(), clang.path()].map(|folder| folder.to_str().unwrap());
     let surroundings = Surroundings::of(&[("PATH", folders[0]), ("LD_LIBRARY_PATH", folders[1])]);

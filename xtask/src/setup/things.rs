@@ -105,6 +105,12 @@ pub(super) static THINGS: &[Thing] = &[
         ["cmake", "cmake", "cmake", "cmake", "cmake"],
     ),
     thing(
+        "python3",
+        (Build, "needed by the configuration of the verbs headers"),
+        Program(&["python3"]),
+        ["python3", "python3", "python", "python", "python"],
+    ),
+    thing(
         "pkg-config",
         (Build, "finds libraries"),
         Program(&["pkg-config", "pkgconf"]),
