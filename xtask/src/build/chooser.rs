@@ -99,26 +99,29 @@ __attribute__((constructor)) static void name(void) {
         }
         let link = folder.path().join("mca_btl_ibex.so");
         std::os::unix::fs::symlink(&chooser, &link).unwrap();
-        let host = |version: &str, asked_for: Option<&str>| -> Output {
+        let run_in = |version: &str, asked_for: Option<&str>| -> Output {
             let program =
                 compile(folder.path(), ("host", HOST), &["-rdynamic", "-O0", &format!("-DVERSION=\"{version}\"")]);
             let mut host = Command::new(program);
             host.arg(&link).env_remove("OMPI_MCA_pml").env_remove("OMPI_MCA_btl");
             host.envs(asked_for.map(|list| ("OMPI_MCA_btl", list))).output().unwrap()
         };
-        let said = |version, asked_for| {
-            let output = host(version, asked_for);
+        let said_in = |version, asked_for| {
+            let output = run_in(version, asked_for);
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             (text(&output.stdout), text(&output.stderr))
         };
-        assert_eq!(said("4.1.4", None), ("btl four 1 7 0".into(), String::new()));
-        assert_eq!(said("v5.0.7rc2", None), ("btl five 1 7 0".into(), String::new()));
+        assert_eq!(said_in("4.1.4", None), ("btl four 1 7 0".into(), String::new()));
+        assert_eq!(said_in("v5.0.7rc2", None), ("btl five 1 7 0".into(), String::new()));
         // Left out by Open MPI, which takes this answer for that.
-        assert_eq!(said("5.0.8", None), ("btl ibex -16 7 0".into(), String::new()));
-        assert_eq!(said("5.0.70", Some("^ibex")), ("btl ibex -16 7 0".into(), String::new()));
-        let (state, line) = said("6.0.0", Some("self,ibex"));
+        assert_eq!(said_in("5.0.8", None), ("btl ibex -16 7 0".into(), String::new()));
+        assert_eq!(said_in("5.0.70", Some("^ibex")), ("btl ibex -16 7 0".into(), String::new()));
+        let (state, complaint) = said_in("6.0.0", Some("self,ibex"));
         assert_eq!(state, "btl ibex 0 0 0");
-        assert!(line.contains("this is Open MPI 6.0.0, and ibex is installed for Open MPI"), "{line}");
-        assert!(line.contains("4.1.4") && line.contains("5.0.7") && line.lines().count() == 1, "{line}");
+        assert!(complaint.contains("this is Open MPI 6.0.0, and ibex is installed for Open MPI"), "{complaint}");
+        assert!(
+            complaint.contains("4.1.4") && complaint.contains("5.0.7") && complaint.lines().count() == 1,
+            "{complaint}"
+        );
     }
 }
