@@ -63,7 +63,6 @@ pub(super) fn put(place: &Place, built: &Built, owner: &Owner) -> Result<[Manife
     set_manifest.links.iter().chain(&manifest.links).try_for_each(replace_link)?;
     remove_leftovers(&before, &manifest)?;
     remove_leftovers(&set_before, &set_manifest)?;
-    remove_older_release(place, all, owner)?;
     Ok([set_manifest, manifest])
 }
 
@@ -103,7 +102,7 @@ fn copies_of_all(place: &Place, built: &Built) -> Result<Vec<Copy>> {
 fn first_set(place: &Place, before: &Manifest, all: &[Installed], (set, owner): (&Set, &Owner)) -> String {
     let link = before.links.iter().find(|link| link.path == place.library.join(FIRST[0]));
     let linked = link.and_then(|link| link.target.parent()?.file_name());
-    // Another release in the same prefix is replaced by this one.
+    // Another release in the same prefix is older, or that of another system that has the same home: it is kept.
     let stays = |one: &&Installed| one.owner == *owner || one.owner.prefix != owner.prefix;
     let mut staying = all.iter().filter(stays).map(|one| &one.set.name);
     staying.find(|name| linked == Some(OsStr::new(name))).unwrap_or(&set.name).clone()
@@ -128,17 +127,6 @@ fn remove_leftovers(before: &Manifest, now: &Manifest) -> Result<()> {
     leftovers.links.retain(|link| !now.lists(&link.path));
     leftovers.files.retain(|file| !now.lists(&file.path));
     leftovers.remove().map(drop)
-}
-
-/// The Open MPI of this prefix had another release before, which is gone.
-fn remove_older_release(place: &Place, all: Vec<Installed>, owner: &Owner) -> Result<()> {
-    let is_older = |one: &Installed| one.owner.prefix == owner.prefix && one.owner.release != owner.release;
-    let set = sets::of(place, &all, owner).name;
-    for older in all.into_iter().filter(is_older) {
-        relink(place, &older.set.name, &set)?;
-        remove_set(&older)?;
-    }
-    Ok(())
 }
 
 /// Has the links to one set lead to another.

@@ -71,7 +71,11 @@ pub(super) fn named(all: Vec<Installed>, name: &Path) -> Result<Installed> {
         1 => Ok(meant.remove(0)),
         0 if others.is_empty() => bail!("nothing is installed for {}, nor for any other Open MPI", name.display()),
         0 => bail!("nothing is installed for {}, but for{}", name.display(), list(&others)),
-        _ => bail!("{} names several; give the prefix:{}", name.display(), list(&meant)),
+        _ => bail!(
+            "{} names several; give prefix, release or folder, whichever tells it from the others:{}",
+            name.display(),
+            list(&meant)
+        ),
     }
 }
 
