@@ -7,6 +7,7 @@
 
 use crate::answer::{self, Form};
 use crate::facts::adapters::{self, Adapter, Adapters, Port};
+use crate::installed::OpenMpi;
 use crate::parameters::{self, Given};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
@@ -182,16 +183,16 @@ struct Installed {
 
 impl Installed {
     fn look(programs: Option<&Path>) -> Result<Self> {
-        let command =
-            env::current_exe().and_then(fs::canonicalize).context("this command does not know where it is")?;
+        let installed = crate::installed::Installed::here()?;
+        let name = installed.name(OpenMpi::of(None).as_ref())?;
         let is_told = env::var_os("OMPI_MCA_mca_base_component_path").is_some();
-        Self::around(&command, programs, is_told)
+        Self::under(&installed.prefix, name.unwrap_or_default(), programs, is_told)
     }
 
-    /// Around a command; `is_told`: whether Open MPI is told already where to look.
-    fn around(command: &Path, programs: Option<&Path>, is_told: bool) -> Result<Self> {
-        let prefix = command.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
-        let programs = programs.map_or_else(|| prefix.join("libexec/ibex"), Path::to_path_buf);
+    /// Under a prefix, of the Open MPI whose folders have this name, which may be empty; `is_told`: whether Open MPI is told
+    /// already where to look.
+    fn under(prefix: &Path, name: &str, programs: Option<&Path>, is_told: bool) -> Result<Self> {
+        let programs = programs.map_or_else(|| prefix.join("libexec/ibex").join(name), Path::to_path_buf);
         let programs = path::absolute(programs)?;
         if !programs.join(PROGRAM).is_file() {
             bail!("there is no {}: `cargo xtask install` puts it there", programs.join(PROGRAM).display());
@@ -365,16 +366,19 @@ mod tests {
     #[test]
     fn the_programs_lie_beside_the_command_and_their_absence_says_what_to_do() {
         let prefix = env::temp_dir().join(format!("ibex-command-bench-{}", std::process::id()));
-        let command = prefix.join("bin/ibex");
-        let error = Installed::around(&command, None, false).err().unwrap().to_string();
-        assert!(error.contains("libexec/ibex/ibex_mpi_bench") && error.contains("cargo xtask install"), "{error}");
-        for file in ["libexec/ibex/ibex_mpi_bench", "lib/openmpi/mca_btl_ibex.so"] {
+        let under = |is_told| Installed::under(&prefix, "openmpi-4.1.4", None, is_told);
+        let error = under(false).err().unwrap().to_string();
+        assert!(
+            error.contains("libexec/ibex/openmpi-4.1.4/ibex_mpi_bench") && error.contains("cargo xtask install"),
+            "{error}"
+        );
+        for file in ["libexec/ibex/openmpi-4.1.4/ibex_mpi_bench", "lib/openmpi/mca_btl_ibex.so"] {
             fs::create_dir_all(prefix.join(file).parent().unwrap()).unwrap();
             fs::write(prefix.join(file), "").unwrap();
         }
-        let installed = Installed::around(&command, None, false).unwrap();
+        let installed = under(false).unwrap();
         assert_eq!(installed.components, Some(prefix.join("lib/openmpi")));
-        assert_eq!(Installed::around(&command, None, true).unwrap().components, None);
+        assert_eq!(under(true).unwrap().components, None);
         fs::remove_dir_all(prefix).unwrap();
     }
 }

@@ -13,6 +13,7 @@ mod export;
 mod facts;
 mod flight;
 mod info;
+mod installed;
 mod pages;
 mod parameters;
 mod top;

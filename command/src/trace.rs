@@ -6,6 +6,7 @@
 //! too; others hand theirs on. Grade: setup. Tests: below; with a device, hw-tests/tests/device/recorder.rs.
 
 use crate::answer::{self, Form};
+use crate::installed::{Installed, OpenMpi};
 use crate::parameters::nearest;
 use anyhow::{Context, Result, bail, ensure};
 use ibex::events::TABLE;
@@ -50,7 +51,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
-    let variables = variables(&recorder()?, &folder, arguments.events.as_deref());
+    let variables = variables(&recorder(&arguments.command)?, &folder, arguments.events.as_deref());
     let mut command = launched(&arguments.command, &variables);
     let status =
         command.status().with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
@@ -118,12 +119,15 @@ fn prepared(folder: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The recorder that was installed with this command.
-fn recorder() -> Result<PathBuf> {
-    let program = env::current_exe().context("cannot find out where this program lies")?;
-    let beside = program.parent().context("a program lies in a folder")?;
-    // Installed; in the tree of the source.
-    let places = ["../lib/libibex-log.so", "../ibex/lib/libibex-log.so"].map(|place| beside.join(place));
+/// The recorder that was installed with this command for the Open MPI of a job's launcher.
+fn recorder(words: &[OsString]) -> Result<PathBuf> {
+    let installed = Installed::here()?;
+    let launcher = words.iter().find(|word| is_launcher(word));
+    if let Some(name) = installed.name(OpenMpi::of(launcher.map(OsString::as_os_str)).as_ref())? {
+        return Ok(installed.prefix.join("lib/ibex").join(name).join("libibex-log.so"));
+    }
+    // Of the Open MPI that was installed for first; in the tree of the source.
+    let places = ["lib/libibex-log.so", "ibex/lib/libibex-log.so"].map(|place| installed.prefix.join(place));
     let found = places.iter().find_map(|place| fs::canonicalize(place).ok());
     found.with_context(|| {
         let places = places.map(|place| place.display().to_string());

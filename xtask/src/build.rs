@@ -16,6 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+mod chooser;
+
+pub(crate) use chooser::chooser;
+
 /// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release and returns where the first is; beside it is
 /// the folder with the component links.
 ///
@@ -23,8 +27,17 @@ use std::time::SystemTime;
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
     step("Building libibex.so and the command ibex (release)");
-    let packages = ["--package", "ibex-plugin-abi", "--package", "ibex-event-log", "--package", "ibex-command"];
-    run(cargo(workspace.root()).args(["build", "--release"]).args(packages))?;
+    let mut build = workspace.cargo_build();
+    build.args(["--release", "--package", "ibex-plugin-abi", "--package", "ibex-event-log"]);
+    let command = ["--package", "ibex-command"];
+    if workspace.target() == workspace.shared_target() {
+        run(build.args(command))?;
+    } else {
+        run(&mut build)?;
+        // The command is the same for every Open MPI.
+        let mut build = cargo(workspace.root());
+        run(build.args(["build", "--release", "--target-dir"]).arg(workspace.shared_target()).args(command))?;
+    }
     let library = put_down(workspace)?;
     // Beside it, where it looks for it.
     replace_file(&logger(&library), &built(workspace, "libibex_log.so")?)?;
@@ -39,8 +52,7 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
 pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so without events (release)");
     let without = workspace.without_events();
-    let arguments = ["build", "--release", "--package", "ibex-plugin-abi", "--no-default-features", "--target-dir"];
-    run(cargo(workspace.root()).args(arguments).arg(without.target()))?;
+    run(without.cargo_build().args(["--release", "--package", "ibex-plugin-abi", "--no-default-features"]))?;
     put_down(&without).map(drop)
 }
 
@@ -49,7 +61,7 @@ pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
 /// # Errors
 /// When it was not built, or the pages cannot be written.
 pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
-    let command = workspace.target().join("release/ibex");
+    let command = workspace.shared_target().join("release/ibex");
     if workspace.share().exists() {
         fs::remove_dir_all(workspace.share())?;
     }
@@ -64,7 +76,8 @@ pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
 /// When the build fails.
 pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
     step("Building the emulated adapter");
-    run(cargo(workspace.root()).args(["build", "--package", "softhca"]))
+    let mut build = cargo(workspace.root());
+    run(build.args(["build", "--package", "softhca", "--target-dir"]).arg(workspace.shared_target()))
 }
 
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
@@ -94,7 +107,7 @@ pub(crate) fn logger(library: &Path) -> PathBuf {
 /// # Errors
 /// When the folder holds no program, or one does not compile without a warning.
 pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
-    compiled(workspace, folder, "", &Compiler { program: "mpicc", options: &[], library: "-lm" })
+    compiled(workspace, folder, "", &Compiler { program: workspace.mpicc(), options: &[], library: "-lm" })
 }
 
 /// The same of tools to preload, which are libraries: `NAME.so`.
@@ -102,7 +115,12 @@ pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBu
 /// # Errors
 /// Those of [`programs`].
 pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
-    compiled(workspace, folder, "so", &Compiler { program: "mpicc", options: &["-shared", "-fPIC"], library: "-lm" })
+    compiled(
+        workspace,
+        folder,
+        "so",
+        &Compiler { program: workspace.mpicc(), options: &["-shared", "-fPIC"], library: "-lm" },
+    )
 }
 
 /// The same of programs that use libibverbs, and no MPI.
@@ -110,11 +128,11 @@ pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<Vec
 /// # Errors
 /// Those of [`programs`].
 pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
-    compiled(workspace, folder, "", &Compiler { program: "cc", options: &[], library: "-libverbs" })
+    compiled(workspace, folder, "", &Compiler { program: "cc".into(), options: &[], library: "-libverbs" })
 }
 
 struct Compiler {
-    program: &'static str,
+    program: PathBuf,
     options: &'static [&'static str],
     library: &'static str,
 }
@@ -173,7 +191,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn compile(workspace: &Workspace, compiler: &Compiler, source: &Path, program: &Path) -> Result<()> {
-    let mut compile = Command::new(compiler.program);
+    let mut compile = Command::new(&compiler.program);
     compile.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(compiler.options);
     compile.arg("-o").arg(program).arg(source);
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands of the README, as `cargo xtask COMMAND`: parses the arguments and hands over to one file per command.
 //!
-//! Calls cargo, apt-get, mpicc and Open MPI as programs, and [`hw_tests`] for a place with a device; links neither the
+//! Calls cargo, package managers, mpicc and Open MPI as programs, and [`hw_tests`] for a place with a device; links neither the
 //! engine nor any C library, so that it builds on a machine that has nothing installed yet.
 //!
 //! Grade: setup. Single-threaded, but for what a library does behind a progress bar.
@@ -13,8 +13,10 @@ mod command;
 mod install;
 mod manifest;
 mod miri;
+mod openmpi;
 mod readers;
 mod setup;
+mod surroundings;
 mod test;
 mod workspace;
 
@@ -31,7 +33,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Install the Debian packages that building and running ibex needs
+    /// Find what building and running ibex needs and lacks; on Debian and Ubuntu install it
     Setup(setup::Arguments),
     /// Measure MPI through ibex beside the raw adapter and beside other transports, on one device, in one run
     Bench(bench::Arguments),

@@ -23,6 +23,18 @@ pub(crate) struct Manifest {
     pub(crate) files: Vec<File>,
     /// Folders the installation made, outermost first; removed when nothing else is in them.
     pub(crate) folders: Vec<PathBuf>,
+    /// The Open MPI that these files are for; none: for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) openmpi: Option<Owner>,
+}
+
+/// An Open MPI that files were installed for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    /// `4.1.4`
+    pub(crate) release: String,
+    /// Where it was installed.
+    pub(crate) prefix: PathBuf,
 }
 
 /// A symlink that was made.
@@ -93,22 +105,35 @@ impl Manifest {
         self.links.iter().any(|link| link.path == path) || self.files.iter().any(|file| file.path == path)
     }
 
+    /// What is listed, links first.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.links.iter().map(|link| &link.path).chain(self.files.iter().map(|file| &file.path))
+    }
+
+    /// Makes sure that what is there of what is listed is what was installed.
+    ///
+    /// # Errors
+    /// It is not; the message names it.
+    pub(crate) fn ensure_unchanged(&self) -> Result<()> {
+        let changed = self.changed();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "these are not what was installed, so nothing was removed:\n    {}\n\
+             remove them by hand, or run `cargo xtask install` again, then try again",
+            changed.join("\n    ")
+        )
+    }
+
     /// Removes what is listed, links first, and returns what was removed.
     ///
     /// # Errors
     /// When something is not what was installed (then nothing is removed), or a removal fails.
     pub(crate) fn remove(&self) -> Result<Vec<PathBuf>> {
-        let changed = self.changed();
-        if !changed.is_empty() {
-            bail!(
-                "these are not what was installed, so nothing was removed:\n    {}\n\
-                 remove them by hand, or run `cargo xtask install` again, then try again",
-                changed.join("\n    ")
-            );
-        }
+        self.ensure_unchanged()?;
         let mut removed = Vec::new();
-        let paths = self.links.iter().map(|link| &link.path).chain(self.files.iter().map(|file| &file.path));
-        for path in paths {
+        for path in self.paths() {
             match fs::remove_file(path) {
                 Ok(()) => removed.push(path.clone()),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -133,8 +158,13 @@ impl Manifest {
 /// When it cannot be read.
 pub(crate) fn hash(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(hash_of(&bytes))
+}
+
+/// SHA-256, in hexadecimal.
+pub(crate) fn hash_of(bytes: &[u8]) -> String {
     let digits: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(digits.concat())
+    digits.concat()
 }
 
 /// Puts a file in place under its final name in one step, so that nobody sees half of it and a program that has
@@ -194,7 +224,7 @@ mod tests {
             version: "0".into(),
             links: vec![link],
             files: vec![File { sha256: hash(&file).unwrap(), path: file }],
-            folders: vec![],
+            ..Manifest::default()
         }
     }
 

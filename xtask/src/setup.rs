@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Debian packages that ibex needs: finds which are missing, says what each is for, installs them with apt-get.
+//! What ibex needs of a system: finds what is missing, says what each is for and what it is called there.
 //!
-//! The first step of `bench` and `test`, and a command of its own. Where it may not install (no root and no sudo, or
-//! not a Debian), it prints what to do and stops.
+//! The first step of `install`, `bench` and `test`, and a command of its own. With apt-get (Debian, Ubuntu) it installs
+//! what is missing. Elsewhere it looks for each thing itself, goes on where all is there, and otherwise lists the packages
+//! to install; where no package manager is known, the things in words.
 //!
-//! Grade: setup. Tests: at the end of this file.
+//! [`things`] is the list, [`system`] looks. Grade: setup. Tests: setup/tests.rs.
 
-use crate::command::{is_in_path, run, shown, step};
+use crate::command::{run, shown, step};
+use crate::surroundings::Surroundings;
 use anyhow::{Result, bail};
 use hw_tests::device::SOFT_ROCE;
-use std::collections::HashSet;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+
+mod system;
+#[cfg(test)]
+mod tests;
+mod things;
+
+use system::{Manager, System};
+use things::{Need, THINGS, Thing};
 
 /// Arguments of `cargo xtask setup`.
 #[derive(clap::Args)]
@@ -23,164 +32,118 @@ pub(crate) struct Arguments {
     device: String,
 }
 
-/// What a package is needed for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// Building, or running on any device.
-    Always,
-    /// The virtual machine of soft-RoCE.
-    VirtualMachine,
-    /// What ibex is measured beside, and with.
-    Bench,
-    /// What only tests want.
-    Test,
-}
-
-struct Package {
-    name: &'static str,
-    why: &'static str,
-    need: Need,
-}
-
-const fn always(name: &'static str, why: &'static str) -> Package {
-    Package { name, why, need: Need::Always }
-}
-
-const fn virtual_machine(name: &'static str, why: &'static str) -> Package {
-    Package { name, why, need: Need::VirtualMachine }
-}
-
-const fn bench(name: &'static str, why: &'static str) -> Package {
-    Package { name, why, need: Need::Bench }
-}
-
-const fn test(name: &'static str, why: &'static str) -> Package {
-    Package { name, why, need: Need::Test }
-}
-
-/// Every package a Debian 12 with nothing but Rust and a C compiler lacks. What one of these depends on is not listed.
-static PACKAGES: &[Package] = &[
-    always("gcc", "compiles the C parts"),
-    always("libc6-dev", "headers of the C library"),
-    always("make", "drives the configuration of the verbs headers"),
-    always("cmake", "configures the verbs headers"),
-    always("pkg-config", "finds libraries"),
-    always("libclang-dev", "reads C headers for the bindings"),
-    always("libibverbs-dev", "the verbs library"),
-    always("libnl-3-dev", "needed by the configuration of the verbs headers"),
-    always("libnl-route-3-dev", "needed by the configuration of the verbs headers"),
-    always("libhwloc-dev", "distance between an adapter and a process"),
-    always("libudev-dev", "what hwloc names to its linkers"),
-    always("libopenmpi-dev", "Open MPI's headers and compiler wrapper"),
-    always("openmpi-bin", "mpirun, ompi_info"),
-    always("ibverbs-providers", "user-space drivers of the adapters"),
-    always("ibverbs-utils", "ibv_devinfo, to say what a device is"),
-    always("perftest", "the raw measurements ibex is compared with"),
-    always("ucx-utils", "ucx_perftest: another user of verbs, for the emulated adapter"),
-    always("python3-pyverbs", "rdma-core's own test suite, for the emulated adapter"),
-    always("hpcc", "the HPC Challenge: its answers over ibex and over shared memory are compared, in a test"),
-    always("netpipe-openmpi", "checks messages of all lengths, in a test"),
-    always("otf2-tools", "reads the exports as OTF2, in tests; brings the library that writes them"),
-    always("iproute2", "sets up network interfaces"),
-    always("strace", "counts the system calls of a message, in a test"),
-    bench("valgrind", "counts the instructions of a message"),
-    // With all that it needs 124 MB to fetch and 412 MB on the disk: not for who only installs or measures.
-    test("chromium", "shows the pages of `ibex view`, in a test, and draws their pictures"),
-    test("python3-otf2", "reads the exports as OTF2, in a test"),
-    test("python3-venv", "holds the Python packages that read exports in tests"),
-    virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),
-    virtual_machine("busybox-static", "its first program"),
-    virtual_machine("kmod", "lists its kernel modules"),
-];
-
 /// `cargo xtask setup`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let missing = missing(Some(&arguments.device), &[Need::Bench, Need::Test])?;
+    let surroundings = Surroundings::here();
+    let system = System::of(&surroundings);
+    let missing =
+        system.missing(needed(Some(&arguments.device), &[Need::OpenMpi, Need::Device, Need::Bench, Need::Test]))?;
     if missing.is_empty() {
-        println!("Every needed package is installed.");
+        println!("Everything that is needed is there.");
     } else if arguments.dry_run {
-        announce(&missing);
+        print!("{}", listed(&missing, system.manager));
     } else {
-        install(&missing)?;
+        install(&system, &missing)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sure that everything is installed that building needs, and testing on that device if one is given.
+/// Makes sure that everything is there that building needs; an Open MPI is not looked for where there is one already.
 ///
 /// # Errors
-/// When something is missing and cannot be installed; the message has the command to run.
-pub(crate) fn ensure(device: Option<&str>) -> Result<()> {
-    let missing = missing(device, if device.is_some() { &[Need::Test] } else { &[] })?;
-    if missing.is_empty() { Ok(()) } else { install(&missing) }
+/// When something is missing and cannot be installed; the message says what to install.
+pub(crate) fn ensure_for_build(surroundings: &Surroundings, has_openmpi: bool) -> Result<()> {
+    ensure_all(surroundings, None, if has_openmpi { &[] } else { &[Need::OpenMpi] })
 }
 
-/// Makes sure that everything is installed that measuring on a device needs.
+/// Makes sure that everything is there that testing on a device needs.
 ///
 /// # Errors
-/// Those of [`ensure`].
+/// Those of [`ensure_for_build`].
+pub(crate) fn ensure_for_tests(device: &str) -> Result<()> {
+    ensure_all(&Surroundings::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Test])
+}
+
+/// Makes sure that everything is there that measuring on a device needs.
+///
+/// # Errors
+/// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
-    let missing = missing(Some(device), &[Need::Bench])?;
-    if missing.is_empty() { Ok(()) } else { install(&missing) }
+    ensure_all(&Surroundings::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench])
 }
 
-fn missing(device: Option<&str>, more: &[Need]) -> Result<Vec<&'static Package>> {
-    let needed = needed(device, more);
-    if !is_in_path("dpkg-query") {
-        let names = names(&needed).join(" ");
-        bail!("this is not a Debian system, so nothing was checked; on Debian 12 these packages are needed: {names}");
-    }
-    let installed = installed(&names(&needed))?;
-    Ok(needed.into_iter().filter(|package| !installed.contains(package.name)).collect())
+fn ensure_all(surroundings: &Surroundings, device: Option<&str>, more: &[Need]) -> Result<()> {
+    let system = System::of(surroundings);
+    let missing = system.missing(needed(device, more))?;
+    if missing.is_empty() { Ok(()) } else { install(&system, &missing) }
 }
 
-fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Package> {
-    let is_needed = |package: &&Package| match package.need {
-        Need::Always => true,
+fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Thing> {
+    let is_needed = |thing: &&Thing| match thing.need {
+        Need::Build => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::Bench | Need::Test => more.contains(&package.need),
+        Need::OpenMpi | Need::Device | Need::Bench | Need::Test => more.contains(&thing.need),
     };
-    PACKAGES.iter().filter(is_needed).collect()
+    THINGS.iter().filter(is_needed).collect()
 }
 
-fn names(packages: &[&Package]) -> Vec<&'static str> {
-    packages.iter().map(|package| package.name).collect()
-}
-
-/// Which of the names dpkg has installed. It exits with 1 when it does not know a name, which is an answer, too.
-fn installed(names: &[&str]) -> Result<HashSet<String>> {
-    let output = Command::new("dpkg-query")
-        .args(["--show", "--showformat", "${db:Status-Status} ${Package}\\n"])
-        .args(names)
-        .output()?;
-    Ok(parse_installed(&String::from_utf8_lossy(&output.stdout)))
-}
-
-fn parse_installed(listing: &str) -> HashSet<String> {
-    listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect()
-}
-
-fn announce(missing: &[&Package]) {
-    let width = missing.iter().map(|package| package.name.len()).max().unwrap_or(0);
-    println!("{} Debian packages are missing:", missing.len());
-    for package in missing {
-        println!("    {:width$}  {}", package.name, package.why);
+/// What each missing thing is called on this system, and what it is for.
+fn listed(missing: &[&Thing], manager: Option<Manager>) -> String {
+    let name = |thing: &Thing| manager.and_then(|manager| thing.package(manager)).unwrap_or("-");
+    let width = missing.iter().map(|thing| name(thing).len()).max().unwrap_or(0);
+    let mut text = match manager {
+        Some(manager) => format!("{} packages are missing, by their names in {}:\n", missing.len(), manager.name()),
+        None => format!("{} things are missing:\n", missing.len()),
+    };
+    for thing in missing {
+        let line = match manager.map(|manager| thing.package(manager)) {
+            None => format!("    {} (Debian calls the package {})\n", thing.why, thing.name),
+            Some(Some(package)) => format!("    {package:width$}  {}\n", thing.why),
+            Some(None) => {
+                format!(
+                    "    {:width$}  {} (no package of it is known there; Debian's is {})\n",
+                    "-", thing.why, thing.name
+                )
+            }
+        };
+        text += &line;
     }
+    text
 }
 
-fn install(missing: &[&Package]) -> Result<()> {
-    announce(missing);
-    let mut update = apt_get();
-    update.arg("update").arg("--quiet");
-    let mut install = apt_get();
-    install.args(["install", "--quiet", "--yes", "--no-install-recommends"]).args(names(missing));
-    if !may_install() {
+/// The command that installs what has a name there; several things may be in one package.
+fn command_line(missing: &[&Thing], manager: Manager) -> String {
+    let mut packages: Vec<&str> = missing.iter().filter_map(|thing| thing.package(manager)).collect();
+    let mut seen = std::collections::HashSet::new();
+    packages.retain(|package| seen.insert(*package));
+    format!("{} {}", manager.install(), packages.join(" "))
+}
+
+fn install(system: &System, missing: &[&Thing]) -> Result<()> {
+    let listed = listed(missing, system.manager);
+    let Some(manager) = system.manager else {
         bail!(
-            "they cannot be installed from here (not root, and no sudo); run this as root, then try again:\n\
-             apt-get update && apt-get install --no-install-recommends {}",
-            names(missing).join(" ")
+            "{listed}no package manager that is known here (apt-get, dnf, zypper, pacman, spack, conda) is in PATH; install them as \
+             this system does, then try again"
         );
+    };
+    if !system.may_install() {
+        let who = match manager {
+            Manager::Apt => {
+                "they cannot be installed from here (not root, and no sudo); run this as root, then try again"
+            }
+            Manager::Spack => "install and load them, then try again (`spack load` for what the shell is to find)",
+            Manager::Conda => "install them into this environment, then try again",
+            Manager::Dnf | Manager::Zypper | Manager::Pacman => "run this as root, then try again",
+        };
+        bail!("{listed}{who}:\n    {}", command_line(missing, manager));
     }
+    print!("{listed}");
+    let mut update = system::apt_get();
+    update.arg("update").arg("--quiet");
+    let mut install = system::apt_get();
+    install.args(["install", "--quiet", "--yes", "--no-install-recommends"]);
+    install.args(missing.iter().map(|thing| thing.name));
     step(&format!("Installing them: {}", shown(&install)));
     // The lists of a fresh container are empty, and old lists name files that are gone. One unreachable list among
     // many need not matter: the installation decides.
@@ -188,59 +151,4 @@ fn install(missing: &[&Package]) -> Result<()> {
         eprintln!("warning: {error:#}; going on with the lists there are");
     }
     run(&mut install)
-}
-
-fn is_root() -> bool {
-    // The owner of this process's folder in /proc is its effective user.
-    std::os::unix::fs::MetadataExt::uid(&match std::fs::metadata("/proc/self") {
-        Ok(metadata) => metadata,
-        Err(_) => return false,
-    }) == 0
-}
-
-fn may_install() -> bool {
-    is_root() || is_in_path("sudo")
-}
-
-fn apt_get() -> Command {
-    if is_root() {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive");
-        command
-    } else {
-        let mut command = Command::new("sudo");
-        command.args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
-        command
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_packages_that_dpkg_calls_installed_count_as_installed() {
-        let listing = "installed gcc\nnot-installed cmake\nconfig-files perftest\ninstalled libnl-3-dev\n";
-        let installed = parse_installed(listing);
-        assert_eq!(installed, HashSet::from(["gcc".to_owned(), "libnl-3-dev".to_owned()]));
-    }
-
-    #[test]
-    fn an_adapter_of_the_machine_needs_no_virtual_machine() {
-        let for_adapter = names(&needed(Some("mlx5_0"), &[]));
-        assert!(for_adapter.contains(&"libibverbs-dev"));
-        assert!(!for_adapter.contains(&"qemu-system-x86"));
-        assert!(!for_adapter.contains(&"chromium"));
-        assert!(names(&needed(None, &[Need::Test])).contains(&"chromium"));
-        assert!(names(&needed(Some(SOFT_ROCE), &[])).contains(&"qemu-system-x86"));
-    }
-
-    #[test]
-    fn each_package_is_listed_once_and_says_what_it_is_for() {
-        let mut seen = HashSet::new();
-        for package in PACKAGES {
-            assert!(seen.insert(package.name), "{} is listed twice", package.name);
-            assert!(!package.why.is_empty(), "{}", package.name);
-        }
-    }
 }

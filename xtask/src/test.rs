@@ -51,7 +51,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     for device in &devices {
         // A wrong name is refused before anything is built.
         let _: hw_tests::Device = device.parse()?;
-        setup::ensure(Some(device))?;
+        setup::ensure_for_tests(device)?;
     }
     let mut tally = Tally::default();
     if !arguments.device_only {
@@ -157,7 +157,7 @@ fn installs_and_uninstalls(workspace: &Workspace, library: &Path, command: &Path
         fs::remove_dir_all(&prefix).with_context(|| format!("cannot remove {}", prefix.display()))?;
     }
     build::emulated_adapter(workspace)?;
-    let components = install::put_under(&prefix, &install::Built::of(workspace, library, command))?;
+    let components = install::put_under(&prefix, workspace, library, command)?;
     let path = format!("{}:SYSTEM_DEFAULT", components.display());
     let listing = output(Command::new("ompi_info").arg("--parsable").env("OMPI_MCA_mca_base_component_path", path))?;
     for component in ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:tcp:"] {

@@ -6,20 +6,31 @@
 //! target/ibex/lib/libibex-log.so           the logger, which looks for libibex.so beside it
 //! target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in this folder
 //! target/ibex/mpi/                         the compiled MPI programs, and tools to preload
+//! target/ibex/openmpi                      which Open MPI this folder was built for by `install`
+//! target/openmpi-5.0.7-1a2b3c4d/           a target folder of its own, for an Open MPI beside that
 //! target/without-events/                   a target folder of its own: libibex.so without events
 //! target/bench/                            report.json, report.html; study.json, study.md, study/ with traces
 //! ```
 //!
 //! Grade: setup. Tests: at the end of this file.
 
-use std::env;
+use crate::command::cargo;
+use crate::manifest::{hash_of, replace_file};
+use crate::openmpi::OpenMpi;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 /// The folders of one checkout.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
     root: PathBuf,
     target: PathBuf,
+    /// Where that is built which is the same for every Open MPI.
+    shared: PathBuf,
+    /// None: the build scripts find one.
+    openmpi: Option<OpenMpi>,
 }
 
 impl Workspace {
@@ -30,7 +41,48 @@ impl Workspace {
             .expect("the package xtask is a folder of the workspace")
             .to_path_buf();
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-        Self { root, target }
+        Self { root, shared: target.clone(), target, openmpi: None }
+    }
+
+    /// The same checkout, to build for an Open MPI. The first that is built for has cargo's target folder, and each further
+    /// one a folder in it, so that going back and forth compiles nothing again.
+    ///
+    /// # Errors
+    /// The target folder cannot be written to.
+    pub(crate) fn for_openmpi(&self, openmpi: &OpenMpi) -> Result<Self> {
+        let stamp = self.shared.join("ibex/openmpi");
+        let this = format!("{} {}\n", openmpi.release, openmpi.prefix.display());
+        let target = match fs::read_to_string(&stamp) {
+            Ok(built_for) if built_for != this => {
+                self.shared.join(format!("openmpi-{}-{}", openmpi.release, &hash_of(this.as_bytes())[..8]))
+            }
+            Ok(_) => self.shared.clone(),
+            Err(_) => {
+                let folder = self.shared.join("ibex");
+                fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+                replace_file(&stamp, this.as_bytes())?;
+                self.shared.clone()
+            }
+        };
+        Ok(Self { target, openmpi: Some(openmpi.clone()), ..self.clone() })
+    }
+
+    /// Cargo, that builds for the Open MPI of this workspace into its target folder.
+    pub(crate) fn cargo_build(&self) -> Command {
+        let mut command = cargo(&self.root);
+        command.args(["build", "--target-dir"]).arg(&self.target);
+        command.envs(self.openmpi.iter().flat_map(OpenMpi::variables));
+        command
+    }
+
+    /// The compiler wrapper of the Open MPI of this workspace.
+    pub(crate) fn mpicc(&self) -> PathBuf {
+        self.openmpi.as_ref().map_or_else(|| "mpicc".into(), |openmpi| openmpi.mpicc.clone())
+    }
+
+    /// The target folder of what is the same for every Open MPI.
+    pub(crate) fn shared_target(&self) -> &Path {
+        &self.shared
     }
 
     /// The top folder of the checkout.
@@ -45,7 +97,13 @@ impl Workspace {
 
     /// The same checkout with a target folder for the build without events.
     pub(crate) fn without_events(&self) -> Self {
-        Self { root: self.root.clone(), target: self.target.join("without-events") }
+        Self { target: self.target.join("without-events"), ..self.clone() }
+    }
+
+    /// The same checkout with another target folder.
+    #[cfg(test)]
+    pub(crate) fn in_target(&self, target: &Path) -> Self {
+        Self { target: target.to_path_buf(), shared: target.to_path_buf(), ..self.clone() }
     }
 
     /// Where the library of this build is.
@@ -63,6 +121,11 @@ impl Workspace {
         self.target.join("ibex/mpi")
     }
 
+    /// The component that chooses among libraries.
+    pub(crate) fn chooser(&self) -> PathBuf {
+        self.shared.join("ibex/lib/ibex-chooser.so")
+    }
+
     /// Where the bench leaves its reports.
     pub(crate) fn reports(&self) -> PathBuf {
         self.target.join("bench")
@@ -75,7 +138,7 @@ impl Workspace {
 
     /// Where the manual pages and completions of the command go that is built to be installed.
     pub(crate) fn share(&self) -> PathBuf {
-        self.target.join("ibex/share")
+        self.shared.join("ibex/share")
     }
 
     /// A path as a reader wants it: relative to the checkout where it is inside.
@@ -87,6 +150,9 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::install::tests::Folder;
+    use crate::openmpi::tests::open_mpi;
+    use crate::surroundings::Surroundings;
 
     #[test]
     fn the_root_is_the_folder_of_the_workspace_manifest() {
@@ -100,5 +166,25 @@ mod tests {
         let workspace = Workspace::here();
         assert_eq!(workspace.shown(&workspace.root().join("a/b")), Path::new("a/b"));
         assert_eq!(workspace.shown(Path::new("/elsewhere")), Path::new("/elsewhere"));
+    }
+
+    #[test]
+    fn each_open_mpi_keeps_the_target_folder_that_it_was_built_in() {
+        let folder = Folder::new();
+        let target = folder.path().join("target");
+        let workspace = Workspace::here().in_target(&target);
+        let openmpi = |name: &str, release: &str| {
+            let prefix = folder.path().join(name);
+            open_mpi(&prefix, release, true);
+            OpenMpi::choose(Some(&prefix), &Surroundings::default()).unwrap().openmpi
+        };
+        let (first, second) = (openmpi("a", "4.1.6"), openmpi("b", "5.0.7"));
+        assert_eq!(workspace.for_openmpi(&first).unwrap().target(), target);
+        let other = workspace.for_openmpi(&second).unwrap();
+        assert!(other.target().display().to_string().contains("target/openmpi-5.0.7-"), "{other:?}");
+        assert_eq!((other.shared_target(), other.mpicc()), (target.as_path(), second.mpicc.clone()));
+        assert_eq!(workspace.for_openmpi(&second).unwrap().target(), other.target());
+        assert_eq!(workspace.for_openmpi(&first).unwrap().target(), target);
+        assert_eq!(workspace.mpicc(), Path::new("mpicc"));
     }
 }

@@ -5,6 +5,7 @@
 
 use super::finding::{Finding, Severity};
 use crate::facts::Facts;
+use crate::installed;
 
 /// Judges it.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -27,6 +28,15 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     for component in &openmpi.components {
         let place = component.name.clone();
         match &component.file {
+            None if !component.of_others.is_empty() => {
+                let found = format!("ibex is installed for {}", installed::releases(&component.of_others));
+                let finding = Finding::new(Severity::Error, "components", place, found);
+                findings.push(
+                    finding.expected(format!("for Open MPI {}, whose mpirun is in PATH", openmpi.version)).mended(
+                        "cargo xtask install, with this mpicc in PATH; or the mpirun of the other first in PATH",
+                    ),
+                );
+            }
             None => {
                 let folders: Vec<String> = openmpi.folders.iter().map(|folder| folder.display().to_string()).collect();
                 let found = format!("it is in none of {}", folders.join(", "));
@@ -61,7 +71,9 @@ mod tests {
             name: "mca_pml_ibex.so".into(),
             file: file.map(Into::into),
             is_listed,
+            of_others: Vec::new(),
         };
+        let for_other = Component { of_others: vec!["openmpi-5.0.7".into()], ..component(None, false) };
         let judged = |components, dangling| {
             let openmpi = Some(OpenMpi { version: "4.1.4".into(), components, dangling, ..OpenMpi::default() });
             judge(&Facts { openmpi, ..Facts::default() })
@@ -71,6 +83,7 @@ mod tests {
         };
         assert!(judged(vec![component(Some("/x"), true)], vec![]).is_empty());
         assert!(judged(vec![component(None, false)], vec![])[0].contains("it is in none of"));
+        assert!(judged(vec![for_other], vec![])[0].contains("installed for Open MPI 5.0.7"));
         assert!(judged(vec![component(Some("/x"), false)], vec![])[0].contains("4.1.4 does not take /x"));
         assert!(judged(vec![], vec!["/y".into()])[0].contains("leads nowhere"));
         assert_eq!(judge(&Facts::default()).len(), 1);

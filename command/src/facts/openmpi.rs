@@ -4,6 +4,7 @@
 //! Asked of its own `ompi_info`, which opens no component. Called by [`super`]. Grade: setup. Tests: below.
 
 use crate::answer::rows;
+use crate::installed;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ pub(crate) struct Component {
     pub(crate) file: Option<PathBuf>,
     /// Whether Open MPI lists it: one that was built for another it does not.
     pub(crate) is_listed: bool,
+    /// The folders of other Open MPIs' libraries, where there is none for this one.
+    #[serde(default)]
+    pub(crate) of_others: Vec<String>,
 }
 
 const COMPONENTS: [&str; 2] = ["mca_pml_ibex.so", "mca_btl_ibex.so"];
@@ -41,15 +45,16 @@ pub(crate) fn look() -> Option<OpenMpi> {
     let answer = Command::new(info).args(["--parsable", "--all"]).output().ok()?;
     let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
     let folders = folders(&answer);
-    let component = |name: &str| Component {
-        name: name.to_owned(),
-        file: folders.iter().find_map(|folder| found(folder, name)),
-        is_listed: is_listed(&answer, name),
+    let version = value(&answer, "ompi:version:full:").unwrap_or("unknown").to_owned();
+    let component = |name: &str| {
+        let found = folders.iter().find_map(|folder| found(folder, name));
+        let (file, of_others) = found.map(|file| chosen(file, &version)).unwrap_or_default();
+        Component { name: name.to_owned(), file, is_listed: is_listed(&answer, name), of_others }
     };
     let components = COMPONENTS.into_iter().map(component).collect();
     Some(OpenMpi {
         mpirun,
-        version: value(&answer, "ompi:version:full:").unwrap_or("unknown").to_owned(),
+        version,
         dangling: folders.iter().flat_map(|folder| dangling(folder)).collect(),
         folders,
         components,
@@ -63,6 +68,20 @@ fn in_path(program: &str) -> Option<PathBuf> {
 /// The file of a component, if the folder has one that can be opened.
 fn found(folder: &Path, name: &str) -> Option<PathBuf> {
     fs::canonicalize(folder.join(name)).ok()
+}
+
+/// The library that the component which chooses among libraries hands to this Open MPI, or whose folders are beside it; any
+/// other component is the library itself.
+fn chosen(file: PathBuf, version: &str) -> (Option<PathBuf>, Vec<String>) {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    if file.file_name().is_none_or(|name| name != "ibex-chooser.so") {
+        return (Some(file), Vec::new());
+    }
+    let (release, names) = (installed::release(version).unwrap_or_default(), installed::names(folder));
+    match names.iter().find(|name| installed::is_of_release(name, &release)) {
+        Some(name) => (Some(folder.join(name).join("libibex.so")), Vec::new()),
+        None => (None, names),
+    }
 }
 
 /// `mca_pml_ibex.so`: a line of `mca:pml:ibex:version`.
@@ -103,6 +122,9 @@ impl fmt::Display for OpenMpi {
         write!(f, "Open MPI {}\n{}", self.version, rows(2, found))?;
         let file = |component: &Component| match &component.file {
             Some(file) => file.display().to_string(),
+            None if !component.of_others.is_empty() => {
+                format!("installed for {} only: `cargo xtask install`", installed::releases(&component.of_others))
+            }
             None => "not installed: `cargo xtask install` does it".to_owned(),
         };
         write!(f, "{}", rows(2, self.components.iter().map(|component| (component.name.as_str(), file(component)))))
@@ -126,7 +148,10 @@ mod tests {
 
     #[test]
     fn a_component_that_is_not_there_is_told_with_what_to_do() {
-        let components = vec![Component { name: COMPONENTS[0].to_owned(), file: None, is_listed: false }];
+        let component = Component { name: COMPONENTS[0].to_owned(), ..Component::default() };
+        let of_others = vec!["openmpi-5.0.7".to_owned()];
+        let other = Component { name: COMPONENTS[1].to_owned(), of_others, ..Component::default() };
+        let components = vec![component, other];
         let openmpi = OpenMpi {
             mpirun: "/usr/bin/mpirun".into(),
             version: "4.1.4".into(),
@@ -134,6 +159,20 @@ mod tests {
             components,
             dangling: vec![],
         };
-        assert!(openmpi.to_string().contains("mca_pml_ibex.so  not installed: `cargo xtask install`"));
+        let text = openmpi.to_string();
+        assert!(text.contains("mca_pml_ibex.so  not installed: `cargo xtask install`"), "{text}");
+        assert!(text.contains("mca_btl_ibex.so  installed for Open MPI 5.0.7 only: `cargo xtask install`"), "{text}");
+    }
+
+    #[test]
+    fn the_file_of_a_component_is_the_library_of_this_open_mpi() {
+        let folder = env::temp_dir().join(format!("ibex-facts-openmpi-{}", std::process::id()));
+        fs::create_dir_all(folder.join("openmpi-4.1.4")).unwrap();
+        let chooser = folder.join("ibex-chooser.so");
+        let (file, _) = chosen(chooser.clone(), "4.1.4rc1");
+        assert_eq!(file, Some(folder.join("openmpi-4.1.4/libibex.so")));
+        assert_eq!(chosen(chooser, "5.0.7"), (None, vec!["openmpi-4.1.4".to_owned()]));
+        assert_eq!(chosen("/x/libibex.so".into(), "5.0.7"), (Some("/x/libibex.so".into()), vec![]));
+        fs::remove_dir_all(folder).unwrap();
     }
 }

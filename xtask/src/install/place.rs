@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the parts of an installation go: a user's home, or a folder of one's choice.
 //!
+//! ```text
+//! lib/ibex/openmpi-4.1.4/          libibex.so and the logger for one Open MPI; a link `openmpi` to its libopen-pal.so
+//! lib/ibex/ibex-chooser.so         what each Open MPI loads, and which hands it its libibex.so
+//! lib/libibex.so, libibex-log.so   links to those of the Open MPI that was installed for first
+//! lib/openmpi/                     the component links (in a home: ~/.openmpi/components)
+//! libexec/ibex/openmpi-4.1.4/      the programs of `ibex bench`, compiled with that Open MPI
+//! bin/, include/ibex/, share/      what is the same for every Open MPI
+//! share/ibex/manifest.json         of what is the same for all; openmpi-4.1.4.json: of one
+//! ```
+//!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
 use anyhow::{Context, Result};
@@ -9,11 +19,11 @@ use std::path::{Path, PathBuf};
 /// Where an installation goes.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Folder of `libibex.so`.
+    /// Folder of libraries.
     pub(super) library: PathBuf,
     /// Folder of the component links.
     pub(super) components: PathBuf,
-    /// What the links say, followed by the library's name.
+    /// What these links say to be in the folder of libraries.
     pub(super) link_to: PathBuf,
     /// Folder of the headers.
     pub(super) headers: PathBuf,
@@ -21,11 +31,22 @@ pub(super) struct Place {
     pub(super) programs: PathBuf,
     /// Folder of manual pages and of completions for shells.
     pub(super) share: PathBuf,
-    /// Folder of the programs that `ibex bench` runs, which it finds from where it is itself.
+    /// Folder with a folder for each Open MPI, of the programs that `ibex bench` runs.
+    pub(super) bench: PathBuf,
+    /// Folder of the manifests.
+    pub(super) manifests: PathBuf,
+    /// Whether Open MPI looks there without being told.
+    pub(super) found_by_itself: bool,
+}
+
+/// Where that goes which is for one Open MPI.
+#[derive(Debug)]
+pub(super) struct Set {
+    /// `openmpi-4.1.4`
+    pub(super) name: String,
+    pub(super) library: PathBuf,
     pub(super) bench: PathBuf,
     pub(super) manifest: PathBuf,
-    /// Whether Open MPI looks there without being told.
-    found_by_itself: bool,
 }
 
 impl Place {
@@ -33,15 +54,10 @@ impl Place {
     pub(super) fn of_user(home: &Path) -> Self {
         let local = home.join(".local");
         Self {
-            library: local.join("lib"),
             components: home.join(".openmpi/components"),
             link_to: local.join("lib"),
-            headers: local.join("include/ibex"),
-            programs: local.join("bin"),
-            share: local.join("share"),
-            bench: local.join("libexec/ibex"),
-            manifest: local.join("share/ibex/manifest.json"),
             found_by_itself: true,
+            ..Self::under(&local)
         }
     }
 
@@ -55,7 +71,7 @@ impl Place {
             programs: prefix.join("bin"),
             share: prefix.join("share"),
             bench: prefix.join("libexec/ibex"),
-            manifest: prefix.join("share/ibex/manifest.json"),
+            manifests: prefix.join("share/ibex"),
             found_by_itself: false,
         }
     }
@@ -73,9 +89,23 @@ impl Place {
         Ok(Self::of_user(&home))
     }
 
-    /// The variable Open MPI needs to find the components, where it needs one.
-    pub(super) fn variable(&self) -> Option<String> {
-        let value = format!("{}:SYSTEM_DEFAULT", self.components.display());
-        (!self.found_by_itself).then(|| format!("OMPI_MCA_mca_base_component_path={value}"))
+    /// The parts of one Open MPI.
+    pub(super) fn set(&self, name: &str) -> Set {
+        Set {
+            name: name.to_owned(),
+            library: self.library.join("ibex").join(name),
+            bench: self.bench.join(name),
+            manifest: self.manifests.join(format!("{name}.json")),
+        }
+    }
+
+    /// The manifest of what is the same for every Open MPI.
+    pub(super) fn manifest(&self) -> PathBuf {
+        self.manifests.join("manifest.json")
+    }
+
+    /// What Open MPI has to be told to look for components there: a variable and its value.
+    pub(super) fn variable(&self) -> (&'static str, String) {
+        ("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", self.components.display()))
     }
 }

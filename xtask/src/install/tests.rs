@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `install` and `uninstall`, in folders of their own.
 
+use super::put::{put, take_away, take_away_one};
+use super::see::how_to_run;
 use super::*;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -53,7 +56,18 @@ fn built(folder: &Folder) -> Built {
     for name in ["softhca", "libsofthca.so"] {
         fs::copy(&command, adapter.join(name)).unwrap();
     }
-    Built { library, headers, command, share, bench, adapter }
+    let chooser = folder.path().join("chooser.so");
+    fs::write(&chooser, "the chooser").unwrap();
+    Built { library, chooser, headers, command, share, bench, adapter, openmpi: None }
+}
+
+fn an_openmpi(release: &str, prefix: &str) -> Owner {
+    Owner { release: release.into(), prefix: prefix.into() }
+}
+
+/// The Open MPI of most tests.
+fn this() -> Owner {
+    an_openmpi("4.1.4", "/usr")
 }
 
 fn everything_under(path: &Path) -> Vec<PathBuf> {
@@ -70,14 +84,17 @@ fn everything_under(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_component_is_a_link_to_the_one_library() {
+fn the_component_is_a_link_to_what_hands_over_the_one_library() {
     let folder = Folder::new();
     let built = built(&folder);
     let home = folder.path().join("home");
-    put(&Place::of_user(&home), &built).unwrap();
+    put(&Place::of_user(&home), &built, &this()).unwrap();
     let component = home.join(".openmpi/components/mca_btl_ibex.so");
     assert!(component.is_symlink());
-    assert_eq!(fs::canonicalize(component).unwrap(), fs::canonicalize(home.join(".local/lib/libibex.so")).unwrap());
+    let chooser = fs::canonicalize(home.join(".local/lib/ibex/ibex-chooser.so")).unwrap();
+    assert_eq!(fs::canonicalize(component).unwrap(), chooser);
+    let library = fs::canonicalize(home.join(".local/lib/ibex/openmpi-4.1.4/libibex.so")).unwrap();
+    assert_eq!(fs::canonicalize(home.join(".local/lib/libibex.so")).unwrap(), library);
     assert_eq!(fs::read(home.join(".local/lib/libibex-log.so")).unwrap(), b"the logger");
     assert_eq!(fs::read(home.join(".local/include/ibex/peruse.h")).unwrap(), b"the header");
     assert!(!home.join(".local/include/ibex/notes.txt").exists());
@@ -85,7 +102,7 @@ fn the_component_is_a_link_to_the_one_library() {
     assert_eq!(fs::read(&command).unwrap(), b"the command");
     assert_eq!(fs::metadata(command).unwrap().permissions().mode() & 0o111, 0o111);
     assert_eq!(fs::read(home.join(".local/share/man/man1/ibex.1")).unwrap(), b"the page");
-    let program = home.join(".local/bin/../libexec/ibex/ibex_mpi_bench");
+    let program = home.join(".local/bin/../libexec/ibex/openmpi-4.1.4/ibex_mpi_bench");
     assert_eq!(fs::metadata(program).unwrap().permissions().mode() & 0o111, 0o111);
 }
 
@@ -93,9 +110,10 @@ fn the_component_is_a_link_to_the_one_library() {
 fn an_installation_under_a_prefix_can_be_moved_as_a_whole() {
     let folder = Folder::new();
     let built = built(&folder);
-    put(&Place::under(&folder.path().join("a")), &built).unwrap();
+    put(&Place::under(&folder.path().join("a")), &built, &this()).unwrap();
     fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
-    assert_eq!(fs::read(folder.path().join("b/lib/openmpi/mca_btl_ibex.so")).unwrap(), b"the library");
+    assert_eq!(fs::read(folder.path().join("b/lib/openmpi/mca_btl_ibex.so")).unwrap(), b"the chooser");
+    assert_eq!(fs::read(folder.path().join("b/lib/libibex.so")).unwrap(), b"the library");
 }
 
 #[test]
@@ -107,8 +125,8 @@ fn uninstall_leaves_exactly_what_was_there_before() {
     fs::write(home.join(".local/lib/other.so"), "not ours").unwrap();
     let before = everything_under(&home);
     let place = Place::of_user(&home);
-    put(&place, &built).unwrap();
-    put(&place, &built).unwrap();
+    put(&place, &built, &this()).unwrap();
+    put(&place, &built, &this()).unwrap();
     take_away(&place).unwrap();
     assert_eq!(everything_under(&home), before);
 }
@@ -118,10 +136,10 @@ fn a_second_installation_replaces_the_first_and_drops_what_it_no_longer_has() {
     let folder = Folder::new();
     let built = built(&folder);
     let place = Place::under(&folder.path().join("p"));
-    put(&place, &built).unwrap();
+    put(&place, &built, &this()).unwrap();
     fs::write(&built.library, "newer").unwrap();
     fs::rename(built.headers.join("peruse.h"), built.headers.join("events.h")).unwrap();
-    put(&place, &built).unwrap();
+    put(&place, &built, &this()).unwrap();
     assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"newer");
     assert!(place.headers.join("events.h").exists());
     assert!(!place.headers.join("peruse.h").exists());
@@ -134,7 +152,7 @@ fn somebody_elses_file_is_not_overwritten() {
     let place = Place::under(&folder.path().join("p"));
     fs::create_dir_all(&place.library).unwrap();
     fs::write(place.library.join("libibex.so"), "mine").unwrap();
-    let error = put(&place, &built).unwrap_err().to_string();
+    let error = put(&place, &built, &this()).unwrap_err().to_string();
     assert!(error.contains("was not put there by cargo xtask install"), "{error}");
     assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"mine");
 }
@@ -146,7 +164,7 @@ fn a_dangling_link_among_the_components_is_refused_by_name() {
     let place = Place::of_user(folder.path());
     fs::create_dir_all(&place.components).unwrap();
     std::os::unix::fs::symlink("nowhere", place.components.join("mca_btl_old.so")).unwrap();
-    let error = put(&place, &built).unwrap_err().to_string();
+    let error = put(&place, &built, &this()).unwrap_err().to_string();
     assert!(error.contains("mca_btl_old.so is a symlink to nothing"), "{error}");
 }
 
@@ -159,9 +177,110 @@ fn uninstalling_what_is_not_installed_says_so() {
 
 #[test]
 fn only_a_prefix_needs_a_variable() {
-    assert_eq!(Place::of_user(Path::new("/home/me")).variable(), None);
-    let variable = Place::under(Path::new("/opt/ibex")).variable().unwrap();
-    assert_eq!(variable, "OMPI_MCA_mca_base_component_path=/opt/ibex/lib/openmpi:SYSTEM_DEFAULT");
-    let text = how_to_run(&Place::under(Path::new("/opt/ibex")));
-    assert!(text.contains("export OMPI_MCA_mca_base_component_path=/opt/ibex/lib/openmpi:SYSTEM_DEFAULT"), "{text}");
+    let library = Path::new("/opt/ibex/lib/ibex/openmpi-4.1.4/libibex.so");
+    let text = how_to_run(&Place::of_user(Path::new("/home/me")), library, None);
+    assert!(!text.contains("export") && text.contains("/openmpi-4.1.4/libibex-log.so"), "{text}");
+    let text = how_to_run(&Place::under(Path::new("/opt/ibex")), library, None);
+    assert!(text.contains("export OMPI_MCA_mca_base_component_path=/opt/ibex/lib/openmpi:SYSTEM_DEFAULT\n"), "{text}");
+}
+
+#[test]
+fn an_mpirun_that_has_its_ranks_look_elsewhere_is_told_of_both_folders() {
+    let text = how_to_run(&Place::of_user(Path::new("/home/me")), Path::new("/l/libibex.so"), Some("/usr/lib/pmix"));
+    assert!(text.contains("export OMPI_MCA_mca_base_component_path=/home/me/.openmpi/components:SYSTEM_DEFAULT\n"));
+    assert!(text.contains("export PMIX_MCA_mca_base_component_path=/usr/lib/pmix\n"), "{text}");
+}
+
+#[test]
+fn each_open_mpi_has_a_library_of_its_own_and_taking_one_away_leaves_the_others() {
+    let folder = Folder::new();
+    let built = built(&folder);
+    let home = folder.path().join("home");
+    fs::create_dir_all(&home).unwrap();
+    let place = Place::of_user(&home);
+    let library = |name: &str| fs::read_to_string(place.set(name).library.join("libibex.so"));
+    put(&place, &built, &this()).unwrap();
+    for (contents, release, prefix) in [("for 5", "5.0.7", "/opt/five"), ("for another", "4.1.4", "/opt/four")] {
+        fs::write(&built.library, contents).unwrap();
+        put(&place, &built, &an_openmpi(release, prefix)).unwrap();
+    }
+    let all = sets::all(&place).unwrap();
+    let names: Vec<&str> = all.iter().map(|one| one.set.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[2]), (3, "openmpi-4.1.4", "openmpi-5.0.7"));
+    assert!(names[1].starts_with("openmpi-4.1.4-"), "{names:?}");
+    assert_eq!(library("openmpi-4.1.4").unwrap(), "the library");
+    assert_eq!(library("openmpi-5.0.7").unwrap(), "for 5");
+    assert_eq!(library(names[1]).unwrap(), "for another");
+    // What a tool is linked with stays the first, until that goes.
+    assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"the library");
+    let error = take_away_one(&place, Path::new("4.1.4")).unwrap_err().to_string();
+    assert!(error.contains("names several") && error.contains("/opt/four"), "{error}");
+    take_away_one(&place, Path::new("/usr")).unwrap();
+    assert!(library("openmpi-4.1.4").is_err() && !place.set("openmpi-4.1.4").library.exists());
+    assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"for another");
+    assert_eq!(fs::read(place.components.join("mca_pml_ibex.so")).unwrap(), b"the chooser");
+    let error = take_away_one(&place, Path::new("/usr")).unwrap_err().to_string();
+    assert!(error.contains("nothing is installed for /usr, but for") && error.contains("5.0.7"), "{error}");
+    take_away_one(&place, Path::new("5.0.7")).unwrap();
+    take_away_one(&place, Path::new("/opt/four")).unwrap();
+    assert_eq!(everything_under(&home), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn the_new_release_of_an_open_mpi_is_what_tools_are_linked_with_and_the_old_stays() {
+    let folder = Folder::new();
+    let built = built(&folder);
+    let place = Place::under(&folder.path().join("p"));
+    put(&place, &built, &this()).unwrap();
+    fs::write(&built.library, "newer").unwrap();
+    put(&place, &built, &an_openmpi("4.1.8", "/usr")).unwrap();
+    let names: Vec<String> = sets::all(&place).unwrap().into_iter().map(|one| one.set.name).collect();
+    assert_eq!(names, ["openmpi-4.1.4", "openmpi-4.1.8"]);
+    assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"newer");
+    assert_eq!(fs::read(place.set("openmpi-4.1.4").library.join("libibex.so")).unwrap(), b"the library");
+}
+
+#[test]
+fn nothing_is_taken_away_where_one_of_several_was_changed() {
+    let folder = Folder::new();
+    let built = built(&folder);
+    let place = Place::under(&folder.path().join("p"));
+    put(&place, &built, &this()).unwrap();
+    put(&place, &built, &an_openmpi("5.0.7", "/opt/five")).unwrap();
+    fs::write(place.set("openmpi-5.0.7").library.join("libibex.so"), "mine").unwrap();
+    let before = everything_under(folder.path());
+    let error = take_away(&place).unwrap_err().to_string();
+    assert!(error.contains("openmpi-5.0.7/libibex.so has other contents"), "{error}");
+    assert_eq!(everything_under(folder.path()), before);
+}
+
+/// As version 0.1.0 of the commands did: the library itself in `lib`, and the component links to it.
+#[test]
+fn an_installation_from_before_there_were_several_becomes_one_of_them() {
+    let folder = Folder::new();
+    let built = built(&folder);
+    let place = Place::under(&folder.path().join("p"));
+    let mut old = Manifest { version: "0.1.0".into(), ..Manifest::default() };
+    for file in ["lib/libibex.so", "lib/libibex-log.so", "libexec/ibex/ibex_mpi_bench"] {
+        let path = folder.path().join("p").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "old").unwrap();
+        old.files.push(crate::manifest::File { sha256: crate::manifest::hash(&path).unwrap(), path });
+    }
+    fs::create_dir_all(&place.components).unwrap();
+    for name in COMPONENTS {
+        let link = crate::manifest::Link { path: place.components.join(name), target: "../libibex.so".into() };
+        crate::manifest::replace_link(&link).unwrap();
+        old.links.push(link);
+    }
+    fs::create_dir_all(&place.manifests).unwrap();
+    old.write(&place.manifest()).unwrap();
+    put(&place, &built, &this()).unwrap();
+    assert_eq!(fs::read(place.components.join("mca_btl_ibex.so")).unwrap(), b"the chooser");
+    assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"the library");
+    assert!(!place.bench.join("ibex_mpi_bench").exists());
+    take_away(&place).unwrap();
+    assert!(
+        everything_under(folder.path()).iter().all(|path| !path.starts_with(folder.path().join("p")) || path.is_dir())
+    );
 }

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which library of ibex belongs to an Open MPI, of those that were installed with this command.
+//!
+//! `cargo xtask install` gives each Open MPI a folder, `lib/ibex/openmpi-4.1.4`, and the programs of `ibex bench` one of the
+//! same name in `libexec/ibex`. Of two Open MPIs of one release the second folder has a further word, and the link `openmpi`
+//! in it leads to its libopen-pal.so. Called by `trace`, `bench` and `facts`. Grade: setup. Tests: below.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+/// An Open MPI, by its launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenMpi {
+    /// `4.1.4`
+    pub(crate) release: String,
+    /// The folder of its `bin`.
+    prefix: PathBuf,
+}
+
+impl OpenMpi {
+    /// Of this launcher; of the `mpirun` of `PATH` where that says nothing, as `srun` does. None: there is none either.
+    pub(crate) fn of(launcher: Option<&OsStr>) -> Option<Self> {
+        let named = launcher.map(Path::new).and_then(|launcher| {
+            if launcher.components().count() > 1 { Some(launcher.to_path_buf()) } else { in_path(launcher) }
+        });
+        named.as_deref().and_then(Self::asked).or_else(|| Self::asked(&in_path(Path::new("mpirun"))?))
+    }
+
+    fn asked(launcher: &Path) -> Option<Self> {
+        let output =
+            Command::new(launcher).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        Self::new(&String::from_utf8_lossy(&output.stdout), launcher)
+    }
+
+    /// Of what the launcher says of itself: `mpirun (Open MPI) 4.1.4`.
+    fn new(said: &str, launcher: &Path) -> Option<Self> {
+        let release = release(said.split("(Open MPI) ").nth(1)?)?;
+        let prefix = launcher.parent()?.parent().unwrap_or(Path::new("/")).to_path_buf();
+        Some(Self { release, prefix })
+    }
+}
+
+/// `4.1.4` of `v4.1.4rc1`; none where that does not begin with a number.
+pub(crate) fn release(version: &str) -> Option<String> {
+    let version = version.trim_start_matches('v');
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
+    (end > 0).then(|| version[..end].to_owned())
+}
+
+fn in_path(program: &Path) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// What was installed beside a command.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    /// The folder that `bin` and `lib` are in.
+    pub(crate) prefix: PathBuf,
+    /// The names of the folders, one for each Open MPI, in order.
+    names: Vec<String>,
+}
+
+impl Installed {
+    /// Beside this command.
+    ///
+    /// # Errors
+    /// It does not know where it is.
+    pub(crate) fn here() -> Result<Self> {
+        let program = env::current_exe().and_then(fs::canonicalize);
+        let program = program.context("this command does not know where it is")?;
+        Ok(Self::around(&program))
+    }
+
+    /// Beside a command.
+    pub(crate) fn around(command: &Path) -> Self {
+        let prefix = command.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf();
+        Self { names: names(&prefix.join("lib/ibex")), prefix }
+    }
+
+    /// The name of what belongs to an Open MPI; none where this was installed for one Open MPI alone, or by an older version,
+    /// or the Open MPI is not known: then what lies in `lib` itself counts.
+    ///
+    /// # Errors
+    /// It is installed for others only.
+    pub(crate) fn name(&self, openmpi: Option<&OpenMpi>) -> Result<Option<&str>> {
+        let Some(openmpi) = openmpi.filter(|_| !self.names.is_empty()) else { return Ok(None) };
+        let of_release: Vec<&String> = self.names.iter().filter(|name| is_of_release(name, &openmpi.release)).collect();
+        let link = |name: &str| fs::read_link(self.prefix.join("lib/ibex").join(name).join("openmpi")).ok();
+        let is_this = |name: &&&String| link(name).is_some_and(|library| library.starts_with(&openmpi.prefix));
+        let best = of_release.iter().find(is_this).or(of_release.first());
+        match best {
+            Some(name) => Ok(Some(name)),
+            None => bail!(
+                "mpirun is of Open MPI {} in {}, and ibex is installed for {} only; `cargo xtask install` with the mpicc of this one in \
+                 PATH installs it for this one, too",
+                openmpi.release,
+                openmpi.prefix.display(),
+                releases(&self.names)
+            ),
+        }
+    }
+}
+
+/// The folders of libraries beside the component that chooses among them.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("openmpi-")).collect();
+    names.sort();
+    names
+}
+
+/// Whether a folder is for this release: `openmpi-4.1.4`, or that with a further word.
+pub(crate) fn is_of_release(name: &str, release: &str) -> bool {
+    let rest = name.strip_prefix("openmpi-").and_then(|name| name.strip_prefix(release));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// `Open MPI 4.1.4 and 5.0.7`, of the names of folders.
+pub(crate) fn releases(names: &[String]) -> String {
+    let mut releases: Vec<&str> = names.iter().filter_map(|name| name.split('-').nth(1)).collect();
+    releases.dedup();
+    format!("Open MPI {}", releases.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn an_openmpi(release: &str, prefix: &str) -> OpenMpi {
+        OpenMpi { release: release.into(), prefix: prefix.into() }
+    }
+
+    #[test]
+    fn a_launcher_says_of_which_open_mpi_it_is() {
+        let said = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n";
+        let openmpi = OpenMpi::new(said, Path::new("/opt/ompi/bin/mpirun"));
+        assert_eq!(openmpi, Some(an_openmpi("4.1.4", "/opt/ompi")));
+        assert_eq!(OpenMpi::new("prterun (PRRTE) 3.0.8", Path::new("/usr/bin/prterun")), None);
+        assert_eq!(release("v5.0.7rc1").as_deref(), Some("5.0.7"));
+        assert_eq!(release("unknown"), None);
+    }
+
+    #[test]
+    fn what_belongs_to_an_open_mpi_is_what_has_its_release_and_its_prefix() {
+        let prefix = env::temp_dir().join(format!("ibex-installed-{}", std::process::id()));
+        let command = prefix.join("bin/ibex");
+        // An older version, or the tree of the source.
+        assert_eq!(Installed::around(&command).name(Some(&an_openmpi("4.1.4", "/usr"))).unwrap(), None);
+        for (name, library) in [
+            ("openmpi-4.1.4", "/usr/lib/libopen-pal.so.40"),
+            ("openmpi-4.1.4-1a2b3c4d", "/opt/four/lib/libopen-pal.so.40"),
+            ("openmpi-5.0.7", "/opt/five/lib/libopen-pal.so.80"),
+        ] {
+            let folder = prefix.join("lib/ibex").join(name);
+            fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::symlink(library, folder.join("openmpi")).unwrap();
+        }
+        let installed = Installed::around(&command);
+        let name = |release, prefix| installed.name(Some(&an_openmpi(release, prefix)));
+        assert_eq!(name("4.1.4", "/usr").unwrap(), Some("openmpi-4.1.4"));
+        assert_eq!(name("4.1.4", "/opt/four").unwrap(), Some("openmpi-4.1.4-1a2b3c4d"));
+        // One that was moved.
+        assert_eq!(name("5.0.7", "/elsewhere").unwrap(), Some("openmpi-5.0.7"));
+        assert_eq!(installed.name(None).unwrap(), None);
+        let error = name("4.1", "/usr").unwrap_err().to_string();
+        assert!(
+            error.contains("Open MPI 4.1 in /usr, and ibex is installed for Open MPI 4.1.4 and 5.0.7 only"),
+            "{error}"
+        );
+        fs::remove_dir_all(prefix).unwrap();
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the search for an Open MPI, among made-up installations: shell scripts that answer as theirs do.
+
+use super::*;
+use crate::install::tests::Folder;
+use std::os::unix::fs::PermissionsExt;
+
+fn script(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// An Open MPI under this prefix, with or without headers for components.
+pub(crate) fn open_mpi(prefix: &Path, release: &str, has_headers: bool) {
+    let folder = prefix.display();
+    script(
+        &prefix.join("bin/mpicc"),
+        &format!(
+            "case $1 in\n\
+             --showme:version) echo 'mpicc: Open MPI {release} (Language: C)';;\n\
+             --showme:incdirs) echo {folder}/include {folder}/include/openmpi;;\n\
+             --showme:libdirs) echo {folder}/lib;;\nesac"
+        ),
+    );
+    script(&prefix.join("bin/ompi_info"), &format!("echo path:prefix:{folder}"));
+    for header in headers::NEEDED.iter().filter(|_| has_headers) {
+        let file = prefix.join("include/openmpi").join(header);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
+    fs::create_dir_all(prefix.join("lib")).unwrap();
+    fs::write(prefix.join("lib/libopen-pal.so"), release).unwrap();
+}
+
+fn intel_mpi(prefix: &Path) {
+    script(
+        &prefix.join("bin/mpicc"),
+        "[ $1 = -v ] && echo 'mpigcc for the Intel(R) MPI Library 2021.9 for Linux*'; exit 1",
+    );
+}
+
+fn mpich(prefix: &Path) {
+    script(&prefix.join("bin/mpicc"), "[ $1 = -show ] && echo 'gcc -I/usr/include -lmpich'; exit 0");
+}
+
+/// Surroundings with variables that name folders of `folder`. What a script needs itself is always in `PATH`.
+fn with(folder: &Folder, variables: &[(&str, &str)]) -> Surroundings {
+    let variables: Vec<(&str, String)> = variables
+        .iter()
+        .map(|(name, value)| {
+            let value = folder.path().join(value).display().to_string();
+            (*name, if *name == "PATH" { format!("{value}:/usr/bin-of-nobody") } else { value })
+        })
+        .collect();
+    Surroundings::of(&variables.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>())
+}
+
+#[test]
+fn the_folder_that_is_named_comes_before_modules_and_modules_before_path() {
+    let folder = Folder::new();
+    for (name, release) in [("a", "4.1.6"), ("b", "5.0.7"), ("c", "4.1.4")] {
+        open_mpi(&folder.path().join(name), release, true);
+    }
+    let all = with(&folder, &[("MPI_HOME", "b"), ("PATH", "c/bin")]);
+    let choice = OpenMpi::choose(Some(&folder.path().join("a")), &all).unwrap();
+    assert_eq!((choice.openmpi.release.as_str(), choice.openmpi.by.as_str()), ("4.1.6", "--mpi"));
+    assert_eq!(choice.openmpi.variables(), [("MPICC", folder.path().join("a/bin/mpicc").into())]);
+    assert!(choice.others[0].contains("Open MPI 5.0.7") && choice.others[0].contains("--mpi comes first"));
+    let choice = OpenMpi::choose(None, &all).unwrap();
+    assert_eq!((choice.openmpi.release.as_str(), choice.openmpi.by.as_str()), ("5.0.7", "MPI_HOME"));
+    assert_eq!(choice.openmpi.library, fs::canonicalize(folder.path().join("b/lib/libopen-pal.so")).ok());
+    let choice = OpenMpi::choose(None, &with(&folder, &[("PATH", "c/bin")])).unwrap();
+    assert_eq!((choice.openmpi.release.as_str(), choice.openmpi.by.as_str()), ("4.1.4", "mpicc of PATH"));
+    assert_eq!(choice.openmpi.variables(), []);
+    assert!(choice.others.is_empty());
+}
+
+#[test]
+fn a_module_that_sets_path_too_names_one_open_mpi_and_not_two() {
+    let folder = Folder::new();
+    open_mpi(&folder.path().join("a"), "4.1.6", true);
+    let choice = OpenMpi::choose(None, &with(&folder, &[("OMPI_DIR", "a"), ("PATH", "a/bin")])).unwrap();
+    assert_eq!((choice.others.len(), choice.openmpi.variables().len()), (0, 0));
+    // The wrapper itself may be named, or its folder.
+    for name in ["a/bin", "a/bin/mpicc"] {
+        let named = OpenMpi::choose(Some(&folder.path().join(name)), &Surroundings::default()).unwrap();
+        assert_eq!(named.openmpi.prefix, folder.path().join("a"), "{name}");
+    }
+}
+
+#[test]
+fn another_mpi_is_named_as_what_it_is() {
+    let folder = Folder::new();
+    intel_mpi(&folder.path().join("intel"));
+    mpich(&folder.path().join("mpich"));
+    open_mpi(&folder.path().join("a"), "4.1.6", true);
+    let choice = OpenMpi::choose(None, &with(&folder, &[("MPI_HOME", "intel"), ("PATH", "a/bin")])).unwrap();
+    assert!(choice.others[0].contains("it is Intel MPI's"), "{:?}", choice.others);
+    let error = OpenMpi::choose(None, &with(&folder, &[("PATH", "mpich/bin")])).unwrap_err().to_string();
+    assert!(error.contains("it is MPICH's") && error.contains("--mpi PREFIX"), "{error}");
+    let demanded = OpenMpi::choose(Some(&folder.path().join("mpich")), &with(&folder, &[("PATH", "a/bin")]));
+    let error = demanded.unwrap_err().to_string();
+    assert!(error.contains("--mpi names") && error.contains("it is MPICH's"), "{error}");
+    let error = OpenMpi::choose(Some(&folder.path().join("none")), &Surroundings::default()).unwrap_err().to_string();
+    assert!(error.contains("none/bin/mpicc"), "{error}");
+}
+
+#[test]
+fn headers_that_are_missing_are_named_with_the_tag_that_has_them() {
+    let folder = Folder::new();
+    open_mpi(&folder.path().join("a"), "4.1.6", false);
+    let chosen = || OpenMpi::choose(None, &with(&folder, &[("PATH", "a/bin")])).unwrap().openmpi;
+    let error = chosen().with_source(None).unwrap_err().to_string();
+    for part in
+        ["opal/mca/btl/btl.h", "ompi/mca/pml/pml.h", "--with-devel-headers", "--branch v4.1.6", "--openmpi-source"]
+    {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let source = folder.path().join("source");
+    for header in headers::NEEDED {
+        let file = source.join(if header == "opal_config.h" { "opal/include" } else { "." }).join(header);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
+    let error = chosen().with_source(Some(&source)).unwrap_err().to_string();
+    assert!(error.contains("not a source tree of Open MPI"), "{error}");
+    fs::write(source.join("VERSION"), "# its parts\nmajor=4\nminor=1\nrelease=5\n").unwrap();
+    let error = chosen().with_source(Some(&source)).unwrap_err().to_string();
+    assert!(error.contains("is Open MPI 4.1.5") && error.contains("tag v4.1.6"), "{error}");
+    fs::write(source.join("VERSION"), "major=4\nminor=1\nrelease=6\n").unwrap();
+    let openmpi = chosen().with_source(Some(&source)).unwrap();
+    assert_eq!(openmpi.variables(), [("IBEX_OPENMPI_SOURCE", fs::canonicalize(&source).unwrap().into())]);
+    fs::remove_file(source.join("opal/include/opal_config.h")).unwrap();
+    let error = chosen().with_source(Some(&source)).unwrap_err().to_string();
+    assert!(error.contains("./configure"), "{error}");
+}
+
+#[test]
+fn a_release_is_its_numbers_alone() {
+    assert_eq!(ask::release("mpicc: Open MPI 4.1.4rc2 (Language: C)").as_deref(), Some("4.1.4"));
+    assert_eq!(ask::release("mpicc: Open MPI v5.0.7 (Language: C)").as_deref(), Some("5.0.7"));
+    assert_eq!(ask::release("MPICH Version: 4.0"), None);
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The system: by which package manager one installs there, and whether a thing is there, however it came.
+//!
+//! Grade: setup. Called by [`super`]. Tests: tests.rs.
+
+use super::things::{Proof, Thing};
+use crate::surroundings::Surroundings;
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+/// A package manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manager {
+    /// Debian, Ubuntu: the only one that is asked what it has, and told to install.
+    Apt,
+    /// Fedora, RHEL and what is made of it.
+    Dnf,
+    /// openSUSE, SLES.
+    Zypper,
+    /// Arch.
+    Pacman,
+    /// Spack, on any system.
+    Spack,
+    /// Conda, on any system.
+    Conda,
+}
+
+/// In the order in which they are looked for: a system's own, then what a user has beside it.
+const MANAGERS: [(Manager, &[&str]); 6] = [
+    (Manager::Apt, &["dpkg-query", "apt-get"]),
+    (Manager::Dnf, &["dnf"]),
+    (Manager::Zypper, &["zypper"]),
+    (Manager::Pacman, &["pacman"]),
+    (Manager::Spack, &["spack"]),
+    (Manager::Conda, &["conda"]),
+];
+
+/// A system, as far as these commands see it.
+pub(super) struct System<'a> {
+    surroundings: &'a Surroundings,
+    /// None is known.
+    pub(super) manager: Option<Manager>,
+}
+
+impl Manager {
+    /// The command that installs packages.
+    pub(super) fn install(self) -> &'static str {
+        match self {
+            Manager::Apt => "apt-get update && apt-get install --no-install-recommends",
+            Manager::Dnf => "dnf install",
+            Manager::Zypper => "zypper install",
+            Manager::Pacman => "pacman -S --needed",
+            Manager::Spack => "spack install",
+            Manager::Conda => "conda install --channel conda-forge",
+        }
+    }
+
+    /// What those who have it call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Manager::Apt => "Debian",
+            Manager::Dnf => "dnf",
+            Manager::Zypper => "zypper",
+            Manager::Pacman => "pacman",
+            Manager::Spack => "Spack",
+            Manager::Conda => "conda-forge",
+        }
+    }
+}
+
+impl<'a> System<'a> {
+    /// The one of these surroundings. In an active environment of Conda, that is asked: its compiler sees nothing else.
+    pub(super) fn of(surroundings: &'a Surroundings) -> Self {
+        let has = |programs: &[&str]| programs.iter().all(|program| surroundings.program(program).is_some());
+        let in_conda = surroundings.variable("CONDA_PREFIX").is_some() && has(&["conda", "mpicc"]);
+        let first = || MANAGERS.iter().find(|(_, programs)| has(programs)).map(|(manager, _)| *manager);
+        Self { surroundings, manager: if in_conda { Some(Manager::Conda) } else { first() } }
+    }
+
+    /// Which of these things are not there.
+    pub(super) fn missing(&self, needed: Vec<&'static Thing>) -> std::io::Result<Vec<&'static Thing>> {
+        if self.manager != Some(Manager::Apt) {
+            return Ok(needed.into_iter().filter(|thing| !self.has(&thing.proof)).collect());
+        }
+        let installed = self.installed_by_apt(&needed)?;
+        let missing: Vec<&Thing> = needed.into_iter().filter(|thing| !installed.contains(thing.name)).collect();
+        // Where nothing can be installed, it is enough that a thing is there.
+        let is_lacking = |thing: &&Thing| self.may_install() || !self.has(&thing.proof);
+        Ok(missing.into_iter().filter(is_lacking).collect())
+    }
+
+    /// Whether packages may be installed from here.
+    pub(super) fn may_install(&self) -> bool {
+        self.manager == Some(Manager::Apt) && (is_root() || self.surroundings.program("sudo").is_some())
+    }
+
+    /// Which of the packages dpkg has installed. It exits with 1 when it does not know a name, which is an answer, too.
+    fn installed_by_apt(&self, things: &[&Thing]) -> std::io::Result<HashSet<String>> {
+        let program = self.surroundings.program("dpkg-query").unwrap_or_else(|| "dpkg-query".into());
+        let output = (self.surroundings.command(&program))
+            .args(["--show", "--showformat", "${db:Status-Status} ${Package}\\n"])
+            .args(things.iter().map(|thing| thing.name))
+            .output()?;
+        Ok(parse_installed(&String::from_utf8_lossy(&output.stdout)))
+    }
+
+    /// Whether a thing is there.
+    pub(super) fn has(&self, proof: &Proof) -> bool {
+        match proof {
+            Proof::Program(names) => names.iter().any(|name| self.surroundings.program(name).is_some()),
+            Proof::Header { header, module } => self.has_header(header, module),
+            Proof::LibClang => self.has_libclang(),
+            Proof::Drivers => self.has_library_folder("libibverbs"),
+            Proof::Python(module) => self.says_yes("python3", &["-c", &format!("import {module}")], ""),
+        }
+    }
+
+    fn has_header(&self, header: &str, module: &str) -> bool {
+        let include = format!("#include <{header}>\n");
+        let flags = self.said("pkg-config", &["--cflags", module]).unwrap_or_default();
+        let mut options = vec!["-E", "-x", "c", "-o", "/dev/null", "-"];
+        options.extend(flags.split_whitespace());
+        let folder = self.surroundings.variable("CONDA_PREFIX").map(|prefix| format!("-I{}/include", prefix.display()));
+        options.extend(folder.as_deref());
+        self.says_yes("cc", &options, &include)
+    }
+
+    /// Where bindgen looks: what `LIBCLANG_PATH` names, what `llvm-config` says, and the folders of libraries.
+    fn has_libclang(&self) -> bool {
+        let mut folders: Vec<String> = Vec::new();
+        folders.extend(self.surroundings.variable("LIBCLANG_PATH").map(|path| path.to_string_lossy().into_owned()));
+        folders.extend(self.said("llvm-config", &["--libdir"]).map(|folder| folder.trim().to_owned()));
+        folders.extend(self.library_folders());
+        let is_libclang = |folder: &String| {
+            let path = Path::new(folder);
+            let named =
+                |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libclang"));
+            let is_library = |path: &Path| named(path) && path.to_string_lossy().contains(".so");
+            is_library(path) || entries(folder).any(|entry| is_library(&entry.path()))
+        };
+        // Versions lie side by side: /usr/lib/llvm-14/lib.
+        let versions = entries("/usr/lib").map(|entry| entry.path().join("lib").display().to_string());
+        let versions = versions.filter(|folder| folder.contains("/llvm"));
+        folders.into_iter().chain(versions).any(|folder| is_libclang(&folder))
+    }
+
+    fn has_library_folder(&self, name: &str) -> bool {
+        self.library_folders().iter().any(|folder| entries(Path::new(folder).join(name)).next().is_some())
+    }
+
+    /// Where a loader looks for libraries.
+    fn library_folders(&self) -> Vec<String> {
+        let told = self.surroundings.variable("LD_LIBRARY_PATH").map(env::split_paths).into_iter().flatten();
+        let conda = self.surroundings.variable("CONDA_PREFIX").map(|prefix| Path::new(prefix).join("lib"));
+        let told = told.chain(conda).map(|folder| folder.display().to_string());
+        let multiarch = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
+        let of_system = ["/usr/lib64", "/usr/lib", "/lib64", "/lib", &multiarch];
+        told.chain(of_system.map(str::to_owned)).collect()
+    }
+
+    /// What a program prints, where it succeeds.
+    fn said(&self, program: &str, options: &[&str]) -> Option<String> {
+        let program = self.surroundings.program(program)?;
+        let output = self.surroundings.command(&program).args(options).stderr(Stdio::null()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Whether a program succeeds, with this as its input.
+    fn says_yes(&self, program: &str, options: &[&str], input: &str) -> bool {
+        let Some(program) = self.surroundings.program(program) else { return false };
+        let mut command = self.surroundings.command(&program);
+        command.args(options).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else { return false };
+        // A program that does not read its input has ended, and says what there is to say by its status.
+        let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
+        child.wait().is_ok_and(|status| status.success())
+    }
+}
+
+/// `apt-get`, as root.
+pub(super) fn apt_get() -> Command {
+    if is_root() {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    } else {
+        let mut command = Command::new("sudo");
+        command.args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+        command
+    }
+}
+
+fn entries(folder: impl AsRef<Path>) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
+/// Packages that dpkg calls installed.
+pub(super) fn parse_installed(listing: &str) -> HashSet<String> {
+    listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect()
+}
+
+fn is_root() -> bool {
+    // The owner of this process's folder in /proc is its effective user.
+    std::os::unix::fs::MetadataExt::uid(&match fs::metadata("/proc/self") {
+        Ok(metadata) => metadata,
+        Err(_) => return false,
+    }) == 0
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of what is found missing, on made-up systems: a folder of programs is the whole `PATH`.
+
+use super::things::Proof;
+use super::*;
+use crate::install::tests::Folder;
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Surroundings whose `PATH` has these programs, each with what it does.
+fn with(folder: &Folder, programs: &[(&str, &str)]) -> Surroundings {
+    for (name, does) in programs {
+        let file = folder.path().join(name);
+        fs::write(&file, format!("#!/bin/sh\n{does}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    Surroundings::of(&[("PATH", folder.path().to_str().unwrap())])
+}
+
+/// A compiler that finds the headers whose names hold this word.
+fn compiler(word: &str) -> String {
+    format!("read line; case $line in *{word}*) exit 0;; *) exit 1;; esac")
+}
+
+fn missing(surroundings: &Surroundings) -> (Option<Manager>, Vec<&'static str>) {
+    let system = System::of(surroundings);
+    let missing = system.missing(needed(None, &[Need::OpenMpi])).unwrap();
+    (system.manager, missing.iter().map(|thing| thing.name).collect())
+}
+
+#[test]
+fn only_packages_that_dpkg_calls_installed_count_as_installed() {
+    let listing = "installed gcc\nnot-installed cmake\nconfig-files perftest\ninstalled libnl-3-dev\n";
+    let installed = system::parse_installed(listing);
+    assert_eq!(installed, HashSet::from(["gcc".to_owned(), "libnl-3-dev".to_owned()]));
+    let folder = Folder::new();
+    let debian = with(&folder, &[("dpkg-query", "echo installed cmake"), ("apt-get", ""), ("sudo", ""), ("cc", "")]);
+    let (manager, missing) = missing(&debian);
+    assert_eq!(manager, Some(Manager::Apt));
+    assert!(missing.contains(&"libibverbs-dev") && missing.contains(&"gcc") && !missing.contains(&"cmake"));
+}
+
+#[test]
+fn elsewhere_a_thing_counts_when_it_is_seen_whatever_package_it_came_in() {
+    let folder = Folder::new();
+    let fedora = with(&folder, &[("dnf", ""), ("cc", &compiler("netlink")), ("cmake", ""), ("mpicc", "")]);
+    let (manager, missing) = missing(&fedora);
+    assert_eq!(manager, Some(Manager::Dnf));
+    for there in ["gcc", "cmake", "libnl-3-dev", "libnl-route-3-dev", "libopenmpi-dev"] {
+        assert!(!missing.contains(&there), "{there}");
+    }
+    for absent in ["make", "libibverbs-dev", "libhwloc-dev", "openmpi-bin"] {
+        assert!(missing.contains(&absent), "{absent}");
+    }
+}
+
+#[test]
+fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
+    let folder = Folder::new();
+    for (program, command, package) in [
+        ("dnf", "dnf install", "rdma-core-devel"),
+        ("zypper", "zypper install", "openmpi4-devel"),
+        ("pacman", "pacman -S --needed", "rdma-core"),
+        ("spack", "spack install", "gmake"),
+        ("conda", "conda install", "libhwloc"),
+    ] {
+        let surroundings = with(&Folder::new(), &[]);
+        assert!(System::of(&surroundings).manager.is_none());
+        let surroundings = with(&folder, &[(program, "")]);
+        let error = ensure_for_build(&surroundings, false).unwrap_err().to_string();
+        assert!(error.contains(command) && error.contains(package), "{program}: {error}");
+        assert!(error.contains("the verbs library") && !error.contains("libibverbs-dev"), "{program}: {error}");
+        // Two of Debian's packages are one elsewhere.
+        let line = error.lines().last().unwrap();
+        assert!(line.matches("libnl").count() == 1, "{line}");
+        fs::remove_file(folder.path().join(program)).unwrap();
+    }
+}
+
+#[test]
+fn a_system_without_a_known_manager_is_told_in_words() {
+    let error = ensure_for_build(&with(&Folder::new(), &[]), false).unwrap_err().to_string();
+    assert!(error.contains("the verbs library") && error.contains("no package manager"), "{error}");
+    assert!(error.contains("Open MPI's headers and compiler wrapper"), "{error}");
+    let error = ensure_for_build(&with(&Folder::new(), &[]), true).unwrap_err().to_string();
+    assert!(!error.contains("Open MPI's headers"), "{error}");
+}
+
+#[test]
+fn where_everything_is_there_it_goes_on() {
+    let surroundings = with(&Folder::new(), &[]);
+    let system = System::of(&surroundings);
+    assert!(system.missing(Vec::new()).unwrap().is_empty());
+    let folder = Folder::new();
+    let clang = Folder::new();
+    fs::write(clang.path().join("libclang.so.1"), "").unwrap();
+    fs::create_dir(clang.path().join("libibverbs")).unwrap();
+    fs::write(clang.path().join("libibverbs/libmlx5-rdmav34.so"), "").unwrap();
+    let programs = ["cc", "make", "cmake", "python3", "pkg-config", "mpicc", "ompi_info"].map(|name| (name, "exit 0"));
+    let _ = with(&folder, &programs);
+    let folders = [folder.path(), clang.path()].map(|folder| folder.to_str().unwrap());
+    let surroundings = Surroundings::of(&[("PATH", folders[0]), ("LD_LIBRARY_PATH", folders[1])]);
+    ensure_for_build(&surroundings, false).unwrap();
+    assert!(!System::of(&surroundings).has(&Proof::Program(&["hpcc"])));
+}
+
+#[test]
+fn an_adapter_of_the_machine_needs_no_virtual_machine_and_building_no_tests() {
+    let names = |things: Vec<&Thing>| things.iter().map(|thing| thing.name).collect::<Vec<_>>();
+    let for_adapter = names(needed(Some("mlx5_0"), &[Need::Device]));
+    assert!(for_adapter.contains(&"libibverbs-dev") && for_adapter.contains(&"perftest"));
+    assert!(!for_adapter.contains(&"qemu-system-x86"));
+    assert!(!for_adapter.contains(&"chromium"));
+    assert!(names(needed(None, &[Need::Test])).contains(&"chromium"));
+    assert!(names(needed(Some(SOFT_ROCE), &[])).contains(&"qemu-system-x86"));
+    let to_build = names(needed(None, &[]));
+    assert!(!to_build.contains(&"perftest") && !to_build.contains(&"libopenmpi-dev"));
+}
+
+#[test]
+fn each_thing_is_listed_once_and_says_what_it_is_for() {
+    let mut seen = HashSet::new();
+    for thing in THINGS {
+        assert!(seen.insert(thing.name), "{} is listed twice", thing.name);
+        assert!(!thing.why.is_empty(), "{}", thing.name);
+    }
+}

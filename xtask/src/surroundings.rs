@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a command of xtask is told by its environment: variables, and the programs of `PATH`.
+//!
+//! Read once, and handed on as a value, so that a test can describe a machine that it is not on. Grade: setup. Tests: by
+//! those who use it.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The variables of an environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surroundings {
+    variables: BTreeMap<OsString, OsString>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(crate) fn here() -> Self {
+        Self { variables: env::vars_os().collect() }
+    }
+
+    /// A variable; none where it is not set, or is empty.
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// The first program of that name in `PATH`.
+    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+        let path = self.variable("PATH")?;
+        env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_program(file))
+    }
+
+    /// A command that has these variables and no other.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().envs(&self.variables);
+        command
+    }
+
+    /// Those of a test.
+    #[cfg(test)]
+    pub(crate) fn of(variables: &[(&str, &str)]) -> Self {
+        Self { variables: variables.iter().map(|(name, value)| (name.into(), value.into())).collect() }
+    }
+}
+
+/// Whether a file can be run.
+pub(crate) fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
