@@ -34,6 +34,8 @@ enum Need {
     Bench,
     /// What only tests want.
     Test,
+    /// Building and checking Debian packages.
+    Package,
 }
 
 struct Package {
@@ -56,6 +58,10 @@ const fn bench(name: &'static str, why: &'static str) -> Package {
 
 const fn test(name: &'static str, why: &'static str) -> Package {
     Package { name, why, need: Need::Test }
+}
+
+const fn package(name: &'static str, why: &'static str) -> Package {
+    Package { name, why, need: Need::Package }
 }
 
 /// Every package a Debian 12 with nothing but Rust and a C compiler lacks. What one of these depends on is not listed.
@@ -89,6 +95,11 @@ static PACKAGES: &[Package] = &[
     virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),
     virtual_machine("busybox-static", "its first program"),
     virtual_machine("kmod", "lists its kernel modules"),
+    package("debhelper", "builds Debian packages"),
+    package("dpkg-dev", "says what libraries a package depends on"),
+    package("lowdown", "makes manual pages of docs/"),
+    package("lintian", "checks packages"),
+    package("mmdebstrap", "makes the fresh system in which they are tried"),
 ];
 
 /// `cargo xtask setup`.
@@ -122,6 +133,15 @@ pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
+/// Makes sure that everything is installed that building packages needs.
+///
+/// # Errors
+/// Those of [`ensure`].
+pub(crate) fn ensure_for_packages() -> Result<()> {
+    let missing = missing(None, &[Need::Package])?;
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
 fn missing(device: Option<&str>, more: &[Need]) -> Result<Vec<&'static Package>> {
     let needed = needed(device, more);
     if !is_in_path("dpkg-query") {
@@ -136,7 +156,7 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Package> {
     let is_needed = |package: &&Package| match package.need {
         Need::Always => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::Bench | Need::Test => more.contains(&package.need),
+        Need::Bench | Need::Test | Need::Package => more.contains(&package.need),
     };
     PACKAGES.iter().filter(is_needed).collect()
 }
