@@ -90,7 +90,7 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
 ];
 
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 20] = [
+pub(crate) const ALL: [Transport; 21] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,

@@ -186,7 +186,9 @@ impl Installed {
         let installed = crate::installed::Installed::here()?;
         let name = installed.name(OpenMpi::of(None).as_ref())?;
         let is_told = env::var_os("OMPI_MCA_mca_base_component_path").is_some();
-        Self::under(&installed.prefix, name.unwrap_or_default(), programs, is_told)
+        let command =
+            env::current_exe().and_then(fs::canonicalize).context("this command does not know where it is")?;
+        Ok(Self { command, ..Self::under(&installed.prefix, name.unwrap_or_default(), programs, is_told)? })
     }
 
     /// Under a prefix, of the Open MPI whose folders have this name, which may be empty; `is_told`: whether Open MPI is told
@@ -199,7 +201,7 @@ impl Installed {
         }
         let components = Some(prefix.join("lib/openmpi"));
         let components = components.filter(|folder| !is_told && folder.join("mca_btl_ibex.so").exists());
-        Ok(Self { command: command.to_owned(), programs, components })
+        Ok(Self { command: prefix.join("bin/ibex"), programs, components })
     }
 }
 

@@ -14,6 +14,7 @@ mod install;
 mod manifest;
 mod miri;
 mod openmpi;
+mod package;
 mod readers;
 mod setup;
 mod surroundings;
@@ -41,6 +42,8 @@ enum Command {
     Test(test::Arguments),
     /// Put the library where Open MPI finds it
     Install(install::InstallArguments),
+    /// Build Debian packages for the Open MPI that is installed here
+    Package(package::Arguments),
     /// Remove exactly what `install` put there
     Uninstall(install::UninstallArguments),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::command(&arguments),
         Command::Test(arguments) => test::command(&arguments),
         Command::Install(arguments) => install::install(&arguments),
+        Command::Package(arguments) => package::command(&arguments),
         Command::Uninstall(arguments) => install::uninstall(&arguments),
     };
     match done {

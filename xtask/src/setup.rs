@@ -72,6 +72,14 @@ pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
     ensure_all(&Surroundings::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench])
 }
 
+/// Makes sure that everything is there that building and trying Debian packages needs.
+///
+/// # Errors
+/// Those of [`ensure_for_build`].
+pub(crate) fn ensure_for_packages() -> Result<()> {
+    ensure_all(&Surroundings::here(), None, &[Need::OpenMpi, Need::Package])
+}
+
 fn ensure_all(surroundings: &Surroundings, device: Option<&str>, more: &[Need]) -> Result<()> {
     let system = System::of(surroundings);
     let missing = system.missing(needed(device, more))?;
@@ -82,7 +90,7 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Thing> {
     let is_needed = |thing: &&Thing| match thing.need {
         Need::Build => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::OpenMpi | Need::Device | Need::Bench | Need::Test => more.contains(&thing.need),
+        Need::OpenMpi | Need::Device | Need::Bench | Need::Test | Need::Package => more.contains(&thing.need),
     };
     THINGS.iter().filter(is_needed).collect()
 }

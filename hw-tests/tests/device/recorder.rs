@@ -234,7 +234,7 @@ fn between_nodes(site: &mut Site) -> Result<()> {
     for node in 0..2 {
         let fabric = site.fabric(2)?;
         let names = fabric.run(&Job::new(["ls", there]).on(node))?.checked()?.stdout;
-        for name in names.lines().filter(|name| name.ends_with(".ibex")) {
+        for name in names.lines().filter(|name| Path::new(name).extension().is_some_and(|end| end == "ibex")) {
             let file = format!("{there}/{name}");
             let shown = fabric.run(&Job::new(["od", "-An", "-v", "-tx1", &file]).on(node))?.checked()?.stdout;
             let bytes: Result<Vec<u8>, _> = shown.split_whitespace().map(|byte| u8::from_str_radix(byte, 16)).collect();

@@ -23,6 +23,8 @@ pub(super) enum Need {
     Bench,
     /// What only tests want.
     Test,
+    /// Building Debian packages, and trying them.
+    Package,
 }
 
 /// How one sees that a thing is there.
@@ -80,7 +82,7 @@ const fn header(header: &'static str, module: &'static str) -> Proof {
     Proof::Header { header, module }
 }
 
-use Need::{Bench, Build, Device, OpenMpi, Test, VirtualMachine};
+use Need::{Bench, Build, Device, OpenMpi, Package, Test, VirtualMachine};
 use Proof::Program;
 
 /// Everything that a system with nothing but Rust lacks. What one of these depends on is not listed.
@@ -261,5 +263,20 @@ pub(super) static THINGS: &[Thing] = &[
         (VirtualMachine, "lists its kernel modules"),
         Program(&["modinfo"]),
         ["kmod", "kmod", "kmod", "kmod", "kmod"],
+    ),
+    thing("debhelper", (Package, "builds Debian packages"), Program(&["dh"]), ["", "", "", "", ""]),
+    thing(
+        "dpkg-dev",
+        (Package, "says what libraries a package depends on"),
+        Program(&["dpkg-shlibdeps"]),
+        ["", "", "", "", ""],
+    ),
+    thing("lowdown", (Package, "makes manual pages of docs/"), Program(&["lowdown"]), ["", "", "", "", ""]),
+    thing("lintian", (Package, "checks packages"), Program(&["lintian"]), ["", "", "", "", ""]),
+    thing(
+        "mmdebstrap",
+        (Package, "makes the fresh system in which they are tried"),
+        Program(&["mmdebstrap"]),
+        ["", "", "", "", ""],
     ),
 ];

@@ -8,14 +8,16 @@
 mod run;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
 use softhca::profiles::Name;
 
 #[derive(Parser)]
 #[command(
+    name = "softhca",
     version,
     about = "An emulated InfiniBand adapter for the processes of this host: a test and development device"
 )]
@@ -49,6 +51,12 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         profile: Option<Name>,
     },
+    /// Writes the manual pages of this command, for who packages it
+    #[command(hide = true)]
+    Pages {
+        /// The folder, as /usr/share
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -57,6 +65,7 @@ fn main() -> ExitCode {
             run::run(config.as_deref(), profile, fabric.as_deref(), &program)
         }
         Command::Check { config, profile } => check(&config, profile),
+        Command::Pages { folder } => pages(&folder),
     };
     result.unwrap_or_else(|error| {
         eprintln!("softhca: {error:#}");
@@ -64,7 +73,15 @@ fn main() -> ExitCode {
     })
 }
 
-fn check(path: &std::path::Path, profile: Option<Name>) -> anyhow::Result<ExitCode> {
+fn pages(folder: &Path) -> anyhow::Result<ExitCode> {
+    let manual = folder.join("man/man1");
+    std::fs::create_dir_all(&manual).with_context(|| format!("cannot make {}", manual.display()))?;
+    clap_mangen::generate_to(Arguments::command(), &manual)
+        .with_context(|| format!("cannot write to {}", manual.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(path: &Path, profile: Option<Name>) -> anyhow::Result<ExitCode> {
     let config = softhca::config::Config::read_as(path, profile)?;
     for device in &config.devices {
         println!("{}: guid {:016x}, {} port(s)", device.name, device.node_guid, device.ports.len());

@@ -110,17 +110,17 @@ fn private_name() -> Result<PathBuf> {
     Ok(run_folder(std::process::id(), u64::from_ne_bytes(random)))
 }
 
-/// The shared object: next to this command, or in `deps` below it where cargo leaves it for tests; the newer one.
+/// The shared object: where an installation or a package puts it, next to this command, or in `deps` below it where
+/// cargo leaves it for tests; the newest.
 fn library() -> Result<PathBuf> {
     let command = std::env::current_exe()?;
     let beside = command.parent().unwrap_or(Path::new("/"));
-    let candidates =
-        [beside.join("libsofthca.so"), beside.join("deps/libsofthca.so"), beside.join("../lib/libsofthca.so")];
-    candidates
-        .iter()
+    ["", "deps", "../lib", "../lib/softhca", "../lib64/softhca"]
+        .map(|folder| beside.join(folder).join("libsofthca.so"))
+        .into_iter()
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
         .max()
-        .map(|(_, path)| path.clone())
+        .map(|(_, path)| path)
         .with_context(|| {
             format!("libsofthca.so is not in {}: build it with `cargo build -p softhca`", beside.display())
         })

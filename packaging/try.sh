@@ -1,0 +1,31 @@
+#!/bin/sh
+# Tries the packages in /packages as a new user of a fresh Debian would: installs them, runs a job, builds a tool, removes them.
+# `cargo xtask package --try` runs this inside a root file system that is thrown away afterwards.
+set -eu
+export DEBIAN_FRONTEND=noninteractive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HOME=/root
+fail() { echo "FAILED: $*" >&2; exit 1; }
+ours() { find / -xdev \( -name '*ibex*' -not -name 'libexec' -o -name '*softhca*' \) -not -path '/packages/*' -not -path '/proc/*' | sort; }
+
+test -z "$(ours)" || fail "this root has files of ibex already: $(ours)"
+apt-get install --quiet --yes --no-install-recommends /packages/*.deb openmpi-bin
+dpkg --verify ibex-tools softhca libibex-dev
+
+for component in pml btl; do
+    ompi_info --parsable | grep "^mca:$component:ibex:" || fail "ompi_info does not list the $component of ibex"
+done
+bench=$(ls -d /usr/libexec/ibex/openmpi-*)/ibex_mpi_bench
+softhca run -- ibex info || fail "ibex info"
+softhca run -- ibex trace -o /tmp/run -- mpirun --oversubscribe -n 2 --mca pml ibex --mca btl self,ibex "$bench" --tests latency --sizes 8
+ibex explain /tmp/run || fail "ibex explain"
+man --version > /dev/null 2>&1 && man ibex-doctor > /dev/null
+
+apt-get install --quiet --yes --no-install-recommends gcc libc6-dev libopenmpi-dev pkg-config
+cp /usr/share/doc/libibex-dev/examples/writing_a_tool.c /tmp
+# shellcheck disable=SC2046 # flags are words
+mpicc /tmp/writing_a_tool.c $(pkg-config --cflags --libs ibex) -o /tmp/tool
+softhca run -- mpirun --oversubscribe -n 2 --mca pml ob1 --mca btl self,ibex /tmp/tool
+
+apt-get purge --quiet --yes 'ibex-openmpi-*' ibex-tools libibex-dev softhca
+rm -r /tmp/run
+test -z "$(ours)" || fail "removing the packages leaves $(ours)"
+echo "The packages work, and leave nothing behind."

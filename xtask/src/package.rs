@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask package`: Debian packages of the Open MPI that is installed here; with `--try`, also what becomes of them
+//! on a fresh system.
+//!
+//! The recipe is `debian/`; this runs it, shows what lintian finds, and installs the packages in a root file system that
+//! mmdebstrap makes and throws away (`packaging/try.sh`). Other recipes, in `packaging/`, are for RPM and Spack.
+//!
+//! Grade: setup. Tests: at the end of this file, and `--try`.
+
+use crate::command::{output, run, step};
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Arguments of `cargo xtask package`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Install them in a fresh system, run a job, remove them, and look at what is left
+    #[arg(long = "try")]
+    try_them: bool,
+    /// With `--try`, only that, with the packages of the last time
+    #[arg(long, requires = "try_them")]
+    no_build: bool,
+}
+
+/// `cargo xtask package`.
+pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
+    crate::setup::ensure_for_packages()?;
+    let workspace = Workspace::here();
+    let folder = workspace.target().join("packages");
+    if !arguments.no_build {
+        build(&workspace, &folder)?;
+    }
+    let packages = packages_in(&folder)?;
+    if packages.is_empty() {
+        bail!("there are no packages in {}; leave out --no-build", folder.display());
+    }
+    step("What lintian finds");
+    run(Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).args(&packages))?;
+    if arguments.try_them {
+        try_in_fresh_root(&workspace, &packages)?;
+    }
+    println!("\nInstall them with apt-get, each with its path:");
+    for package in &packages {
+        println!("    {}", workspace.shown(package).display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build(workspace: &Workspace, folder: &Path) -> Result<()> {
+    step("Building the packages");
+    for package in packages_in(folder)? {
+        fs::remove_file(&package).with_context(|| format!("cannot remove {}", package.display()))?;
+    }
+    let mut rules = Command::new("debian/rules");
+    rules.current_dir(workspace.root()).args(["clean", "binary"]).env("output", folder);
+    // What cargo sets for this program would lead dpkg-shlibdeps astray.
+    run(rules.env("CARGO_TARGET_DIR", workspace.target()).env_remove("LD_LIBRARY_PATH"))?;
+    run(Command::new("debian/rules").current_dir(workspace.root()).arg("clean"))
+}
+
+/// The packages that a user installs: those of debugging symbols are left out. None where there is no such folder.
+fn packages_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut packages: Vec<PathBuf> = paths.into_iter().filter(|path| is_for_users(path)).collect();
+    packages.sort();
+    Ok(packages)
+}
+
+fn is_for_users(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.extension().is_some_and(|extension| extension == "deb") && !name.contains("-dbgsym_")
+}
+
+/// A fresh Debian of the release that this one is.
+fn try_in_fresh_root(workspace: &Workspace, packages: &[PathBuf]) -> Result<()> {
+    let release = output(Command::new("sh").args(["-c", ". /etc/os-release && printf %s \"$VERSION_CODENAME\""]))?;
+    step(&format!("Trying them in a fresh Debian ({release})"));
+    let mut make = Command::new("mmdebstrap");
+    make.args(["--variant=apt", "--customize-hook=mkdir -p \"$1/packages\""]);
+    for package in packages {
+        make.arg(format!("--customize-hook=copy-in {} /packages", package.display()));
+    }
+    make.arg(format!("--customize-hook=copy-in {} /packages", workspace.root().join("packaging/try.sh").display()));
+    // The root is for these hooks alone: mmdebstrap keeps nothing of it.
+    run(make.args(["--customize-hook=chroot \"$1\" /packages/try.sh", &release, "/dev/null"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debugging_symbols_are_not_for_users() {
+        let of_users = ["softhca_0.1.0_amd64.deb", "softhca-dbgsym_0.1.0_amd64.deb", "files", "try.sh"]
+            .map(|name| is_for_users(Path::new(name)));
+        assert_eq!(of_users, [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_has_no_packages() {
+        assert!(packages_in(Path::new("/nonexistent/packages")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_package_has_a_recipe_for_each_system() {
+        let root = Workspace::here().root().to_path_buf();
+        let control = fs::read_to_string(root.join("debian/control")).unwrap();
+        let of_debian: Vec<&str> = control.lines().filter_map(|line| line.strip_prefix("Package: ")).collect();
+        assert_eq!(of_debian, ["ibex-openmpi-4.1", "ibex-openmpi-5", "libibex-dev", "ibex-tools", "softhca"]);
+        let spec = fs::read_to_string(root.join("packaging/ibex.spec")).unwrap();
+        for part in ["%files openmpi", "%files devel", "%files tools", "%files -n softhca"] {
+            assert!(spec.lines().any(|line| line == part), "{part} is not in packaging/ibex.spec");
+        }
+    }
+
+    #[test]
+    fn recipes_have_the_version_of_the_workspace() {
+        let root = Workspace::here().root().to_path_buf();
+        let version = env!("CARGO_PKG_VERSION");
+        for (file, line) in [
+            ("debian/changelog", format!("ibex ({version}) ")),
+            ("packaging/ibex.spec", format!("Version:        {version}")),
+            ("packaging/spack/package.py", format!("version(\"{version}\"")),
+        ] {
+            let text = fs::read_to_string(root.join(file)).unwrap();
+            assert!(text.contains(&line), "{file} has no `{line}`");
+        }
+    }
+}
