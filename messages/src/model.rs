@@ -213,7 +213,7 @@ pub struct ReceiveSide {
 pub enum WaitKind {
     /// A receive that was posted before its message came.
     LateSender,
-    /// A message that came before its receive was posted.
+    /// A message that came, or had left its sender, before its receive was posted.
     LateReceiver,
     /// A request that was done before anybody asked.
     LateWait,
@@ -344,17 +344,6 @@ impl Message {
             [r.arrived, r.unexpected, r.activated, r.posted, r.matched, r.begun, r.ended, r.completed, r.notified]
         });
         send.chain(receive).flatten()
-    }
-
-    /// What it waited for that its own moments tell.
-    pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {
-        let receive = self.receive.as_ref();
-        let of = |kind, from: Option<Time>, to: Option<Time>| Some(Wait { kind, from: from?, to: to? });
-        let late_sender = receive.and_then(|side| of(WaitKind::LateSender, side.posted, side.matched));
-        let late_receiver = receive.and_then(|side| of(WaitKind::LateReceiver, side.unexpected, side.matched));
-        let received = receive.and_then(|side| of(WaitKind::LateWait, side.completed, side.notified));
-        let sent = self.send.and_then(|side| of(WaitKind::LateWait, side.completed, side.notified));
-        [late_sender, late_receiver, received, sent].into_iter().flatten()
     }
 
     /// Nanoseconds from the first bytes' leaving to the arrival; its error is those of both clocks. `None` also of a
