@@ -7,6 +7,11 @@
 
 #include <string.h>
 
+int ibex_bml_begin(bool threads)
+{
+    return mca_bml_base_init(OPAL_ENABLE_PROGRESS_THREADS, threads);
+}
+
 mca_btl_base_module_t *ibex_shared_memory(void)
 {
     mca_btl_base_selected_module_t *each;

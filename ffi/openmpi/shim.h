@@ -106,6 +106,10 @@ void ibex_pml_consider(const char *name);
 
 /* --- What a PML needs to send through Open MPI's shared-memory BTL (shared_memory.c). --- */
 
+/* Has the BTLs initialised, unless they are: Open MPI 4.1 does it for all PMLs, 5.0 leaves it to those that use them. One-sided
+ * communication finds none else. Returns an OPAL code. */
+int ibex_bml_begin(bool threads);
+
 /* The BTL of shared memory that is open; NULL: the user has left it out, or it declined. */
 mca_btl_base_module_t *ibex_shared_memory(void);
 

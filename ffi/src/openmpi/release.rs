@@ -18,7 +18,9 @@ mod series;
 #[path = "release/v5_0.rs"]
 mod series;
 
-pub use series::{BTL_VERSION, PML_VERSION, ReceiveDescriptor, SERIES, context, received_by, with_revocation};
+pub use series::{
+    BTL_VERSION, PML_VERSION, REMOTE_COMPLETION, ReceiveDescriptor, SERIES, context, received_by, with_revocation,
+};
 
 pub(super) use series::host_name;
 

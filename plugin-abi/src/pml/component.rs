@@ -208,6 +208,11 @@ unsafe extern "C" fn pml_init(
         if value <= unsafe { priority.read() } {
             return null_mut();
         }
+        // Before this publishes anything, as the BTL of ibex publishes that it was not chosen.
+        // SAFETY: in the thread that initialises MPI, with the frameworks open.
+        if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
+            return null_mut();
+        }
         let Some(pml) = make(threads) else { return null_mut() };
         if let Err(code) = modex::publish_pml(true) {
             messages::not_published(code);

@@ -17,6 +17,9 @@ pub const BTL_VERSION: u32 = 310;
 /// The same of the PML interface: 2.0.0, which no header says as a number.
 pub const PML_VERSION: u32 = 200;
 
+/// The flag of a BTL whose puts are done at the peer when they are reported done: 4.1 has none, and takes it for granted.
+pub const REMOTE_COMPLETION: u32 = 0;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
 /// The number by which this process knows a communicator. Hot.

@@ -21,6 +21,9 @@ pub const BTL_VERSION: u32 = 330;
 /// The same of the PML interface: 2.1.0, which no header says as a number.
 pub const PML_VERSION: u32 = 210;
 
+/// The flag of a BTL whose puts are done at the peer when they are reported done: osc/rdma uses no other's put and get.
+pub const REMOTE_COMPLETION: u32 = sys::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
 /// The number by which this process knows a communicator. Another process may know it by another number: see
