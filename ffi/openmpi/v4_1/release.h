@@ -6,6 +6,7 @@
 #define IBEX_OPENMPI_RELEASE_H
 
 #include "ompi/communicator/communicator.h"
+#include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix.h"
 
 /* Who may fetch what is published. */
@@ -27,6 +28,16 @@ static inline int ibex_modex_code(int answer)
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
     return comm->c_contextid;
+}
+
+/* Has a convertor copy by `copy`: the data is the processor's. Only an Open MPI with CUDA asks. */
+static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
+{
+#if OPAL_CUDA_SUPPORT
+    convertor->cbmemcpy = copy;
+#else
+    (void) convertor, (void) copy;
+#endif
 }
 
 /* Rows of layout.c that not all series have. */

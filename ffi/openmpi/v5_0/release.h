@@ -4,6 +4,7 @@
 #define IBEX_OPENMPI_RELEASE_H
 
 #include "ompi/communicator/communicator.h"
+#include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix-internal.h"
 
 /* Who may fetch what is published. */
@@ -26,6 +27,12 @@ static inline int ibex_modex_code(int answer)
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
     return comm->c_index;
+}
+
+/* Has a convertor copy by `copy`: the data is the processor's. Every convertor copies by such a function. */
+static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
+{
+    convertor->cbmemcpy = copy;
 }
 
 /* Rows of layout.c that not all series have. */
