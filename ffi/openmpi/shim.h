@@ -70,6 +70,9 @@ ompi_datatype_t *ibex_byte(void);
 ompi_request_t *ibex_request_empty(void);
 ompi_request_t *ibex_request_null(void);
 
+/* The number that messages in a communicator carry: the same for all its members. */
+uint32_t ibex_comm_context(const ompi_communicator_t *comm);
+
 /* The process with this rank in the communicator (the remote group of an intercommunicator); NULL: it is not known. */
 opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);
 

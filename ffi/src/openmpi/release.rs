@@ -5,7 +5,7 @@
 //! Every file has the same items, and nothing outside of this folder, `ffi/openmpi` and the build script asks which
 //! series it is: the rest of ibex, `plugin-abi` included, uses these items and what all series have alike (`sys`). A
 //! further series is a file more here, a folder more in `ffi/openmpi`, and a row in `ffi/build.rs` (ARCHITECTURE.md,
-//! "The seam"). Grade: [`ReceiveDescriptor`], [`received_by`] and [`context`] are hot; all else is setup. Threads: each
+//! "The seam"). Grade: [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads: each
 //! item says.
 
 use super::sys;
@@ -19,7 +19,8 @@ mod series;
 mod series;
 
 pub use series::{
-    BTL_VERSION, PML_VERSION, REMOTE_COMPLETION, ReceiveDescriptor, SERIES, context, received_by, with_revocation,
+    BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, ReceiveDescriptor, SERIES, context, received_by,
+    with_revocation,
 };
 
 pub(super) use series::host_name;

@@ -22,16 +22,19 @@ pub const REMOTE_COMPLETION: u32 = 0;
 
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
-/// The number by which this process knows a communicator. Hot.
+/// The number that messages in a communicator carry, the same for all its members.
 ///
 /// # Safety
 /// A communicator that Open MPI has filled in.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
     // SAFETY: this function's rule.
     unsafe { (*comm).c_contextid }
 }
+
+/// What the PML's table says of it: nothing.
+pub const PML_FLAGS: i32 = 0;
 
 /// The name of a process' host; null where it is not known. The text is Open MPI's.
 ///

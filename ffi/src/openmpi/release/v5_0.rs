@@ -26,17 +26,19 @@ pub const REMOTE_COMPLETION: u32 = sys::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
-/// The number by which this process knows a communicator. Another process may know it by another number: see
-/// `ompi_comm_extended_cid_t`. Hot.
+/// The number that messages in a communicator carry, the same for all its members: not its place in the table of
+/// communicators where it has no parent (`ibex_context_of`).
 ///
 /// # Safety
 /// A communicator that Open MPI has filled in.
-#[inline(always)]
 #[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
     // SAFETY: this function's rule.
-    unsafe { (*comm).c_index }
+    unsafe { sys::ibex_comm_context(comm) }
 }
+
+/// What the PML's table says of it: communicators without a parent are no difficulty.
+pub const PML_FLAGS: i32 = sys::MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID as i32;
 
 /// The name of a process' host; null where it is not known. The text is Open MPI's.
 ///
