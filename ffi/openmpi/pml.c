@@ -130,6 +130,11 @@ ompi_message_t *ibex_message_null(void)
     return MPI_MESSAGE_NULL;
 }
 
+bool ibex_is_fault_tolerant(void)
+{
+    return IBEX_FAULT_TOLERANT;
+}
+
 void ibex_abort(int code)
 {
     ompi_mpi_abort(MPI_COMM_WORLD, code);

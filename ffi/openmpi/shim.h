@@ -101,6 +101,9 @@ ompi_message_t *ibex_message_alloc(void);
 void ibex_message_return(ompi_message_t *message);
 ompi_message_t *ibex_message_null(void);
 
+/* Whether the job is started with fault tolerance. */
+bool ibex_is_fault_tolerant(void);
+
 /* MPI_COMM_WORLD's job is ended. */
 void ibex_abort(int code);
 

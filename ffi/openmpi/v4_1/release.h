@@ -49,6 +49,9 @@ static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_
 #endif
 }
 
+/* Whether the job is started with fault tolerance, which 4.1 has not. */
+#define IBEX_FAULT_TOLERANT false
+
 /* Rows of layout.c that not all series have. */
 #define IBEX_LAYOUT_OF_RELEASE                                                                                          \
     FIELD(mca_btl_base_module_t, btl_ft_event), FIELD(mca_btl_base_module_t, padding),                                  \

@@ -4,6 +4,7 @@
 #define IBEX_OPENMPI_RELEASE_H
 
 #include "ompi/communicator/communicator.h"
+#include "ompi/runtime/params.h"
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix-internal.h"
 
@@ -55,6 +56,13 @@ static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_
 {
     convertor->cbmemcpy = copy;
 }
+
+/* Whether the job is started with fault tolerance, where this Open MPI was configured with it. */
+#if OPAL_ENABLE_FT_MPI
+#    define IBEX_FAULT_TOLERANT ompi_ftmpi_enabled
+#else
+#    define IBEX_FAULT_TOLERANT false
+#endif
 
 /* Rows of layout.c that not all series have. */
 #define IBEX_LAYOUT_OF_RELEASE                                                                                          \

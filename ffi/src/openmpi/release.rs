@@ -19,8 +19,8 @@ mod series;
 mod series;
 
 pub use series::{
-    BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, ReceiveDescriptor, SERIES, context, received_by,
-    with_revocation,
+    BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, ReceiveDescriptor, SERIES, context, is_fault_tolerant,
+    received_by,
 };
 
 pub(super) use series::host_name;
@@ -41,9 +41,6 @@ pub trait Receiver {
         count: usize,
     );
 }
-
-/// `mca_pml_base_module_revoke_comm_fn_t`: the communicator is revoked; if so asked, its collectives alone.
-pub type Revoke = unsafe extern "C" fn(*mut sys::ompi_communicator_t, bool) -> std::ffi::c_int;
 
 /// A PML's table of functions with nothing in it: what the PML does not name stays so.
 // SAFETY: a C structure of integers and (nullable) function pointers, for which zero is a value.

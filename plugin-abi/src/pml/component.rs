@@ -197,7 +197,7 @@ unsafe extern "C" fn pml_init(
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
         if let Some(why) = choice::declines() {
-            if variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
+            if choice::is_asked_for() || variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
                 messages::verbose(why);
             }
             return null_mut();

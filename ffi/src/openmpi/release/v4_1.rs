@@ -5,7 +5,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_void};
 
-use super::{Receiver, Revoke};
+use super::Receiver;
 use crate::openmpi::sys;
 
 /// The release series.
@@ -45,10 +45,10 @@ pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> 
     unsafe { sys::opal_get_proc_hostname(process) }
 }
 
-/// Has a PML called when a communicator is revoked: never in 4.1.
+/// Whether the job is started with fault tolerance: never in 4.1.
 #[must_use]
-pub const fn with_revocation(module: sys::mca_pml_base_module_t, _revoke: Revoke) -> sys::mca_pml_base_module_t {
-    module
+pub fn is_fault_tolerant() -> bool {
+    false
 }
 
 /// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,

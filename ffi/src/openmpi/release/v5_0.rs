@@ -9,7 +9,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_char;
 
-use super::{Receiver, Revoke};
+use super::Receiver;
 use crate::openmpi::sys;
 
 /// The release series.
@@ -51,11 +51,11 @@ pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> 
     unsafe { name(process) }
 }
 
-/// Has a PML called when a communicator is revoked.
+/// Whether the job is started with fault tolerance (`mpirun --with-ft ulfm`).
 #[must_use]
-pub const fn with_revocation(mut module: sys::mca_pml_base_module_t, revoke: Revoke) -> sys::mca_pml_base_module_t {
-    module.pml_revoke_comm = Some(revoke);
-    module
+pub fn is_fault_tolerant() -> bool {
+    // SAFETY: a flag that Open MPI sets from its parameters, before components are initialised.
+    unsafe { sys::ibex_is_fault_tolerant() }
 }
 
 /// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,
