@@ -9,6 +9,10 @@ int ibex_modex_put(const char *key, const void *bytes, size_t size);
 /* Fetches what `name` published under `key`; `*bytes` is malloc()ed and the caller's to free(). */
 int ibex_modex_get(const char *key, const opal_process_name_t *name, void **bytes, size_t *size);
 
+/* The version of the BTL or PML interface that a component in the process declares, ibex' own aside: hundreds, tens and ones; 0: there
+ * is none. */
+uint32_t ibex_interface_of_others(bool is_pml);
+
 /* OBJ_CONSTRUCT of a descriptor in storage of the caller's. */
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor);
 
@@ -62,9 +66,12 @@ void ibex_request_complete(ompi_request_t *request);
 /* MPI_BYTE. */
 ompi_datatype_t *ibex_byte(void);
 
-/* ompi_request_empty: a send that was done at once; MPI_REQUEST_NULL. */
+/* A send that was done at once; MPI_REQUEST_NULL. */
 ompi_request_t *ibex_request_empty(void);
 ompi_request_t *ibex_request_null(void);
+
+/* The number that messages in a communicator carry: the same for all its members. */
+uint32_t ibex_comm_context(const ompi_communicator_t *comm);
 
 /* The process with this rank in the communicator (the remote group of an intercommunicator); NULL: it is not known. */
 opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);
@@ -94,6 +101,9 @@ ompi_message_t *ibex_message_alloc(void);
 void ibex_message_return(ompi_message_t *message);
 ompi_message_t *ibex_message_null(void);
 
+/* Whether the job is started with fault tolerance. */
+bool ibex_is_fault_tolerant(void);
+
 /* MPI_COMM_WORLD's job is ended. */
 void ibex_abort(int code);
 
@@ -101,6 +111,10 @@ void ibex_abort(int code);
 void ibex_pml_consider(const char *name);
 
 /* --- What a PML needs to send through Open MPI's shared-memory BTL (shared_memory.c). --- */
+
+/* Has the BTLs initialised, unless they are: Open MPI 4.1 does it for all PMLs, 5.0 leaves it to those that use them. One-sided
+ * communication finds none else. Returns an OPAL code. */
+int ibex_bml_begin(bool threads);
 
 /* The BTL of shared memory that is open; NULL: the user has left it out, or it declined. */
 mca_btl_base_module_t *ibex_shared_memory(void);

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
-use super::sys;
+use super::{release, sys};
 
 /// Open MPI's name of a process: the job, and the rank within it (`MPI_COMM_WORLD`'s).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -29,7 +29,8 @@ impl Name {
 pub fn local_processes() -> u32 {
     // SAFETY: a number of Open MPI's, written before components are opened.
     let others = unsafe { (&raw const sys::opal_process_info.num_local_peers).read() };
-    u32::try_from(others).unwrap_or(0).saturating_add(1)
+    // A signed number or not, by the release series.
+    u32::try_from(i64::from(others)).unwrap_or(0).saturating_add(1)
 }
 
 /// A process as Open MPI describes it.
@@ -85,7 +86,7 @@ impl Process {
     #[must_use]
     pub fn host(self) -> String {
         // SAFETY: a live `opal_proc_t`; the text is its own and must not be freed.
-        let text = unsafe { sys::opal_get_proc_hostname(self.0.as_ptr()) };
+        let text = unsafe { release::host_name(self.0.as_ptr()) };
         if text.is_null() {
             return "an unknown host".to_owned();
         }

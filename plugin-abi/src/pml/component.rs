@@ -14,6 +14,7 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use ibex_ffi::openmpi::release::PML_VERSION;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Storage};
 
@@ -82,9 +83,9 @@ static mca_pml_ibex_component: Component = Component(UnsafeCell::new(sys::mca_pm
         mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
         mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
         mca_type_name: text(b"pml"),
-        mca_type_major_version: 2,
-        mca_type_minor_version: 0,
-        mca_type_release_version: 0,
+        mca_type_major_version: (PML_VERSION / 100) as c_int,
+        mca_type_minor_version: (PML_VERSION / 10 % 10) as c_int,
+        mca_type_release_version: (PML_VERSION % 10) as c_int,
         mca_component_name: text(b"ibex"),
         mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
         mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
@@ -196,7 +197,7 @@ unsafe extern "C" fn pml_init(
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
         if let Some(why) = choice::declines() {
-            if variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
+            if choice::is_asked_for() || variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
                 messages::verbose(why);
             }
             return null_mut();
@@ -205,6 +206,11 @@ unsafe extern "C" fn pml_init(
         let value = c_int::try_from(unsafe { PRIORITY_PARAMETER.0.get().read() }).unwrap_or(c_int::MAX);
         // SAFETY: the out parameter, in which the best priority so far stands.
         if value <= unsafe { priority.read() } {
+            return null_mut();
+        }
+        // Before this publishes anything, as the BTL of ibex publishes that it was not chosen.
+        // SAFETY: in the thread that initialises MPI, with the frameworks open.
+        if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
             return null_mut();
         }
         let Some(pml) = make(threads) else { return null_mut() };

@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
 use engine::matching::Contexts;
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{release, sys};
 
 use super::{context, listening, persistent, probe, procs, progress, receive, send};
 use crate::runtime::guard::fence;
@@ -39,12 +39,11 @@ static MODULE: Module = Module(UnsafeCell::new(sys::mca_pml_base_module_t {
     pml_mprobe: Some(probe::pml_mprobe),
     pml_imrecv: Some(receive::pml_imrecv),
     pml_mrecv: Some(receive::pml_mrecv),
-    // Never called.
-    pml_dump: None,
-    pml_ft_event: None,
     pml_max_contextid: Contexts::<(), ()>::LIMIT,
     pml_max_tag: i32::MAX,
-    pml_flags: 0,
+    pml_flags: release::PML_FLAGS,
+    // Nothing else is ever called.
+    ..release::PML_MODULE
 }));
 
 /// Open MPI's pointer to the module.
@@ -70,5 +69,6 @@ mod tests {
         let module = unsafe { module().read() };
         assert!(module.pml_improbe.is_some() && module.pml_mrecv.is_some() && module.pml_start.is_some());
         assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive their end");
+        assert_eq!(Contexts::<(), ()>::EXTENDED, sys::IBEX_EXTENDED_CONTEXTS);
     }
 }

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What the C side of ibex takes differently from each release series of Open MPI: here for 4.1. Its counterparts have the same
+ * names (openmpi/v5_0); the build puts the directory of the installed series on the include path. The Rust side is
+ * src/openmpi/release. Included by wrapper.h, behind the headers that all series have. */
+#ifndef IBEX_OPENMPI_RELEASE_H
+#define IBEX_OPENMPI_RELEASE_H
+
+#include "ompi/communicator/communicator.h"
+#include "opal/datatype/opal_convertor.h"
+#include "opal/mca/pmix/pmix.h"
+
+/* What another series lacks: with a strong reference the dynamic linker would refuse the library there, and ibex could not say why it
+ * declines (version.rs). */
+#pragma weak opal_pmix
+#pragma weak opal_value_t_class
+#pragma weak ompi_group_get_proc_ptr_raw
+
+/* Who may fetch what is published. */
+#define IBEX_MODEX_SCOPE OPAL_PMIX_GLOBAL
+
+/* The OPAL code of what a modex macro answers. */
+static inline int ibex_modex_code(int answer)
+{
+    return answer;
+}
+
+/* The BTL of shared memory. */
+#define IBEX_SHARED_MEMORY_BTL "vader"
+
+/* Bytes of the longest header in a fragment of ob1's (mca_pml_ob1_hdr_t). */
+#define IBEX_OB1_HEADER 56
+
+/* The first number of communicators without a parent, of which 4.1 has none. */
+#define IBEX_EXTENDED_CONTEXTS 0x800000
+
+/* The number that messages in a communicator carry: the same for all its members. */
+static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
+{
+    return comm->c_contextid;
+}
+
+/* The communicator whose messages carry this number; NULL: there is none. */
+static inline ompi_communicator_t *ibex_comm_of_context(uint32_t context)
+{
+    return ompi_comm_lookup(context);
+}
+
+/* Has a convertor copy by `copy`: the data is the processor's. Only an Open MPI with CUDA asks. */
+static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
+{
+#if OPAL_CUDA_SUPPORT
+    convertor->cbmemcpy = copy;
+#else
+    (void) convertor, (void) copy;
+#endif
+}
+
+/* Whether the job is started with fault tolerance, which 4.1 has not. */
+#define IBEX_FAULT_TOLERANT false
+
+/* Rows of layout.c that not all series have. */
+#define IBEX_LAYOUT_OF_RELEASE                                                                                          \
+    FIELD(mca_btl_base_module_t, btl_ft_event), FIELD(mca_btl_base_module_t, padding),                                  \
+    FIELD(opal_proc_t, proc_hostname), FIELD(mca_pml_base_module_t, pml_ft_event),                                      \
+    FIELD(ompi_communicator_t, c_contextid),
+
+#endif
