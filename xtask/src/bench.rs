@@ -8,9 +8,10 @@
 
 use crate::command::{cargo, output, step};
 use crate::workspace::Workspace;
-use crate::{build, setup};
+use crate::{build, series, setup};
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
+use hw_tests::openmpi::Series;
 use hw_tests::{Device, Fabric, Options, device};
 use ibex_bench::{Job, Kind, Nodes, Outcome, Plan, Stream, Transport, Wanted, Where};
 use std::fs;
@@ -36,12 +37,19 @@ pub(crate) struct Arguments {
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
     #[arg(long, conflicts_with = "transports")]
     events: bool,
+    /// Under this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another [default:
+    /// this machine's]
+    #[arg(long, value_name = "SERIES")]
+    mpi: Option<Series>,
 }
 
 /// `cargo xtask bench`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
+    if series::place(arguments.mpi)? == series::Place::Debian13 {
+        return series::again_in_debian13(&workspace);
+    }
     let device = arguments.device.clone().unwrap_or_else(default_device);
     let kind = kind(&device);
     let plan = Plan::chosen(kind, &wanted(arguments))?;

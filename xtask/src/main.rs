@@ -10,9 +10,11 @@
 mod bench;
 mod build;
 mod command;
+mod debian13;
 mod install;
 mod manifest;
 mod miri;
+mod series;
 mod setup;
 mod test;
 mod workspace;

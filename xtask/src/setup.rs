@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Debian packages that ibex needs: finds which are missing, says what each is for, installs them with apt-get.
+//! The Debian packages that ibex needs, here and in a root file system with another Open MPI: finds which are missing, says what each is for, installs them with apt-get.
 //!
 //! The first step of `bench` and `test`, and a command of its own. Where it may not install (no root and no sudo, or
 //! not a Debian), it prints what to do and stops.
@@ -34,6 +34,8 @@ enum Need {
     Bench,
     /// What only tests want.
     Test,
+    /// Another Open MPI than this machine's, in a root file system of its own (debian13.rs).
+    Root,
 }
 
 struct Package {
@@ -56,6 +58,10 @@ const fn bench(name: &'static str, why: &'static str) -> Package {
 
 const fn test(name: &'static str, why: &'static str) -> Package {
     Package { name, why, need: Need::Test }
+}
+
+const fn root(name: &'static str, why: &'static str) -> Package {
+    Package { name, why, need: Need::Root }
 }
 
 /// Every package a Debian 12 with nothing but Rust and a C compiler lacks. What one of these depends on is not listed.
@@ -86,6 +92,7 @@ static PACKAGES: &[Package] = &[
     bench("valgrind", "counts the instructions of a message"),
     // With all that it needs 124 MB to fetch and 412 MB on the disk: not for who only installs or measures.
     test("chromium", "shows the pages of `ibex view`, in a test, and draws their pictures"),
+    root("mmdebstrap", "makes a Debian 13 root, for tests and measurements with Open MPI 5"),
     virtual_machine("qemu-system-x86", "the virtual machine with soft-RoCE"),
     virtual_machine("busybox-static", "its first program"),
     virtual_machine("kmod", "lists its kernel modules"),
@@ -93,7 +100,7 @@ static PACKAGES: &[Package] = &[
 
 /// `cargo xtask setup`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let missing = missing(Some(&arguments.device), &[Need::Bench, Need::Test])?;
+    let missing = missing(Some(&arguments.device), &[Need::Bench, Need::Test, Need::Root])?;
     if missing.is_empty() {
         println!("Every needed package is installed.");
     } else if arguments.dry_run {
@@ -122,8 +129,36 @@ pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
+/// Makes sure that everything is installed that testing on a device needs of an Open MPI: what is tested beyond that is
+/// the same with every Open MPI.
+///
+/// # Errors
+/// Those of [`ensure`].
+pub(crate) fn ensure_for_one_open_mpi(device: &str) -> Result<()> {
+    let missing = missing(Some(device), &[])?;
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+/// Makes sure that everything is installed that making a root file system needs.
+///
+/// # Errors
+/// Those of [`ensure`].
+pub(crate) fn ensure_for_root() -> Result<()> {
+    let of_roots = PACKAGES.iter().filter(|package| package.need == Need::Root).collect();
+    let missing = missing_of(of_roots)?;
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+/// The packages of a root file system in which ibex is built, tested and measured on emulated adapters.
+pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
+    names(&needed(None, &[Need::Bench]))
+}
+
 fn missing(device: Option<&str>, more: &[Need]) -> Result<Vec<&'static Package>> {
-    let needed = needed(device, more);
+    missing_of(needed(device, more))
+}
+
+fn missing_of(needed: Vec<&'static Package>) -> Result<Vec<&'static Package>> {
     if !is_in_path("dpkg-query") {
         let names = names(&needed).join(" ");
         bail!("this is not a Debian system, so nothing was checked; on Debian 12 these packages are needed: {names}");
@@ -136,7 +171,7 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Package> {
     let is_needed = |package: &&Package| match package.need {
         Need::Always => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::Bench | Need::Test => more.contains(&package.need),
+        Need::Bench | Need::Test | Need::Root => more.contains(&package.need),
     };
     PACKAGES.iter().filter(is_needed).collect()
 }
@@ -188,7 +223,8 @@ fn install(missing: &[&Package]) -> Result<()> {
     run(&mut install)
 }
 
-fn is_root() -> bool {
+/// Whether this is root.
+pub(crate) fn is_root() -> bool {
     // The owner of this process's folder in /proc is its effective user.
     std::os::unix::fs::MetadataExt::uid(&match std::fs::metadata("/proc/self") {
         Ok(metadata) => metadata,

@@ -49,7 +49,7 @@ fn meetings() -> impl Iterator<Item = Test> {
 }
 
 fn over_the_pml() -> impl Iterator<Item = Test> {
-    [("self,ibex", ""), ("self,vader,ibex", " beside shared memory")].into_iter().flat_map(|(btl, by)| {
+    [("self,ibex", ""), ("self,sm,ibex", " beside shared memory")].into_iter().flat_map(|(btl, by)| {
         let name = format!("over the pml{by}, two groups among 4 ranks connect accept and part fifty times");
         let meeting = Test::new(name, move |site| meeting(4).with("pml", "ibex").with("btl", btl).passes(site));
         let families = [(1, "2"), (2, "2")].into_iter().map(move |(parents, children)| {
