@@ -7,8 +7,8 @@
 //! `catalogue` says what can be measured and `transport` over what, `plan` what is in which order, `run` does
 //! it (`mpi`, `perftest`, `ucx_perftest`, `instructions` with `callgrind`, and `host_memory` know the
 //! programs), `report` condenses it, `table`, `plot` and `html` show it, `bars` judges it. `events` is what
-//! `--events` adds. `job` and `place` are what the caller gives. For a user's machine, `available` leaves out what
-//! is not there, `here` runs jobs, and `hosts` reaches two hosts.
+//! `--events` adds. `job` and `place` are what the caller gives. `available` leaves out what
+//! is not there, by what `openmpi` knows of the Open MPI; for a user's machine, `here` runs jobs, and `hosts` reaches two hosts.
 //!
 //! Grade: setup. Called by `cargo xtask bench` and `ibex bench`. Tests: in each file.
 
@@ -25,6 +25,7 @@ mod html;
 mod instructions;
 mod job;
 mod mpi;
+mod openmpi;
 mod perftest;
 mod place;
 mod plan;
@@ -38,7 +39,7 @@ mod table;
 mod transport;
 mod ucx_perftest;
 
-pub use available::available;
+pub use available::{available, available_beside_ibex};
 pub use catalogue::test_names;
 pub use events::rate;
 pub use finished::{Finished, measure};
@@ -48,4 +49,4 @@ pub use job::{Job, Nodes, Outcome, Stream};
 pub use place::Where;
 pub use plan::{Kind, Plan, Wanted};
 pub use processors::pair;
-pub use transport::{Transport, ensure_available, is_in_path};
+pub use transport::{Transport, is_in_path};

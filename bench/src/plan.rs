@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// What is measured unless the arguments say otherwise.
+    /// What is measured unless the arguments say otherwise, as far as it is there ([`super::available`]).
     pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => vec![
@@ -49,6 +49,8 @@ impl Kind {
                 Transport::Raw,
                 Transport::Openib,
                 Transport::Ucx,
+                Transport::Ofi,
+                Transport::OfiBtl,
                 Transport::UcxPerftest,
                 Transport::Tcp,
             ],

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Only these tests
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
-    /// Only these transports [default: all on softhca; elsewhere ibex,raw,tcp]
+    /// Only these transports [default: on softhca all that this Open MPI has; elsewhere ibex,ibex-btl,raw,tcp]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
@@ -52,9 +52,8 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     }
     let device = arguments.device.clone().unwrap_or_else(default_device);
     let kind = kind(&device);
-    let plan = Plan::chosen(kind, &wanted(arguments))?;
     setup::ensure_for_bench(&device.to_string())?;
-    ibex_bench::ensure_available(plan.transports())?;
+    let plan = ibex_bench::available_beside_ibex(kind, &wanted(arguments))?;
     build(&workspace, &plan)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
