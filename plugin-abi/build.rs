@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How libibex.so is linked, and the C part of the tool interface compiled: by the installed Open MPI's headers, as the
-//! MPI compiler wrapper (`mpicc`, or the one `$MPICC` names) has them.
+//! How libibex.so is linked, and the C part of the tool interface compiled: by the headers that ibex-ffi's build has
+//! found.
 
-use std::process::Command;
+use std::path::PathBuf;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -19,22 +19,19 @@ fn compile_tool() {
     for file in files {
         println!("cargo::rerun-if-changed={file}");
     }
-    println!("cargo::rerun-if-env-changed=MPICC");
     let mut build = cc::Build::new();
     // Unused parameters stand in Open MPI's own inline functions; the 16-byte compare-and-swap too.
     build.files(files).flag_if_supported("-Wno-unused-parameter").flag_if_supported("-mcx16");
-    build.includes(showme("-showme:incdirs"));
+    build.includes(found("INCLUDES"));
     build.compile("ibex-tool-host");
-    for directory in showme("-showme:libdirs") {
-        println!("cargo::rustc-link-search=native={directory}");
+    for directory in found("LIBRARIES") {
+        println!("cargo::rustc-link-search=native={}", directory.display());
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
 }
 
-/// What the wrapper prints. That it works and is Open MPI's was found out by ibex-ffi's build already.
-fn showme(option: &str) -> Vec<String> {
-    let wrapper = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
-    let output = Command::new(&wrapper).arg(option).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.split_whitespace().map(str::to_owned).collect()
+/// The directories that ibex-ffi's build has found, its own headers of the seam included.
+fn found(what: &str) -> Vec<PathBuf> {
+    let list = std::env::var_os(format!("DEP_IBEX_OPENMPI_{what}")).unwrap_or_default();
+    std::env::split_paths(&list).collect()
 }

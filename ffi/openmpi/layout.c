@@ -63,9 +63,7 @@ const struct ibex_layout_row ibex_layout[] = {
     FIELD(mca_btl_base_module_t, btl_deregister_mem),
     FIELD(mca_btl_base_module_t, btl_mpool),
     FIELD(mca_btl_base_module_t, btl_register_error),
-    FIELD(mca_btl_base_module_t, btl_ft_event),
     FIELD(mca_btl_base_module_t, btl_flush),
-    FIELD(mca_btl_base_module_t, padding),
     TYPE(mca_btl_base_descriptor_t),
     FIELD(mca_btl_base_descriptor_t, super),
     FIELD(mca_btl_base_descriptor_t, des_segments),
@@ -101,7 +99,6 @@ const struct ibex_layout_row ibex_layout[] = {
     FIELD(opal_proc_t, proc_name),
     FIELD(opal_proc_t, proc_arch),
     FIELD(opal_proc_t, proc_flags),
-    FIELD(opal_proc_t, proc_hostname),
     TYPE(opal_process_name_t),
     FIELD(opal_process_name_t, jobid),
     FIELD(opal_process_name_t, vpid),
@@ -133,7 +130,6 @@ const struct ibex_layout_row ibex_layout[] = {
     FIELD(mca_pml_base_module_t, pml_imrecv),
     FIELD(mca_pml_base_module_t, pml_mrecv),
     FIELD(mca_pml_base_module_t, pml_dump),
-    FIELD(mca_pml_base_module_t, pml_ft_event),
     FIELD(mca_pml_base_module_t, pml_max_contextid),
     FIELD(mca_pml_base_module_t, pml_max_tag),
     FIELD(mca_pml_base_module_t, pml_flags),
@@ -157,7 +153,6 @@ const struct ibex_layout_row ibex_layout[] = {
     FIELD(ompi_status_public_t, _cancelled),
     FIELD(ompi_status_public_t, _ucount),
     TYPE(ompi_communicator_t),
-    FIELD(ompi_communicator_t, c_contextid),
     FIELD(ompi_communicator_t, c_my_rank),
     FIELD(ompi_communicator_t, c_flags),
     FIELD(ompi_communicator_t, c_assertions),
@@ -191,6 +186,7 @@ const struct ibex_layout_row ibex_layout[] = {
     TYPE(opal_convertor_t),
     TYPE(opal_class_t),
     FIELD(opal_class_t, cls_sizeof),
+    IBEX_LAYOUT_OF_RELEASE
 };
 
 const size_t ibex_layout_rows = sizeof(ibex_layout) / sizeof(ibex_layout[0]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What ob1 notes of a message that is read by its receiver, for messages whose announcement nobody watched; see shim.h.
  * Requests are as the installed headers say. ob1's own fragment is in none of them: its first fields are written down here as all
- * releases of Open MPI 4.1 lay them out, without support for heterogeneous machines. Behind the branch of a site. */
+ * releases lay them out, but for the length of the header (release.h), without support for heterogeneous machines. Behind the branch of a site. */
 #include "wrapper.h"
 
 #include "ompi/communicator/communicator.h"
@@ -12,7 +12,7 @@
 struct fragment {
     opal_free_list_item_t item;
     void *bml;
-    unsigned char header[56];
+    unsigned char header[IBEX_OB1_HEADER];
     int state;
     size_t length;
     size_t left;
@@ -40,7 +40,7 @@ bool ibex_ob1_announced(const void *fragment, struct ibex_announced *announced)
     announced->request = (uint64_t) (uintptr_t) request;
     announced->total = noted->length;
     announced->left = noted->left;
-    announced->context = request->req_comm->c_contextid;
+    announced->context = ibex_context_of(request->req_comm);
     announced->source = request->req_comm->c_my_rank;
     announced->tag = request->req_tag;
     announced->sequence = (uint16_t) request->req_sequence;

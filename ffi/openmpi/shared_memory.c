@@ -11,8 +11,7 @@ mca_btl_base_module_t *ibex_shared_memory(void)
 {
     mca_btl_base_selected_module_t *each;
     OPAL_LIST_FOREACH(each, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
-        const char *name = each->btl_component->btl_version.mca_component_name;
-        if (strcmp(name, "vader") == 0 || strcmp(name, "sm") == 0)
+        if (strcmp(each->btl_component->btl_version.mca_component_name, IBEX_SHARED_MEMORY_BTL) == 0)
             return each->btl_module;
     }
     return NULL;

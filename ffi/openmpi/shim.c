@@ -3,12 +3,13 @@
 #include "wrapper.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int ibex_modex_put(const char *key, const void *bytes, size_t size)
 {
     int rc;
-    OPAL_MODEX_SEND_STRING(rc, OPAL_PMIX_GLOBAL, (char *) key, bytes, size);
-    return rc;
+    OPAL_MODEX_SEND_STRING(rc, IBEX_MODEX_SCOPE, (char *) key, bytes, size);
+    return ibex_modex_code(rc);
 }
 
 int ibex_modex_get(const char *key, const opal_process_name_t *name, void **bytes, size_t *size)
@@ -17,7 +18,22 @@ int ibex_modex_get(const char *key, const opal_process_name_t *name, void **byte
     uint8_t *data = NULL;
     OPAL_MODEX_RECV_STRING(rc, (char *) key, (opal_process_name_t *) name, &data, size);
     *bytes = data;
-    return rc;
+    return ibex_modex_code(rc);
+}
+
+uint32_t ibex_interface_of_others(bool is_pml)
+{
+    opal_list_t *components = is_pml ? &ompi_pml_base_framework.framework_components : &opal_btl_base_framework.framework_components;
+    mca_base_component_list_item_t *each;
+    if (components->opal_list_sentinel.opal_list_next == NULL) /* The framework is not open. */
+        return 0;
+    OPAL_LIST_FOREACH(each, components, mca_base_component_list_item_t) {
+        const mca_base_component_t *component = each->cli_component;
+        if (strcmp(component->mca_component_name, "ibex") != 0)
+            return (uint32_t) (component->mca_type_major_version * 100 + component->mca_type_minor_version * 10 +
+                               component->mca_type_release_version);
+    }
+    return 0;
 }
 
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor)

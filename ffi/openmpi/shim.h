@@ -9,6 +9,10 @@ int ibex_modex_put(const char *key, const void *bytes, size_t size);
 /* Fetches what `name` published under `key`; `*bytes` is malloc()ed and the caller's to free(). */
 int ibex_modex_get(const char *key, const opal_process_name_t *name, void **bytes, size_t *size);
 
+/* The version of the BTL or PML interface that a component in the process declares, ibex' own aside: hundreds, tens and ones; 0: there
+ * is none. */
+uint32_t ibex_interface_of_others(bool is_pml);
+
 /* OBJ_CONSTRUCT of a descriptor in storage of the caller's. */
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor);
 
@@ -62,7 +66,7 @@ void ibex_request_complete(ompi_request_t *request);
 /* MPI_BYTE. */
 ompi_datatype_t *ibex_byte(void);
 
-/* ompi_request_empty: a send that was done at once; MPI_REQUEST_NULL. */
+/* A send that was done at once; MPI_REQUEST_NULL. */
 ompi_request_t *ibex_request_empty(void);
 ompi_request_t *ibex_request_null(void);
 

@@ -16,7 +16,6 @@
 #include "opal/mca/btl/base/base.h"
 #include "opal/mca/btl/btl.h"
 #include "opal/mca/mca.h"
-#include "opal/mca/pmix/pmix.h"
 #include "opal/mca/rcache/base/base.h"
 #include "opal/mca/rcache/rcache.h"
 #include "opal/util/output.h"
@@ -33,4 +32,5 @@
 #include "ompi/proc/proc.h"
 #include "ompi/request/request.h"
 
+#include "release.h"
 #include "shim.h"

@@ -3,16 +3,15 @@
 //!
 //! `ffi/openmpi/layout.c` is compiled against the same headers and holds size, alignment, and every field's offset and
 //! size; bindgen's view is compared with it row by row. The comparison fails on a row that has no counterpart, so that
-//! the C table cannot grow unnoticed.
+//! the C table cannot grow unnoticed. Fields that not every release series has stand with the series (`release`).
 #![cfg(test)]
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::mem::{offset_of, size_of};
 
-use super::sys;
+use super::{release, sys};
 
-type Rows = BTreeMap<(String, Option<String>), (usize, usize)>;
+pub(super) type Rows = BTreeMap<(String, Option<String>), (usize, usize)>;
 
 fn c_rows() -> Rows {
     // SAFETY: the table is a constant of the shim, `ibex_layout_rows` rows long.
@@ -34,32 +33,42 @@ fn c_rows() -> Rows {
 }
 
 /// Size of the field that `pick` points at; only its type is used.
-fn field_size<T, F>(_pick: fn(*const T) -> *const F) -> usize {
+pub(super) fn field_size<T, F>(_pick: fn(*const T) -> *const F) -> usize {
     size_of::<F>()
 }
 
-macro_rules! rows {
+/// The rows of fields, by their types.
+macro_rules! fields {
     ($($type:ident { $($field:ident),* })*) => {{
-        let mut rows = Rows::new();
-        $(
-            rows.insert((stringify!($type).to_owned(), None), (align_of::<sys::$type>(), size_of::<sys::$type>()));
-            $(
-                rows.insert(
-                    (stringify!($type).to_owned(), Some(stringify!($field).to_owned())),
-                    (
-                        offset_of!(sys::$type, $field),
-                        // SAFETY: the closure is never called; it only names the type of the field.
-                        field_size(|whole: *const sys::$type| unsafe { &raw const (*whole).$field }),
-                    ),
-                );
-            )*
-        )*
+        let mut rows = crate::openmpi::layout::Rows::new();
+        $($(
+            rows.insert(
+                (stringify!($type).to_owned(), Some(stringify!($field).to_owned())),
+                (
+                    std::mem::offset_of!(sys::$type, $field),
+                    // SAFETY: the closure is never called; it only names the type of the field.
+                    crate::openmpi::layout::field_size(|of: *const sys::$type| unsafe { &raw const (*of).$field }),
+                ),
+            );
+        )*)*
         rows
     }};
 }
+pub(super) use fields;
+
+/// The rows of types and of their fields.
+macro_rules! types {
+    ($($type:ident { $($field:ident),* })*) => {{
+        let mut rows = crate::openmpi::layout::fields! { $($type { $($field),* })* };
+        $(rows.insert((stringify!($type).to_owned(), None), (align_of::<sys::$type>(), size_of::<sys::$type>()));)*
+        rows
+    }};
+}
+#[allow(unused_imports, reason = "a release series may have no type of its own")]
+pub(super) use types;
 
 fn bindgen_rows() -> Rows {
-    rows! {
+    types! {
         mca_base_component_t {
             mca_major_version, mca_project_name, mca_type_name, mca_type_major_version, mca_component_name,
             mca_open_component, mca_close_component, mca_query_component, mca_register_component_params,
@@ -73,7 +82,7 @@ fn bindgen_rows() -> Rows {
             btl_put_alignment, btl_get_local_registration_threshold, btl_put_local_registration_threshold,
             btl_add_procs, btl_del_procs, btl_register, btl_finalize, btl_alloc, btl_free, btl_prepare_src, btl_send,
             btl_sendi, btl_put, btl_get, btl_dump, btl_atomic_op, btl_atomic_fop, btl_atomic_cswap, btl_register_mem,
-            btl_deregister_mem, btl_mpool, btl_register_error, btl_ft_event, btl_flush, padding
+            btl_deregister_mem, btl_mpool, btl_register_error, btl_flush
         }
         mca_btl_base_descriptor_t {
             super_, des_segments, des_segment_count, des_cbfunc, des_cbdata, des_context, des_flags, order
@@ -83,14 +92,14 @@ fn bindgen_rows() -> Rows {
         mca_rcache_base_registration_t { super_, base, bound, ref_count, flags, access_flags }
         mca_rcache_base_resources_t { cache_name, reg_data, sizeof_reg, register_mem, deregister_mem }
         mca_rcache_base_module_t { rcache_register, rcache_deregister }
-        opal_proc_t { proc_name, proc_arch, proc_flags, proc_hostname }
+        opal_proc_t { proc_name, proc_arch, proc_flags }
         opal_process_name_t { jobid, vpid }
         mca_base_pvar_t { ctx }
         mca_pml_base_component_t { pmlm_version, pmlm_data, pmlm_init, pmlm_finalize }
         mca_pml_base_module_t {
             pml_add_procs, pml_del_procs, pml_enable, pml_progress, pml_add_comm, pml_del_comm, pml_irecv_init,
             pml_irecv, pml_recv, pml_isend_init, pml_isend, pml_send, pml_iprobe, pml_probe, pml_start, pml_improbe,
-            pml_mprobe, pml_imrecv, pml_mrecv, pml_dump, pml_ft_event, pml_max_contextid, pml_max_tag, pml_flags
+            pml_mprobe, pml_imrecv, pml_mrecv, pml_dump, pml_max_contextid, pml_max_tag, pml_flags
         }
         ompi_request_t {
             req_type, req_status, req_complete, req_state, req_persistent, req_f_to_c_index, req_start, req_free,
@@ -98,7 +107,7 @@ fn bindgen_rows() -> Rows {
         }
         ompi_status_public_t { MPI_SOURCE, MPI_TAG, MPI_ERROR, _cancelled, _ucount }
         ompi_communicator_t {
-            c_contextid, c_my_rank, c_flags, c_assertions, c_local_group, c_remote_group, c_pml_comm
+            c_my_rank, c_flags, c_assertions, c_local_group, c_remote_group, c_pml_comm
         }
         ompi_group_t { grp_proc_count, grp_my_rank, grp_proc_pointers }
         ompi_proc_t { super_, proc_endpoints }
@@ -116,6 +125,7 @@ fn every_mirrored_type_is_laid_out_as_the_c_compiler_lays_it_out() {
     // `super` is a word of Rust's, so bindgen writes `super_`.
     let rust: Rows = bindgen_rows()
         .into_iter()
+        .chain(release::rows())
         .map(|((name, field), row)| {
             ((name, field.map(|field| if field == "super_" { "super".to_owned() } else { field })), row)
         })

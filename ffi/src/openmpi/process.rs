@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
-use super::sys;
+use super::{release, sys};
 
 /// Open MPI's name of a process: the job, and the rank within it (`MPI_COMM_WORLD`'s).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -85,7 +85,7 @@ impl Process {
     #[must_use]
     pub fn host(self) -> String {
         // SAFETY: a live `opal_proc_t`; the text is its own and must not be freed.
-        let text = unsafe { sys::opal_get_proc_hostname(self.0.as_ptr()) };
+        let text = unsafe { release::host_name(self.0.as_ptr()) };
         if text.is_null() {
             return "an unknown host".to_owned();
         }

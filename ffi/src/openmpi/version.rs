@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which Open MPI ibex was built for, and which one it runs in.
 //!
-//! Called by plugin-abi's `refusal`, which compares the two before anything else is done. Grade: setup. Any thread.
-//! Everything read here is constant data of the loaded libopen-pal: the version string and the sizes that its object
-//! classes record, which change when the layout of the type does.
+//! Called by plugin-abi's `refusal`, which compares the two before anything else is done. Grade: setup. Any thread, but
+//! [`interface_of_others`]. What is read here is constant data of the loaded libraries: the version string, the sizes
+//! that their object classes record, which change when the layout of the type does, and what other components declare.
 
 use std::ffi::CStr;
 
-use super::sys;
+use super::{release, sys};
 
 /// The release of Open MPI whose headers this was built from, such as `4.1.4`.
 #[must_use]
@@ -35,9 +35,9 @@ pub struct ClassSize {
     pub running: usize,
 }
 
-/// The types a BTL shares with Open MPI by value, with both their sizes.
+/// The types that ibex shares with Open MPI by value, or reads, with both their sizes.
 #[must_use]
-pub fn class_sizes() -> [ClassSize; 6] {
+pub fn class_sizes() -> [ClassSize; 13] {
     macro_rules! class {
         ($type:ident, $class:ident) => {
             ClassSize {
@@ -56,7 +56,53 @@ pub fn class_sizes() -> [ClassSize; 6] {
         class!(opal_proc_t, opal_proc_t_class),
         class!(mca_base_pvar_t, mca_base_pvar_t_class),
         class!(opal_free_list_item_t, opal_free_list_item_t_class),
+        class!(opal_mutex_t, opal_mutex_t_class),
+        class!(ompi_communicator_t, ompi_communicator_t_class),
+        class!(ompi_datatype_t, ompi_datatype_t_class),
+        class!(ompi_group_t, ompi_group_t_class),
+        class!(ompi_message_t, ompi_message_t_class),
+        class!(ompi_proc_t, ompi_proc_t_class),
+        class!(ompi_request_t, ompi_request_t_class),
     ]
+}
+
+/// A framework that ibex has a component of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Framework {
+    /// The byte transfer layers.
+    Btl,
+    /// The point-to-point management layers.
+    Pml,
+}
+
+impl Framework {
+    /// Its name, in a sentence.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Framework::Btl => "BTL",
+            Framework::Pml => "PML",
+        }
+    }
+
+    /// The version of its interface that this was built for: hundreds, tens and ones.
+    #[must_use]
+    pub fn built(self) -> u32 {
+        match self {
+            Framework::Btl => release::BTL_VERSION,
+            Framework::Pml => release::PML_VERSION,
+        }
+    }
+}
+
+/// The version of a framework's interface that another component in this process declares; `None` where there is no
+/// other. To be asked in an Open MPI of the release series that this was built for, where the thread that initialises
+/// it is not at the framework's list of components.
+#[must_use]
+pub fn interface_of_others(framework: Framework) -> Option<u32> {
+    // SAFETY: looks at Open MPI's list of components, which is not made yet (and zero) or not changed meanwhile.
+    let version = unsafe { sys::ibex_interface_of_others(framework == Framework::Pml) };
+    (version != 0).then_some(version)
 }
 
 #[cfg(test)]
@@ -66,6 +112,7 @@ mod tests {
     #[test]
     fn the_library_linked_by_the_tests_is_the_one_of_the_headers() {
         assert!(running().starts_with(&built()), "headers of {}, library {}", built(), running());
+        assert!(built().starts_with(&format!("{}.", release::SERIES)));
         for class in class_sizes() {
             assert_eq!(class.built, class.running, "{}", class.name);
         }

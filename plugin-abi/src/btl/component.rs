@@ -9,6 +9,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
+use ibex_ffi::openmpi::release::BTL_VERSION;
 use ibex_ffi::openmpi::sys;
 
 use super::functions::template;
@@ -41,9 +42,9 @@ static mca_btl_ibex_component: Component = Component(UnsafeCell::new(sys::mca_bt
         mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
         mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
         mca_type_name: text(b"btl"),
-        mca_type_major_version: (sys::BTL_VERSION / 100) as c_int,
-        mca_type_minor_version: (sys::BTL_VERSION / 10 % 10) as c_int,
-        mca_type_release_version: (sys::BTL_VERSION % 10) as c_int,
+        mca_type_major_version: (BTL_VERSION / 100) as c_int,
+        mca_type_minor_version: (BTL_VERSION / 10 % 10) as c_int,
+        mca_type_release_version: (BTL_VERSION % 10) as c_int,
         mca_component_name: text(b"ibex"),
         mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
         mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
@@ -144,10 +145,9 @@ mod tests {
         let component = unsafe { component().read() };
         let version = component.btl_version;
         assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
-        assert_eq!(
-            (version.mca_type_major_version, version.mca_type_minor_version, version.mca_type_release_version),
-            (3, 1, 0)
-        );
+        let of_type =
+            [version.mca_type_major_version, version.mca_type_minor_version, version.mca_type_release_version];
+        assert_eq!(of_type.into_iter().fold(0, |all, part| all * 10 + part), BTL_VERSION as c_int);
         assert_eq!(version.mca_type_name[..4], text::<4>(b"btl"));
         assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
     }

@@ -5,49 +5,14 @@
 //! Made once and used again by `progress`. Grade: hot (a move of a pointer); the first, and one for each level of
 //! nesting, is allocated. Threads: inside the port.
 
-use std::cell::UnsafeCell;
-
 use engine::transport::Batch;
 use engine::transport::Port;
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
 /// What one call of progress works with while the port is not entered.
 pub(crate) struct PollFrame {
     pub(crate) batch: Batch,
     pub(crate) descriptor: ReceiveDescriptor,
-}
-
-/// A received message as its callback is shown it. Read by Open MPI within the callback, through pointers to its parts.
-pub(crate) struct ReceiveDescriptor {
-    base: UnsafeCell<sys::mca_btl_base_descriptor_t>,
-    /// The one segment it has.
-    segment: UnsafeCell<sys::mca_btl_base_segment_t>,
-}
-
-impl ReceiveDescriptor {
-    pub(crate) fn new() -> Self {
-        // SAFETY: C structures of integers and pointers, for which zero is a value.
-        let (base, segment) = unsafe { std::mem::zeroed() };
-        ReceiveDescriptor { base: UnsafeCell::new(base), segment: UnsafeCell::new(segment) }
-    }
-
-    /// Names its segment, once, where it will stay.
-    pub(crate) fn settle(&self) {
-        // SAFETY: ours alone outside of a callback.
-        let base = unsafe { &mut *self.base.get() };
-        base.des_segments = self.segment.get();
-        base.des_segment_count = 1;
-    }
-
-    /// Describes a message of `len` bytes at `addr`. To be settled before.
-    #[inline]
-    pub(crate) fn of(&self, addr: u64, len: u32) -> *mut sys::mca_btl_base_descriptor_t {
-        // SAFETY: ours alone outside of a callback.
-        let segment = unsafe { &mut *self.segment.get() };
-        segment.seg_addr.lval = addr;
-        segment.seg_len = u64::from(len);
-        self.base.get()
-    }
 }
 
 /// The frames not in use. As many exist as progress was ever nested, or called by threads at once: mostly one.

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::events::{self, PolledBatch, SourceId};
 use engine::peer::PeerName;
-use engine::transport::{Batch, Completion};
-use ibex_ffi::openmpi::sys;
+use engine::transport::{Batch, Completion, Immediate};
+use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
 use super::completion::{FinishedDescriptors, handle_non_message, operations_done, stamp};
 use super::module::{Module, State};
-use super::poll_frame::{PollFrame, ReceiveDescriptor};
+use super::poll_frame::PollFrame;
 use super::{detour, loss, modules, watch};
 use crate::runtime::face::Face;
 use crate::runtime::guard::{self, fence};
@@ -181,7 +181,7 @@ fn handle_completion<const WATCHED: bool>(
             // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
             unsafe { watch_arrival(module, batch, (index, completion), tag) };
         }
-        message_received(module, tag, descriptor.of(addr, len));
+        message_received(module, (tag, immediate), descriptor.describe(addr, len));
     } else {
         handle_non_message::<WATCHED>(module, batch, (index, completion), finished);
     }
@@ -260,18 +260,11 @@ fn sender(module: &Module, completion: &Completion) -> Option<PeerName> {
 
 /// A message came in: the upper layer's callback for its tag.
 #[inline]
-fn message_received(module: &Module, Tag(tag): Tag, arrived: *mut sys::mca_btl_base_descriptor_t) {
-    let trigger =
-        (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
-    // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); written at start, before
-    // messages of that tag are sent.
-    let callback = unsafe { trigger.add(usize::from(tag)).read() };
-    let Some(function) = callback.cbfunc else {
-        return;
-    };
-    // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h); the bytes
-    // are in a receive slot that is not posted until `release` (R2).
-    unsafe { function(module.as_raw(), tag, arrived, callback.cbdata) };
+fn message_received(module: &Module, (Tag(tag), immediate): (Tag, Immediate), arrived: &ReceiveDescriptor) {
+    let sender = || module.pointer(immediate.endpoint());
+    // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); the bytes are in a receive
+    // slot that is not posted until `release` (R2).
+    unsafe { arrived.show(module.as_raw(), tag, sender) };
 }
 
 /// Gives descriptors and the frame back, and after the poll of a flush tells of operations.

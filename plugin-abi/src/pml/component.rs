@@ -14,6 +14,7 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use ibex_ffi::openmpi::release::PML_VERSION;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Storage};
 
@@ -82,9 +83,9 @@ static mca_pml_ibex_component: Component = Component(UnsafeCell::new(sys::mca_pm
         mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
         mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
         mca_type_name: text(b"pml"),
-        mca_type_major_version: 2,
-        mca_type_minor_version: 0,
-        mca_type_release_version: 0,
+        mca_type_major_version: (PML_VERSION / 100) as c_int,
+        mca_type_minor_version: (PML_VERSION / 10 % 10) as c_int,
+        mca_type_release_version: (PML_VERSION % 10) as c_int,
         mca_component_name: text(b"ibex"),
         mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
         mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),

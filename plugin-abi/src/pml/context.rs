@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::Communicator;
 use super::flow;
@@ -24,7 +24,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
     fence("pml_add_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: a communicator that Open MPI has filled in.
-        let (peers, rank, context) = unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, (*comm).c_contextid) };
+        let (peers, rank, context) = unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, release::context(comm)) };
         let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let mut communicator = Communicator::new(first.entry(), peers as usize, rank, context);
         communicator.comm = comm;

@@ -7,6 +7,7 @@
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::protocol::transfers::TransferId;
+use ibex_ffi::openmpi::release;
 
 use super::instance::{Pml, Rail};
 use super::link::Link;
@@ -74,7 +75,7 @@ pub(crate) unsafe fn copied(request: &mut Request) {
 unsafe fn note(kind: Kind, detail: u8, request: &mut Request, (number, bytes): (TransferId, u64)) {
     let peer = if request.role == Role::Receive { request.base().req_status.MPI_SOURCE } else { request.peer };
     // SAFETY: this function's rule.
-    let context = unsafe { (*request.comm()).c_contextid };
+    let context = unsafe { release::context(request.comm()) };
     // A receive has a link only where it reads.
     let has_link = request.role != Role::Receive || kind == Kind::RendezvousEnded && detail == FETCHED;
     let is_by_port = has_link && request.link.as_local().is_none();

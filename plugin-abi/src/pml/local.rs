@@ -6,10 +6,10 @@
 //! calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Grade: hot, but [`add`]:
 //! setup. Threads: any. Tests: `hw-tests/tests/device/local.rs`.
 
-use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
 use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
 
 use super::backlog::Then;
@@ -52,7 +52,7 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     let Some(shared) = shared else { return };
     for tag in [EAGER, OTHER] {
         // SAFETY: a tag that no other upper layer has; the library is never unmapped.
-        unsafe { sys::ibex_bml_listen(tag, Some(arrived)) };
+        unsafe { sys::ibex_bml_listen(tag, received_by::<FromSharedMemory>()) };
     }
     let reached: Vec<u32> = shared.reached().filter(|at| *at != place as u32).collect();
     let Some(mut state) = pml.enter() else { return };
@@ -70,12 +70,31 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     }
 }
 
-/// `mca_btl_base_module_recv_cb_fn_t`: a message has come. Its memory is the BTL's until this returns.
-pub(crate) unsafe extern "C" fn arrived(
+/// What takes the messages of the shared-memory BTL.
+struct FromSharedMemory;
+
+impl Receiver for FromSharedMemory {
+    unsafe fn received(
+        btl: *mut sys::mca_btl_base_module_t,
+        tag: u8,
+        segments: *const sys::mca_btl_base_segment_t,
+        count: usize,
+    ) {
+        // SAFETY: this function's rule.
+        unsafe { arrived(btl, tag, segments, count) };
+    }
+}
+
+/// A message has come. Its memory is the BTL's until this returns.
+///
+/// # Safety
+/// That of [`Receiver::received`].
+#[inline(always)]
+unsafe fn arrived(
     btl: *mut sys::mca_btl_base_module_t,
     tag: u8,
-    descriptor: *mut sys::mca_btl_base_descriptor_t,
-    _context: *mut c_void,
+    segments: *const sys::mca_btl_base_segment_t,
+    count: usize,
 ) {
     fence("a message by shared memory", (), || {
         let Some(pml) = pml() else { return };
@@ -83,8 +102,6 @@ pub(crate) unsafe extern "C" fn arrived(
         if !pml.shared_memory().is_some_and(|shared| shared.is(btl)) {
             return;
         }
-        // SAFETY: the BTL's descriptor, for the call.
-        let (segments, count) = unsafe { ((*descriptor).des_segments, (*descriptor).des_segment_count) };
         if count == 1 {
             // SAFETY: its one segment.
             let (start, length) = unsafe { ((*segments).seg_addr.pval.cast::<u8>(), (*segments).seg_len as usize) };

@@ -7,7 +7,7 @@
 //! `hw-tests/tools/mpi_t_communicators.c`.
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{release, sys};
 
 use crate::runtime::watch::SAFETY;
 
@@ -67,7 +67,7 @@ pub(crate) unsafe fn created(comm: *mut sys::ompi_communicator_t) {
 unsafe fn tell_created(comm: *mut sys::ompi_communicator_t) {
     // SAFETY: this function's rule.
     let (context, rank, is_inter) =
-        unsafe { ((*comm).c_contextid, (*comm).c_my_rank, sys::ibex_comm_is_inter(comm) != 0) };
+        unsafe { (release::context(comm), (*comm).c_my_rank, sys::ibex_comm_is_inter(comm) != 0) };
     for side in 0..=u32::from(is_inter) {
         let is_remote = side as i32;
         // SAFETY: as above.

@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
 use engine::matching::Contexts;
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{release, sys};
 
 use super::{context, listening, persistent, probe, procs, progress, receive, send};
 use crate::runtime::guard::fence;
@@ -39,12 +39,10 @@ static MODULE: Module = Module(UnsafeCell::new(sys::mca_pml_base_module_t {
     pml_mprobe: Some(probe::pml_mprobe),
     pml_imrecv: Some(receive::pml_imrecv),
     pml_mrecv: Some(receive::pml_mrecv),
-    // Never called.
-    pml_dump: None,
-    pml_ft_event: None,
     pml_max_contextid: Contexts::<(), ()>::LIMIT,
     pml_max_tag: i32::MAX,
-    pml_flags: 0,
+    // Nothing else is ever called.
+    ..release::PML_MODULE
 }));
 
 /// Open MPI's pointer to the module.

@@ -132,7 +132,9 @@ pub(crate) unsafe extern "C" fn pml_iprobe(
             // SAFETY: MPI's status.
             Some(found) => unsafe { found.say(status) },
             // SAFETY: nothing is entered.
-            None => unsafe { sys::opal_progress() },
+            None => unsafe {
+                sys::opal_progress();
+            },
         }
         sys::OPAL_SUCCESS
     })
@@ -175,7 +177,9 @@ pub(crate) unsafe extern "C" fn pml_improbe(
             // SAFETY: MPI's status.
             Some(found) => unsafe { found.say(status) },
             // SAFETY: nothing is entered.
-            None => unsafe { sys::opal_progress() },
+            None => unsafe {
+                sys::opal_progress();
+            },
         }
         sys::OPAL_SUCCESS
     })

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::protocol::flow_control::Word;
+use ibex_ffi::openmpi::release;
 
 use super::bounds::RECORD;
 use super::finish::finish;
@@ -61,7 +62,7 @@ pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
         return None;
     }
     // SAFETY: this function's rule; Open MPI's communicator is there, also when the PML's has gone.
-    Some((request.link, unsafe { (*request.comm()).c_contextid }))
+    Some((request.link, unsafe { release::context(request.comm()) }))
 }
 
 /// A message that was announced is answered: another can be, if it was counted.

@@ -18,7 +18,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::matching::{Envelope, Message, MessageHandle, Pattern};
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{release, sys};
 
 use super::arrived::Arrived;
 use super::communicator::{Communicator, Queues};
@@ -134,7 +134,7 @@ pub(crate) unsafe fn spec(
 ) -> Spec {
     let (buf, count, datatype) = (data.buffer, saturated(data.count), data.datatype);
     // SAFETY: the caller's request is of a live communicator.
-    let context = unsafe { (*comm).c_contextid };
+    let context = unsafe { release::context(comm) };
     Spec { comm, buf, count, datatype, peer, tag, operation, context, bytes: length as u64, stamp: 0 }
 }
 
@@ -154,7 +154,7 @@ unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelop
         tag: envelope.tag(),
         operation: RECEIVE,
         // SAFETY: this function's rule.
-        context: unsafe { (*comm).c_contextid },
+        context: unsafe { release::context(comm) },
         bytes: length as u64,
         stamp: 0,
     }
@@ -490,7 +490,7 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
     // SAFETY: the address of what Open MPI has for ever.
     let datatype = unsafe { sys::ibex_byte() };
     // SAFETY: this function's rule.
-    let context = unsafe { (*comm).c_contextid };
+    let context = unsafe { release::context(comm) };
     let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, context, ..Spec::EMPTY };
     // SAFETY: this function's rule.
     unsafe {

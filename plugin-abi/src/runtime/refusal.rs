@@ -8,17 +8,19 @@
 
 use std::fmt;
 
-use ibex_ffi::openmpi::version::{self, ClassSize};
+use ibex_ffi::openmpi::version::{self, ClassSize, Framework};
 
 use super::copies;
 
 /// The Open MPI in this process is not the one ibex was built for.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum OtherOpenMpi {
-    /// Another release.
+    /// Another release series.
     Version { built: String, running: String },
-    /// The same release, with a type of another size: another configuration or a patched build.
-    Layout { version: String, class: ClassSize },
+    /// The same series, with a type of another size: another configuration, or a release that has changed it.
+    Layout { built: String, running: String, class: ClassSize },
+    /// The same series, whose own components have another interface.
+    Interface { built: String, running: String, framework: Framework, others: u32 },
 }
 
 impl fmt::Display for OtherOpenMpi {
@@ -27,10 +29,17 @@ impl fmt::Display for OtherOpenMpi {
             OtherOpenMpi::Version { built, running } => {
                 writeln!(f, "ibex was built for Open MPI {built}, but this is Open MPI {running}.")?;
             }
-            OtherOpenMpi::Layout { version, class } => writeln!(
+            OtherOpenMpi::Layout { built, running, class } => writeln!(
                 f,
-                "ibex was built for an Open MPI {version} in which {} is {} bytes; in this Open MPI {version} it is {} bytes.",
+                "ibex was built for an Open MPI {built} in which {} is {} bytes; in this Open MPI {running} it is {} bytes.",
                 class.name, class.built, class.running
+            )?,
+            OtherOpenMpi::Interface { built, running, framework, others } => writeln!(
+                f,
+                "ibex was built for Open MPI {built}, whose {} interface is {}; in this Open MPI {running} it is {}.",
+                framework.name(),
+                dotted(framework.built()),
+                dotted(*others)
             )?,
         }
         write!(
@@ -42,26 +51,52 @@ impl fmt::Display for OtherOpenMpi {
     }
 }
 
+/// `3.1.0` of 310.
+fn dotted(version: u32) -> String {
+    format!("{}.{}.{}", version / 100, version / 10 % 10, version % 10)
+}
+
 /// Compares the Open MPI of the headers with the one in this process.
 pub(crate) fn other_openmpi() -> Result<(), OtherOpenMpi> {
-    compare(&version::built(), &version::running(), &version::class_sizes())
+    let (built, running) = (version::built(), version::running());
+    compare(&built, &running, &version::class_sizes())?;
+    // Only now, as another series may have other lists.
+    compare_interfaces(&built, &running, version::interface_of_others)
 }
 
 fn compare(built: &str, running: &str, classes: &[ClassSize]) -> Result<(), OtherOpenMpi> {
-    if release(running) != built {
-        return Err(OtherOpenMpi::Version { built: built.to_owned(), running: running.to_owned() });
+    let both = || (built.to_owned(), running.to_owned());
+    if series(running).is_none() || series(running) != series(built) {
+        let (built, running) = both();
+        return Err(OtherOpenMpi::Version { built, running });
     }
     match classes.iter().find(|class| class.built != class.running) {
-        Some(class) => Err(OtherOpenMpi::Layout { version: built.to_owned(), class: *class }),
+        Some(class) => {
+            let (built, running) = both();
+            Err(OtherOpenMpi::Layout { built, running, class: *class })
+        }
         None => Ok(()),
     }
 }
 
-/// `4.1.4` of `v4.1.4rc2`: the numbers alone.
-fn release(version: &str) -> &str {
-    let version = version.trim_start_matches('v');
-    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
-    &version[..end]
+fn compare_interfaces(
+    built: &str,
+    running: &str,
+    declared: impl Fn(Framework) -> Option<u32>,
+) -> Result<(), OtherOpenMpi> {
+    for framework in [Framework::Btl, Framework::Pml] {
+        if let Some(others) = declared(framework).filter(|others| *others != framework.built()) {
+            let (built, running) = (built.to_owned(), running.to_owned());
+            return Err(OtherOpenMpi::Interface { built, running, framework, others });
+        }
+    }
+    Ok(())
+}
+
+/// The release series of a version: 4 and 1 of `v4.1.4rc2`.
+fn series(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Another libibex.so was loaded before this one.
@@ -108,18 +143,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_open_mpi_is_accepted() {
+    fn the_same_open_mpi_is_accepted_and_so_is_another_release_of_its_series() {
         let class = ClassSize { name: "t", built: 8, running: 8 };
-        assert_eq!(compare("4.1.4", "4.1.4", &[class]), Ok(()));
-        assert_eq!(compare("4.1.4", "v4.1.4rc2", &[class]), Ok(()));
+        for other in ["4.1.4", "v4.1.4rc2", "4.1.5", "4.1.10"] {
+            assert_eq!(compare("4.1.4", other, &[class]), Ok(()), "{other}");
+        }
     }
 
     #[test]
-    fn another_release_is_refused_and_both_are_named() {
-        for other in ["4.1.5", "4.1.44", "5.0.0", "4.1", ""] {
+    fn another_series_is_refused_and_both_releases_are_named() {
+        for other in ["5.0.0", "4.10.4", "41.4", "4", ""] {
             let text = compare("4.1.4", other, &[]).expect_err(other).to_string();
+            let first = text.lines().next().unwrap_or_default();
             assert!(
-                text.contains("built for Open MPI 4.1.4") && text.contains(&format!("this is Open MPI {other}")),
+                first.contains("built for Open MPI 4.1.4") && first.contains(&format!("this is Open MPI {other}")),
                 "{text}"
             );
             assert!(text.contains("cargo xtask install"), "{text}");
@@ -129,8 +166,19 @@ mod tests {
     #[test]
     fn another_layout_is_refused_and_the_type_is_named() {
         let class = ClassSize { name: "opal_proc_t", built: 72, running: 80 };
-        let text = compare("4.1.4", "4.1.4", &[class]).expect_err("the sizes differ").to_string();
-        assert!(text.contains("opal_proc_t is 72 bytes") && text.contains("80 bytes"), "{text}");
+        let text = compare("4.1.4", "4.1.5", &[class]).expect_err("the sizes differ").to_string();
+        assert!(text.contains("Open MPI 4.1.4 in which opal_proc_t is 72 bytes"), "{text}");
+        assert!(text.contains("in this Open MPI 4.1.5 it is 80 bytes"), "{text}");
+    }
+
+    #[test]
+    fn another_interface_is_refused_and_no_other_component_says_nothing() {
+        let right = |framework: Framework| Some(framework.built());
+        assert_eq!(compare_interfaces("4.1.4", "4.1.5", right), Ok(()));
+        assert_eq!(compare_interfaces("4.1.4", "4.1.5", |_| None), Ok(()));
+        let other = |framework| (framework == Framework::Pml).then_some(987);
+        let text = compare_interfaces("4.1.4", "4.1.5", other).expect_err("another").to_string();
+        assert!(text.contains("whose PML interface is ") && text.contains("this Open MPI 4.1.5 it is 9.8.7"), "{text}");
     }
 
     #[test]

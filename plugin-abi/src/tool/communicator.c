@@ -7,7 +7,7 @@
 #include <mpi.h>
 #include <stdint.h>
 
-#include "ompi/attribute/attribute.h"
+#include "attribute.h"
 #include "ompi/communicator/communicator.h"
 #include "ompi/group/group.h"
 
@@ -26,16 +26,9 @@ static int keyval = MPI_KEYVAL_INVALID;
 static uint64_t (*duplicated)(uint64_t, void *);
 static void (*freed)(uint64_t);
 
-/* Open MPI passes the new communicator beyond what the standard has. It has no context number yet. */
-static MPI_Comm_internal_copy_attr_function copied;
-
-static int copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag, MPI_Comm made)
+static void *copied(void *value, MPI_Comm made)
 {
-    uint64_t number = duplicated((uint64_t) (uintptr_t) value, made);
-    (void) comm, (void) key, (void) extra;
-    *(void **) copy = (void *) (uintptr_t) number;
-    *flag = number != 0;
-    return MPI_SUCCESS;
+    return (void *) (uintptr_t) duplicated((uint64_t) (uintptr_t) value, made);
 }
 
 static int deleted(MPI_Comm comm, int key, void *value, void *extra)
@@ -73,11 +66,9 @@ uint64_t ibex_tool_comm_number(void *comm)
 /* By one thread at a time. */
 int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t, void *), void (*on_freed)(uint64_t))
 {
-    ompi_attribute_fn_ptr_union_t copy = {.attr_communicator_copy_fn = copied};
-    ompi_attribute_fn_ptr_union_t delete = {.attr_communicator_delete_fn = deleted};
     duplicated = on_duplicated;
     freed = on_freed;
-    if (keyval == MPI_KEYVAL_INVALID && ompi_attr_create_keyval(COMM_ATTR, copy, delete, &keyval, NULL, 0, NULL) != OMPI_SUCCESS)
+    if (keyval == MPI_KEYVAL_INVALID && ibex_attribute_create(&keyval, copied, deleted) != OMPI_SUCCESS)
         return 0;
     return PMPI_Comm_set_attr((MPI_Comm) comm, keyval, (void *) (uintptr_t) number) == MPI_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include "ompi/errhandler/errcode.h"
 #include "opal/class/opal_pointer_array.h"
 #include "opal/mca/base/mca_base_var_enum.h"
+#include "release.h"
 
 int ibex_tool_mpi_t_is_initialized(void);
 int ibex_tool_may_call(void);
@@ -114,7 +115,7 @@ uint64_t ibex_tool_context(const void *obj_handle, int *is_valid)
     while (known > 0 && opal_pointer_array_get_item(&ompi_mpi_communicators, known - 1) != (void *) comm)
         --known;
     *is_valid = known > 0;
-    return *is_valid ? (uint64_t) ((ompi_communicator_t *) comm)->c_contextid : 0;
+    return *is_valid ? ibex_context_of((const ompi_communicator_t *) comm) : 0;
 }
 
 /* Of registration.rs: the communicator of this number is freed, and its number may become another's. */
@@ -123,7 +124,7 @@ static void (*freed)(uint64_t context);
 static int deleted(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void) key, (void) value, (void) extra;
-    freed((uint64_t) ((ompi_communicator_t *) comm)->c_contextid);
+    freed(ibex_context_of((const ompi_communicator_t *) comm));
     return MPI_SUCCESS;
 }
 

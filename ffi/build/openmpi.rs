@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes the bindings and compiles the shim. Part of `build.rs`.
+
+use std::path::PathBuf;
+
+use crate::installation::{Installation, fail};
+
+/// What a component uses of Open MPI, as bindgen's regular expressions.
+const TYPES: &str = "mca_base_(component|pvar|var)_.*|mca_btl_.*|mca_rcache_base_.*|mca_pml_base_(component|module)_t|ompi_(communicator|datatype|group|message|proc|request|status_public)_t|opal_(bitmap|class|convertor|datatype|mutex|object|proc|process_name|free_list_item)_t|ibex_.*";
+const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(find|get|get_value)|mca_btl_base_param_register|mca_rcache_base_module_(create|destroy)|mca_pml_base_(pml_check_selected|bsend_request_alloc_buf|bsend_request_free)|opal_(bitmap_set_bit|convertor_pack|convertor_unpack|get_proc_hostname|output|proc_local_get|class_initialize|progress)|ibex_.*";
+const VARIABLES: &str = "MCA_.*|MPI_(ANY_.*|ERR_.*|SUCCESS|UNDEFINED)|OMPI_(ANY_.*|COMM_INTER|ERR.*|REQUEST_.*|SUCCESS|(MAJOR|MINOR|RELEASE)_VERSION)|OPAL_(DATATYPE_FLAG_.*|SUCCESS|ERR.*|VERSION|INFO_LVL.*|(MAJOR|MINOR|RELEASE)_VERSION)|BTL_VERSION|mca_btl_base_active_message_trigger|mca_pml|mca_pml_base_pml|ompi_mpi_thread_multiple|ompi_request_functions|ompi_(communicator|request|message|datatype|group|proc)_t_class|opal_progress_yield_when_idle|opal_(get_proc_hostname|version_string|process_info|proc_for_name|convertor_t_class|proc_t_class|free_list_item_t_class|list_item_t_class|mutex_t_class)|mca_(btl_base_descriptor|rcache_base_registration|base_pvar|base_var)_t_class|ibex_.*";
+
+/// The C files of the shim.
+const SHIM: [&str; 5] = ["shim.c", "pml.c", "shared_memory.c", "ob1.c", "layout.c"];
+
+pub(crate) fn bind() {
+    println!("cargo::rerun-if-changed=openmpi");
+    let openmpi = Installation::find();
+    openmpi.tell_cargo();
+    write_bindings(&openmpi);
+    compile_shim(&openmpi);
+}
+
+fn write_bindings(openmpi: &Installation) {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    bindgen::Builder::default()
+        .header("openmpi/wrapper.h")
+        .clang_args(openmpi.includes.iter().map(|directory| format!("-I{}", directory.display())))
+        .allowlist_type(TYPES)
+        .allowlist_function(FUNCTIONS)
+        .allowlist_var(VARIABLES)
+        .prepend_enum_name(false)
+        .derive_default(false)
+        .generate_comments(false)
+        .layout_tests(true)
+        .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .generate()
+        .unwrap_or_else(|error| {
+            fail(&format!(
+                "bindgen cannot read Open MPI's headers: {error}.\nIt needs libclang: on Debian and Ubuntu, apt install libclang-dev."
+            ))
+        })
+        .write_to_file(out.join("openmpi.rs"))
+        .expect("OUT_DIR can be written to");
+}
+
+fn compile_shim(openmpi: &Installation) {
+    cc::Build::new()
+        .files(SHIM.map(|file| format!("openmpi/{file}")))
+        .includes(&openmpi.includes)
+        // Open MPI's inline list functions use the 16-byte compare-and-swap; without the flag gcc calls a
+        // function that no library has.
+        .flag_if_supported("-mcx16")
+        // Unused parameters stand in Open MPI's own inline functions.
+        .flag_if_supported("-Wno-unused-parameter")
+        .compile("ibex-openmpi-shim");
+}

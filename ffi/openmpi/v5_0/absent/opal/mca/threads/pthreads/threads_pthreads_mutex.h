@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What opal/mca/threads/mutex.h takes from this header, for an installation of Open MPI 5.0 that lacks it, as Debian 13's does: the
+ * types, which are members of structures that ibex reads, and the functions that inline ones call. It is searched last, so that an
+ * installed one wins. That the types are as large as the running library's is checked when ibex is loaded (version.rs compares
+ * opal_mutex_t). */
+#ifndef IBEX_ABSENT_THREADS_PTHREADS_MUTEX_H
+#define IBEX_ABSENT_THREADS_PTHREADS_MUTEX_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "opal/class/opal_object.h"
+#include "opal/constants.h"
+
+typedef pthread_mutex_t opal_thread_internal_mutex_t;
+typedef pthread_cond_t opal_thread_internal_cond_t;
+
+#define OPAL_THREAD_INTERNAL_MUTEX_INITIALIZER PTHREAD_MUTEX_INITIALIZER
+#define OPAL_THREAD_INTERNAL_COND_INITIALIZER PTHREAD_COND_INITIALIZER
+
+static inline int opal_thread_internal_mutex_init(opal_thread_internal_mutex_t *mutex, bool recursive)
+{
+    pthread_mutexattr_t kind;
+    if (pthread_mutexattr_init(&kind) != 0)
+        return OPAL_ERR_IN_ERRNO;
+    int failed = recursive ? pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE) : 0;
+    failed = failed != 0 ? failed : pthread_mutex_init(mutex, &kind);
+    pthread_mutexattr_destroy(&kind);
+    return failed == 0 ? OPAL_SUCCESS : OPAL_ERR_IN_ERRNO;
+}
+
+static inline void opal_thread_internal_mutex_lock(opal_thread_internal_mutex_t *mutex)
+{
+    (void) pthread_mutex_lock(mutex);
+}
+
+/* 0 where it was taken. */
+static inline int opal_thread_internal_mutex_trylock(opal_thread_internal_mutex_t *mutex)
+{
+    return pthread_mutex_trylock(mutex) != 0;
+}
+
+static inline void opal_thread_internal_mutex_unlock(opal_thread_internal_mutex_t *mutex)
+{
+    (void) pthread_mutex_unlock(mutex);
+}
+
+static inline void opal_thread_internal_mutex_destroy(opal_thread_internal_mutex_t *mutex)
+{
+    (void) pthread_mutex_destroy(mutex);
+}
+
+static inline int opal_thread_internal_cond_init(opal_thread_internal_cond_t *condition)
+{
+    return pthread_cond_init(condition, NULL) == 0 ? OPAL_SUCCESS : OPAL_ERR_IN_ERRNO;
+}
+
+static inline void opal_thread_internal_cond_wait(opal_thread_internal_cond_t *condition, opal_thread_internal_mutex_t *mutex)
+{
+    (void) pthread_cond_wait(condition, mutex);
+}
+
+static inline void opal_thread_internal_cond_signal(opal_thread_internal_cond_t *condition)
+{
+    (void) pthread_cond_signal(condition);
+}
+
+static inline void opal_thread_internal_cond_broadcast(opal_thread_internal_cond_t *condition)
+{
+    (void) pthread_cond_broadcast(condition);
+}
+
+static inline void opal_thread_internal_cond_destroy(opal_thread_internal_cond_t *condition)
+{
+    (void) pthread_cond_destroy(condition);
+}
+
+#endif

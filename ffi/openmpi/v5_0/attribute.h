@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* An attribute of communicators whose copying is told with the communicator that it is copied to. Open MPI 5.0 passes the old one
+ * alone, and has the new one in its table of communicators by then, without a number (ompi_comm_set_nb). Included by
+ * plugin-abi/src/tool/communicator.c alone; openmpi/v4_1 has its counterpart. */
+#ifndef IBEX_OPENMPI_ATTRIBUTE_H
+#define IBEX_OPENMPI_ATTRIBUTE_H
+
+#include "ompi/attribute/attribute.h"
+#include "ompi/communicator/communicator.h"
+
+/* The attribute's value for the new communicator; NULL: it has none. The communicator has no number yet. */
+typedef void *ibex_copied_fn(void *value, MPI_Comm made);
+
+static ibex_copied_fn *ibex_tell_copied;
+
+/* The copy of a communicator that is being made: of its groups, without a number, and without this attribute, which copies that were
+ * begun before and wait for their number have. Two threads may not begin to copy one communicator at once. */
+static MPI_Comm ibex_being_made(const ompi_communicator_t *of, int key)
+{
+    for (int i = opal_pointer_array_get_size(&ompi_comm_f_to_c_table); i > 0; --i) {
+        ompi_communicator_t *comm = opal_pointer_array_get_item(&ompi_comm_f_to_c_table, i - 1);
+        void *value = NULL;
+        int there = 0;
+        if (comm == NULL || comm == of || (uintptr_t) comm == UINTPTR_MAX || comm->c_index != (uint32_t) MPI_UNDEFINED)
+            continue;
+        if (comm->c_local_group == of->c_local_group && comm->c_keyhash != NULL &&
+            ompi_attr_get_c(comm->c_keyhash, key, &value, &there) == MPI_SUCCESS && !there)
+            return comm;
+    }
+    return MPI_COMM_NULL;
+}
+
+static int ibex_attribute_copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag)
+{
+    MPI_Comm made = ibex_being_made(comm, key);
+    (void) extra;
+    *(void **) copy = made == MPI_COMM_NULL ? NULL : ibex_tell_copied(value, made);
+    *flag = *(void **) copy != NULL;
+    return MPI_SUCCESS;
+}
+
+/* By one thread at a time. Returns an OMPI code. */
+static int ibex_attribute_create(int *key, ibex_copied_fn *copied, MPI_Comm_delete_attr_function *deleted)
+{
+    ompi_attribute_fn_ptr_union_t copy = {.attr_communicator_copy_fn = ibex_attribute_copied};
+    ompi_attribute_fn_ptr_union_t delete = {.attr_communicator_delete_fn = deleted};
+    ibex_tell_copied = copied;
+    return ompi_attr_create_keyval(COMM_ATTR, copy, delete, key, NULL, 0, NULL);
+}
+
+#endif

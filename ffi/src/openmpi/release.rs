@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What differs between the release series of Open MPI, in one place: a file for each, of which the build takes the one
+//! of the installed headers.
+//!
+//! Every file has the same items, and nothing outside of this folder, `ffi/openmpi` and the build script asks which
+//! series it is: the rest of ibex, `plugin-abi` included, uses these items and what all series have alike (`sys`). A
+//! further series is a file more here, a folder more in `ffi/openmpi`, and a row in `ffi/build.rs` (ARCHITECTURE.md,
+//! "The seam"). Grade: [`ReceiveDescriptor`], [`received_by`] and [`context`] are hot; all else is setup. Threads: each
+//! item says.
+
+use super::sys;
+
+#[cfg(openmpi = "4.1")]
+#[path = "release/v4_1.rs"]
+mod series;
+
+#[cfg(openmpi = "5.0")]
+#[path = "release/v5_0.rs"]
+mod series;
+
+pub use series::{BTL_VERSION, PML_VERSION, ReceiveDescriptor, SERIES, context, received_by, with_revocation};
+
+pub(super) use series::host_name;
+
+#[cfg(test)]
+pub(super) use series::rows;
+
+/// Who takes messages with a tag of ours, which come by a BTL of Open MPI's: see [`received_by`].
+pub trait Receiver {
+    /// A message has come, in so many segments; they are the BTL's when this returns. Any thread.
+    ///
+    /// # Safety
+    /// Open MPI calls it: a BTL that is open, and segments with bytes that it has received.
+    unsafe fn received(
+        btl: *mut sys::mca_btl_base_module_t,
+        tag: u8,
+        segments: *const sys::mca_btl_base_segment_t,
+        count: usize,
+    );
+}
+
+/// `mca_pml_base_module_revoke_comm_fn_t`: the communicator is revoked; if so asked, its collectives alone.
+pub type Revoke = unsafe extern "C" fn(*mut sys::ompi_communicator_t, bool) -> std::ffi::c_int;
+
+/// A PML's table of functions with nothing in it: what the PML does not name stays so.
+// SAFETY: a C structure of integers and (nullable) function pointers, for which zero is a value.
+pub const PML_MODULE: sys::mca_pml_base_module_t = unsafe { std::mem::zeroed() };

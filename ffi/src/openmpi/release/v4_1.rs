@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Open MPI 4.1, from 4.1.0 on: BTL 3.1.0 and PML 2.0.0. See `release` for what this file is; `v5_0.rs` is its
+//! counterpart, with the same items.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_void};
+
+use super::{Receiver, Revoke};
+use crate::openmpi::sys;
+
+/// The release series.
+pub const SERIES: &str = "4.1";
+
+/// The version of the BTL interface, hundreds, tens and ones: 3.1.0.
+pub const BTL_VERSION: u32 = 310;
+
+/// The same of the PML interface: 2.0.0, which no header says as a number.
+pub const PML_VERSION: u32 = 200;
+
+const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
+
+/// The number by which this process knows a communicator. Hot.
+///
+/// # Safety
+/// A communicator that Open MPI has filled in.
+#[inline(always)]
+#[must_use]
+pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
+    // SAFETY: this function's rule.
+    unsafe { (*comm).c_contextid }
+}
+
+/// The name of a process' host; null where it is not known. The text is Open MPI's.
+///
+/// # Safety
+/// A live process of Open MPI's.
+pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> *const c_char {
+    // SAFETY: this function's rule.
+    unsafe { sys::opal_get_proc_hostname(process) }
+}
+
+/// Has a PML called when a communicator is revoked: never in 4.1.
+#[must_use]
+pub const fn with_revocation(module: sys::mca_pml_base_module_t, _revoke: Revoke) -> sys::mca_pml_base_module_t {
+    module
+}
+
+/// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,
+/// through pointers to its parts. Hot. Threads: who has it shows one message at a time.
+pub struct ReceiveDescriptor {
+    base: UnsafeCell<sys::mca_btl_base_descriptor_t>,
+    /// The one segment it has.
+    segment: UnsafeCell<sys::mca_btl_base_segment_t>,
+}
+
+impl ReceiveDescriptor {
+    /// One that shows nothing yet.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "to be settled before it is of use")]
+    pub fn new() -> Self {
+        // SAFETY: C structures of integers and pointers, for which zero is a value.
+        let (base, segment) = unsafe { std::mem::zeroed() };
+        ReceiveDescriptor { base: UnsafeCell::new(base), segment: UnsafeCell::new(segment) }
+    }
+
+    /// Names its segment, once, where it will stay.
+    pub fn settle(&self) {
+        // SAFETY: ours alone outside of a callback.
+        let base = unsafe { &mut *self.base.get() };
+        base.des_segments = self.segment.get();
+        base.des_segment_count = 1;
+    }
+
+    /// Describes a message of `len` bytes at `addr`. To be settled before.
+    #[inline]
+    pub fn describe(&self, addr: u64, len: u32) -> &Self {
+        // SAFETY: ours alone outside of a callback.
+        let segment = unsafe { &mut *self.segment.get() };
+        segment.seg_addr.lval = addr;
+        segment.seg_len = u64::from(len);
+        self
+    }
+
+    /// Calls what is registered for the tag of the message that it describes, if anything is. `sender` is asked for the
+    /// endpoint it came from where a callback is told of that.
+    ///
+    /// # Safety
+    /// A module that Open MPI knows, a tag that its table has a place for, and bytes that are the message's until this
+    /// returns.
+    #[inline]
+    pub unsafe fn show(
+        &self,
+        btl: *mut sys::mca_btl_base_module_t,
+        tag: u8,
+        _sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
+    ) {
+        let trigger =
+            (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
+        // SAFETY: this function's rule; written at start, before messages of that tag are sent.
+        let callback = unsafe { trigger.add(usize::from(tag)).read() };
+        let Some(function) = callback.cbfunc else {
+            return;
+        };
+        // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h).
+        unsafe { function(btl, tag, self.base.get(), callback.cbdata) };
+    }
+}
+
+/// The function that Open MPI calls with messages for `R`.
+#[must_use]
+pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
+    unsafe extern "C" fn received<R: Receiver>(
+        btl: *mut sys::mca_btl_base_module_t,
+        tag: u8,
+        descriptor: *mut sys::mca_btl_base_descriptor_t,
+        _context: *mut c_void,
+    ) {
+        // SAFETY: the BTL's descriptor, for the call.
+        let (segments, count) = unsafe { ((*descriptor).des_segments, (*descriptor).des_segment_count) };
+        // SAFETY: as Open MPI calls it.
+        unsafe { R::received(btl, tag, segments, count) };
+    }
+    Some(received::<R>)
+}
+
+#[cfg(test)]
+pub(in crate::openmpi) fn rows() -> crate::openmpi::layout::Rows {
+    crate::openmpi::layout::fields! {
+        mca_btl_base_module_t { btl_ft_event, padding }
+        opal_proc_t { proc_hostname }
+        mca_pml_base_module_t { pml_ft_event }
+        ompi_communicator_t { c_contextid }
+    }
+}
