@@ -154,6 +154,8 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
         if let Some(components) = components {
             let path = format!("{}:SYSTEM_DEFAULT", components.display());
             variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+            // Open MPI 5 hands that on to PMIx, which says of each file there that it is none of its own.
+            variables.push(variable("PMIX_MCA_mca_base_component_path", String::new()));
         }
     }
     if transport == Transport::Ucx {

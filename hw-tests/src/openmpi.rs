@@ -5,6 +5,7 @@
 //! in ffi/src/openmpi. Setup grade; any thread. Tests: at the end of this file.
 
 use std::fmt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -95,6 +96,13 @@ impl Series {
         self == Self::V4_1
     }
 
+    /// Whether groups of processes can meet by a port's name (`MPI_Comm_accept`). Debian 13's 5.0.7 fails it in the runtime,
+    /// over any transport.
+    #[must_use]
+    pub fn has_ports(self) -> bool {
+        self == Self::V4_1
+    }
+
     /// The words that let mpirun start more ranks than the hosts have processors; by turns on each host where
     /// `by_turns`.
     #[must_use]
@@ -108,10 +116,20 @@ impl Series {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// The variables of mpirun's environment by which root may start jobs.
+    /// What a job has in its environment: root may start it, and Open MPI looks for components in that folder, too.
+    ///
+    /// 5 hands the folder on to PMIx and PRRTE, which say of each file there that it is none of theirs; an empty list
+    /// of PMIx's own goes before that.
     #[must_use]
-    pub fn root_may() -> [(&'static str, &'static str); 2] {
-        [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
+    pub fn environment(components: &Path) -> [(String, String); 4] {
+        let path = format!("{}:SYSTEM_DEFAULT", components.display());
+        [
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("OMPI_MCA_mca_base_component_path", &path),
+            ("PMIX_MCA_mca_base_component_path", ""),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
     }
 }
 

@@ -132,7 +132,7 @@ impl Launch {
     /// Runs it to its end, whatever that is.
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
         let (program, has_atomics) = (site.program(self.program)?, site.has_atomics());
-        let components = site.components().display().to_string();
+        let components = site.components().to_path_buf();
         let fabric = match &self.adapters {
             None => site.fabric(self.nodes)?,
             Some(configuration) => site.fabric_on(configuration)?,
@@ -142,9 +142,7 @@ impl Launch {
         let series = Series::here()?;
         let mut job = Job::new(self.command(series, &program, &hosts, &devices, has_atomics)).limit(self.limit);
         job.env.clone_from(&self.environment);
-        let path = format!("{components}:SYSTEM_DEFAULT");
-        job.env.push(("OMPI_MCA_mca_base_component_path".to_owned(), path));
-        job.env.extend(Series::root_may().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        job.env.extend(Series::environment(&components));
         fabric.run(&job)
     }
 
