@@ -46,6 +46,11 @@ ompi_request_t *ibex_request_null(void)
     return MPI_REQUEST_NULL;
 }
 
+uint32_t ibex_comm_context(const ompi_communicator_t *comm)
+{
+    return ibex_context_of(comm);
+}
+
 opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank)
 {
     ompi_proc_t *proc = ompi_comm_peer_lookup(comm, rank);
@@ -123,6 +128,11 @@ void ibex_message_return(ompi_message_t *message)
 ompi_message_t *ibex_message_null(void)
 {
     return MPI_MESSAGE_NULL;
+}
+
+bool ibex_is_fault_tolerant(void)
+{
+    return IBEX_FAULT_TOLERANT;
 }
 
 void ibex_abort(int code)

@@ -7,6 +7,11 @@
 
 #include <string.h>
 
+int ibex_bml_begin(bool threads)
+{
+    return mca_bml_base_init(OPAL_ENABLE_PROGRESS_THREADS, threads);
+}
+
 mca_btl_base_module_t *ibex_shared_memory(void)
 {
     mca_btl_base_selected_module_t *each;
@@ -51,6 +56,12 @@ int ibex_bml_listen(mca_btl_base_tag_t tag, mca_btl_base_module_recv_cb_fn_t rec
     return mca_bml.bml_register(tag, receive, NULL);
 }
 
+static void *copy_plainly(void *to, const void *from, size_t size, opal_convertor_t *convertor)
+{
+    (void) convertor;
+    return memcpy(to, from, size);
+}
+
 int ibex_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, mca_btl_base_tag_t tag, const void *header,
                size_t header_size, const void *data, size_t size)
 {
@@ -63,6 +74,7 @@ int ibex_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpo
     convertor.bConverted = 0;
     convertor.local_size = size;
     convertor.count = size;
+    ibex_convertor_copies_by(&convertor, copy_plainly);
     return btl->btl_sendi(btl, endpoint, &convertor, (void *)header, header_size, size, MCA_BTL_NO_ORDER,
                           MCA_BTL_DES_FLAGS_PRIORITY, tag, NULL);
 }

@@ -70,6 +70,9 @@ ompi_datatype_t *ibex_byte(void);
 ompi_request_t *ibex_request_empty(void);
 ompi_request_t *ibex_request_null(void);
 
+/* The number that messages in a communicator carry: the same for all its members. */
+uint32_t ibex_comm_context(const ompi_communicator_t *comm);
+
 /* The process with this rank in the communicator (the remote group of an intercommunicator); NULL: it is not known. */
 opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);
 
@@ -98,6 +101,9 @@ ompi_message_t *ibex_message_alloc(void);
 void ibex_message_return(ompi_message_t *message);
 ompi_message_t *ibex_message_null(void);
 
+/* Whether the job is started with fault tolerance. */
+bool ibex_is_fault_tolerant(void);
+
 /* MPI_COMM_WORLD's job is ended. */
 void ibex_abort(int code);
 
@@ -105,6 +111,10 @@ void ibex_abort(int code);
 void ibex_pml_consider(const char *name);
 
 /* --- What a PML needs to send through Open MPI's shared-memory BTL (shared_memory.c). --- */
+
+/* Has the BTLs initialised, unless they are: Open MPI 4.1 does it for all PMLs, 5.0 leaves it to those that use them. One-sided
+ * communication finds none else. Returns an OPAL code. */
+int ibex_bml_begin(bool threads);
 
 /* The BTL of shared memory that is open; NULL: the user has left it out, or it declined. */
 mca_btl_base_module_t *ibex_shared_memory(void);

@@ -6,6 +6,9 @@
 //! yet; it is kept, and handed over when the context is added, in order of arrival. A context that messages name never
 //! makes the array longer, so that a damaged one costs what is kept.
 //!
+//! Communicators that were made without a parent have no small number that all members agree on. They have large ones,
+//! from [`Contexts::EXTENDED`] on, which are looked for in a map when the array has none.
+//!
 //! A message that nobody received before its communicator went is for nobody; one that arrives even later is kept for
 //! the next communicator of that context. MPI forbids a program to send it.
 //!
@@ -15,12 +18,14 @@
 //!
 //! Used beside [`super::Matching`]. Path: hot for a lookup, setup for the rest. Tests: `tests/contexts.rs`.
 
+use std::collections::BTreeMap;
+
 /// Why a communicator was not added. It is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused<C> {
     /// The context is one of another communicator.
     InUse(C),
-    /// The context is beyond [`Contexts::LIMIT`].
+    /// The context is beyond [`Contexts::LIMIT`], and not one of those from [`Contexts::EXTENDED`] on.
     BeyondLimit(C),
 }
 
@@ -28,6 +33,7 @@ pub enum Refused<C> {
 #[derive(Debug)]
 pub struct Contexts<C, M> {
     communicators: Vec<Option<C>>,
+    extended: BTreeMap<u32, C>,
     /// With their contexts, in order of arrival.
     kept: Vec<(u32, M)>,
 }
@@ -39,27 +45,45 @@ impl<C, M> Default for Contexts<C, M> {
 }
 
 impl<C, M> Contexts<C, M> {
-    /// Contexts are below it.
+    /// Contexts that are small numbers are below it.
     pub const LIMIT: u32 = 1 << 20;
+
+    /// The first of those that are not.
+    pub const EXTENDED: u32 = 1 << 23;
+
+    /// All are below it, as headers have so many bits for one (`protocol/header.rs`).
+    const END: u32 = 1 << 24;
 
     /// A table without communicators.
     #[must_use]
     pub const fn new() -> Self {
-        Contexts { communicators: Vec::new(), kept: Vec::new() }
+        Contexts { communicators: Vec::new(), extended: BTreeMap::new(), kept: Vec::new() }
     }
 
     /// The communicator with this context.
     #[must_use]
     #[inline]
     pub fn get(&self, context: u32) -> Option<&C> {
-        self.communicators.get(context as usize)?.as_ref()
+        match self.communicators.get(context as usize) {
+            Some(one) => one.as_ref(),
+            None => self.get_extended(context),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_extended(&self, context: u32) -> Option<&C> {
+        self.extended.get(&context)
     }
 
     /// The same, to be changed.
     #[must_use]
     #[inline]
     pub fn get_mut(&mut self, context: u32) -> Option<&mut C> {
-        self.communicators.get_mut(context as usize)?.as_mut()
+        match self.communicators.get_mut(context as usize) {
+            Some(one) => one.as_mut(),
+            None => self.extended.get_mut(&context),
+        }
     }
 
     /// Adds a communicator. Returns what has arrived for it, in order, which the caller has arrive there before
@@ -68,23 +92,31 @@ impl<C, M> Contexts<C, M> {
     /// # Errors
     /// The context is in use or too large.
     pub fn add(&mut self, context: u32, communicator: C) -> Result<Vec<M>, Refused<C>> {
-        if context >= Self::LIMIT {
-            return Err(Refused::BeyondLimit(communicator));
+        if self.get(context).is_some() {
+            return Err(Refused::InUse(communicator));
         }
-        let at = context as usize;
-        if at >= self.communicators.len() {
-            self.communicators.resize_with(at + 1, || None);
-        }
-        match &mut self.communicators[at] {
-            Some(_) => return Err(Refused::InUse(communicator)),
-            free => *free = Some(communicator),
+        match context {
+            0..Self::LIMIT => {
+                let at = context as usize;
+                if at >= self.communicators.len() {
+                    self.communicators.resize_with(at + 1, || None);
+                }
+                self.communicators[at] = Some(communicator);
+            }
+            Self::EXTENDED..Self::END => {
+                self.extended.insert(context, communicator);
+            }
+            _ => return Err(Refused::BeyondLimit(communicator)),
         }
         Ok(self.kept.extract_if(.., |(of, _)| *of == context).map(|(_, message)| message).collect())
     }
 
     /// Takes a communicator out; its context can be added again.
     pub fn remove(&mut self, context: u32) -> Option<C> {
-        self.communicators.get_mut(context as usize)?.take()
+        match self.communicators.get_mut(context as usize) {
+            Some(one) => one.take(),
+            None => self.extended.remove(&context),
+        }
     }
 
     /// Keeps a message whose context has no communicator.
@@ -101,6 +133,8 @@ impl<C, M> Contexts<C, M> {
 
     /// The communicators that were not removed, with their contexts.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &C)> {
-        self.communicators.iter().enumerate().filter_map(|(context, one)| Some((context as u32, one.as_ref()?)))
+        let small = self.communicators.iter().enumerate();
+        let extended = self.extended.iter().map(|(context, one)| (*context, one));
+        small.filter_map(|(context, one)| Some((context as u32, one.as_ref()?))).chain(extended)
     }
 }

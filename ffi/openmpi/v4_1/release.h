@@ -6,6 +6,7 @@
 #define IBEX_OPENMPI_RELEASE_H
 
 #include "ompi/communicator/communicator.h"
+#include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix.h"
 
 /* Who may fetch what is published. */
@@ -23,11 +24,33 @@ static inline int ibex_modex_code(int answer)
 /* Bytes of the longest header in a fragment of ob1's (mca_pml_ob1_hdr_t). */
 #define IBEX_OB1_HEADER 56
 
-/* The number by which this process knows a communicator, which its messages carry. */
+/* The first number of communicators without a parent, of which 4.1 has none. */
+#define IBEX_EXTENDED_CONTEXTS 0x800000
+
+/* The number that messages in a communicator carry: the same for all its members. */
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
     return comm->c_contextid;
 }
+
+/* The communicator whose messages carry this number; NULL: there is none. */
+static inline ompi_communicator_t *ibex_comm_of_context(uint32_t context)
+{
+    return ompi_comm_lookup(context);
+}
+
+/* Has a convertor copy by `copy`: the data is the processor's. Only an Open MPI with CUDA asks. */
+static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
+{
+#if OPAL_CUDA_SUPPORT
+    convertor->cbmemcpy = copy;
+#else
+    (void) convertor, (void) copy;
+#endif
+}
+
+/* Whether the job is started with fault tolerance, which 4.1 has not. */
+#define IBEX_FAULT_TOLERANT false
 
 /* Rows of layout.c that not all series have. */
 #define IBEX_LAYOUT_OF_RELEASE                                                                                          \

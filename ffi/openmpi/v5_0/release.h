@@ -4,6 +4,8 @@
 #define IBEX_OPENMPI_RELEASE_H
 
 #include "ompi/communicator/communicator.h"
+#include "ompi/runtime/params.h"
+#include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix-internal.h"
 
 /* Who may fetch what is published. */
@@ -21,12 +23,46 @@ static inline int ibex_modex_code(int answer)
 /* Bytes of the longest header in a fragment of ob1's (mca_pml_ob1_hdr_t): a communicator's extended number and a get. */
 #define IBEX_OB1_HEADER 80
 
-/* The number by which this process knows a communicator. Others may know it by another, where they found it by its extended
- * number (MPI_Comm_create_from_group). */
+/* The first number of communicators that were made without a parent (MPI_Comm_create_from_group). */
+#define IBEX_EXTENDED_CONTEXTS 0x800000
+
+/* The number that messages in a communicator carry: the same for all its members. One without a parent has a place of its own in the
+ * table of each, and an extended number of 128 bits that all agree on: 23 bits of that, which PMIx' server counts. Two communicators
+ * of a process that have these in common are refused when the second is added. */
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
-    return comm->c_index;
+    if (OMPI_COMM_IS_GLOBAL_INDEX(comm))
+        return comm->c_index;
+    uint64_t number = comm->c_contextid.cid_base + comm->c_contextid.cid_sub.u64 * 0x9e3779b97f4a7c15;
+    return IBEX_EXTENDED_CONTEXTS + (uint32_t) (number % IBEX_EXTENDED_CONTEXTS);
 }
+
+/* The communicator whose messages carry this number; NULL: there is none. */
+static inline ompi_communicator_t *ibex_comm_of_context(uint32_t context)
+{
+    if (context < IBEX_EXTENDED_CONTEXTS)
+        return ompi_comm_lookup(context);
+    for (int i = 0; i < opal_pointer_array_get_size(&ompi_mpi_communicators); ++i) {
+        ompi_communicator_t *comm = opal_pointer_array_get_item(&ompi_mpi_communicators, i);
+        if (comm != NULL && (uintptr_t) comm != OMPI_COMM_SENTINEL && OMPI_COMM_IS_PML_ADDED(comm) &&
+            ibex_context_of(comm) == context)
+            return comm;
+    }
+    return NULL;
+}
+
+/* Has a convertor copy by `copy`: the data is the processor's. Every convertor copies by such a function. */
+static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
+{
+    convertor->cbmemcpy = copy;
+}
+
+/* Whether the job is started with fault tolerance, where this Open MPI was configured with it. */
+#if OPAL_ENABLE_FT_MPI
+#    define IBEX_FAULT_TOLERANT ompi_ftmpi_enabled
+#else
+#    define IBEX_FAULT_TOLERANT false
+#endif
 
 /* Rows of layout.c that not all series have. */
 #define IBEX_LAYOUT_OF_RELEASE                                                                                          \

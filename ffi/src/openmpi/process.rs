@@ -29,7 +29,8 @@ impl Name {
 pub fn local_processes() -> u32 {
     // SAFETY: a number of Open MPI's, written before components are opened.
     let others = unsafe { (&raw const sys::opal_process_info.num_local_peers).read() };
-    u32::try_from(others).unwrap_or(0).saturating_add(1)
+    // A signed number or not, by the release series.
+    u32::try_from(i64::from(others)).unwrap_or(0).saturating_add(1)
 }
 
 /// A process as Open MPI describes it.

@@ -5,7 +5,7 @@
 //! Every file has the same items, and nothing outside of this folder, `ffi/openmpi` and the build script asks which
 //! series it is: the rest of ibex, `plugin-abi` included, uses these items and what all series have alike (`sys`). A
 //! further series is a file more here, a folder more in `ffi/openmpi`, and a row in `ffi/build.rs` (ARCHITECTURE.md,
-//! "The seam"). Grade: [`ReceiveDescriptor`], [`received_by`] and [`context`] are hot; all else is setup. Threads: each
+//! "The seam"). Grade: [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads: each
 //! item says.
 
 use super::sys;
@@ -18,7 +18,10 @@ mod series;
 #[path = "release/v5_0.rs"]
 mod series;
 
-pub use series::{BTL_VERSION, PML_VERSION, ReceiveDescriptor, SERIES, context, received_by, with_revocation};
+pub use series::{
+    BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, ReceiveDescriptor, SERIES, context, is_fault_tolerant,
+    received_by,
+};
 
 pub(super) use series::host_name;
 
@@ -38,9 +41,6 @@ pub trait Receiver {
         count: usize,
     );
 }
-
-/// `mca_pml_base_module_revoke_comm_fn_t`: the communicator is revoked; if so asked, its collectives alone.
-pub type Revoke = unsafe extern "C" fn(*mut sys::ompi_communicator_t, bool) -> std::ffi::c_int;
 
 /// A PML's table of functions with nothing in it: what the PML does not name stays so.
 // SAFETY: a C structure of integers and (nullable) function pointers, for which zero is a value.

@@ -16,6 +16,7 @@ use engine::peer::PeerName;
 use engine::transport::EndpointId;
 use engine::transport::{Atomics, Port, PortError};
 use engine::tunables::Tunables;
+use ibex_ffi::openmpi::release::REMOTE_COMPLETION;
 use ibex_ffi::openmpi::sys;
 
 use super::descriptor::pool::Descriptors;
@@ -80,7 +81,8 @@ pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
     | sys::MCA_BTL_FLAGS_PUT
     | sys::MCA_BTL_FLAGS_GET
     | sys::MCA_BTL_FLAGS_SEND_INPLACE
-    | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
+    | sys::MCA_BTL_FLAGS_ATOMIC_FOPS
+    | REMOTE_COMPLETION;
 
 /// So many flushes poll their port alone, and then one lets all of Open MPI go on: a program may do nothing else than
 /// flush, while others wait for what only `opal_progress` moves.

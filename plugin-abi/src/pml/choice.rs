@@ -6,7 +6,7 @@
 //! declines. Grade: setup. Threads: any. Tests: below; `hw-tests/tests/device/choice.rs`.
 
 use ibex_ffi::openmpi::process::Process;
-use ibex_ffi::openmpi::variable;
+use ibex_ffi::openmpi::{release, variable};
 
 use crate::runtime::component::names_ibex;
 use crate::runtime::{messages, modex};
@@ -34,6 +34,10 @@ pub(crate) fn considered(list: &str) -> Vec<&str> {
 
 /// Why the PML is not for this job, whatever ports there are.
 pub(crate) fn declines() -> Option<&'static str> {
+    // Open MPI looks into pending requests then, and takes them for such as ob1's and cm's.
+    if release::is_fault_tolerant() {
+        return Some("the PML declines, as the job is started with fault tolerance: ob1 has it, over the BTL of ibex");
+    }
     let btls = variable::text(c"btl", None, None).unwrap_or_default();
     (!is_asked_for() && !permits_ibex(&btls))
         .then_some("the PML declines, as the parameter btl leaves ibex out and the parameter pml does not ask for it")

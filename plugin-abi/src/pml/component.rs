@@ -197,7 +197,7 @@ unsafe extern "C" fn pml_init(
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
         if let Some(why) = choice::declines() {
-            if variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
+            if choice::is_asked_for() || variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
                 messages::verbose(why);
             }
             return null_mut();
@@ -206,6 +206,11 @@ unsafe extern "C" fn pml_init(
         let value = c_int::try_from(unsafe { PRIORITY_PARAMETER.0.get().read() }).unwrap_or(c_int::MAX);
         // SAFETY: the out parameter, in which the best priority so far stands.
         if value <= unsafe { priority.read() } {
+            return null_mut();
+        }
+        // Before this publishes anything, as the BTL of ibex publishes that it was not chosen.
+        // SAFETY: in the thread that initialises MPI, with the frameworks open.
+        if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
             return null_mut();
         }
         let Some(pml) = make(threads) else { return null_mut() };

@@ -41,6 +41,7 @@ static MODULE: Module = Module(UnsafeCell::new(sys::mca_pml_base_module_t {
     pml_mrecv: Some(receive::pml_mrecv),
     pml_max_contextid: Contexts::<(), ()>::LIMIT,
     pml_max_tag: i32::MAX,
+    pml_flags: release::PML_FLAGS,
     // Nothing else is ever called.
     ..release::PML_MODULE
 }));
@@ -68,5 +69,6 @@ mod tests {
         let module = unsafe { module().read() };
         assert!(module.pml_improbe.is_some() && module.pml_mrecv.is_some() && module.pml_start.is_some());
         assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive their end");
+        assert_eq!(Contexts::<(), ()>::EXTENDED, sys::IBEX_EXTENDED_CONTEXTS);
     }
 }

@@ -10,6 +10,7 @@
 #include "attribute.h"
 #include "ompi/communicator/communicator.h"
 #include "ompi/group/group.h"
+#include "release.h"
 
 void *ibex_tool_comm_world(void);
 int ibex_tool_comm_is_valid(void *comm);
@@ -76,7 +77,7 @@ int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplica
 /* The communicator whose messages carry this number, or NULL; not to be looked into, as another thread may free it. */
 void *ibex_tool_comm_of_context(uint64_t context)
 {
-    return ompi_comm_lookup((uint32_t) context);
+    return ibex_comm_of_context((uint32_t) context);
 }
 
 /*

@@ -34,6 +34,29 @@ fn contexts_go_beyond_16_bits_and_end_at_the_limit() {
 }
 
 #[test]
+fn a_communicator_without_a_parent_has_a_large_context_beside_the_small_ones() {
+    type Of = Contexts<&'static str, u32>;
+    let (mut contexts, first, last) = (Of::new(), Of::EXTENDED, Of::EXTENDED * 2 - 1);
+    contexts.keep(last, 1);
+    contexts.add(0, "small").unwrap();
+    contexts.add(first, "first").unwrap();
+    assert_eq!(contexts.add(last, "last").unwrap(), [1]);
+    assert_eq!(contexts.add(first, "again"), Err(Refused::InUse("again")));
+    assert_eq!(
+        [contexts.get(0), contexts.get(first), contexts.get(last)],
+        [Some(&"small"), Some(&"first"), Some(&"last")]
+    );
+    *contexts.get_mut(first).unwrap() = "changed";
+    assert_eq!(contexts.iter().map(|(context, _)| context).collect::<Vec<_>>(), [0, first, last]);
+    assert_eq!([contexts.remove(first), contexts.remove(first)], [Some("changed"), None]);
+    assert_eq!(contexts.get(first), None);
+    // Between them, and beyond what a header can say.
+    for context in [Of::LIMIT, first - 1, last + 1] {
+        assert_eq!(contexts.add(context, "lost"), Err(Refused::BeyondLimit("lost")));
+    }
+}
+
+#[test]
 fn what_arrives_for_an_unknown_context_is_handed_over_in_order_when_it_is_added() {
     let mut contexts = Contexts::<(), u32>::new();
     for (context, message) in [(5, 1), (6, 2), (5, 3), (u32::MAX, 4)] {

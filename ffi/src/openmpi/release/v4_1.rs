@@ -5,7 +5,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_void};
 
-use super::{Receiver, Revoke};
+use super::Receiver;
 use crate::openmpi::sys;
 
 /// The release series.
@@ -17,18 +17,24 @@ pub const BTL_VERSION: u32 = 310;
 /// The same of the PML interface: 2.0.0, which no header says as a number.
 pub const PML_VERSION: u32 = 200;
 
+/// The flag of a BTL whose puts are done at the peer when they are reported done: 4.1 has none, and takes it for granted.
+pub const REMOTE_COMPLETION: u32 = 0;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
-/// The number by which this process knows a communicator. Hot.
+/// The number that messages in a communicator carry, the same for all its members.
 ///
 /// # Safety
 /// A communicator that Open MPI has filled in.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
     // SAFETY: this function's rule.
     unsafe { (*comm).c_contextid }
 }
+
+/// What the PML's table says of it: nothing.
+pub const PML_FLAGS: i32 = 0;
 
 /// The name of a process' host; null where it is not known. The text is Open MPI's.
 ///
@@ -39,10 +45,10 @@ pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> 
     unsafe { sys::opal_get_proc_hostname(process) }
 }
 
-/// Has a PML called when a communicator is revoked: never in 4.1.
+/// Whether the job is started with fault tolerance: never in 4.1.
 #[must_use]
-pub const fn with_revocation(module: sys::mca_pml_base_module_t, _revoke: Revoke) -> sys::mca_pml_base_module_t {
-    module
+pub fn is_fault_tolerant() -> bool {
+    false
 }
 
 /// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,

@@ -9,7 +9,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_char;
 
-use super::{Receiver, Revoke};
+use super::Receiver;
 use crate::openmpi::sys;
 
 /// The release series.
@@ -21,19 +21,24 @@ pub const BTL_VERSION: u32 = 330;
 /// The same of the PML interface: 2.1.0, which no header says as a number.
 pub const PML_VERSION: u32 = 210;
 
+/// The flag of a BTL whose puts are done at the peer when they are reported done: osc/rdma uses no other's put and get.
+pub const REMOTE_COMPLETION: u32 = sys::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
-/// The number by which this process knows a communicator. Another process may know it by another number: see
-/// `ompi_comm_extended_cid_t`. Hot.
+/// The number that messages in a communicator carry, the same for all its members: not its place in the table of
+/// communicators where it has no parent (`ibex_context_of`).
 ///
 /// # Safety
 /// A communicator that Open MPI has filled in.
-#[inline(always)]
 #[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
     // SAFETY: this function's rule.
-    unsafe { (*comm).c_index }
+    unsafe { sys::ibex_comm_context(comm) }
 }
+
+/// What the PML's table says of it: communicators without a parent are no difficulty.
+pub const PML_FLAGS: i32 = sys::MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID as i32;
 
 /// The name of a process' host; null where it is not known. The text is Open MPI's.
 ///
@@ -46,11 +51,11 @@ pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> 
     unsafe { name(process) }
 }
 
-/// Has a PML called when a communicator is revoked.
+/// Whether the job is started with fault tolerance (`mpirun --with-ft ulfm`).
 #[must_use]
-pub const fn with_revocation(mut module: sys::mca_pml_base_module_t, revoke: Revoke) -> sys::mca_pml_base_module_t {
-    module.pml_revoke_comm = Some(revoke);
-    module
+pub fn is_fault_tolerant() -> bool {
+    // SAFETY: a flag that Open MPI sets from its parameters, before components are initialised.
+    unsafe { sys::ibex_is_fault_tolerant() }
 }
 
 /// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,
