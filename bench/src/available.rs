@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What this machine, or both hosts, can measure: the rest is left out, and said.
 //!
-//! What is asked for by name and is not there is an error. Grade: setup. Called by `ibex bench`. Tests: at the end of
+//! What is asked for by name and is not there is an error. Grade: setup. Called by `ibex bench` and `cargo xtask bench`. Tests: at the end of
 //! this file.
 
 use super::catalogue::By;
 use super::mpi;
+use super::openmpi::OpenMpi;
 use super::place::Where;
-use super::plan::{Plan, Wanted};
+use super::plan::{Kind, Plan, Wanted};
 use super::report::LeftOut;
-use super::transport::{self, Transport};
+use super::transport::{Transport, is_in_path};
 use anyhow::{Result, bail};
 
 /// Everything a user may want to see beside ibex.
-const ALL: [Transport; 8] = [
+const ALL: [Transport; 10] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
     Transport::Engine,
     Transport::Openib,
     Transport::Ucx,
+    Transport::Ofi,
+    Transport::OfiBtl,
     Transport::UcxPerftest,
     Transport::Tcp,
 ];
@@ -29,22 +32,69 @@ const ALL: [Transport; 8] = [
 /// # Errors
 /// Something that was asked for by name is not there, or nothing is left.
 pub fn available(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool) -> Result<Plan> {
-    let listing = transport::listing(&mpi::environment(place, Transport::Ibex))?;
-    of_machine(place, wanted, has, &listing)
+    let open_mpi = OpenMpi::here(&mpi::environment(place, Transport::Ibex))?;
+    of_machine(place, wanted, has, &open_mpi)
 }
 
-fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, listing: &str) -> Result<Plan> {
-    let transports = if wanted.transports.is_empty() { ALL.to_vec() } else { wanted.transports.clone() };
+/// The same for who builds ibex and the programs from the source, before they are built.
+///
+/// # Errors
+/// Those of [`available`].
+pub fn available_beside_ibex(kind: Kind, wanted: &Wanted) -> Result<Plan> {
+    let open_mpi = OpenMpi::here(&[])?;
+    if wanted.events {
+        return Plan::chosen(kind, wanted);
+    }
+    let candidates = kind.transports();
+    let (left, left_out) = those_of(
+        kind,
+        &candidates,
+        wanted,
+        &|transport| match transport {
+            Transport::Ibex | Transport::IbexBtl => None,
+            other => missing(other, &is_in_path, &open_mpi),
+        },
+        &open_mpi,
+    )?;
+    let mut plan = Plan::chosen(kind, &Wanted { transports: left, ..wanted.clone() })?;
+    plan.left_out = left_out;
+    Ok(plan)
+}
+
+/// Of the transports that are asked for, or of the candidates where none is, those that can be measured and why the
+/// others cannot.
+fn those_of(
+    kind: Kind,
+    candidates: &[Transport],
+    wanted: &Wanted,
+    missing: &dyn Fn(Transport) -> Option<String>,
+    open_mpi: &OpenMpi,
+) -> Result<(Vec<Transport>, Vec<LeftOut>)> {
+    let is_asked = !wanted.transports.is_empty();
+    let transports = if is_asked { &wanted.transports[..] } else { candidates };
     let (mut left, mut left_out) = (Vec::new(), Vec::new());
-    for transport in transports {
-        match missing(transport, has, listing) {
+    for &transport in transports {
+        let unfit = || unfit(transport, kind, open_mpi).filter(|_| !is_asked).map(str::to_owned);
+        match missing(transport).or_else(unfit) {
             None => left.push(transport),
-            Some(reason) if wanted.transports.contains(&transport) => {
-                bail!("{} cannot be measured, as {reason}", transport.name());
-            }
+            Some(reason) if is_asked => bail!("{} cannot be measured, as {reason}", transport.name()),
             Some(reason) => left_out.push(LeftOut { what: transport.name().to_owned(), reason }),
         }
     }
+    Ok((left, left_out))
+}
+
+/// Why a transport that is there is not measured unless it is asked for.
+fn unfit(transport: Transport, kind: Kind, open_mpi: &OpenMpi) -> Option<&'static str> {
+    // Debian 12's libfabric, which is of the time of 4.1, has no connections without rdma_cm either, and its datagrams
+    // crash.
+    (transport.is_ofi() && kind == Kind::SoftHca && open_mpi.major() < 5)
+        .then_some("libfabric is measured on emulated adapters from Open MPI 5 on, or when it is asked for by name")
+}
+
+fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Result<Plan> {
+    let missing = |transport| missing(transport, has, open_mpi);
+    let (left, mut left_out) = those_of(place.kind, &ALL, wanted, &missing, open_mpi)?;
     if !left.iter().any(|transport| transport.is_ibex()) {
         let reason = left_out.first().map_or_else(String::new, |left_out| left_out.reason.clone());
         if wanted.transports.is_empty() {
@@ -75,13 +125,12 @@ fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, listing
 }
 
 /// Why a transport cannot be measured.
-fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, listing: &str) -> Option<String> {
-    let is_listed = |component: &str| listing.lines().any(|line| line.starts_with(component));
+fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Option<String> {
     let program =
         |name: &str, package: &str| (!has(name)).then(|| format!("there is no {name} in PATH (Debian: {package})"));
     let component = |component: &str| {
         let name = component.trim_start_matches("mca:").trim_end_matches(':').replace(':', "/");
-        (!is_listed(component)).then(|| format!("this Open MPI has no component {name}"))
+        (!open_mpi.has(component)).then(|| format!("this Open MPI has no component {name}"))
     };
     match transport {
         Transport::Raw => program("ib_send_lat", "perftest"),
@@ -104,7 +153,7 @@ mod tests {
 
     fn plan(wanted: &Wanted, tools: &[&str]) -> Result<Plan> {
         let place = Where { kind: Kind::SoftHca, ..place() };
-        of_machine(place, wanted, &|name| tools.contains(&name), LISTING)
+        of_machine(place, wanted, &|name| tools.contains(&name), &OpenMpi::from(LISTING))
     }
 
     fn wanted(transports: &[Transport], tests: &[&str]) -> Wanted {
@@ -118,8 +167,8 @@ mod tests {
         let names: Vec<&str> = plan.transports().iter().map(|transport| transport.name()).collect();
         assert_eq!(names, ["ibex", "ibex-btl", "raw", "engine", "ucx", "tcp"]);
         let left_out: Vec<&str> = plan.left_out.iter().map(|one| one.what.as_str()).collect();
-        assert_eq!(left_out, ["openib", "ucx_perftest", "instructions", "the host's memory"]);
-        assert!(plan.left_out[0].reason.contains("btl/openib") && plan.left_out[1].reason.contains("ucx-utils"));
+        assert_eq!(left_out, ["openib", "ofi", "ofi-btl", "ucx_perftest", "instructions", "the host's memory"]);
+        assert!(plan.left_out[0].reason.contains("btl/openib") && plan.left_out[3].reason.contains("ucx-utils"));
         assert!(!plan.tests.iter().any(|test| matches!(test.by, By::InstructionCounter(_) | By::HostMemory)));
     }
 
@@ -133,8 +182,21 @@ mod tests {
     }
 
     #[test]
+    fn libfabric_is_measured_where_open_mpi_has_it_and_on_emulated_adapters_from_5_on() {
+        let has_ofi = |release: &str, kind, transports: &[Transport]| {
+            let listing = format!("ompi:version:full:{release}\n{LISTING}mca:mtl:ofi:version\nmca:btl:ofi:version\n");
+            let place = Where { kind, ..place() };
+            let plan =
+                of_machine(place, &wanted(transports, &[]), &|_| true, &OpenMpi::from(listing.as_str())).unwrap();
+            plan.transports().contains(&Transport::Ofi)
+        };
+        assert!(has_ofi("5.0.7", Kind::SoftHca, &[]) && has_ofi("4.1.4", Kind::Adapter, &[]));
+        assert!(!has_ofi("4.1.4", Kind::SoftHca, &[]) && has_ofi("4.1.4", Kind::SoftHca, &[Transport::Ofi]));
+    }
+
+    #[test]
     fn without_ibex_there_is_nothing_to_compare() {
-        let error = of_machine(place(), &Wanted::default(), &|_| true, "mca:btl:tcp:version\n").unwrap_err();
+        let error = of_machine(place(), &Wanted::default(), &|_| true, &"mca:btl:tcp:version\n".into()).unwrap_err();
         assert!(error.to_string().contains("ibex doctor"), "{error}");
     }
 }

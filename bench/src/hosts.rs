@@ -60,7 +60,10 @@ const AFTER: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 /// The programs that are looked for on a host.
-const TOOLS: [&str; 3] = ["orted", "ib_send_lat", "ucx_perftest"];
+const TOOLS: [&str; 4] = ["orted", "prted", "ib_send_lat", "ucx_perftest"];
+
+/// What mpirun starts on a host: that of Open MPI 4.1, and that of 5.
+const DAEMONS: [&str; 2] = ["orted", "prted"];
 
 impl Hosts {
     /// Hosts that ssh reaches, or what `plm_rsh_agent` names.
@@ -167,8 +170,11 @@ impl Hosts {
             let there: Vec<&str> = answer.devices.iter().map(String::as_str).collect();
             bail!("{name} has no adapter {device}, but {}; --device names one that both have", there.join(", "));
         }
-        if !answer.tools.contains("orted") && prefix_of_mpirun().is_none() {
-            bail!("{name} has no Open MPI in PATH (there is no orted, which mpirun starts there)");
+        if !DAEMONS.iter().any(|daemon| answer.tools.contains(*daemon)) && prefix_of_mpirun().is_none() {
+            bail!(
+                "{name} has no Open MPI in PATH (there is no {}, which mpirun starts there)",
+                DAEMONS.join(" and no ")
+            );
         }
         Ok(answer)
     }

@@ -7,8 +7,9 @@
 //! `catalogue` says what can be measured and `transport` over what, `plan` what is in which order, `run` does
 //! it (`mpi`, `perftest`, `ucx_perftest`, `engine`, `instructions` with `callgrind`, and `host_memory` know the
 //! programs), `report` condenses it, `table`, `plot` and `html` show it, `bars` judges it. `events` is what
-//! `--events` adds. `job` and `place` are what the caller gives. For a user's machine, `available` leaves out what
-//! is not there, `here` runs jobs, and `hosts` reaches two hosts. `study` is another thing that is done with all of it.
+//! `--events` adds. `job` and `place` are what the caller gives. `available` leaves out what is not there, by what `openmpi`
+//! knows of the Open MPI; for a user's machine, `here` runs jobs, and `hosts` reaches two hosts. `study` is another thing
+//! that is done with all of it.
 //!
 //! Grade: setup. Called by `cargo xtask bench` and `ibex bench`. Tests: in each file.
 
@@ -26,6 +27,7 @@ mod html;
 mod instructions;
 mod job;
 mod mpi;
+mod openmpi;
 mod perftest;
 mod place;
 mod plan;
@@ -41,7 +43,7 @@ mod table;
 mod transport;
 mod ucx_perftest;
 
-pub use available::available;
+pub use available::{available, available_beside_ibex};
 pub use catalogue::test_names;
 pub use events::rate;
 pub use finished::{Finished, measure};
@@ -53,4 +55,4 @@ pub use plan::{Kind, Plan, Wanted};
 pub use processors::pair;
 #[cfg(feature = "study")]
 pub use study::{Extent, Study, study};
-pub use transport::{Transport, ensure_available, is_in_path};
+pub use transport::{Transport, is_in_path};

@@ -42,17 +42,22 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
     let mut words = vec!["mpirun".to_owned()];
     if let Some(hosts) = place.hosts {
         words.extend(hosts.mpirun());
-        if transport == Transport::Ucx {
-            // Open MPI's own variables reach the other host by themselves.
-            let exported = ucx_environment(place).into_iter().flat_map(|(name, _)| ["-x".to_owned(), name]);
-            words.extend(exported);
-        }
+        // Open MPI's own variables reach the other host by themselves.
+        let exported = match transport {
+            Transport::Ucx => ucx_environment(place),
+            _ if transport.is_ofi() => ofi_environment(place).to_vec(),
+            _ => Vec::new(),
+        };
+        words.extend(exported.into_iter().flat_map(|(name, _)| ["-x".to_owned(), name]));
+    }
+    if place.kind == Kind::SoftRoce {
+        // perftest's processes are not bound either.
+        words.extend(["--bind-to", "none"].map(str::to_owned));
     }
     let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     if place.kind == Kind::SoftRoce {
-        // perftest's processes are not bound either. Two ranks that spin would leave the kernel no processor for the
-        // adapter's work; Open MPI sees for itself only that there are not too many ranks.
-        parameter("hwloc_base_binding_policy", "none");
+        // Two ranks that spin would leave the kernel no processor for the adapter's work; Open MPI sees for itself only
+        // that there are not too many ranks.
         parameter("mpi_yield_when_idle", "1");
     }
     match transport {
@@ -87,6 +92,19 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             parameter("pml_ucx_tls", "any");
             parameter("pml_ucx_devices", "any");
         }
+        Transport::Ofi | Transport::OfiBtl => {
+            // One-sided operations go by the BTL under either.
+            parameter("btl", "self,ofi");
+            parameter("osc", "rdma");
+            if transport == Transport::Ofi {
+                parameter("pml", "cm");
+                parameter("mtl", "ofi");
+            } else {
+                parameter("pml", "ob1");
+                // Messages, too, and not one-sided operations alone.
+                parameter("btl_ofi_mode", "2");
+            }
+        }
         Transport::Tcp => {
             if place.interface.is_empty() && place.hosts.is_none() {
                 bail!(
@@ -99,7 +117,8 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             if !place.interface.is_empty() {
                 parameter("btl_tcp_if_include", place.interface);
             }
-            parameter("osc", "pt2pt");
+            // What is left makes windows of messages, or in Open MPI 5 of what any BTL does.
+            parameter("osc", "^ucx,sm");
         }
         _ => bail!("there is no MPI over {}", transport.name()),
     }
@@ -140,10 +159,15 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
         if let Some(components) = components {
             let path = format!("{}:SYSTEM_DEFAULT", components.display());
             variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+            // Open MPI 5 hands that on to PMIx, which says of each file there that it is none of its own.
+            variables.push(variable("PMIX_MCA_mca_base_component_path", String::new()));
         }
     }
     if transport == Transport::Ucx {
         variables.extend(ucx_environment(place));
+    }
+    if transport.is_ofi() {
+        variables.extend(ofi_environment(place));
     }
     if transport == Transport::Logger {
         variables.push(variable("IBEX_LOG_EVENTS", "all".to_owned()));
@@ -166,6 +190,12 @@ pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
         variable("UCX_NET_DEVICES", &format!("{}:1", place.device)),
         variable("UCX_LOG_LEVEL", "error"),
     ]
+}
+
+/// What leaves libfabric one way: this device, by what it has for verbs. Where there is no `rdma_cm`, as on emulated
+/// adapters, these are datagrams.
+fn ofi_environment(place: Where) -> [(String, String); 2] {
+    [("FI_PROVIDER", "verbs"), ("FI_VERBS_DEVICE_NAME", place.device)].map(|(name, value)| (name.into(), value.into()))
 }
 
 /// One line of `ibex_mpi_bench`; it has more fields than are read here.
@@ -246,13 +276,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn over_openib_and_ucx_messages_take_the_device_that_is_measured() {
+    fn over_openib_ucx_and_libfabric_messages_take_the_device_that_is_measured() {
         let openib = line(place(), Transport::Openib);
         assert!(openib.contains("--mca btl self,openib --mca btl_openib_if_include rxe0"), "{openib}");
         let ucx = line(place(), Transport::Ucx);
         assert!(ucx.contains("--mca pml ucx --mca osc ucx") && !ucx.contains("btl"), "{ucx}");
         let variables = environment(place(), Transport::Ucx);
         assert!(variables.contains(&("UCX_NET_DEVICES".to_owned(), "rxe0:1".to_owned())), "{variables:?}");
+        let (ofi, under_ob1) = (line(place(), Transport::Ofi), line(place(), Transport::OfiBtl));
+        assert!(ofi.contains("--mca pml cm --mca mtl ofi"), "{ofi}");
+        assert!(under_ob1.contains("--mca btl self,ofi") && under_ob1.contains("--mca btl_ofi_mode 2"), "{under_ob1}");
+        let variables = environment(place(), Transport::Ofi);
+        assert!(variables.contains(&("FI_VERBS_DEVICE_NAME".to_owned(), "rxe0".to_owned())), "{variables:?}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// What is measured unless the arguments say otherwise.
+    /// What is measured unless the arguments say otherwise, as far as it is there ([`super::available`]).
     pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => vec![
@@ -51,6 +51,8 @@ impl Kind {
                 Transport::Engine,
                 Transport::Openib,
                 Transport::Ucx,
+                Transport::Ofi,
+                Transport::OfiBtl,
                 Transport::UcxPerftest,
                 Transport::Tcp,
             ],
@@ -350,7 +352,9 @@ impl Plan {
             By::OneSided => transport != Transport::Tcp || self.kind != Kind::SoftHca,
             // Logger and recorder write in a thread of their own, whenever that gets the processor.
             By::InstructionCounter(_) => {
-                transport.is_mpi() && ![Transport::Tcp, Transport::Logger, Transport::Recorded].contains(&transport)
+                // Libfabric resends datagrams by a timer: no two counts are alike.
+                let is_steady = ![Transport::Tcp, Transport::Logger, Transport::Recorded].contains(&transport);
+                transport.is_mpi() && is_steady && !transport.is_ofi()
             }
             By::HostMemory => false,
         }

@@ -22,6 +22,8 @@ pub(crate) fn colour(transport: Transport) -> RGBColor {
         Transport::Engine => RGBColor(0xc2, 0x3b, 0x5e),
         Transport::Openib | Transport::Callbacks => RGBColor(0x2e, 0x8b, 0x57),
         Transport::Ucx => RGBColor(0x8e, 0x3b, 0x9e),
+        Transport::Ofi => RGBColor(0xb8, 0x32, 0x4a),
+        Transport::OfiBtl => RGBColor(0xe0, 0x86, 0x93),
         Transport::UcxPerftest => RGBColor(0xc9, 0x8a, 0xd6),
         Transport::Tcp | Transport::Logger => RGBColor(0xc4, 0x6a, 0x12),
         Transport::Memory | Transport::Buffered => RGBColor(0xa8, 0x8f, 0x2c),

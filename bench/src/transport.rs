@@ -3,9 +3,6 @@
 //!
 //! Grade: setup. Used by all of the bench. Tests: at the end of this file.
 
-use anyhow::{Context, Result, bail};
-use std::process::Command;
-
 /// What carried a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Transport {
@@ -21,6 +18,10 @@ pub enum Transport {
     Openib,
     /// MPI through Open MPI's UCX PML.
     Ucx,
+    /// MPI through libfabric: the PML `cm` over the MTL `ofi`.
+    Ofi,
+    /// MPI through libfabric under ob1: Open MPI's BTL `ofi`.
+    OfiBtl,
     /// UCX without MPI: `ucx_perftest`.
     #[value(name = "ucx_perftest")]
     UcxPerftest,
@@ -90,13 +91,15 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
 ];
 
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 21] = [
+pub(crate) const ALL: [Transport; 23] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
     Transport::Engine,
     Transport::Openib,
     Transport::Ucx,
+    Transport::Ofi,
+    Transport::OfiBtl,
     Transport::UcxPerftest,
     Transport::Tcp,
     Transport::Memory,
@@ -125,6 +128,8 @@ impl Transport {
             Self::Engine => "engine",
             Self::Openib => "openib",
             Self::Ucx => "ucx",
+            Self::Ofi => "ofi",
+            Self::OfiBtl => "ofi-btl",
             Self::UcxPerftest => "ucx_perftest",
             Self::Tcp => "tcp",
             Self::Memory => "memory",
@@ -152,6 +157,8 @@ impl Transport {
             Self::Engine => "ibex's engine, without MPI",
             Self::Openib => "MPI through openib",
             Self::Ucx => "MPI through UCX",
+            Self::Ofi => "MPI through libfabric",
+            Self::OfiBtl => "MPI through libfabric under ob1",
             Self::UcxPerftest => "UCX without MPI (ucx_perftest)",
             Self::Tcp => "MPI through TCP",
             Self::Memory => "bare memory of the host",
@@ -172,7 +179,7 @@ impl Transport {
 
     /// Whether MPI runs over it.
     pub(crate) fn is_mpi(self) -> bool {
-        matches!(self, Self::Openib | Self::Ucx | Self::Tcp) || self.is_ibex()
+        matches!(self, Self::Openib | Self::Ucx | Self::Ofi | Self::OfiBtl | Self::Tcp) || self.is_ibex()
     }
 
     /// Whether that is ibex, of one build or another, watched or not.
@@ -200,55 +207,22 @@ impl Transport {
         matches!(self, Self::Raw | Self::WithoutEvents)
     }
 
-    /// The component of Open MPI it needs beyond ob1, as `ompi_info --parsable` begins its line, and the package of it.
+    /// Whether libfabric carries it.
+    pub(crate) fn is_ofi(self) -> bool {
+        matches!(self, Self::Ofi | Self::OfiBtl)
+    }
+
+    /// The component of Open MPI it needs beyond ob1, as `ompi_info --parsable` begins its line.
     pub(crate) fn component(self) -> Option<&'static str> {
         match self {
             Self::Openib => Some("mca:btl:openib:"),
             Self::Ucx => Some("mca:pml:ucx:"),
+            Self::Ofi => Some("mca:mtl:ofi:"),
+            Self::OfiBtl => Some("mca:btl:ofi:"),
             Self::Tcp => Some("mca:btl:tcp:"),
             _ => None,
         }
     }
-}
-
-/// Makes sure that this machine has what the transports need.
-///
-/// # Errors
-/// Something is missing; the message says what, and how to do without.
-pub fn ensure_available(transports: &[Transport]) -> Result<()> {
-    let without = |missing: Transport| {
-        let rest: Vec<&str> = transports.iter().filter(|other| **other != missing).map(|other| other.name()).collect();
-        format!("or leave it out: --transports {}", rest.join(","))
-    };
-    if transports.contains(&Transport::UcxPerftest) && !is_in_path("ucx_perftest") {
-        bail!(
-            "there is no ucx_perftest on this machine; install it (Debian: ucx-utils), {}",
-            without(Transport::UcxPerftest)
-        );
-    }
-    if transports.iter().any(|transport| transport.component().is_some()) {
-        let listing = listing(&[])?;
-        if let Some(missing) = missing_component(transports, &listing) {
-            bail!(
-                "this Open MPI has no component {} (ompi_info does not list it), so {} cannot be measured; use one that has it \
-                 (Debian: libopenmpi3), {}",
-                missing.component().unwrap_or_default().trim_end_matches(':'),
-                missing.name(),
-                without(missing)
-            );
-        }
-    }
-    Ok(())
-}
-
-/// What Open MPI says of itself in such an environment.
-pub(crate) fn listing(environment: &[(String, String)]) -> Result<String> {
-    let info = Command::new("ompi_info").arg("--parsable").envs(environment.iter().cloned()).output();
-    let info = info.context("Open MPI's ompi_info cannot be started: is it in PATH?")?;
-    if !info.status.success() {
-        bail!("`ompi_info --parsable` failed ({}): {}", info.status, String::from_utf8_lossy(&info.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&info.stdout).into_owned())
 }
 
 /// Whether a program of that name is in `PATH`.
@@ -256,11 +230,6 @@ pub(crate) fn listing(environment: &[(String, String)]) -> Result<String> {
 pub fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-fn missing_component(transports: &[Transport], listing: &str) -> Option<Transport> {
-    let listed = |component: &str| listing.lines().any(|line| line.starts_with(component));
-    transports.iter().copied().find(|transport| transport.component().is_some_and(|component| !listed(component)))
 }
 
 #[cfg(test)]
@@ -273,14 +242,5 @@ mod tests {
         for transport in Transport::value_variants() {
             assert_eq!(transport.to_possible_value().unwrap().get_name(), transport.name());
         }
-    }
-
-    #[test]
-    fn an_open_mpi_without_ucx_is_noticed_and_one_with_it_is_not() {
-        let all = [Transport::Ibex, Transport::Openib, Transport::Ucx];
-        let listing = "mca:btl:openib:version:\"mca:2.1.0\"\nmca:pml:ob1:version\nmca:pml:ucx:version:\"mca:2.1.0\"\n";
-        assert_eq!(missing_component(&all, listing), None);
-        assert_eq!(missing_component(&all, &listing.replace("pml:ucx", "pml:cm")), Some(Transport::Ucx));
-        assert_eq!(missing_component(&[Transport::Ibex], ""), None);
     }
 }

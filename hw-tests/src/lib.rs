@@ -12,7 +12,8 @@
 //! [`fabric`] is the face; [`job`] says what runs and how it ended, [`Running`] is one that runs; [`device`] names
 //! devices; [`vm`] prepares and boots the virtual machines of soft-RoCE, `local` starts the agent of this machine's
 //! devices, `programs` finds what both start; [`process`] runs a job on the machine it is on (every agent uses it),
-//! `pace` says how much of the time a job had; [`runtime_failure`] knows what is Open MPI's own fault; [`wire`] and
+//! `pace` says how much of the time a job had; [`openmpi`] knows which Open MPI is here, and [`runtime_failure`] what
+//! is its own fault; [`wire`] and
 //! [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
 //! several calls of the `fabric` command. Everything here is setup grade: it may block, allocate and start processes.
 
@@ -25,6 +26,7 @@ pub mod fabric;
 pub mod job;
 pub mod kept;
 mod local;
+pub mod openmpi;
 mod pace;
 pub mod process;
 mod programs;

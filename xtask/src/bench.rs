@@ -10,9 +10,10 @@ mod study;
 
 use crate::command::{cargo, output, step};
 use crate::workspace::Workspace;
-use crate::{build, setup};
+use crate::{build, series, setup};
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
+use hw_tests::openmpi::Series;
 use hw_tests::{Device, Fabric, Options, device};
 use ibex_bench::{Job, Kind, Nodes, Outcome, Plan, Stream, Transport, Wanted, Where};
 use std::fs;
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
     /// Only these tests
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
-    /// Only these transports [default: all on softhca; elsewhere ibex,raw,tcp]
+    /// Only these transports [default: on softhca all that this Open MPI has; elsewhere ibex,ibex-btl,raw,tcp]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
@@ -42,20 +43,26 @@ pub(crate) struct Arguments {
     /// docs/study.md, which is written where `IBEX_WRITE_DOCS` is set
     #[arg(long, conflicts_with_all = ["events", "transports", "tests"])]
     study: bool,
+    /// Under this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another [default:
+    /// this machine's]
+    #[arg(long, value_name = "SERIES")]
+    mpi: Option<Series>,
 }
 
 /// `cargo xtask bench`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
+    if series::place(arguments.mpi)? == series::Place::Debian13 {
+        return series::again_in_debian13(&workspace);
+    }
     let device = arguments.device.clone().unwrap_or_else(default_device);
     let kind = kind(&device);
     if arguments.study {
         return study::command(&workspace, &device, arguments.quick);
     }
-    let plan = Plan::chosen(kind, &wanted(arguments))?;
     setup::ensure_for_bench(&device.to_string())?;
-    ibex_bench::ensure_available(plan.transports())?;
+    let plan = ibex_bench::available_beside_ibex(kind, &wanted(arguments))?;
     build(&workspace, &plan)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 

@@ -10,12 +10,14 @@
 mod bench;
 mod build;
 mod command;
+mod debian13;
 mod install;
 mod manifest;
 mod miri;
 mod openmpi;
 mod package;
 mod readers;
+mod series;
 mod setup;
 mod surroundings;
 mod test;

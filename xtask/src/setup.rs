@@ -18,6 +18,7 @@ mod system;
 mod tests;
 mod things;
 
+pub(crate) use system::is_root;
 use system::{Manager, System};
 use things::{Need, THINGS, Thing};
 
@@ -77,7 +78,33 @@ pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_packages() -> Result<()> {
-    ensure_all(&Surroundings::here(), None, &[Need::OpenMpi, Need::Package])
+    ensure_all(&Surroundings::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])
+}
+
+/// Makes sure that everything is there that testing on a device needs of an Open MPI: what is tested beyond that is the
+/// same with every Open MPI.
+///
+/// # Errors
+/// Those of [`ensure_for_build`].
+pub(crate) fn ensure_for_one_open_mpi(device: &str) -> Result<()> {
+    ensure_all(&Surroundings::here(), Some(device), &[Need::OpenMpi, Need::Device])
+}
+
+/// Makes sure that everything is there that making a root file system needs.
+///
+/// # Errors
+/// Those of [`ensure_for_build`].
+pub(crate) fn ensure_for_root() -> Result<()> {
+    let surroundings = Surroundings::here();
+    let system = System::of(&surroundings);
+    let missing = system.missing(THINGS.iter().filter(|thing| thing.need == Need::Root).collect())?;
+    if missing.is_empty() { Ok(()) } else { install(&system, &missing) }
+}
+
+/// Debian's packages of a root file system in which ibex is built, tested and measured on emulated adapters.
+pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
+    let needed = needed(None, &[Need::OpenMpi, Need::Device, Need::Bench]);
+    needed.into_iter().map(|thing| thing.name).collect()
 }
 
 fn ensure_all(surroundings: &Surroundings, device: Option<&str>, more: &[Need]) -> Result<()> {
@@ -90,7 +117,9 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Thing> {
     let is_needed = |thing: &&Thing| match thing.need {
         Need::Build => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::OpenMpi | Need::Device | Need::Bench | Need::Test | Need::Package => more.contains(&thing.need),
+        Need::OpenMpi | Need::Device | Need::Bench | Need::Test | Need::Package | Need::Root => {
+            more.contains(&thing.need)
+        }
     };
     THINGS.iter().filter(is_needed).collect()
 }

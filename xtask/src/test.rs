@@ -5,13 +5,18 @@
 //! that is not made of tests (formatting, lints, a build) counts as one. Tests that a device cannot do are listed, and
 //! counted as skipped.
 //!
+//! What is the same with every Open MPI is tested with this machine's alone; with another (`--mpi`) what is linked with
+//! it, and the device tests. Without arguments some of these follow with Open MPI 5, where this machine's is another.
+//!
 //! Grade: setup. Tests: at the end of this file.
 
 use crate::command::{cargo, output, shown, step};
 use crate::workspace::Workspace;
-use crate::{build, install, miri, readers, setup};
+use crate::{build, install, miri, readers, series, setup};
 use anyhow::{Context, Result, bail};
 use hw_tests::device::SOFT_ROCE;
+use hw_tests::openmpi::Series;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -28,36 +33,69 @@ pub(crate) struct Arguments {
     /// every device]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Of the device tests only those whose name contains this
+    /// Of the device tests only those whose name contains this; given several times, one of these
     #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Only the tests on the device
     #[arg(long)]
     device_only: bool,
+    /// With this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another, and without
+    /// what is the same with every Open MPI [default: this machine's]
+    #[arg(long, value_name = "SERIES")]
+    mpi: Option<Series>,
+}
+
+impl Arguments {
+    /// Whether everything is asked for.
+    fn are_none(&self) -> bool {
+        self.device.is_none() && self.only.is_empty() && !self.device_only && self.mpi.is_none()
+    }
 }
 
 /// What tests run on unless a device is asked for: the adapter that most have, the least one that ibex takes, and a
 /// kernel's.
 const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
 
+/// What is tested with Open MPI 5 unless only one device is asked for: events, protocols, one-sided operations and
+/// failures, by words of the tests' names.
+const ON_5: [&str; 7] = [
+    "what_events_show_is_what_was_sent_on_2_ranks",
+    "every_send_mode_delivers_at_every_size_on_2_ranks",
+    "random_traffic_is_matched_as_mpi_says_on_2_ranks",
+    "one-sided_transfers_land_where_they_should_on_2_ranks",
+    "one-sided_atomic_operations_count_exactly_on_2_ranks",
+    "a_rank_that_ends_by_kill_during_large_traffic",
+    "ibex_names_the_peer_that_died_during_small_traffic",
+];
+
 /// `cargo xtask test`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
+    if series::place(arguments.mpi)? == series::Place::Debian13 {
+        return series::again_in_debian13(&workspace);
+    }
+    let one_open_mpi = arguments.mpi.is_some();
     let devices = match &arguments.device {
         Some(name) => vec![name.as_str()],
+        None if one_open_mpi => DEVICES[..1].to_vec(),
         None => DEVICES.to_vec(),
     };
     for device in &devices {
         // A wrong name is refused before anything is built.
         let _: hw_tests::Device = device.parse()?;
-        setup::ensure_for_tests(device)?;
+        if one_open_mpi { setup::ensure_for_one_open_mpi(device)? } else { setup::ensure_for_tests(device)? }
     }
     let mut tally = Tally::default();
-    if !arguments.device_only {
-        without_device(&workspace, &mut tally);
+    match (arguments.device_only, one_open_mpi) {
+        (true, _) => {}
+        (false, true) => linked_with_open_mpi(&workspace, &mut tally),
+        (false, false) => without_device(&workspace, &mut tally),
     }
     on_devices(&workspace, &devices, arguments, &mut tally);
+    if arguments.are_none() {
+        on_open_mpi_5(&workspace, &mut tally);
+    }
 
     println!();
     for (name, took) in &tally.took {
@@ -107,6 +145,35 @@ fn readers_of_exports(workspace: &Workspace, tally: &mut Tally) -> Vec<(&'static
     ready
 }
 
+/// What of that depends on the Open MPI or the rdma-core that it is built with.
+fn linked_with_open_mpi(workspace: &Workspace, tally: &mut Tally) {
+    let root = workspace.root();
+    let packages = ["--package", "ibex-ffi", "--package", "ibex-plugin-abi"];
+    tally.part(
+        "clippy",
+        cargo(root).args(["clippy", "--quiet", "--all-targets"]).args(packages).args(["--", "-D", "warnings"]),
+    );
+    tally.tests(
+        "unit tests of what is linked with Open MPI",
+        cargo(root).args(["test", "--no-fail-fast"]).args(packages),
+    );
+    let softhca = ["test", "--no-fail-fast", "--package", "softhca"];
+    tally.tests("tests of the emulated adapter, and programs of others on it", cargo(root).args(softhca));
+}
+
+/// The tests of [`ON_5`]; where no Debian 13 root is to be had, they are skipped, and that is said.
+fn on_open_mpi_5(workspace: &Workspace, tally: &mut Tally) {
+    if !matches!(series::place(Some(Series::V5)), Ok(series::Place::Debian13)) {
+        return;
+    }
+    let mut arguments = ["test", "--mpi", "5", "--device-only"].map(OsString::from).to_vec();
+    arguments.extend(ON_5.iter().flat_map(|test| ["--only", test]).map(OsString::from));
+    match series::command_in_debian13(workspace, &arguments) {
+        Ok(mut command) => tally.all_of("device tests with Open MPI 5", &mut command),
+        Err(error) => tally.skip(&format!("the tests with Open MPI 5: {error:#}")),
+    }
+}
+
 /// What runs under Miri; where that is not to be had, it is skipped, and said.
 fn under_miri(workspace: &Workspace, tally: &mut Tally) {
     if let Err(error) = miri::ensure(workspace) {
@@ -136,9 +203,9 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
     for (index, device) in devices.iter().enumerate() {
         let mut tests = cargo(workspace.root());
         tests
-            .args(["test", "--package", "ibex-hw-tests", "--test", "device", "--"])
-            .args(arguments.only.as_deref())
+            .args(["test", "--package", "ibex-hw-tests", "--test", "device"])
             .env("IBEX_DEVICE", device)
+            .env("IBEX_ONLY", arguments.only.join("\n"))
             .env("IBEX_COMPONENTS", workspace.components())
             .env("IBEX_PROGRAMS", workspace.programs())
             .env("IBEX_ENGINE_TESTS", &engine)
@@ -249,15 +316,42 @@ impl Tally {
 
     /// Whether the program succeeded.
     fn count_output_of(&mut self, command: &mut Command) -> Result<bool> {
-        let line = shown(command);
-        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
-        let stdout = child.stdout.take().context("standard output is a pipe")?;
-        for text in BufReader::new(stdout).split(b'\n') {
-            let text = String::from_utf8_lossy(&text?).into_owned();
-            println!("{text}");
-            self.count(&text);
+        lines_of(command, |line| self.count(line))
+    }
+
+    /// Runs `cargo xtask test`, shows its output, and counts what its last line counts.
+    fn all_of(&mut self, name: &str, command: &mut Command) {
+        let mut inner = Self::default();
+        let started = Instant::now();
+        let ended = inner.last_line_of(command);
+        self.took.push((name.to_owned(), started.elapsed()));
+        match ended {
+            Ok(success) => {
+                self.passed += inner.passed;
+                self.failed += inner.failed;
+                self.skipped += inner.skipped;
+                let named = inner.failures.into_iter().map(|failure| format!("{name}: {failure}"));
+                self.failures.extend(named);
+                // It ended before it could count.
+                if !success && inner.failed == 0 {
+                    self.fail(name.to_owned());
+                }
+            }
+            Err(error) => self.fail(format!("{name}: {error:#}")),
         }
-        Ok(child.wait()?.success())
+    }
+
+    fn last_line_of(&mut self, command: &mut Command) -> Result<bool> {
+        lines_of(command, |line| {
+            if let Some(failure) = line.strip_prefix("FAILED: ") {
+                self.failures.push(failure.to_owned());
+            }
+            if line.contains(" passed, ") && line.contains(" failed, ") && line.contains(" skipped in ") {
+                self.passed = number_before(line, " passed");
+                self.failed = number_before(line, " failed");
+                self.skipped = number_before(line, " skipped");
+            }
+        })
     }
 
     /// Counts what a line of a test program says.
@@ -280,6 +374,19 @@ impl fmt::Display for Tally {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
+}
+
+/// Runs a command, shows what it writes to its standard output and gives it line by line; says whether it succeeded.
+fn lines_of(command: &mut Command, mut take: impl FnMut(&str)) -> Result<bool> {
+    let line = shown(command);
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let stdout = child.stdout.take().context("standard output is a pipe")?;
+    for text in BufReader::new(stdout).split(b'\n') {
+        let text = String::from_utf8_lossy(&text?).into_owned();
+        println!("{text}");
+        take(&text);
+    }
+    Ok(child.wait()?.success())
 }
 
 /// The number that stands before a word: 12 before ` passed` in `ok. 12 passed; 0 failed`.
@@ -318,6 +425,20 @@ mod tests {
         let mut tally = Tally::default();
         tally.tests("nothing", &mut Command::new("true"));
         assert_eq!(tally.failures, ["nothing: not one test ran"]);
+    }
+
+    #[test]
+    fn of_a_run_with_another_open_mpi_its_last_line_is_counted_and_its_failures_are_named() {
+        let says = |text: &str, status: u8| {
+            let mut tally = Tally::default();
+            let script = format!("echo 'test result: ok. 9 passed; 0 failed'; printf '{text}'; exit {status}");
+            tally.all_of("with 5", Command::new("sh").args(["-c", &script]));
+            (tally.to_string(), tally.failures)
+        };
+        let (counted, failures) = says("FAILED: a\\n4 passed, 1 failed, 2 skipped in 7 s\\n", 1);
+        assert_eq!((counted.as_str(), failures), ("4 passed, 1 failed, 2 skipped", vec!["with 5: a".to_owned()]));
+        let (counted, failures) = says("", 1);
+        assert_eq!((counted.as_str(), failures), ("0 passed, 1 failed, 0 skipped", vec!["with 5".to_owned()]));
     }
 
     #[test]

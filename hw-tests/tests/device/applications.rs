@@ -58,8 +58,8 @@ const FINDINGS: [&str; 7] = [
 ];
 
 fn hpc_challenge(site: &mut Site) -> Result<()> {
-    let over_shared_memory = findings(site, "ob1", "self,vader")?;
-    for (pml, btl) in [("ibex", "self,ibex"), ("ibex", "self,vader,ibex"), ("ob1", "self,ibex")] {
+    let over_shared_memory = findings(site, "ob1", "self,sm")?;
+    for (pml, btl) in [("ibex", "self,ibex"), ("ibex", "self,sm,ibex"), ("ob1", "self,ibex")] {
         let over_ibex = findings(site, pml, btl)?;
         ensure!(over_ibex == over_shared_memory, "by {pml} and {btl}: {over_ibex:?}, and not {over_shared_memory:?}");
     }

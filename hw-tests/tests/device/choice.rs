@@ -35,7 +35,7 @@ static CHOICES: &[Choice] = &[
     Choice { sentence: "whoever leaves the pml ibex out has ob1", pml: Some("^ibex,ucx,cm"), chosen: "ob1", ..PLAIN },
     Choice {
         sentence: "whoever asks for transports without ibex has ob1",
-        btl: Some("self,vader"),
+        btl: Some("self,sm"),
         chosen: "ob1",
         says: &["the pml declines"],
         ..PLAIN
@@ -50,7 +50,7 @@ static CHOICES: &[Choice] = &[
     Choice {
         sentence: "whoever asks for the pml ibex has it without the transport",
         pml: Some("ibex"),
-        btl: Some("self,vader"),
+        btl: Some("self,sm"),
         ..PLAIN
     },
     Choice {

@@ -2,10 +2,13 @@
 //! mpirun's command lines, and what is expected of a run: that it succeeds and checked something, or that it ends in
 //! time with certain words.
 //!
+//! Names and lists of Open MPI's own components are written as Open MPI 5 does ([`Series::spelled`]).
+//!
 //! Setup grade; any thread.
 
 use crate::site::Site;
 use anyhow::{Result, bail};
+use hw_tests::openmpi::Series;
 use hw_tests::{Ending, Job, Outcome};
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,11 +16,12 @@ use std::time::Duration;
 /// One start of mpirun.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    /// The processes, as groups: how many, with which parameters of their own.
-    groups: Vec<Group>,
+    ranks: usize,
+    /// What each rank has in the environment, and no other rank; of none or of all.
+    environment_of_ranks: Vec<String>,
     program: &'static str,
     arguments: Vec<String>,
-    /// Parameters of all groups.
+    /// Parameters of all ranks.
     parameters: Vec<(String, String)>,
     /// Options of mpirun beyond parameters.
     options: Vec<&'static str>,
@@ -32,18 +36,13 @@ pub(crate) struct Launch {
     limit: Duration,
 }
 
-#[derive(Clone, Debug)]
-struct Group {
-    ranks: usize,
-    parameters: Vec<(String, String)>,
-}
-
 impl Launch {
     /// So many ranks of a program on one node, with ibex as the only way between them. A program of the machine has an
     /// absolute path.
     pub(crate) fn new(program: &'static str, ranks: usize) -> Self {
         Self {
-            groups: vec![Group { ranks, parameters: Vec::new() }],
+            ranks,
+            environment_of_ranks: Vec::new(),
             program,
             arguments: Vec::new(),
             // Ranks that spin would leave a software device no processor for its work.
@@ -85,7 +84,8 @@ impl Launch {
     /// One rank with each of these parameters instead of ranks that are all alike.
     pub(crate) fn each_rank_with(mut self, name: &str, values: &[&str]) -> Self {
         self.parameters.retain(|(there, _)| there != name);
-        self.groups = values.iter().map(|value| Group { ranks: 1, parameters: pairs(&[(name, value)]) }).collect();
+        self.ranks = values.len();
+        self.environment_of_ranks = values.iter().map(|value| format!("OMPI_MCA_{name}={value}")).collect();
         self
     }
 
@@ -132,22 +132,17 @@ impl Launch {
     /// Runs it to its end, whatever that is.
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
         let (program, has_atomics) = (site.program(self.program)?, site.has_atomics());
-        let components = site.components().display().to_string();
+        let components = site.components().to_path_buf();
         let fabric = match &self.adapters {
             None => site.fabric(self.nodes)?,
             Some(configuration) => site.fabric_on(configuration)?,
         };
         let hosts: Vec<String> = (0..fabric.nodes()).map(|node| fabric.host_name(node)).collect();
         let devices = fabric.device_names().join(",");
-        let mut job = Job::new(self.command(&program, &hosts, &devices, has_atomics)).limit(self.limit);
+        let series = Series::here()?;
+        let mut job = Job::new(self.command(series, &program, &hosts, &devices, has_atomics)).limit(self.limit);
         job.env.clone_from(&self.environment);
-        for (name, value) in [
-            ("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT").as_str()),
-            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-        ] {
-            job.env.push((name.to_owned(), value.to_owned()));
-        }
+        job.env.extend(Series::environment(&components));
         fabric.run(&job)
     }
 
@@ -208,14 +203,46 @@ impl Launch {
         Ok(outcome)
     }
 
-    fn command(&self, program: &str, hosts: &[String], devices: &str, has_atomics: bool) -> Vec<String> {
-        let mut words = vec!["mpirun".to_owned(), "--oversubscribe".to_owned()];
+    fn command(
+        &self,
+        series: Series,
+        program: &str,
+        hosts: &[String],
+        devices: &str,
+        has_atomics: bool,
+    ) -> Vec<String> {
+        let mut words = vec!["mpirun".to_owned()];
+        words.extend(series.oversubscribed(hosts.len() > 1));
         if hosts.len() > 1 {
             // Slots enough for any of the tests; ranks alternate between the nodes.
             let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:16")).collect();
-            words.extend(["--host".to_owned(), slots.join(","), "--map-by".to_owned(), "node".to_owned()]);
+            words.extend(["--host".to_owned(), slots.join(",")]);
         }
         words.extend(self.options.iter().map(|option| (*option).to_owned()));
+        words.extend(["-n".to_owned(), self.ranks.to_string()]);
+        for (name, value) in self.parameters_of_all(devices, has_atomics) {
+            let (name, value) = series.spelled(&name, &value);
+            words.extend(["--mca".to_owned(), name, value]);
+        }
+        for (name, _) in &self.environment {
+            words.extend(["-x".to_owned(), name.clone()]);
+        }
+        // mpirun gives all ranks the same value of a parameter; a rank's own environment can differ.
+        if !self.environment_of_ranks.is_empty() {
+            words.extend(in_a_shell(OF_RANK));
+            words.push(self.ranks.to_string());
+            words.extend(self.environment_of_ranks.iter().cloned());
+        }
+        words.extend(self.rank_wrapper.iter().flat_map(|script| in_a_shell(script)));
+        words.push(program.to_owned());
+        words.extend(self.arguments.iter().cloned());
+        match &self.wrapper {
+            None => words,
+            Some(script) => in_a_shell(script).into_iter().chain(words).collect(),
+        }
+    }
+
+    fn parameters_of_all(&self, devices: &str, has_atomics: bool) -> Vec<(String, String)> {
         let mut shared = self.parameters.clone();
         // Open MPI's osc/rdma makes no window over adapters without atomics; messages do its work then.
         for (name, value) in shared.iter_mut().filter(|_| !has_atomics) {
@@ -223,37 +250,23 @@ impl Launch {
                 "rdma,pt2pt".clone_into(value);
             }
         }
-        shared.push(("btl_ibex_if_include".to_owned(), devices.to_owned()));
         // A parameter that was set to leave the choice of ports out is kept as it is.
-        if self.parameters.iter().any(|(name, _)| name.starts_with("btl_ibex_if_")) {
-            shared.pop();
+        if !self.parameters.iter().any(|(name, _)| name.starts_with("btl_ibex_if_")) {
+            shared.push(("btl_ibex_if_include".to_owned(), devices.to_owned()));
         }
-        for (index, group) in self.groups.iter().enumerate() {
-            if index > 0 {
-                words.push(":".to_owned());
-            }
-            words.extend(["-n".to_owned(), group.ranks.to_string()]);
-            for (name, value) in &shared {
-                words.extend(["--mca".to_owned(), name.clone(), value.clone()]);
-            }
-            for (name, _) in &self.environment {
-                words.extend(["-x".to_owned(), name.clone()]);
-            }
-            // mpirun gives all ranks the same value of a parameter; a rank's own environment can differ.
-            if !group.parameters.is_empty() {
-                words.push("env".to_owned());
-                words.extend(group.parameters.iter().map(|(name, value)| format!("OMPI_MCA_{name}={value}")));
-            }
-            words.extend(self.rank_wrapper.iter().flat_map(|script| in_a_shell(script)));
-            words.push(program.to_owned());
-            words.extend(self.arguments.iter().cloned());
-        }
-        match &self.wrapper {
-            None => words,
-            Some(script) => in_a_shell(script).into_iter().chain(words).collect(),
-        }
+        shared
     }
 }
+
+/// Sets for each rank one of as many variables, and goes on: `NUMBER VARIABLE... PROGRAM...`. Debian 13's mpirun, which
+/// has an option for it, crashes when it is given (`mpirun PROGRAM : PROGRAM`).
+const OF_RANK: &str = r#"
+number=$1; shift; rank=0
+while [ "$rank" -lt "$number" ]; do
+    if [ "$rank" = "$OMPI_COMM_WORLD_RANK" ]; then export "$1"; fi
+    shift; rank=$((rank + 1))
+done
+exec "$@""#;
 
 thread_local! {
     static IS_OVER_THE_PML: Cell<bool> = const { Cell::new(false) };

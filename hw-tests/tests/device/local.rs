@@ -10,11 +10,11 @@ use crate::site::Site;
 use anyhow::ensure;
 
 /// The parameters of a job whose processes talk by shared memory, and what they say of it.
-const SHARED: &str = "self,vader,ibex";
+const SHARED: &str = "self,sm,ibex";
 const SAYS: &str = "is reached by shared memory";
 
 /// Long messages are copied, as the kernel may not let one process read from another.
-const WITHOUT_CMA: (&str, &str) = ("btl_vader_single_copy_mechanism", "none");
+const WITHOUT_CMA: (&str, &str) = ("btl_sm_single_copy_mechanism", "none");
 
 /// Programs, with how many ranks, arguments and a share of what they repeat.
 static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[

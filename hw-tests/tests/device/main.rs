@@ -5,7 +5,7 @@
 //! `IBEX_COMPONENTS` (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs)
 //! and `IBEX_ENGINE_TESTS`. Without `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do
 //! not pass by absence. With it, a device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are
-//! left out that no device changes, and counted.
+//! left out that no device changes, and counted; with `IBEX_ONLY` those whose name contains none of its lines.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
@@ -149,6 +149,10 @@ fn main() -> ExitCode {
         tests.retain(|test| !test.device_independent);
     }
     let left_out = all - tests.len();
+    let only = env::var("IBEX_ONLY").unwrap_or_default();
+    if !only.is_empty() {
+        tests.retain(|test| only.lines().any(|text| test.name.contains(text)));
+    }
     let site = match Site::from_environment() {
         Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),
         Err(error) => {

@@ -23,7 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
             Ok(())
         }),
         Test::new("ports that are all excluded leave a job its other ways", |site| {
-            let launch = Launch::of_a_short_exchange().with("btl_ibex_if_exclude", "*").with("btl", "self,vader,ibex");
+            let launch = Launch::of_a_short_exchange().with("btl_ibex_if_exclude", "*").with("btl", "self,sm,ibex");
             launch.succeeds(site).map(drop)
         }),
         Test::new("a device name that does not exist is named and the devices there are listed", |site| {
@@ -99,7 +99,7 @@ fn locked_memory(site: &mut Site) -> Result<()> {
     let script = "setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c 'ulimit -l 64; exec \"$@\"' sh \"$@\"";
     let alone = Launch::of_a_short_exchange().inside(script).limit(60);
     alone.is_refused_with(site, &["ulimit -l", "64"])?;
-    let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex");
+    let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex");
     says(&with_another_way.succeeds(site)?, &["ulimit -l"])
 }
 
@@ -137,7 +137,7 @@ fn permission(site: &mut Site) -> Result<()> {
                   HOME=/tmp/nobody TMPDIR=/tmp/nobody setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
     let alone = Launch::of_a_short_exchange().inside(script).limit(60);
     alone.is_refused_with(site, &["/dev/infiniband/uverbs0", "permission"])?;
-    Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex").succeeds(site).map(drop)
+    Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site).map(drop)
 }
 
 fn mtu_above_the_port(site: &mut Site) -> Result<()> {
@@ -161,7 +161,7 @@ fn port_down(site: &mut Site) -> Result<()> {
         let down = "[[device]]\n[[device.port]]\nstate = \"down\"\n";
         let launch = Launch::of_a_short_exchange().limit(60).on_adapters(down);
         launch.is_refused_with(site, &["softhca0:1", "down"])?;
-        return launch.with("btl", "self,vader,ibex").succeeds(site).map(drop);
+        return launch.with("btl", "self,sm,ibex").succeeds(site).map(drop);
     }
     if !site.is_disposable() {
         site.skip("a port that is down", "the machine's own interface is left alone");
@@ -172,7 +172,7 @@ fn port_down(site: &mut Site) -> Result<()> {
     let script = format!("ip link set {interface} down; trap 'ip link set {interface} up' EXIT; \"$@\"");
     let launch = Launch::of_a_short_exchange().inside(script.clone()).limit(60);
     launch.is_refused_with(site, &["down"])?;
-    Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex").succeeds(site).map(drop)
+    Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site).map(drop)
 }
 
 fn no_device(site: &mut Site) -> Result<()> {
@@ -183,7 +183,7 @@ fn no_device(site: &mut Site) -> Result<()> {
     let (device, interface) = (site.fabric(1)?.device_name().to_owned(), site.fabric(1)?.interface().to_owned());
     let script =
         format!("rdma link delete {device}; trap 'rdma link add {device} type rxe netdev {interface}' EXIT; \"$@\"");
-    let with_another_way = Launch::of_a_short_exchange().inside(script.clone()).with("btl", "self,vader,ibex");
+    let with_another_way = Launch::of_a_short_exchange().inside(script.clone()).with("btl", "self,sm,ibex");
     with_another_way.succeeds(site)?;
     let alone = Launch::of_a_short_exchange().inside(script).limit(60);
     alone.is_refused_with(site, &["ibex", "no RDMA device"]).map(drop)
@@ -194,8 +194,7 @@ fn another_open_mpi(site: &mut Site) -> Result<()> {
     let script = "echo 'const char opal_version_string[] = \"4.0.9\";' >/tmp/version.c && \
                   cc -shared -fPIC -o /tmp/version.so /tmp/version.c && LD_PRELOAD=/tmp/version.so \"$@\"";
     let words = ["ibex was built for Open MPI", "this is Open MPI 4.0.9", "cargo xtask install"];
-    let with_another_way =
-        Launch::of_a_short_exchange().inside(script).with("btl", "self,vader,ibex").succeeds(site)?;
+    let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site)?;
     says(&with_another_way, &words)?;
     let alone = Launch::of_a_short_exchange().inside(script).limit(60);
     alone.is_refused_with(site, &words).map(drop)

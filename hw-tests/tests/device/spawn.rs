@@ -9,6 +9,7 @@ use crate::Test;
 use crate::launch::Launch;
 use crate::site::Site;
 use anyhow::{Result, bail};
+use hw_tests::openmpi::Series;
 use hw_tests::{Ending, Outcome};
 use std::collections::HashSet;
 
@@ -44,14 +45,14 @@ fn families() -> impl Iterator<Item = Test> {
 fn meetings() -> impl Iterator<Item = Test> {
     [2, 4].into_iter().map(|ranks| {
         let name = format!("two groups among {ranks} ranks connect accept and part fifty times");
-        Test::new(name, move |site| meeting(ranks).passes(site))
+        Test::new(name, move |site| meets(site, &meeting(ranks)))
     })
 }
 
 fn over_the_pml() -> impl Iterator<Item = Test> {
-    [("self,ibex", ""), ("self,vader,ibex", " beside shared memory")].into_iter().flat_map(|(btl, by)| {
+    [("self,ibex", ""), ("self,sm,ibex", " beside shared memory")].into_iter().flat_map(|(btl, by)| {
         let name = format!("over the pml{by}, two groups among 4 ranks connect accept and part fifty times");
-        let meeting = Test::new(name, move |site| meeting(4).with("pml", "ibex").with("btl", btl).passes(site));
+        let meeting = Test::new(name, move |site| meets(site, &meeting(4).with("pml", "ibex").with("btl", btl)));
         let families = [(1, "2"), (2, "2")].into_iter().map(move |(parents, children)| {
             let name = format!("over the pml{by}, {children} processes spawned by {parents} talk to each other");
             let launch = move || spawning(parents, children, "1").with("pml", "ibex").with("btl", btl);
@@ -71,7 +72,16 @@ fn on_two_nodes() -> impl Iterator<Item = Test> {
         })
     });
     let name = "two groups among 4 ranks on two nodes connect accept and part fifty times";
-    families.chain([Test::on_two_nodes(name, |site| meeting(4).on_two_nodes().passes(site))])
+    families.chain([Test::on_two_nodes(name, |site| meets(site, &meeting(4).on_two_nodes()))])
+}
+
+/// Runs what meets by a port's name, where that is to be had.
+fn meets(site: &mut Site, launch: &Launch) -> Result<()> {
+    if Series::here()?.has_ports() {
+        return launch.passes(site);
+    }
+    site.skip("connect_cycles ports", "this Open MPI's runtime fails MPI_Comm_accept, over any transport");
+    Ok(())
 }
 
 /// Groups that meet by a port's name.

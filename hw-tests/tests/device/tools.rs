@@ -55,11 +55,11 @@ type Parameters = &'static [(&'static str, &'static str)];
 /// What MPI_T tells of how messages go: a sentence, what the program is to do, and with which parameters that is so.
 const PROTOCOLS: [(&str, &str, Parameters); 5] = [
     ("by the adapter, and to oneself", "adapter", &[]),
-    ("by shared memory", "shared", &[("btl", "self,vader,ibex")]),
+    ("by shared memory", "shared", &[("btl", "self,sm,ibex")]),
     (
         "by shared memory that the kernel lets nobody read",
         "shared",
-        &[("btl", "self,vader,ibex"), ("btl_vader_single_copy_mechanism", "none")],
+        &[("btl", "self,sm,ibex"), ("btl_sm_single_copy_mechanism", "none")],
     ),
     ("of senders that are held back", "held-back", &[("pml_ibex_unexpected_memory", "1024")]),
     ("by an adapter that takes nothing inside a work request", "adapter", &[("btl_ibex_max_inline", "0")]),

@@ -202,7 +202,8 @@ pub(super) fn parse_installed(listing: &str) -> HashSet<String> {
     listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect()
 }
 
-fn is_root() -> bool {
+/// Whether this process is root's.
+pub(crate) fn is_root() -> bool {
     // The owner of this process's folder in /proc is its effective user.
     std::os::unix::fs::MetadataExt::uid(&match fs::metadata("/proc/self") {
         Ok(metadata) => metadata,

@@ -23,8 +23,10 @@ pub(super) enum Need {
     Bench,
     /// What only tests want.
     Test,
-    /// Building Debian packages, and trying them.
+    /// Building Debian packages.
     Package,
+    /// Making a root file system of Debian.
+    Root,
 }
 
 /// How one sees that a thing is there.
@@ -82,7 +84,7 @@ const fn header(header: &'static str, module: &'static str) -> Proof {
     Proof::Header { header, module }
 }
 
-use Need::{Bench, Build, Device, OpenMpi, Package, Test, VirtualMachine};
+use Need::{Bench, Build, Device, OpenMpi, Package, Root, Test, VirtualMachine};
 use Proof::Program;
 
 /// Everything that a system with nothing but Rust lacks. What one of these depends on is not listed.
@@ -275,8 +277,8 @@ pub(super) static THINGS: &[Thing] = &[
     thing("lintian", (Package, "checks packages"), Program(&["lintian"]), ["", "", "", "", ""]),
     thing(
         "mmdebstrap",
-        (Package, "makes the fresh system in which they are tried"),
+        (Root, "makes the root file systems in which Open MPI 5 runs, and packages are tried"),
         Program(&["mmdebstrap"]),
-        ["", "", "", "", ""],
+        ["mmdebstrap", "", "mmdebstrap", "", ""],
     ),
 ];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one table of what this library exports: every symbol at every version node of the real libibverbs 44, with the
-//! function behind it. Programs (and libmlx5, libefa and librdmacm, which many of them are linked to) load only if all
-//! of them exist.
+//! The one table of what this library exports: every symbol at every version node of the real libibverbs of rdma-core
+//! 44 (Debian 12) and 56 (Debian 13), with the function behind it. Programs (and libmlx5, libefa and librdmacm, which
+//! many of them are linked to) load only if all of them exist.
 //!
 //! Each export is a jump under a local label that `.symver` puts in its node: the Rust functions themselves keep their
 //! mangled names, so that nothing here clashes with a real libibverbs in the same process. The trampoline costs one
@@ -235,6 +235,12 @@ exports! { PRIVATE, "__softhca_private_", "@@":
     "verbs_register_driver_34" "IBVERBS_PRIVATE_34" => unsupported::nothing;
     "verbs_set_ops" "IBVERBS_PRIVATE_34" => unsupported::nothing;
     "verbs_uninit_context" "IBVERBS_PRIVATE_34" => unsupported::nothing;
+}
+
+// What drivers of rdma-core 56 ask for beyond that; the node is the same, so that it is there for those of 44 as well.
+exports! { SINCE_45, "__softhca_since_45_", "@@":
+    "ibv_cmd_create_cq_ex2" "IBVERBS_PRIVATE_34" => unsupported::not_supported;
+    "ibv_wr_opcode_str" "IBVERBS_PRIVATE_34" => names::ibv_wr_opcode_str;
 }
 
 // The one exported object: a flag that drivers set.

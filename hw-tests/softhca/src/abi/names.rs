@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::sys::{ibv_event_type, ibv_node_type, ibv_port_state, ibv_wc_status};
+use crate::sys::{ibv_event_type, ibv_node_type, ibv_port_state, ibv_wc_status, ibv_wr_opcode};
 
 /// By `ibv_node_type`, from 1.
 const NODE_TYPES: &[&CStr] = &[
@@ -95,6 +95,11 @@ pub(crate) extern "C" fn ibv_event_type_str(event: ibv_event_type) -> *const c_c
 /// `ibv_wc_status_str`.
 pub(crate) extern "C" fn ibv_wc_status_str(status: ibv_wc_status) -> *const c_char {
     name(STATUSES, status as usize)
+}
+
+/// `ibv_wr_opcode_str`, which drivers of rdma-core 56 call for their own log. They find no device, and so log nothing.
+pub(crate) extern "C" fn ibv_wr_opcode_str(_opcode: ibv_wr_opcode) -> *const c_char {
+    c"unknown".as_ptr()
 }
 
 #[cfg(test)]

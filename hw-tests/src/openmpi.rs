@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which Open MPI runs here, and what differs between its release series for who starts jobs: the one place that knows.
+//!
+//! Asked by the device tests and by the commands; runs `ompi_info` once. What differs for the component itself stands
+//! in ffi/src/openmpi. Setup grade; any thread. Tests: at the end of this file.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use anyhow::{Context, bail};
+
+/// A release series of Open MPI that ibex is made for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Series {
+    /// 4.1, whose jobs are started by ORTE.
+    V4_1,
+    /// 5.0, whose jobs are started by PRRTE.
+    V5,
+}
+
+impl FromStr for Series {
+    type Err = anyhow::Error;
+
+    /// Reads the value of an `--mpi` option.
+    ///
+    /// # Errors
+    /// It is no series that ibex is made for.
+    fn from_str(name: &str) -> anyhow::Result<Self> {
+        match name {
+            "4.1" => Ok(Self::V4_1),
+            "5" | "5.0" => Ok(Self::V5),
+            _ => bail!("{name:?} is no release series of Open MPI that ibex is made for; give 4.1 or 5"),
+        }
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::V4_1 => "4.1",
+            Self::V5 => "5",
+        })
+    }
+}
+
+impl Series {
+    /// The series of the Open MPI in `PATH`; none where there is no Open MPI.
+    ///
+    /// # Errors
+    /// It cannot be asked, or is of another series.
+    pub fn installed() -> anyhow::Result<Option<Self>> {
+        static INSTALLED: OnceLock<Result<Option<Series>, String>> = OnceLock::new();
+        let found = INSTALLED.get_or_init(|| asked().map_err(|error| format!("{error:#}")));
+        found.clone().map_err(anyhow::Error::msg)
+    }
+
+    /// The series of the Open MPI in `PATH`.
+    ///
+    /// # Errors
+    /// Those of [`Series::installed`], and where there is none.
+    pub fn here() -> anyhow::Result<Self> {
+        Self::installed()?.context("there is no Open MPI in PATH (Debian: openmpi-bin)")
+    }
+
+    /// A parameter of Open MPI's own as this series spells it. Tests write names and lists as 5 does: the BTL between
+    /// processes of one host is `sm` there, and `vader` in 4.1. Of the components that make windows, `pt2pt` is 4.1's
+    /// alone; `rdma` does its work over any BTL in 5.
+    #[must_use]
+    pub fn spelled(self, name: &str, value: &str) -> (String, String) {
+        let name = match (self, name.strip_prefix("btl_sm_")) {
+            (Self::V4_1, Some(of_sm)) => format!("btl_vader_{of_sm}"),
+            _ => name.to_owned(),
+        };
+        let words = value.split(',');
+        let value = match (self, name.as_str()) {
+            (Self::V4_1, "btl") => words.map(|word| if word == "sm" { "vader" } else { word }).collect::<Vec<_>>(),
+            (Self::V5, "osc") if value == "pt2pt" => vec!["rdma"],
+            (Self::V5, "osc") => words.filter(|word| *word != "pt2pt").collect(),
+            _ => vec![value],
+        };
+        (name, value.join(","))
+    }
+
+    /// Whether it has the BTL openib, which is Open MPI's own for verbs.
+    #[must_use]
+    pub fn has_openib(self) -> bool {
+        self == Self::V4_1
+    }
+
+    /// Whether it has a component that makes windows of messages, `osc/pt2pt`.
+    #[must_use]
+    pub fn has_windows_of_messages(self) -> bool {
+        self == Self::V4_1
+    }
+
+    /// Whether groups of processes can meet by a port's name (`MPI_Comm_accept`). Debian 13's 5.0.7 fails it in the runtime,
+    /// over any transport.
+    #[must_use]
+    pub fn has_ports(self) -> bool {
+        self == Self::V4_1
+    }
+
+    /// The words that let mpirun start more ranks than the hosts have processors; by turns on each host where
+    /// `by_turns`.
+    #[must_use]
+    pub fn oversubscribed(self, by_turns: bool) -> Vec<String> {
+        let words: &[&str] = match (self, by_turns) {
+            (Self::V4_1, false) => &["--oversubscribe"],
+            (Self::V4_1, true) => &["--oversubscribe", "--map-by", "node"],
+            (Self::V5, false) => &["--map-by", ":OVERSUBSCRIBE"],
+            (Self::V5, true) => &["--map-by", "node:OVERSUBSCRIBE"],
+        };
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    /// What a job has in its environment: root may start it, and Open MPI looks for components in that folder, too.
+    ///
+    /// 5 hands the folder on to PMIx and PRRTE, which say of each file there that it is none of theirs; an empty list
+    /// of PMIx's own goes before that.
+    #[must_use]
+    pub fn environment(components: &Path) -> [(String, String); 4] {
+        let path = format!("{}:SYSTEM_DEFAULT", components.display());
+        [
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("OMPI_MCA_mca_base_component_path", &path),
+            ("PMIX_MCA_mca_base_component_path", ""),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    }
+}
+
+fn asked() -> anyhow::Result<Option<Series>> {
+    let info = Command::new("ompi_info").arg("--version").stdin(Stdio::null()).output();
+    let info = match info {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        info => info.context("ompi_info cannot be started")?,
+    };
+    series_of(&String::from_utf8_lossy(&info.stdout)).map(Some)
+}
+
+/// The series that `ompi_info --version` names: `Open MPI v5.0.7`.
+fn series_of(text: &str) -> anyhow::Result<Series> {
+    let version = text.lines().find_map(|line| line.trim().strip_prefix("Open MPI v"));
+    let version = version.with_context(|| format!("ompi_info names no version: {:?}", text.trim()))?;
+    match version.split('.').collect::<Vec<_>>()[..] {
+        ["4", "1", ..] => Ok(Series::V4_1),
+        ["5", "0", ..] => Ok(Series::V5),
+        _ => bail!("this is Open MPI {version}, and ibex is made for 4.1 and 5.0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_series_is_what_ompi_info_names() {
+        assert_eq!(series_of("Open MPI v5.0.7\n\nhttps://www.open-mpi.org/community/help/\n").unwrap(), Series::V5);
+        assert_eq!(series_of("Open MPI v4.1.4\n").unwrap(), Series::V4_1);
+        let refusal = series_of("Open MPI v3.1.6\n").unwrap_err().to_string();
+        assert!(refusal.contains("3.1.6") && refusal.contains("5.0"), "{refusal}");
+        assert!(series_of("").is_err());
+    }
+
+    #[test]
+    fn what_the_option_accepts_is_what_is_shown() {
+        for series in [Series::V4_1, Series::V5] {
+            assert_eq!(series.to_string().parse::<Series>().unwrap(), series);
+        }
+        assert!("6".parse::<Series>().unwrap_err().to_string().contains("4.1 or 5"));
+    }
+
+    #[test]
+    fn parameters_are_spelled_as_the_series_does() {
+        let spelled = |series: Series, name, value| series.spelled(name, value);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(spelled(Series::V5, "btl", "self,sm,ibex"), pair("btl", "self,sm,ibex"));
+        assert_eq!(spelled(Series::V4_1, "btl", "self,sm,ibex"), pair("btl", "self,vader,ibex"));
+        let copies = spelled(Series::V4_1, "btl_sm_single_copy_mechanism", "none");
+        assert_eq!(copies, pair("btl_vader_single_copy_mechanism", "none"));
+        assert_eq!(spelled(Series::V4_1, "osc", "rdma,pt2pt"), pair("osc", "rdma,pt2pt"));
+        assert_eq!(spelled(Series::V5, "osc", "rdma,pt2pt"), pair("osc", "rdma"));
+        assert_eq!(spelled(Series::V5, "osc", "pt2pt"), pair("osc", "rdma"));
+    }
+}
