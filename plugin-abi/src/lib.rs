@@ -3,8 +3,8 @@
 //!
 //! Open MPI's interfaces on one side, the engine (`engine`, which knows no MPI) on the other. `runtime` is what the
 //! process has once: open ports, registrations, parameters, messages to the user. `btl` is a face, a component made of
-//! it: the byte transfer layer for ob1 and osc/rdma (`opal/mca/btl/btl.h`, version 3.1.0). `pml` is another: MPI's
-//! messages themselves (`ompi/mca/pml/pml.h`, version 2.0.0). `tool` is what tools call. A face uses the runtime and
+//! it: the byte transfer layer for ob1 and osc/rdma (`opal/mca/btl/btl.h`). `pml` is another: MPI's
+//! messages themselves (`ompi/mca/pml/pml.h`). `tool` is what tools call. A face uses the runtime and
 //! never another face; the runtime knows none of them. No file depends on one that depends on it: the test
 //! `plugin-abi/tests/circles` looks.
 //!

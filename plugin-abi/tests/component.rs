@@ -177,7 +177,10 @@ fn without_a_port_one_who_did_not_ask_hears_nothing() {
     let place = Place::new("silent");
     let (succeeded, said) = place.job(&["--mca", "btl_ibex_if_include", "none:1"]);
     assert!(succeeded, "{said}");
-    assert!(!said.contains("ibex"), "{said}");
+    // PMIx of Open MPI 5 looks into the directory of this test, too, and names what is not its own.
+    let path = place.components().display().to_string();
+    let by_ibex = said.lines().find(|line| line.contains("ibex") && !line.contains(&path));
+    assert_eq!(by_ibex, None, "{said}");
 }
 
 #[test]

@@ -196,6 +196,7 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "communicators come and go", program: "communicators", ranks: &[2, 4], ..PLAIN },
+    Case { sentence: "communicators of sessions carry messages", program: "sessions", ..PLAIN },
     Case { sentence: "threads send and receive at once", program: "threads", threads: true, ..PLAIN },
     Case {
         sentence: "threads send and receive at once when all queues are short",
@@ -478,6 +479,7 @@ static OVER_THE_PML: &[&str] = &[
     "first_send",
     "collectives",
     "communicators",
+    "sessions",
     "threads",
     "rma_transfer",
     "rma_atomics",

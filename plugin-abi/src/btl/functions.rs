@@ -6,7 +6,6 @@
 
 use std::ffi::c_int;
 
-use ibex_ffi::openmpi::release::REMOTE_COMPLETION;
 use ibex_ffi::openmpi::sys;
 
 use super::endpoint::endpoint;
@@ -45,12 +44,8 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
     // The port's own, where the user sets none.
     (base.btl_latency, base.btl_bandwidth) = (0, 0);
-    // A write over a reliable connection is acknowledged by the peer's adapter.
-    base.btl_flags = sys::MCA_BTL_FLAGS_SEND
-        | sys::MCA_BTL_FLAGS_PUT
-        | sys::MCA_BTL_FLAGS_GET
-        | sys::MCA_BTL_FLAGS_ATOMIC_FOPS
-        | REMOTE_COMPLETION;
+    base.btl_flags =
+        sys::MCA_BTL_FLAGS_SEND | sys::MCA_BTL_FLAGS_PUT | sys::MCA_BTL_FLAGS_GET | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
     base.btl_atomic_flags = sys::MCA_BTL_ATOMIC_SUPPORTS_ADD | sys::MCA_BTL_ATOMIC_SUPPORTS_CSWAP;
     base.btl_registration_handle_size = HANDLE_SIZE;
     base.btl_add_procs = Some(procs::btl_add_procs);

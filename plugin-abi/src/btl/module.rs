@@ -81,8 +81,7 @@ pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
     | sys::MCA_BTL_FLAGS_PUT
     | sys::MCA_BTL_FLAGS_GET
     | sys::MCA_BTL_FLAGS_SEND_INPLACE
-    | sys::MCA_BTL_FLAGS_ATOMIC_FOPS
-    | REMOTE_COMPLETION;
+    | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
 
 /// So many flushes poll their port alone, and then one lets all of Open MPI go on: a program may do nothing else than
 /// flush, while others wait for what only `opal_progress` moves.
@@ -118,6 +117,9 @@ impl Module {
             *limit = (*limit).min(port.receive_size());
         }
         base.btl_flags &= FLAGS;
+        // A write over a reliable connection is acknowledged by the peer's adapter. Not a flag that a user may set: Open
+        // MPI's list of those, which the parameter btl_ibex_flags takes, does not know it.
+        base.btl_flags |= REMOTE_COMPLETION;
         if attributes.software {
             base.btl_get_limit = base.btl_get_limit.min(SOFTWARE_GET_LIMIT);
         }

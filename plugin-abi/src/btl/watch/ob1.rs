@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ob1's messages say of themselves: its headers, as Open MPI 4.1 lays them out on this platform.
+//! What ob1's messages say of themselves: its headers, as Open MPI lays them out on this platform.
 //!
 //! Open MPI does not install `pml_ob1_hdr.h`; the layout is written down here, for a build without support for
 //! heterogeneous machines, as a component checks that it has met (`refusal`). What is read is bytes of another process

@@ -22,6 +22,7 @@ use super::lock::{self, InUpcall};
 use super::supported::{RaisedBy, SupportedEvent};
 use crate::runtime::listeners::{self, Event, Function, Listener, Spec, Upcall};
 use crate::tool::communicator::{self, Comm, TrackedComm};
+use crate::tool::host;
 
 /// A tool's callback with what it gave for it.
 #[derive(Clone, Copy)]
@@ -71,8 +72,9 @@ fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<EventHandle>>>> {
 /// There is none, or its communicator is gone.
 pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
     match handles().get(&number) {
-        Some(Some(handle)) => Ok(Arc::clone(handle)),
-        Some(None) => Err(Code::MpiObject),
+        // Not every MPI says in MPI_Finalize that it frees the communicators that the program has left: Open MPI 5 does not.
+        Some(Some(handle)) if !host::mpi_was_finalized() => Ok(Arc::clone(handle)),
+        Some(_) => Err(Code::MpiObject),
         None => Err(Code::EventHandle),
     }
 }
