@@ -28,6 +28,9 @@ fn compile_tool() {
         println!("cargo::rustc-link-search=native={}", directory.display());
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
+    // What libmpi needs is not named (ibex-ffi's build/installation.rs). A benchmark uses nothing of libmpi itself.
+    println!("cargo::rustc-link-arg=-Wl,-z,undefs");
+    println!("cargo::rustc-link-arg-benches=-lopen-pal");
 }
 
 /// The directories that ibex-ffi's build has found, its own headers of the seam included.

@@ -51,11 +51,11 @@ impl Installation {
         let release = Release::of(&installed);
         let series = release.series();
         let own = std::env::current_dir().expect("cargo runs this in the package's directory").join("openmpi");
-        let mut libraries = showme(&wrapper, "-showme:libdirs");
+        let libraries = showme(&wrapper, "-showme:libdirs");
         let mut includes = vec![own.join(series.folder), own.clone()];
         includes.extend(installed);
         if series.pmix {
-            find_pmix(&mut includes, &mut libraries);
+            find_pmix(&mut includes);
         }
         includes.extend(source_tree(&release));
         includes.push(own.join(series.folder).join("absent"));
@@ -72,10 +72,9 @@ impl Installation {
             println!("cargo::rustc-link-search=native={}", directory.display());
         }
         println!("cargo::rustc-link-lib=dylib=mpi");
-        println!("cargo::rustc-link-lib=dylib=open-pal");
-        if self.series.pmix {
-            println!("cargo::rustc-link-lib=dylib=pmix");
-        }
+        // What libmpi needs, libopen-pal and PMIx, is not named: it is there where libmpi is, by other names in each
+        // release series, and a library that asked for another's could not say why it declines. Tests are told so, too.
+        println!("cargo::rustc-link-arg=-Wl,-z,undefs");
         println!("cargo::metadata=includes={}", joined(&self.includes));
         println!("cargo::metadata=libraries={}", joined(&self.libraries));
     }
@@ -131,18 +130,14 @@ impl Release {
     }
 }
 
-/// Adds where PMIx' headers and library are, unless they are Open MPI's own and installed with it.
-fn find_pmix(includes: &mut Vec<PathBuf>, libraries: &mut Vec<PathBuf>) {
+/// Adds where PMIx' headers are, unless they are Open MPI's own and installed with it.
+fn find_pmix(includes: &mut Vec<PathBuf>) {
     if includes.iter().any(|directory| directory.join("pmix.h").exists()) {
         return;
     }
-    let ask = |option: &str, prefix: &str| -> Vec<PathBuf> {
-        let output = Command::new("pkg-config").args([option, "pmix"]).output();
-        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        text.split_whitespace().filter_map(|word| word.strip_prefix(prefix)).map(PathBuf::from).collect()
-    };
-    includes.extend(ask("--cflags-only-I", "-I"));
-    libraries.extend(ask("--libs-only-L", "-L"));
+    let output = Command::new("pkg-config").args(["--cflags-only-I", "pmix"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    includes.extend(text.split_whitespace().filter_map(|word| word.strip_prefix("-I")).map(PathBuf::from));
 }
 
 /// The directories of headers in the source tree that `$IBEX_OPENMPI_SOURCE` names.

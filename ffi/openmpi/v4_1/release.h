@@ -9,6 +9,12 @@
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix.h"
 
+/* What another series lacks: with a strong reference the dynamic linker would refuse the library there, and ibex could not say why it
+ * declines (version.rs). */
+#pragma weak opal_pmix
+#pragma weak opal_value_t_class
+#pragma weak ompi_group_get_proc_ptr_raw
+
 /* Who may fetch what is published. */
 #define IBEX_MODEX_SCOPE OPAL_PMIX_GLOBAL
 

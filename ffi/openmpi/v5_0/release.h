@@ -8,6 +8,14 @@
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix-internal.h"
 
+/* What another series lacks; see v4_1/release.h. */
+#pragma weak PMIx_Get
+#pragma weak PMIx_Put
+#pragma weak PMIx_Value_free
+#pragma weak ompi_ftmpi_enabled
+#pragma weak opal_pmix_convert_jobid
+#pragma weak opal_pmix_convert_status
+
 /* Who may fetch what is published. */
 #define IBEX_MODEX_SCOPE PMIX_GLOBAL
 

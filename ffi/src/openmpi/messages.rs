@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::sys;
+use super::{sys, version};
 
 const RULE: &str = "--------------------------------------------------------------------------";
 
@@ -52,6 +52,10 @@ fn first_to_make(file: &Path) -> bool {
 
 /// The folder that mpirun made for the processes of this job on this host; `None` outside of a job.
 fn job_folder() -> Option<PathBuf> {
+    // It is elsewhere in the structure of another series.
+    if !version::is_of_series() {
+        return None;
+    }
     // SAFETY: a pointer set before components are opened and never after.
     let folder = unsafe { (&raw const sys::opal_process_info.job_session_dir).read() };
     if folder.is_null() {

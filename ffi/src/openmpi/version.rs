@@ -24,6 +24,19 @@ pub fn running() -> String {
     text.to_string_lossy().into_owned()
 }
 
+/// Whether the Open MPI in this process is of the release series that this was built for.
+#[must_use]
+pub fn is_of_series() -> bool {
+    series(&running()) == series(release::SERIES)
+}
+
+/// The release series of a version: 4 and 1 of `v4.1.4rc2`.
+#[must_use]
+pub fn series(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// A type of Open MPI's whose size the running library can be asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClassSize {

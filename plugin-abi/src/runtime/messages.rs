@@ -14,6 +14,7 @@ use engine::limits;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::messages as channel;
 use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::version;
 use ibex_ffi::verbs::Status;
 
 /// Says what may be true of other processes of the host, too: one for all of them.
@@ -32,7 +33,12 @@ fn of_host(text: &str) {
 
 /// Open MPI is another one than ibex was built for; the component is skipped.
 pub(crate) fn other_openmpi(refusal: &dyn Display) {
-    of_host(&refusal.to_string());
+    if version::is_of_series() {
+        of_host(&refusal.to_string());
+    } else {
+        // Nothing of another series is looked into, who this process is included.
+        channel::banner(&refusal.to_string());
+    }
 }
 
 /// Another libibex.so is in the process; the component is skipped, or a tool's call refused.

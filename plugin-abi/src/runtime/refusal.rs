@@ -59,14 +59,16 @@ fn dotted(version: u32) -> String {
 /// Compares the Open MPI of the headers with the one in this process.
 pub(crate) fn other_openmpi() -> Result<(), OtherOpenMpi> {
     let (built, running) = (version::built(), version::running());
-    compare(&built, &running, &version::class_sizes())?;
+    // Sizes are looked up in this series alone.
+    let sizes = if version::is_of_series() { Vec::from(version::class_sizes()) } else { Vec::new() };
+    compare(&built, &running, &sizes)?;
     // Only now, as another series may have other lists.
     compare_interfaces(&built, &running, version::interface_of_others)
 }
 
 fn compare(built: &str, running: &str, classes: &[ClassSize]) -> Result<(), OtherOpenMpi> {
     let both = || (built.to_owned(), running.to_owned());
-    if series(running).is_none() || series(running) != series(built) {
+    if version::series(running).is_none() || version::series(running) != version::series(built) {
         let (built, running) = both();
         return Err(OtherOpenMpi::Version { built, running });
     }
@@ -91,12 +93,6 @@ fn compare_interfaces(
         }
     }
     Ok(())
-}
-
-/// The release series of a version: 4 and 1 of `v4.1.4rc2`.
-fn series(version: &str) -> Option<(u32, u32)> {
-    let mut numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Another libibex.so was loaded before this one.
