@@ -15,7 +15,7 @@
 
 
 enum { FIRST_TAG = 1000, MOST_MESSAGES = 12, MOST_OPERATIONS = 4, MOST_EVENTS = 1 << 19, COMMS = 3 };
-// ob1 keeps room for its longest header, which Open MPI 5 has made longer.
+// ob1 leaves room for its largest header, which has the extended identifier of a communicator from Open MPI 5 on.
 enum { WINDOW_BYTES = 1 << 17, OF_RENDEZVOUS = OMPI_MAJOR_VERSION < 5 ? 56 : 80, EAGER_LIMIT = 12 << 10 };
 
 static struct tool tool;

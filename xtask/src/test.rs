@@ -61,7 +61,7 @@ const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
 const ON_5: [&str; 7] = [
     "what_events_show_is_what_was_sent_on_2_ranks",
     "every_send_mode_delivers_at_every_size_on_2_ranks",
-    "random_traffic_is_matched_as_mpi_says_on_2_ranks",
+    "random_traffic_is_matched_as_MPI_says_on_2_ranks",
     "one-sided_transfers_land_where_they_should_on_2_ranks",
     "one-sided_atomic_operations_count_exactly_on_2_ranks",
     "a_rank_that_ends_by_kill_during_large_traffic",
