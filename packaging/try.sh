@@ -13,6 +13,12 @@ dpkg --verify ibex-tools softhca libibex-dev
 for component in pml btl; do
     ompi_info --parsable | grep "^mca:$component:ibex:" || fail "ompi_info does not list the $component of ibex"
 done
+# mpirun of Debian 13 shows its ranks the components of PMIx alone, unless it is told otherwise (README.Debian).
+of_pmix=$(mpirun -n 1 env | sed -n 's/^OMPI_MCA_mca_base_component_path=//p')
+if [ -n "$of_pmix" ]; then
+    of_openmpi=$(ompi_info --all --parsable | sed -n 's/.*param:mca_base_component_path:value:"\([^:"]*\).*/\1/p' | head -n 1)
+    export OMPI_MCA_mca_base_component_path="$of_openmpi" PMIX_MCA_mca_base_component_path="$of_pmix"
+fi
 bench=$(ls -d /usr/libexec/ibex/openmpi-*)/ibex_mpi_bench
 softhca run -- ibex info || fail "ibex info"
 softhca run -- ibex trace -o /tmp/run -- mpirun --oversubscribe -n 2 --mca pml ibex --mca btl self,ibex "$bench" --tests latency --sizes 8

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask package`: Debian packages of the Open MPI that is installed here; with `--try`, also what becomes of them
-//! on a fresh system.
+//! `cargo xtask package`: Debian packages for the Open MPI that is installed here, or with `--mpi 5` in a Debian 13 root; with
+//! `--try`, also what becomes of them on a fresh system.
 //!
 //! The recipe is `debian/`; this runs it, shows what lintian finds, and installs the packages in a root file system that
 //! mmdebstrap makes and throws away (`packaging/try.sh`). Other recipes, in `packaging/`, are for RPM and Spack.
@@ -9,7 +9,9 @@
 
 use crate::command::{output, run, step};
 use crate::workspace::Workspace;
+use crate::{series, setup};
 use anyhow::{Context, Result, bail};
+use hw_tests::openmpi::Series;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -23,12 +25,19 @@ pub(crate) struct Arguments {
     /// With `--try`, only that, with the packages of the last time
     #[arg(long, requires = "try_them")]
     no_build: bool,
+    /// For this Open MPI, 4.1 or 5; those for 5 are built in a Debian 13 root where this machine has another [default:
+    /// this machine's]
+    #[arg(long, value_name = "SERIES")]
+    mpi: Option<Series>,
 }
 
 /// `cargo xtask package`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    crate::setup::ensure_for_packages()?;
     let workspace = Workspace::here();
+    if series::place(arguments.mpi)? == series::Place::Debian13 {
+        return series::again_in_debian13(&workspace);
+    }
+    setup::ensure_for_packages()?;
     let folder = workspace.target().join("packages");
     if !arguments.no_build {
         build(&workspace, &folder)?;
