@@ -68,6 +68,12 @@ impl Launch {
         self
     }
 
+    /// Adds an option of the program; of one that is given twice the later holds.
+    pub(crate) fn with_argument(mut self, name: &str, value: &str) -> Self {
+        self.arguments.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
     /// Sets an MCA parameter, in place of an earlier value.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.parameters.retain(|(there, _)| there != name);

@@ -276,11 +276,10 @@ fn addressed_by_gid(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Some twelve seconds of traffic over both rails, with a line of output about every second.
+/// Traffic over both rails, of twelve rows with a line of output each.
 fn long_exchange() -> Launch {
     let sizes = "1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M";
-    let arguments = ["--tests", "bandwidth", "--sizes", sizes, "--seconds-per-row", "1"];
-    Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(120)
+    Launch::new("ibex_mpi_bench", 2).arguments(&["--tests", "bandwidth", "--sizes", sizes])
 }
 
 /// Runs it on adapters whose second goes down in the middle of it, as `then` says in the fault's own keys.
@@ -291,12 +290,15 @@ fn interrupted(site: &mut Site, launch: &Launch, then: &str) -> Result<hw_tests:
 /// The same for another adapter.
 fn interrupted_on(site: &mut Site, launch: &Launch, (device, then): (&str, &str)) -> Result<hw_tests::Outcome> {
     // The fabric's time begins when the first rank opens an adapter. On a busy machine the start of a job takes longer
-    // than usual, and a link that is down from the start is another test.
-    for seconds in [3, 9, 18, 27] {
+    // than usual, and a link that is down from the start is another test. The later the link goes down, the longer the
+    // traffic, so that it is in the midst of it however slow the machine is.
+    for seconds in [3_u64, 9, 27, 81] {
+        let (row, limit) = ((seconds / 3).to_string(), 120 + 15 * seconds);
+        let launch = launch.clone().with_argument("--seconds-per-row", &row).limit(limit);
         let fault = format!(
             "[[fault]]\naction = \"link-down\"\ndevice = \"{device}\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
         );
-        let outcome = launch.clone().on_adapters(adapters("", "") + &fault).run(site)?;
+        let outcome = launch.on_adapters(adapters("", "") + &fault).run(site)?;
         if outcome.stdout.contains("\"bandwidth\"") && outcome.elapsed.as_secs() >= seconds {
             return Ok(outcome);
         }
@@ -307,8 +309,8 @@ fn interrupted_on(site: &mut Site, launch: &Launch, (device, then): (&str, &str)
 
 /// Its reads fail, and others read again what they did not.
 fn reading_rail_lost(site: &mut Site) -> Result<()> {
-    let sizes = ["--tests", "bandwidth", "--sizes", "128K,256K,512K,1M,2M,4M", "--seconds-per-row", "2"];
-    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&sizes).limit(120).with("btl_ibex_ack_timeout", "12");
+    let sizes = ["--tests", "bandwidth", "--sizes", "128K,256K,512K,1M,2M,4M"];
+    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&sizes).with("btl_ibex_ack_timeout", "12");
     let outcome = interrupted_on(site, &launch, ("softhca0", ""))?.checked()?;
     says(&outcome, &["ibex does without a port", "softhca0:1", "queue pair", "failed with status", "go by softhca1:1"])
 }
