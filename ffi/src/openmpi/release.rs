@@ -18,9 +18,11 @@ mod series;
 #[path = "release/v5_0.rs"]
 mod series;
 
+mod received;
+
+pub use received::ReceiveDescriptor;
 pub use series::{
-    BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, ReceiveDescriptor, SERIES, context, is_fault_tolerant,
-    received_by,
+    BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, SERIES, context, is_fault_tolerant, received_by,
 };
 
 pub(super) use series::host_name;

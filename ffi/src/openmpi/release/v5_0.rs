@@ -6,7 +6,6 @@
 //! active-message ones (`btl_base_am_rdma.c`) are not asked for, and it sends no memory of accelerators, so the slot
 //! that was `btl_ft_event` (`btl_accelerator_max_send_size`) stays 0.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_char;
 
 use super::Receiver;
@@ -58,68 +57,27 @@ pub fn is_fault_tolerant() -> bool {
     unsafe { sys::ibex_is_fault_tolerant() }
 }
 
-/// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,
-/// through pointers to its parts. Hot. Threads: who has it shows one message at a time.
-pub struct ReceiveDescriptor {
-    base: UnsafeCell<sys::mca_btl_base_receive_descriptor_t>,
-    /// The one segment it has.
-    segment: UnsafeCell<sys::mca_btl_base_segment_t>,
-}
+/// What a callback is shown of a received message.
+pub(super) type Received = sys::mca_btl_base_receive_descriptor_t;
 
-impl ReceiveDescriptor {
-    /// One that shows nothing yet.
-    #[must_use]
-    #[allow(clippy::new_without_default, reason = "to be settled before it is of use")]
-    pub fn new() -> Self {
-        // SAFETY: C structures of integers and pointers, for which zero is a value.
-        let (base, segment) = unsafe { std::mem::zeroed() };
-        ReceiveDescriptor { base: UnsafeCell::new(base), segment: UnsafeCell::new(segment) }
-    }
-
-    /// Names its segment, once, where it will stay.
-    pub fn settle(&self) {
-        // SAFETY: ours alone outside of a callback.
-        let base = unsafe { &mut *self.base.get() };
-        base.des_segments = self.segment.get();
-        base.des_segment_count = 1;
-    }
-
-    /// Describes a message of `len` bytes at `addr`. To be settled before.
-    #[inline]
-    pub fn describe(&self, addr: u64, len: u32) -> &Self {
-        // SAFETY: ours alone outside of a callback.
-        let segment = unsafe { &mut *self.segment.get() };
-        segment.seg_addr.lval = addr;
-        segment.seg_len = u64::from(len);
-        self
-    }
-
-    /// Calls what is registered for the tag of the message that it describes, if anything is. `sender` is the endpoint
-    /// it came from; null where that is not known.
-    ///
-    /// # Safety
-    /// A module that Open MPI knows, a tag that its table has a place for, and bytes that are the message's until this
-    /// returns.
-    #[inline]
-    pub unsafe fn show(
-        &self,
-        btl: *mut sys::mca_btl_base_module_t,
-        tag: u8,
-        sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
-    ) {
-        let trigger =
-            (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
-        // SAFETY: this function's rule; written at start, before messages of that tag are sent.
-        let callback = unsafe { trigger.add(usize::from(tag)).read() };
-        let Some(function) = callback.cbfunc else {
-            return;
-        };
-        // SAFETY: ours alone outside of a callback.
-        let base = unsafe { &mut *self.base.get() };
-        (base.endpoint, base.tag, base.cbdata) = (sender(), tag, callback.cbdata);
-        // SAFETY: the callback registered for the tag, which reads the descriptor within this call only (btl.h).
-        unsafe { function(btl, self.base.get()) };
-    }
+/// Calls what is registered for a tag, if anything is, with a received message. `sender` is asked for the endpoint that it
+/// came from where a callback is told of that.
+///
+/// # Safety
+/// A callback of Open MPI's table, a module that it knows, and a message that stays as it is until this returns.
+#[inline]
+pub(super) unsafe fn call(
+    callback: sys::mca_btl_active_message_callback_t,
+    (btl, tag): (*mut sys::mca_btl_base_module_t, u8),
+    received: *mut Received,
+    sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
+) {
+    let Some(function) = callback.cbfunc else { return };
+    // SAFETY: this function's rule.
+    let of = unsafe { &mut *received };
+    (of.endpoint, of.tag, of.cbdata) = (sender(), tag, callback.cbdata);
+    // SAFETY: this function's rule; the callback reads the descriptor within this call only (btl.h).
+    unsafe { function(btl, received) };
 }
 
 /// The function that Open MPI calls with messages for `R`.

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A received message, as the callback that Open MPI has registered for its tag is shown it.
+//!
+//! What a callback is shown differs between series, and how it is called: [`Received`] and [`call`]. Owned by who polls
+//! (plugin-abi's `btl/poll_frame.rs`). Grade: hot. Threads: who has it shows one message at a time.
+
+use std::cell::UnsafeCell;
+
+use super::series::{Received, call};
+use crate::openmpi::sys;
+
+/// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,
+/// through pointers to its parts. Hot. Threads: who has it shows one message at a time.
+pub struct ReceiveDescriptor {
+    base: UnsafeCell<Received>,
+    /// The one segment it has.
+    segment: UnsafeCell<sys::mca_btl_base_segment_t>,
+}
+
+impl ReceiveDescriptor {
+    /// One that shows nothing yet.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "to be settled before it is of use")]
+    pub fn new() -> Self {
+        // SAFETY: C structures of integers and pointers, for which zero is a value.
+        let (base, segment) = unsafe { std::mem::zeroed() };
+        ReceiveDescriptor { base: UnsafeCell::new(base), segment: UnsafeCell::new(segment) }
+    }
+
+    /// Names its segment, once, where it will stay.
+    pub fn settle(&self) {
+        // SAFETY: ours alone outside of a callback.
+        let base = unsafe { &mut *self.base.get() };
+        base.des_segments = self.segment.get();
+        base.des_segment_count = 1;
+    }
+
+    /// Describes a message of `len` bytes at `addr`. To be settled before.
+    #[inline]
+    pub fn describe(&self, addr: u64, len: u32) -> &Self {
+        // SAFETY: ours alone outside of a callback.
+        let segment = unsafe { &mut *self.segment.get() };
+        segment.seg_addr.lval = addr;
+        segment.seg_len = u64::from(len);
+        self
+    }
+
+    /// Calls what is registered for the tag of the message that it describes, if anything is. `sender` is asked for the
+    /// endpoint it came from where a callback is told of that.
+    ///
+    /// # Safety
+    /// A module that Open MPI knows, a tag that its table has a place for, and bytes that are the message's until this
+    /// returns.
+    #[inline]
+    pub unsafe fn show(
+        &self,
+        btl: *mut sys::mca_btl_base_module_t,
+        tag: u8,
+        sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
+    ) {
+        let trigger =
+            (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
+        // SAFETY: this function's rule; written at start, before messages of that tag are sent.
+        let callback = unsafe { trigger.add(usize::from(tag)).read() };
+        // SAFETY: this function's rule; the descriptor is ours alone outside of a callback.
+        unsafe { call(callback, (btl, tag), self.base.get(), sender) };
+    }
+}
