@@ -5,7 +5,7 @@
 //! not. `btl`: whoever leaves ibex out of the transports, and asks for no PML, wants those that he has named: the PML
 //! declines. Grade: setup. Threads: any. Tests: below; `hw-tests/tests/device/choice.rs`.
 
-use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::process::{Name, Process};
 use ibex_ffi::openmpi::{release, variable};
 
 use crate::runtime::component::names_ibex;
@@ -60,6 +60,12 @@ pub(crate) fn is_same(process: Process) -> bool {
     }
     messages::other_pml(peer, &process.host());
     false
+}
+
+/// Says that rank 0 has chosen another PML, if it has. Open MPI compares with it wherever it is, and names no cure.
+pub(crate) fn say_of_rank_0() {
+    let rank_0 = Process::me().and_then(|me| Process::of(Name { rank: 0, ..me.name() }));
+    rank_0.map(is_same);
 }
 
 #[cfg(test)]

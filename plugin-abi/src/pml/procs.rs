@@ -29,6 +29,7 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
         // SAFETY: `count` processes; says who has chosen otherwise. The name is not kept.
         let code = unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), procs, count) };
         if code != sys::OPAL_SUCCESS {
+            choice::say_of_rank_0();
             return code;
         }
         if let Some(pml) = pml() {
