@@ -21,7 +21,7 @@
 //!
 //! **How much a receiver keeps**: the bound; what its shared receive queue holds; and of each sender what it posted, or
 //! let wait, before it heard of it, which its send queue and [`Limits::waiting`] bound, as a sender that finds its
-//! queue full looks at what has come; of each sender and communicator a window of headers, unless it asks for more.
+//! queue full takes all that has come; of each sender and communicator a window of headers, unless it asks for more.
 //!
 //! **Why nothing is held up for ever.** Five rules:
 //! 1. A process that is inside MPI takes whatever its ports have received. No message waits for memory there: the bound

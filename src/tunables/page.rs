@@ -42,7 +42,7 @@ const OF_PML: &str = "\n## The PML's own\n\n\
     receiver. |\n\
     | `local_eager_limit` | `4096` bytes | The same for a process of the same host that shared memory reaches, without the header. | A longer \
     one is announced, and read from the sender's memory by its receiver. |\n\
-    | `unexpected_memory` | `6291456` bytes | Memory that a process keeps messages in for which it has posted no receive. | Beyond it the \
+    | `unexpected_memory` | `4194304` bytes | Memory that a process keeps messages in for which it has posted no receive. | Beyond it the \
     senders are held back: they announce also short messages, which stay in the user's buffers until they are received. Beyond it also come what \
     the receive slots hold, what was sent before a sender heard of it, and a header for each message announced. |\n\
     | `receiver_first` | `0` | Whether a blocking receive for a message longer than `eager_limit`, once it has waited for a while, tells its \

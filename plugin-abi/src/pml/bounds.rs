@@ -19,6 +19,8 @@ pub(crate) struct Flow {
     pub(crate) kept: Kept<Account>,
     pub(crate) outgoing: Outgoing<Account, NonNull<Request>>,
     pub(crate) shown: Arc<Counters>,
+    /// A send has found the port's queue full since this process took all that had come.
+    pub(crate) is_behind: bool,
 }
 
 /// Bytes of messages to one peer that may wait for the port: sixteen of the longest at once, or some thousands of short
@@ -35,7 +37,7 @@ impl Flow {
     /// Of a process that keeps at most so many bytes, and shows it there.
     pub(crate) fn new(bound: u64, shown: Arc<Counters>) -> Self {
         let limits = Limits { kept: bound, waiting: WAITING.min(bound), window: WINDOW };
-        Flow { kept: Kept::new(limits), outgoing: Outgoing::new(limits), shown }
+        Flow { kept: Kept::new(limits), outgoing: Outgoing::new(limits), shown, is_behind: false }
     }
 
     /// Shows it.

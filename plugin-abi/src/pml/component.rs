@@ -41,7 +41,7 @@ const EAGER_LIMIT: usize = 12 << 10;
 const LOCAL_EAGER_LIMIT: usize = 4 << 10;
 
 /// Bytes of unexpected messages, before their senders are held back.
-const UNEXPECTED_MEMORY: u64 = 6 << 20;
+const UNEXPECTED_MEMORY: u64 = 4 << 20;
 
 /// Whether a receive that waits tells its sender where to write.
 const RECEIVER_FIRST: u64 = 0;

@@ -165,4 +165,5 @@ pub(crate) fn tell(pml: &Pml, state: &mut State, account: Account, context: u32)
 pub(crate) fn waits(pml: &Pml, state: &mut State, link: Link, length: usize) {
     let account = rails::account(pml, state, link);
     state.flow.outgoing.waits(account, length as u64 + RECORD);
+    state.flow.is_behind = true;
 }

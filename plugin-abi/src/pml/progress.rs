@@ -9,6 +9,7 @@
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use engine::events;
 use engine::transport::{
@@ -73,13 +74,38 @@ fn round(pml: &Pml) -> c_int {
     count as c_int
 }
 
-/// Takes what has happened on every rail. Returns how many events there were.
+/// Takes what has happened on every rail: a batch of it, or all where a send has found its queue full. Returns how many
+/// events there were.
 #[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
-    poll_here::<false>(pml, state)
+    let count = poll_here::<false>(pml, state);
+    if state.flow.is_behind { count + catch_up(pml, state) } else { count }
 }
 
-/// As [`poll`], made a part of its caller: a blocking receive, of which tools may be told if `TOLD`, or a flush.
+/// The most batches that are taken at once, more than a receive queue holds: peers go on meanwhile.
+const BATCHES: usize = 256;
+
+/// Takes all that has come. A sender that only took as much as frees its own queue would hear late that it is held back,
+/// as that stands behind what its peer has sent before, and would flood the peer meanwhile.
+#[cold]
+#[inline(never)]
+fn catch_up(pml: &Pml, state: &mut State) -> usize {
+    let empty = || pml.rails().iter().map(|rail| rail.port().counters().empty_polls.load(Ordering::Relaxed)).sum();
+    state.flow.is_behind = false;
+    let (mut count, mut before): (usize, u64) = (0, empty());
+    for _ in 0..BATCHES {
+        state.rails.have_reported(1);
+        count += poll_here::<false>(pml, state);
+        let after = empty();
+        if after - before == pml.rails().len() as u64 {
+            break;
+        }
+        before = after;
+    }
+    count
+}
+
+/// As [`poll`], a batch, made a part of its caller: a blocking receive, of which tools may be told if `TOLD`, or a flush.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
     match pml.only_rail() {
