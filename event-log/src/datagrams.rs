@@ -47,6 +47,16 @@ fn words(bytes: &[u8]) -> Option<[u64; 3]> {
     words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()
 }
 
+/// This host's addresses that others may reach; where there are none, those for itself.
+pub(crate) fn addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
+    let up = interfaces.filter(|interface| interface.is_oper_up() || interface.is_loopback());
+    let is_of_link = |address: &IpAddr| matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
+    let reachable = up.map(|interface| interface.ip()).filter(|address| !is_of_link(address));
+    let (own, others): (Vec<_>, Vec<_>) = reachable.partition(IpAddr::is_loopback);
+    if others.is_empty() { own } else { others }
+}
+
 /// The side that answers.
 pub(crate) struct Answering {
     socket: UdpSocket,

@@ -3,12 +3,10 @@
 //! 0's, where another answers (`datagrams.rs`).
 //!
 //! Neither calls MPI, and neither keeps the application from anything: both sleep, and a sample takes some milliseconds
-//! at most. Called by `meeting.rs`. Grade: pending. Threads: the two it starts; they take no signals, and have their
-//! heap before the start returns (`Session::start` says why). Tests: below; tests/trace.rs.
+//! at most. Called by `meeting.rs`. Grade: pending. Threads: the two it starts (`thread.rs`). Tests: below; tests/trace.rs.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use ibex_trace::ClockSample;
 
 use crate::datagrams::{Answering, Asking};
 use crate::mpi;
+use crate::thread::{self, Ready, Stop};
 
 /// What becomes known of other clocks.
 pub(crate) enum Found {
@@ -48,53 +47,22 @@ pub(crate) struct Intervals {
     answering: Option<Arc<Answering>>,
 }
 
-/// That a thread is to end.
-#[derive(Default)]
-struct Stop {
-    is_set: Mutex<bool>,
-    told: Condvar,
-}
-
-impl Stop {
-    fn is_set(&self) -> bool {
-        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self) {
-        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.told.notify_all();
-    }
-
-    /// Sleeps so long; true: it is to end.
-    fn sleep(&self, duration: Duration) -> bool {
-        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
-        let slept = self.told.wait_timeout_while(is_set, duration, |is_set| !*is_set);
-        *slept.unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
 impl Intervals {
     /// Starts the thread of this part. `None`: the system gives none.
     pub(crate) fn start(part: Part, found: fn(Found)) -> Option<Intervals> {
         let stop = Arc::new(Stop::default());
         let answering = if let Part::Answers(answering) = &part { Some(Arc::clone(answering)) } else { None };
-        let before = mpi::block_signals();
-        let (ready, is_ready) = sync_channel(1);
         let of_thread = Arc::clone(&stop);
-        let run = move || {
+        let run = move |ready: Ready| {
             // The first of its heap.
-            let heap = std::hint::black_box(vec![0_u8; 64]);
-            let _nobody_else_waits = ready.try_send(());
-            drop(heap);
+            drop(std::hint::black_box(vec![0_u8; 64]));
+            ready.tell();
             match part {
                 Part::Answers(answering) => answering.answer(mpi::monotonic, || of_thread.is_set()),
                 Part::Asks { asking, every, first } => ask(asking, (every, first), &of_thread, found),
             }
         };
-        let thread = std::thread::Builder::new().name("ibex-clocks".into()).spawn(run);
-        mpi::restore_signals(&before);
-        let thread = thread.ok()?;
-        let _ = is_ready.recv();
+        let thread = thread::start("ibex-clocks", run)?;
         Some(Intervals { thread, stop, answering })
     }
 
@@ -132,7 +100,7 @@ fn ask(mut asking: Asking, (every, first): (Duration, Duration), stop: &Stop, fo
 mod tests {
     use super::*;
     use std::net::{IpAddr, Ipv4Addr};
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     static FOUND: Mutex<Option<mpsc::Sender<Found>>> = Mutex::new(None);
 

@@ -8,7 +8,7 @@
 //! Callbacks put events into a `ring`, without a lock, an allocation or a system call: an event may be raised from
 //! within `free`. A thread of its own puts them on a common clock (`clock`), writes them (`writer`, `output`) and works
 //! out how long pairs took (`pairs`). Beside the text, `recording` makes a trace, and `meeting` has the hosts of a job
-//! compare their clocks.
+//! compare their clocks. `thread` starts the threads of all three.
 //!
 //! The environment: `IBEX_LOG_EVENTS`, `IBEX_LOG_FILE` (`settings`). Grade: the callback is hot, the rest setup or
 //! pending. Safety, for every unsafe block: **L1** handles, types and user data are made once and live until the
@@ -33,4 +33,5 @@ mod ring;
 mod rings;
 mod session;
 mod settings;
+mod thread;
 mod writer;

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::datagrams::{Answering, Asking};
+use crate::datagrams::{self, Answering, Asking};
 use crate::exchange::{self, Exchange, Hidden};
 use crate::intervals::{Found, Intervals, Part};
 use crate::{mpi, settings};
@@ -45,7 +45,7 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
     }
     let every = every.unwrap_or(Some(settings::EVERY_DEFAULT));
     let answering = (rank == 0 && every.is_some()).then(|| Answering::open().ok().map(Arc::new)).flatten();
-    let answers = answering.as_ref().map(|answering| answering.told(&mpi::addresses()));
+    let answers = answering.as_ref().map(|answering| answering.told(&datagrams::addresses()));
     let clock = (settings::host(), settings::clock());
     // No lock is held meanwhile: where the MPI ends the process, it comes by here again.
     let Some((exchange, told, sample)) = Exchange::begin((rank, ranks), &clock, answers, hidden) else { return };

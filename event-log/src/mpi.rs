@@ -7,7 +7,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, unused, unreachable_pub, missing_docs)]
 #[allow(clippy::all, clippy::pedantic, clippy::undocumented_unsafe_blocks, reason = "made by bindgen")]
@@ -289,49 +288,6 @@ fn shows(clock: libc::clockid_t) -> i64 {
     // SAFETY: the pointer is to a local. Both clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec * 1_000_000_000 + now.tv_nsec
-}
-
-/// This host's addresses that others may reach; where there are none, those for itself.
-pub(crate) fn addresses() -> Vec<IpAddr> {
-    let mut list = std::ptr::null_mut();
-    // SAFETY: the pointer is to a local.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return Vec::new();
-    }
-    let (mut others, mut own, mut next) = (Vec::new(), Vec::new(), list);
-    // SAFETY: an entry of the list, which is freed below, or its end.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        next = entry.ifa_next;
-        // SAFETY: null, or the address of this entry, whose kind says how long it is.
-        let Some(address) = (unsafe { address(entry.ifa_addr) }) else { continue };
-        let is_up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
-        let is_local = matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
-        if is_up && !is_local {
-            if address.is_loopback() { own.push(address) } else { others.push(address) }
-        }
-    }
-    // SAFETY: the list that was got above.
-    unsafe { libc::freeifaddrs(list) };
-    if others.is_empty() { own } else { others }
-}
-
-/// # Safety
-/// The pointer is null or to an address of the size that its kind has.
-unsafe fn address(of: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: this function's rule.
-    match i32::from(unsafe { of.as_ref() }?.sa_family) {
-        libc::AF_INET => {
-            // SAFETY: an address of this kind.
-            let four = unsafe { of.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(Ipv4Addr::from(four.sin_addr.s_addr.to_ne_bytes()).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: an address of this kind.
-            let six = unsafe { of.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(Ipv6Addr::from(six.sin6_addr.s6_addr).into())
-        }
-        _ => None,
-    }
 }
 
 /// The function of this name in what was loaded after this library: the MPI's own, or another tool's.

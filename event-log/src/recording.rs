@@ -11,8 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +28,7 @@ use crate::mpi::{self, Instance, Registration};
 use crate::recorder::Recorder;
 use crate::rings::Rings;
 use crate::settings::{self, Chosen};
+use crate::thread::{self, Ready, Stop};
 
 /// How many records of a thread may wait: 16 MiB, of which the system gives what is used.
 const ROOM: usize = 1 << 19;
@@ -80,7 +80,7 @@ struct Recording {
     writing: Mutex<Writing>,
     registrations: Mutex<Vec<Registration>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    stop: (Mutex<bool>, Condvar),
+    stop: Stop,
     finished: AtomicBool,
 }
 
@@ -181,7 +181,7 @@ impl Recording {
             rings,
             registrations: Mutex::new(registrations),
             thread: Mutex::new(None),
-            stop: (Mutex::new(false), Condvar::new()),
+            stop: Stop::default(),
             finished: AtomicBool::new(false),
         })
     }
@@ -228,33 +228,24 @@ impl Recording {
         }
     }
 
-    /// Starts the writing thread, which takes no signal. Returns when it has written for the first time: until then it
-    /// gets its heap (`Session::start` says why).
+    /// Starts the writing thread. Returns when it has written for the first time.
     fn start(&'static self) {
         let mut thread = lock(&self.thread);
         if thread.is_some() {
             return;
         }
-        let before = mpi::block_signals();
-        let (ready, is_ready) = sync_channel(1);
-        *thread = std::thread::Builder::new().name("ibex-trace".into()).spawn(move || self.write(&ready)).ok();
-        mpi::restore_signals(&before);
-        if thread.is_none() || is_ready.recv().is_err() {
+        *thread = thread::start("ibex-trace", |ready| self.write(ready));
+        if thread.is_none() {
             mpi::complain("cannot start a thread: events are recorded at the end, as far as there is room");
         }
     }
 
-    /// The writing thread; `ready` is told when it has written for the first time.
-    fn write(&self, ready: &SyncSender<()>) {
+    /// The writing thread.
+    fn write(&self, ready: Ready) {
         self.pass(true);
-        let (stop, told) = &self.stop;
-        let mut stopped = lock(stop);
-        let _nobody_else_waits = ready.try_send(());
-        while !*stopped {
-            stopped = told.wait_timeout(stopped, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
-            drop(stopped);
+        ready.tell();
+        while !self.stop.sleep(PAUSE) {
             while self.pass(false) >= BUSY {}
-            stopped = lock(stop);
         }
     }
 
@@ -298,8 +289,7 @@ impl Recording {
         // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may
         // be missed.
         lock(&self.registrations).drain(..).for_each(Registration::free);
-        *lock(&self.stop.0) = true;
-        self.stop.1.notify_all();
+        self.stop.set();
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }

@@ -8,8 +8,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use crate::output::Output;
 use crate::recording;
 use crate::ring::{LoggedEvent, Ring};
 use crate::settings::{self, Wanted};
+use crate::thread::{self, Ready, Stop};
 use crate::writer::Writer;
 
 /// How many events may wait for the writing thread: some 10 MB.
@@ -50,7 +50,7 @@ struct Session {
     writer: Mutex<Writer>,
     registrations: Mutex<Vec<Registration>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    stop: (Mutex<bool>, Condvar),
+    stop: Stop,
     finished: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ impl Session {
             writer: Mutex::new(Writer::new(types)),
             registrations: Mutex::new(registrations),
             thread: Mutex::new(None),
-            stop: (Mutex::new(false), Condvar::new()),
+            stop: Stop::default(),
             finished: AtomicBool::new(false),
         }
     }
@@ -172,33 +172,23 @@ impl Session {
         lock(&self.writer).open(Output::open(name.as_deref(), &rank), &whose);
     }
 
-    /// Starts the writing thread, which takes no signal. Returns when it is about to sleep for the first time: until
-    /// then it gets its heap, by `mmap` and `munmap`, over which Open MPI writes hooks when it first registers memory.
-    /// A thread that comes back from `munmap` at that moment executes half a hook.
+    /// Starts the writing thread.
     fn start(&'static self) {
         let mut thread = lock(&self.thread);
         if self.targets.is_empty() || thread.is_some() {
             return;
         }
-        let before = mpi::block_signals();
-        let (ready, is_ready) = sync_channel(1);
-        *thread = std::thread::Builder::new().name("ibex-log".into()).spawn(move || self.write(&ready)).ok();
-        mpi::restore_signals(&before);
-        if thread.is_none() || is_ready.recv().is_err() {
+        *thread = thread::start("ibex-log", |ready| self.write(ready));
+        if thread.is_none() {
             mpi::complain("cannot start a thread: events are written at the end, as far as there is room");
         }
     }
 
-    /// The writing thread; `ready` is told when it sleeps for the first time.
-    fn write(&self, ready: &SyncSender<()>) {
-        let (stop, told) = &self.stop;
-        let mut stopped = lock(stop);
-        let _nobody_else_waits = ready.try_send(());
-        while !*stopped {
-            stopped = told.wait_timeout(stopped, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
-            drop(stopped);
+    /// The writing thread.
+    fn write(&self, ready: Ready) {
+        ready.tell();
+        while !self.stop.sleep(PAUSE) {
             while lock(&self.writer).pass(self.ring) >= BUSY {}
-            stopped = lock(stop);
         }
     }
 
@@ -209,8 +199,7 @@ impl Session {
         // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may
         // be missed.
         lock(&self.registrations).drain(..).for_each(Registration::free);
-        *lock(&self.stop.0) = true;
-        self.stop.1.notify_all();
+        self.stop.set();
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
