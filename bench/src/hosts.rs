@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use std::{env, fs};
+use which::which;
 
 /// Two hosts.
 #[derive(Clone, Debug)]
@@ -286,8 +287,7 @@ pub fn is_here(name: &str) -> bool {
 
 /// The folder of an Open MPI that is not the system's: shells of other hosts do not find it by themselves.
 fn prefix_of_mpirun() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let mpirun = env::split_paths(&path).map(|folder| folder.join("mpirun")).find(|file| file.is_file())?;
+    let mpirun = which("mpirun").ok()?;
     let folder = mpirun.parent()?;
     let is_of_system = [Path::new("/usr/bin"), Path::new("/bin")].contains(&folder);
     (!is_of_system && folder.ends_with("bin")).then(|| folder.parent().map(Path::to_path_buf))?

@@ -53,6 +53,7 @@ pub use job::{Job, Nodes, Outcome, Stream};
 pub use place::Where;
 pub use plan::{Kind, Plan, Wanted};
 pub use processors::pair;
+pub use report::quantile;
 #[cfg(feature = "study")]
 pub use study::{Extent, Study, study};
 pub use transport::{Transport, is_in_path};

@@ -259,7 +259,8 @@ fn over_rounds(rounds: &[&Measurement]) -> Found {
 }
 
 /// Of ascending values, at least one, the quantile `at` in 0..=1, interpolated between neighbours.
-pub(crate) fn quantile(ascending: &[f64], at: f64) -> f64 {
+#[must_use]
+pub fn quantile(ascending: &[f64], at: f64) -> f64 {
     let position = at * (ascending.len() - 1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);
     ascending[below] + (ascending[above] - ascending[below]) * (position - position.floor())

@@ -228,8 +228,7 @@ impl Transport {
 /// Whether a program of that name is in `PATH`.
 #[must_use]
 pub fn is_in_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    which::which(program).is_ok()
 }
 
 #[cfg(test)]

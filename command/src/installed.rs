@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
+use which::which;
 
 /// An Open MPI, by its launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +24,8 @@ pub(crate) struct OpenMpi {
 impl OpenMpi {
     /// Of this launcher; of the `mpirun` of `PATH` where that says nothing, as `srun` does. None: there is none either.
     pub(crate) fn of(launcher: Option<&OsStr>) -> Option<Self> {
-        let named = launcher.map(Path::new).and_then(|launcher| {
-            if launcher.components().count() > 1 { Some(launcher.to_path_buf()) } else { in_path(launcher) }
-        });
-        named.as_deref().and_then(Self::asked).or_else(|| Self::asked(&in_path(Path::new("mpirun"))?))
+        let found = |launcher: &OsStr| Self::asked(&which(launcher).ok()?);
+        launcher.and_then(found).or_else(|| found(OsStr::new("mpirun")))
     }
 
     fn asked(launcher: &Path) -> Option<Self> {
@@ -48,10 +47,6 @@ pub(crate) fn release(version: &str) -> Option<String> {
     let version = version.trim_start_matches('v');
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     (end > 0).then(|| version[..end].to_owned())
-}
-
-fn in_path(program: &Path) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// What was installed beside a command.

@@ -4,9 +4,11 @@
 #![cfg(not(feature = "fuzzing"))]
 
 mod made;
+mod sealed;
 
 use ibex_trace::{Error, Event, Part, Reader};
 use proptest::prelude::*;
+use sealed::seal;
 
 /// The events up to the first error, those after it, and the errors.
 type Given = (Vec<Event>, Vec<Event>, Vec<Error>);
@@ -155,26 +157,6 @@ fn a_block_that_is_missing_or_comes_twice_is_told() {
     assert!(told(without).contains("expected block 3, found block 4"));
     let twice = [&bytes[..starts[4]], &bytes[starts[3]..]].concat();
     assert!(told(twice).contains("expected block 4, found block 3"));
-}
-
-/// Gives each block the checksums of what it has: as if a writer had meant it.
-fn seal(bytes: &mut [u8]) {
-    let mut at = 16;
-    while at + 32 <= bytes.len() {
-        let number = |place: usize| {
-            u32::from_le_bytes([bytes[place], bytes[place + 1], bytes[place + 2], bytes[place + 3]]) as usize
-        };
-        let summary = at + 32..at + 32 + number(at + 12);
-        let payload = summary.end..summary.end + number(at + 16);
-        if payload.end > bytes.len() {
-            return;
-        }
-        let sum = crc32c::crc32c(&bytes[payload.clone()]);
-        bytes[at + 24..at + 28].copy_from_slice(&sum.to_le_bytes());
-        let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[at..at + 28]), &bytes[summary]);
-        bytes[at + 28..at + 32].copy_from_slice(&sum.to_le_bytes());
-        at = payload.end;
-    }
 }
 
 proptest! {

@@ -8,6 +8,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use which::which;
+
 /// Names under which systems install it.
 const NAMES: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
@@ -26,10 +28,7 @@ impl Browser {
     /// # Errors
     /// `NotFound`, with what to install.
     pub fn find() -> io::Result<Browser> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        let all = NAMES.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-        let found = all.into_iter().find(|program| program.is_file());
+        let found = NAMES.iter().find_map(|name| which(name).ok());
         let missing = "no Chromium is installed (Debian's package `chromium`), which draws the picture";
         found.map(|program| Browser { program }).ok_or_else(|| io::Error::new(ErrorKind::NotFound, missing))
     }

@@ -10,6 +10,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use ibex_bench::quantile;
 
 use super::side::Side;
 use super::talk::{Ask, Ready, Run, Shape, Talk};
@@ -138,14 +139,6 @@ fn line(test: &Test, bytes: u32, value: f64, spread: f64) -> String {
     };
     let name = test.name;
     serde_json::json!({ "test": name, "bytes": bytes, "unit": unit, "value": value, "spread": spread }).to_string()
-}
-
-/// Of ascending values, interpolated between neighbours.
-fn quantile(ascending: &[f64], at: f64) -> f64 {
-    let Some(last) = ascending.len().checked_sub(1) else { return 0.0 };
-    let place = at * last as f64;
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
-    ascending[below] + (ascending[above] - ascending[below]) * (place - place.floor())
 }
 
 /// Seconds of a run.

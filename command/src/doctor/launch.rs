@@ -5,8 +5,8 @@
 
 use super::finding::{Finding, Severity};
 use std::env;
-use std::path::Path;
 use std::process::Command;
+use which::which;
 
 /// By what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -29,7 +29,7 @@ const OTHERS: [&str; 3] = ["PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"];
 impl Launch {
     /// Which one it is to be.
     pub(super) fn chosen(self) -> Launch {
-        self.chosen_where(|name| env::var_os(name).is_some(), &is_in_path)
+        self.chosen_where(|name| env::var_os(name).is_some(), &|program| which(program).is_ok())
     }
 
     fn chosen_where(self, is_set: impl Fn(&str) -> bool, has: &dyn Fn(&str) -> bool) -> Launch {
@@ -141,11 +141,6 @@ pub(super) fn script(words: &str) -> String {
 /// A word of a shell.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-fn is_in_path(program: &str) -> bool {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).any(|folder| Path::new(&folder).join(program).is_file())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+use which::which;
 
 /// What was found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ const COMPONENTS: [&str; 2] = ["mca_pml_ibex.so", "mca_btl_ibex.so"];
 
 /// Looks for `mpirun` and asks the `ompi_info` beside it.
 pub(crate) fn look() -> Option<OpenMpi> {
-    let mpirun = in_path("mpirun")?;
+    let mpirun = which("mpirun").ok()?;
     let info = mpirun.with_file_name("ompi_info");
     let answer = Command::new(info).args(["--parsable", "--all"]).output().ok()?;
     let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
@@ -59,10 +60,6 @@ pub(crate) fn look() -> Option<OpenMpi> {
         folders,
         components,
     })
-}
-
-fn in_path(program: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// The file of a component, if the folder has one that can be opened.
